@@ -1,7 +1,9 @@
-"""Measures one process that submits training requests from many threads, for :mod:`benchmarks.admission`.
+"""Measures one process that submits training requests from many threads, for
+:mod:`benchmarks.admission`.
 
-Run by file name with a checkout of the project as the working folder, so that an earlier version can be measured, too.
-Reads commands from standard input and answers each with one line of JSON:
+Run by file name with a checkout of the project as the working folder, so that an
+earlier version can be measured, too. Reads commands from standard input and answers
+each with one line of JSON:
 ``{"n_clients": 32, "n_accounts": 1, "seconds": 2}``.
 """
 
@@ -25,9 +27,19 @@ from tests.support.two_datasets import Pair
 _SERIAL = itertools.count()
 
 
-def measure(scene: Scene, *, n_clients: int, n_accounts: int, seconds: float) -> dict[str, float]:
-    """Accepted requests per second, and CPU milliseconds and statements of each. Clients are dealt to accounts."""
-    scenes = [scene, *(Pair.beside(scene, name=f"beside-{next(_SERIAL)}").second for _ in range(n_accounts - 1))]
+def measure(
+    scene: Scene, *, n_clients: int, n_accounts: int, seconds: float
+) -> dict[str, float]:
+    """Accepted requests per second, and CPU milliseconds and statements of each.
+    Clients are dealt to accounts.
+    """
+    scenes = [
+        scene,
+        *(
+            Pair.beside(scene, name=f"beside-{next(_SERIAL)}").second
+            for _ in range(n_accounts - 1)
+        ),
+    ]
     counts, n_statements = [0] * n_clients, [0]
     gate = threading.Barrier(n_clients)
     engine = scene.installation.database.engine
@@ -39,11 +51,15 @@ def measure(scene: Scene, *, n_clients: int, n_accounts: int, seconds: float) ->
         gate.wait()
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            scenes[client % n_accounts].submit(key=f"k{next(_SERIAL)}", epsilon="0.000001")
+            scenes[client % n_accounts].submit(
+                key=f"k{next(_SERIAL)}", epsilon="0.000001"
+            )
             counts[client] += 1
 
     event.listen(engine, "before_cursor_execute", count)
-    threads = [threading.Thread(target=run, args=(client,)) for client in range(n_clients)]
+    threads = [
+        threading.Thread(target=run, args=(client,)) for client in range(n_clients)
+    ]
     wall, cpu = time.perf_counter(), time.process_time()
     for thread in threads:
         thread.start()
@@ -52,11 +68,17 @@ def measure(scene: Scene, *, n_clients: int, n_accounts: int, seconds: float) ->
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     event.remove(engine, "before_cursor_execute", count)
     n = sum(counts)
-    return {"rate": n / wall, "cpu_ms": cpu * 1_000 / n, "statements": n_statements[0] / n}
+    return {
+        "rate": n / wall,
+        "cpu_ms": cpu * 1_000 / n,
+        "statements": n_statements[0] / n,
+    }
 
 
 def main() -> None:
-    """Opens an installation with one dataset, and obeys commands until standard input ends."""
+    """Opens an installation with one dataset, and obeys commands until standard input
+    ends.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("home", type=Path)

@@ -1,11 +1,14 @@
-"""Measures the duration of a reservation as an account grows, by entries and by distinct boxes with spend.
+"""Measures the duration of a reservation as an account grows, by entries and by
+distinct boxes with spend.
 
-Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column of 12 and 24 uploads; boxes
-restrict one to three of them. The history is reserved in groups; the measured code is ``reserve`` in a committed
-transaction of its own. The output is the median time of reservations and of a plain one-row update on the same engine,
-in brackets the CPU of this process, and last the ratio of a reservation's CPU to that of one on an account with one
-box, in turns with it: the median of the pairs. A balance finds the tightest cell of the dataset; a reservation that
-fits by a bound does not.
+Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column
+of 12 and 24 uploads; boxes restrict one to three of them. The history is reserved in
+groups; the measured code is ``reserve`` in a committed transaction of its own. The
+output is the median time of reservations and of a plain one-row update on the same
+engine, in brackets the CPU of this process, and last the ratio of a reservation's CPU
+to that of one on an account with one box, in turns with it: the median of the pairs. A
+balance finds the tightest cell of the dataset; a reservation that fits by a bound does
+not.
 """
 
 import random
@@ -17,7 +20,12 @@ from app.db.database import Database
 from app.ledger import accounts, statements
 from app.ledger.reservations import NewReservation
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
-from grovekeeper_forests.privacy.partitions import ColumnPartition, EpochPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.partitions import (
+    ColumnPartition,
+    EpochPartition,
+    HashPartition,
+    Partitions,
+)
 from grovekeeper_forests.privacy.scope import Cell, Scope
 from tests.support import reserving
 
@@ -29,7 +37,13 @@ _GROWTH = ((1_000, 100), (10_000, 100), (10_000, 1_000), (10_000, 10_000))
 _PARTITIONS = Partitions(
     (
         HashPartition("shard", 64),
-        ColumnPartition("region", "land", False, tuple(f"land {at:02}" for at in range(10)), has_missing=True),
+        ColumnPartition(
+            "region",
+            "land",
+            False,
+            tuple(f"land {at:02}" for at in range(10)),
+            has_missing=True,
+        ),
         EpochPartition("month", "one file per month"),
     )
 )
@@ -40,20 +54,28 @@ def boxes(count: int) -> list[Scope]:
     """Distinct boxes, the whole dataset first; equal in every run."""
     chance = random.Random(count)
     cells: dict[str, tuple[Cell, ...]] = {
-        partition.name: partition.known_cells or _UPLOADS for partition in _PARTITIONS.declared
+        partition.name: partition.known_cells or _UPLOADS
+        for partition in _PARTITIONS.declared
     }
     distinct: dict[str, Scope] = {"": {"month": _UPLOADS}}
     while len(distinct) < count:
-        names = {"month", *chance.choice([("shard",), ("region",), ("month",), ("shard", "region")])}
+        names = {
+            "month",
+            *chance.choice([("shard",), ("region",), ("month",), ("shard", "region")]),
+        }
         box: Scope = {
-            name: tuple(sorted(chance.sample(cells[name], chance.randint(1, 4)))) if name in names else cells[name]
+            name: tuple(sorted(chance.sample(cells[name], chance.randint(1, 4))))
+            if name in names
+            else cells[name]
             for name in sorted(names)
         }
         distinct[repr(box)] = box
     return list(distinct.values())
 
 
-def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> list[Scope]:
+def grown(
+    database: Database, account: str, *, n_entries: int, n_boxes: int
+) -> list[Scope]:
     """Opens an account and reserves 1 on each of its boxes in turn."""
     scopes = boxes(n_boxes)
     with database.write() as session:
@@ -62,7 +84,13 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
     for first in range(0, n_entries, _BULK):
         with database.write() as session:
             for number in range(first, min(first + _BULK, n_entries)):
-                part = NewReservation(account, 1, Scope(scopes[number % n_boxes]), EVENT, f"jb_old_{number}")
+                part = NewReservation(
+                    account,
+                    1,
+                    Scope(scopes[number % n_boxes]),
+                    EVENT,
+                    f"jb_old_{number}",
+                )
                 reserving.reserve(session, [part], actor="key_analyst")
     return scopes
 
@@ -78,7 +106,9 @@ class Account:
     def reserve(self) -> None:
         """Reserves 1 on a box."""
         job_id = f"jb_{self._chance.getrandbits(64)}"
-        reservation = NewReservation(self._id, 1, Scope(self._chance.choice(self._scopes)), EVENT, job_id)
+        reservation = NewReservation(
+            self._id, 1, Scope(self._chance.choice(self._scopes)), EVENT, job_id
+        )
         with self._database.write() as session:
             reserving.reserve(session, [reservation], actor="key_analyst")
 
@@ -89,13 +119,20 @@ class Account:
 
 
 def _measured(*works: Callable[[], None]) -> list[list[tuple[float, float]]]:
-    """Milliseconds of several pieces of work, wall-clock time and CPU of this process, in turns."""
+    """Milliseconds of several pieces of work, wall-clock time and CPU of this process,
+    in turns.
+    """
     times: list[list[tuple[float, float]]] = [[] for _ in works]
     for _ in range(_REPEATS):
         for work, of_work in zip(works, times, strict=True):
             start, started = time.perf_counter(), time.process_time()
             work()
-            of_work.append(((time.perf_counter() - start) * 1_000, (time.process_time() - started) * 1_000))
+            of_work.append(
+                (
+                    (time.perf_counter() - start) * 1_000,
+                    (time.process_time() - started) * 1_000,
+                )
+            )
     return times
 
 
@@ -106,8 +143,12 @@ def _medians(times: list[tuple[float, float]]) -> str:
 
 def main() -> None:
     """Prints the medians on both databases."""
-    columns = "".join(f"{name:>16}" for name in ("reserve ms", "balance ms", "update ms"))
-    print(f"{'database':<11} {'entries':>9} {'boxes':>7}{columns} {'CPU of reserve':>16}")
+    columns = "".join(
+        f"{name:>16}" for name in ("reserve ms", "balance ms", "update ms")
+    )
+    print(
+        f"{'database':<11} {'entries':>9} {'boxes':>7}{columns} {'CPU of reserve':>16}"
+    )
     with databases() as urls:
         for name, url in urls:
             database = Database.open(url, pool_size=2)
@@ -121,9 +162,17 @@ def main() -> None:
             for n_entries, n_boxes in _GROWTH:
                 account = Account(database, n_entries=n_entries, n_boxes=n_boxes)
                 one, reserve = _measured(with_one_box.reserve, account.reserve)
-                ratio = statistics.median(ours[1] / its[1] for its, ours in zip(one, reserve, strict=True))
-                figures = "".join(f"{_medians(times):>16}" for times in (reserve, *_measured(account.balance, update)))
-                print(f"{name:<11} {n_entries:>9} {n_boxes:>7}{figures} {ratio:>15.1f}x", flush=True)
+                ratio = statistics.median(
+                    ours[1] / its[1] for its, ours in zip(one, reserve, strict=True)
+                )
+                figures = "".join(
+                    f"{_medians(times):>16}"
+                    for times in (reserve, *_measured(account.balance, update))
+                )
+                print(
+                    f"{name:<11} {n_entries:>9} {n_boxes:>7}{figures} {ratio:>15.1f}x",
+                    flush=True,
+                )
             database.close()
 
 

@@ -1,8 +1,10 @@
-"""Measures the duration of a worker's claim by the number of jobs, of ended jobs, of keys, and of frozen jobs.
+"""Measures the duration of a worker's claim by the number of jobs, of ended jobs, of
+keys, and of frozen jobs.
 
-Run ``python -m benchmarks.claims``. Jobs are written into the table in bulk; the measured code is
-``services.execution.run_job.claim_next``, as in the worker: it looks for a queued job, then claims it in a committed
-transaction. The output is the median time, and in brackets the CPU of this process. SQLite works inside the process,
+Run ``python -m benchmarks.claims``. Jobs are written into the table in bulk; the
+measured code is ``services.execution.run_job.claim_next``, as in the worker: it looks
+for a queued job, then claims it in a committed transaction. The output is the median
+time, and in brackets the CPU of this process. SQLite works inside the process,
 PostgreSQL does not.
 """
 
@@ -34,31 +36,63 @@ _SIZES = (
     (1_000, 0, 20, 100_000),
     (1_000, 0, 1_000, 100_000),
 )
-"""Numbers of queued jobs, of jobs that ended today, of keys that submitted them in turn, and of earlier queued jobs
-of a frozen dataset."""
+"""Numbers of queued jobs, of jobs that ended today, of keys that submitted them in
+turn, and of earlier queued jobs of a frozen dataset.
+"""
 _OPEN, _FROZEN = "ds_open", "ds_frozen"
 
 
-def fill(installation: Installation, *, n_queued: int, n_ended: int, n_keys: int, n_frozen: int) -> None:
+def fill(
+    installation: Installation,
+    *,
+    n_queued: int,
+    n_ended: int,
+    n_keys: int,
+    n_frozen: int,
+) -> None:
     """Fills the tables of jobs and of rules with these numbers of jobs."""
     begun = datetime.now(UTC) - timedelta(hours=12)
     failed = {"state": JobState.FAILED.value, "reason": EndReason.FAILED.value}
     rows: list[dict[str, Any]] = []
     for number in range(n_frozen + n_queued + n_ended):
         at = begun + timedelta(milliseconds=number)
-        ended = {**failed, "charged_at": at, "finished_at": at} if number >= n_frozen + n_queued else {}
-        rows.append(_row(f"jb_{number}", f"key_{number % n_keys}", _FROZEN if number < n_frozen else _OPEN, at) | ended)
+        ended = (
+            {**failed, "charged_at": at, "finished_at": at}
+            if number >= n_frozen + n_queued
+            else {}
+        )
+        rows.append(
+            _row(
+                f"jb_{number}",
+                f"key_{number % n_keys}",
+                _FROZEN if number < n_frozen else _OPEN,
+                at,
+            )
+            | ended
+        )
     with installation.database.write() as session:
         for table in (JobRow, JobDatasetRow, RulesRow):
             session.execute(delete(table))
         if n_frozen:
-            session.add(RulesRow(account_id=_FROZEN, quotas=[], is_frozen=True, changed_by="key_0", changed_at=begun))
+            session.add(
+                RulesRow(
+                    account_id=_FROZEN,
+                    quotas=[],
+                    is_frozen=True,
+                    changed_by="key_0",
+                    changed_at=begun,
+                )
+            )
     for first in range(0, len(rows), _BULK):
         part = rows[first : first + _BULK]
         with installation.database.write() as session:
             session.execute(insert(JobRow), part)
             session.execute(
-                insert(JobDatasetRow), [{"job_id": row["id"], "dataset_id": row["dataset_id"]} for row in part]
+                insert(JobDatasetRow),
+                [
+                    {"job_id": row["id"], "dataset_id": row["dataset_id"]}
+                    for row in part
+                ],
             )
 
 
@@ -87,17 +121,27 @@ def measure(installation: Installation) -> str:
         times.append(time.perf_counter() - start)
         cpu.append(time.process_time() - started)
         assert claim is not None, "jobs are queued"
-    return f"{statistics.median(times) * 1_000:.1f} ({statistics.median(cpu) * 1_000:.1f})"
+    return (
+        f"{statistics.median(times) * 1_000:.1f} ({statistics.median(cpu) * 1_000:.1f})"
+    )
 
 
 def main() -> None:
     """Prints the medians on both databases."""
-    print(f"{'database':<11} {'queued':>9} {'ended':>9} {'keys':>7} {'frozen':>9} {'claim ms':>16}")
+    print(
+        f"{'database':<11} {'queued':>9} {'ended':>9} {'keys':>7} {'frozen':>9} {'claim ms':>16}"
+    )
     with databases() as urls, tempfile.TemporaryDirectory() as folder:
         for name, url in urls:
             installation = open_installation(url, Path(folder) / name, pool_size=2)
             for n_queued, n_ended, n_keys, n_frozen in _SIZES:
-                fill(installation, n_queued=n_queued, n_ended=n_ended, n_keys=n_keys, n_frozen=n_frozen)
+                fill(
+                    installation,
+                    n_queued=n_queued,
+                    n_ended=n_ended,
+                    n_keys=n_keys,
+                    n_frozen=n_frozen,
+                )
                 sizes = f"{n_queued:>9} {n_ended:>9} {n_keys:>7} {n_frozen:>9}"
                 print(f"{name:<11} {sizes} {measure(installation):>16}", flush=True)
             installation.close()

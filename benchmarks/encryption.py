@@ -1,7 +1,9 @@
-"""Measures what the encryption of stored rows costs an upload and a job, as ratios to plain files.
+"""Measures what the encryption of stored rows costs an upload and a job, as ratios to
+plain files.
 
-Run ``python -m benchmarks.encryption``. Both sides of a pair run alternately on the same rows in one process, and the
-median ratio of their processor times is printed: 1.05 means that encryption costs five percent.
+Run ``python -m benchmarks.encryption``. Both sides of a pair run alternately on the
+same rows in one process, and the median ratio of their processor times is printed: 1.05
+means that encryption costs five percent.
 """
 
 import statistics
@@ -33,7 +35,10 @@ _CATEGORIES = tuple(f"c{index}" for index in range(12))
 _SCHEMA = Schema(
     (
         *(Feature(f"n{index}", "numeric", lower=0, upper=1) for index in range(7)),
-        *(Feature(f"k{index}", "categorical", categories=_CATEGORIES) for index in range(7)),
+        *(
+            Feature(f"k{index}", "categorical", categories=_CATEGORIES)
+            for index in range(7)
+        ),
     ),
     Label("y", ("a", "b")),
 )
@@ -73,7 +78,10 @@ def _seconds(text: bytes, *, is_sealed: bool) -> tuple[float, float]:
     """Processor time of an upload (spool and ingestion) and of reading its rows."""
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryFile() as file:
         paths = Path(name) / "rows", Path(name) / "prints"
-        rows, prints = (SealedFile.at(path, _KEY) if is_sealed else _PlainFile(path) for path in paths)
+        rows, prints = (
+            SealedFile.at(path, _KEY) if is_sealed else _PlainFile(path)
+            for path in paths
+        )
         start = time.process_time()
         spool: Any = Spool(file) if is_sealed else file
         for at in range(0, len(text), _PIECE_BYTES):
@@ -93,10 +101,19 @@ def _seconds(text: bytes, *, is_sealed: bool) -> tuple[float, float]:
 
 def _csv() -> bytes:
     random = np.random.default_rng(1)
-    numbers, codes = random.random((_ROWS, 7)), random.integers(0, len(_CATEGORIES), (_ROWS, 7))
+    numbers, codes = (
+        random.random((_ROWS, 7)),
+        random.integers(0, len(_CATEGORIES), (_ROWS, 7)),
+    )
     header = ",".join([*(feature.name for feature in _SCHEMA.features), "y"])
     rows = (
-        ",".join([*(f"{value:.6f}" for value in row), *(f"c{code}" for code in cells), "ab"[index % 2]])
+        ",".join(
+            [
+                *(f"{value:.6f}" for value in row),
+                *(f"c{code}" for code in cells),
+                "ab"[index % 2],
+            ]
+        )
         for index, (row, cells) in enumerate(zip(numbers, codes, strict=True))
     )
     return "\n".join([header, *rows, ""]).encode()

@@ -1,7 +1,8 @@
-"""Draws the pictures of the guides as SVG: odds, cells and boxes, the way of a job, accuracy against ε.
+"""Draws the pictures of the guides as SVG: odds, cells and boxes, the way of a job,
+accuracy against ε.
 
-Run ``python -m benchmarks.guide_pictures`` after the measurements changed. The bytes depend on committed numbers
-alone, so a test compares them with the files.
+Run ``python -m benchmarks.guide_pictures`` after the measurements changed. The bytes
+depend on committed numbers alone, so a test compares them with the files.
 """
 
 import json
@@ -40,7 +41,9 @@ def drawn() -> dict[str, str]:
 
 def odds() -> str:
     """How often a guess about one row is right at most, by ε."""
-    parts = [_text(20, 28, "A right guess about one row, at most this often", weight="bold")]
+    parts = [
+        _text(20, 28, "A right guess about one row, at most this often", weight="bold")
+    ]
     for row, epsilon in enumerate((0.1, 0.5, 1, 3, 10)):
         y, share = 60 + 40 * row, math.exp(epsilon) / (1 + math.exp(epsilon))
         percent = "more than 99 %" if share > 0.995 else f"{math.ceil(100 * share)} %"
@@ -50,28 +53,65 @@ def odds() -> str:
             _box(100, y, 400 * share, 24, fill="#0b5fa5"),
             _text(512, y + 17, percent),
         ]
-    parts += [_line([(300, 52), (300, 250)], dash="4 4"), _text(300, 272, "a coin: 50 %", anchor="middle")]
-    return _svg(640, 290, "Odds of a right guess by ε: 53 % at 0.1, 63 % at 0.5, 74 % at 1, 96 % at 3", parts)
+    parts += [
+        _line([(300, 52), (300, 250)], dash="4 4"),
+        _text(300, 272, "a coin: 50 %", anchor="middle"),
+    ]
+    return _svg(
+        640,
+        290,
+        "Odds of a right guess by ε: 53 % at 0.1, 63 % at 0.5, 74 % at 1, 96 % at 3",
+        parts,
+    )
 
 
 def cells() -> str:
     """Two partitions, two boxes, and the joint cell in which they add up."""
-    parts = [_text(20, 28, "Jobs on disjoint cells do not add up; jobs that share a joint cell do", weight="bold")]
+    parts = [
+        _text(
+            20,
+            28,
+            "Jobs on disjoint cells do not add up; jobs that share a joint cell do",
+            weight="bold",
+        )
+    ]
     shards, regions = ("shard 0", "shard 1", "shard 2"), ("EU", "US", "OTHER")
     for column, shard in enumerate(shards):
         parts.append(_text(185 + 120 * column, 66, shard, anchor="middle"))
         for row, region in enumerate(regions):
             spent = (1 if column == 0 else 0) + (0.5 if row == 0 else 0)
             fill = {0: "#ffffff", 0.5: "#fde4cf", 1: "#cfe3f5", 1.5: "#d9c7ee"}[spent]
-            parts.append(_box(125 + 120 * column, 80 + 50 * row, 120, 50, fill=fill, stroke="#475569"))
-            parts.append(_text(185 + 120 * column, 110 + 50 * row, f"ε {spent:g}", anchor="middle"))
+            parts.append(
+                _box(
+                    125 + 120 * column,
+                    80 + 50 * row,
+                    120,
+                    50,
+                    fill=fill,
+                    stroke="#475569",
+                )
+            )
+            parts.append(
+                _text(
+                    185 + 120 * column, 110 + 50 * row, f"ε {spent:g}", anchor="middle"
+                )
+            )
             if column == 0:
                 parts.append(_text(110, 110 + 50 * row, region, anchor="end"))
     parts += [
         _text(20, 262, "Job A: ε = 1 on shard 0. Job B: ε = 0.5 on region EU."),
-        _text(20, 284, "The tightest cell (shard 0, EU) paid 1.5; the account compares 1.5 with its cap."),
+        _text(
+            20,
+            284,
+            "The tightest cell (shard 0, EU) paid 1.5; the account compares 1.5 with its cap.",
+        ),
     ]
-    return _svg(640, 300, "A grid of joint cells: job A and job B add up in the cell that both cover", parts)
+    return _svg(
+        640,
+        300,
+        "A grid of joint cells: job A and job B add up in the cell that both cover",
+        parts,
+    )
 
 
 def job() -> str:
@@ -86,25 +126,54 @@ def job() -> str:
     parts = [_text(20, 28, "The way of a job", weight="bold")]
     for number, (name, *lines) in enumerate(steps):
         x = 20 + 152 * number
-        parts.append(_box(x, 50, 132, 90, fill="#cfe3f5" if name == "charge" else "#f8fafc", stroke="#475569"))
+        parts.append(
+            _box(
+                x,
+                50,
+                132,
+                90,
+                fill="#cfe3f5" if name == "charge" else "#f8fafc",
+                stroke="#475569",
+            )
+        )
         parts.append(_text(x + 66, 76, name, weight="bold", anchor="middle"))
-        parts += [_text(x + 66, 100 + 20 * at, line, anchor="middle", size=12) for at, line in enumerate(lines)]
+        parts += [
+            _text(x + 66, 100 + 20 * at, line, anchor="middle", size=12)
+            for at, line in enumerate(lines)
+        ]
         if number:
             parts.append(_line([(x - 20, 95), (x, 95)]))
     return _svg(
-        790, 160, "Quote, reserve, charge, train, predict: the charge comes before the first private read", parts
+        790,
+        160,
+        "Quote, reserve, charge, train, predict: the charge comes before the first private read",
+        parts,
     )
 
 
 def accuracy(name: str, table: Mapping[str, object]) -> str:
-    """Accuracy of every measured algorithm on one table against ε, between the largest class and no privacy.
+    """Accuracy of every measured algorithm on one table against ε, between the largest
+    class and no privacy.
 
     An algorithm that was measured on pure accounts is drawn for these alone.
     """
     runs: Mapping[str, Mapping[str, float]] = table["accuracy"]  # type: ignore[assignment]
-    measured = {run: runs[run] for run in runs if run.endswith("@pure") or f"{run.partition('@')[0]}@pure" not in runs}
+    measured = {
+        run: runs[run]
+        for run in runs
+        if run.endswith("@pure") or f"{run.partition('@')[0]}@pure" not in runs
+    }
     majority, forest = float(str(table["majority"])), float(str(table["forest"]))
-    lowest = math.floor(10 * min(majority, *(value for curve in measured.values() for value in curve.values()))) / 10
+    lowest = (
+        math.floor(
+            10
+            * min(
+                majority,
+                *(value for curve in measured.values() for value in curve.values()),
+            )
+        )
+        / 10
+    )
 
     def x(epsilon: float) -> float:
         return 60 + 400 * (math.log10(epsilon) + 1) / 2
@@ -117,17 +186,43 @@ def accuracy(name: str, table: Mapping[str, object]) -> str:
         parts += [_line([(x(epsilon), 60), (x(epsilon), 330)], colour="#e5e7eb")]
         parts += [_text(x(epsilon), 350, f"{epsilon:g}", anchor="middle", size=12)]
     for step in range(int(10 * lowest), 11):
-        parts.append(_text(52, y(step / 10) + 4, f"{10 * step} %", anchor="end", size=12))
+        parts.append(
+            _text(52, y(step / 10) + 4, f"{10 * step} %", anchor="end", size=12)
+        )
     for share, what in ((forest, "no privacy"), (majority, "largest class")):
-        parts += [_line([(60, y(share)), (460, y(share))], dash="6 4"), _text(62, y(share) - 4, what, size=11)]
+        parts += [
+            _line([(60, y(share)), (460, y(share))], dash="6 4"),
+            _text(62, y(share) - 4, what, size=11),
+        ]
     for number, (algorithm, curve) in enumerate(sorted(measured.items())):
-        colour, dash = _COLOURS[number % len(_COLOURS)], None if number < len(_COLOURS) else "2 3"
-        points = [(x(float(epsilon)), y(value)) for epsilon, value in sorted(curve.items(), key=_epsilon)]
-        parts += [_line(points, colour=colour, dash=dash, width=2), *(_dot(*point, colour) for point in points)]
-        parts += [_line([(480, 58 + 20 * number), (504, 58 + 20 * number)], colour=colour, dash=dash, width=2)]
+        colour, dash = (
+            _COLOURS[number % len(_COLOURS)],
+            None if number < len(_COLOURS) else "2 3",
+        )
+        points = [
+            (x(float(epsilon)), y(value))
+            for epsilon, value in sorted(curve.items(), key=_epsilon)
+        ]
+        parts += [
+            _line(points, colour=colour, dash=dash, width=2),
+            *(_dot(*point, colour) for point in points),
+        ]
+        parts += [
+            _line(
+                [(480, 58 + 20 * number), (504, 58 + 20 * number)],
+                colour=colour,
+                dash=dash,
+                width=2,
+            )
+        ]
         parts += [_text(510, 62 + 20 * number, algorithm, size=12)]
     height = max(370, 80 + 20 * len(measured))
-    return _svg(680, height, f"Curves of accuracy against ε on {name}, one for each algorithm", parts)
+    return _svg(
+        680,
+        height,
+        f"Curves of accuracy against ε on {name}, one for each algorithm",
+        parts,
+    )
 
 
 def _epsilon(point: tuple[str, float]) -> float:
@@ -135,20 +230,35 @@ def _epsilon(point: tuple[str, float]) -> float:
 
 
 def _svg(width: int, height: int, label: str, parts: Iterable[str]) -> str:
-    head = (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' role='img' {_STYLE}>"
-    )
+    size = f"viewBox='0 0 {width} {height}' width='{width}'"
+    head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} role='img' {_STYLE}>"
     return "\n".join(
-        [head, f"<title>{escape(label)}</title>", _box(0, 0, width, height, fill="#ffffff"), *parts, "</svg>\n"]
+        [
+            head,
+            f"<title>{escape(label)}</title>",
+            _box(0, 0, width, height, fill="#ffffff"),
+            *parts,
+            "</svg>\n",
+        ]
     )
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal", size: int = 14) -> str:
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    weight: str = "normal",
+    size: int = 14,
+) -> str:
     place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' font-weight='{weight}' font-size='{size}'"
     return f"<text {place} fill='#1f2937'>{escape(text)}</text>"
 
 
-def _box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "none") -> str:
+def _box(
+    x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "none"
+) -> str:
     return f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' fill='{fill}' stroke='{stroke}'/>"
 
 
@@ -157,7 +267,11 @@ def _dot(x: float, y: float, colour: str) -> str:
 
 
 def _line(
-    points: Sequence[tuple[float, float]], *, colour: str = "#475569", dash: str | None = None, width: int = 1
+    points: Sequence[tuple[float, float]],
+    *,
+    colour: str = "#475569",
+    dash: str | None = None,
+    width: int = 1,
 ) -> str:
     listed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dashes = "" if dash is None else f" stroke-dasharray='{dash}'"

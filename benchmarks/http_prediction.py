@@ -1,16 +1,21 @@
-"""Measures predictions over HTTP beside a FastAPI route on uvicorn as it comes, that reads the same bodies.
+"""Measures predictions over HTTP beside a FastAPI route on uvicorn as it comes, that
+reads the same bodies.
 
-Run ``python -m benchmarks.http_prediction``. The bare route reads a body and answers with the bytes of the service's
-answer; uvicorn has its default options, but no access log, as the service has none. Both run in processes of their own,
-and one client process sends blocks of requests to both in turn: by a raw socket, ``http.client``, httpx and requests,
-whose heads differ and which send head and body apart, and by sockets of 16 clients. Before each block, requests that
-are not measured give the service its lease on cached authority (ADR 0038). CPU seconds are those of all threads of the
-server process. A share is the bare route's figure divided by the service's, a median of paired blocks: 1 is as fast.
+Run ``python -m benchmarks.http_prediction``. The bare route reads a body and answers
+with the bytes of the service's answer; uvicorn has its default options, but no access
+log, as the service has none. Both run in processes of their own, and one client process
+sends blocks of requests to both in turn: by a raw socket, ``http.client``, httpx and
+requests, whose heads differ and which send head and body apart, and by sockets of 16
+clients. Before each block, requests that are not measured give the service its lease on
+cached authority (ADR 0038). CPU seconds are those of all threads of the server process.
+A share is the bare route's figure divided by the service's, a median of paired blocks:
+1 is as fast.
 
-The last lines compare ``/v2`` (a row of 20 tensors, and the same as one tensor) with ``/predict``.
+The last lines compare ``/v2`` (a row of 20 tensors, and the same as one tensor) with
+``/predict``.
 
-With ``--before <folder>``, a checkout of an earlier commit (``git worktree add <folder> 75ed3f2``), the reference is
-the service of that commit with a model of its own.
+With ``--before <folder>``, a checkout of an earlier commit (``git worktree add <folder>
+75ed3f2``), the reference is the service of that commit with a model of its own.
 """
 
 import argparse
@@ -43,7 +48,13 @@ from app.cli.serve import bound
 _HERE = Path(__file__).parents[1]
 _N_FEATURES = 20
 _FEATURES = [
-    {"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1, "bounds": "natural"}
+    {
+        "name": f"x{index}",
+        "type": "numeric",
+        "lower": 0,
+        "upper": 1,
+        "bounds": "natural",
+    }
     for index in range(_N_FEATURES)
 ]
 _PAIRS = 9
@@ -71,7 +82,12 @@ class Target:
     def cpu_s(self) -> float:
         """CPU seconds of the threads of the process so far."""
         threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
-        return sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads) / 1e9
+        return (
+            sum(
+                int(thread.read_text(encoding="ascii").split()[0]) for thread in threads
+            )
+            / 1e9
+        )
 
     @property
     def headers(self) -> dict[str, str]:
@@ -81,7 +97,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of requests to one target: seconds of each, seconds in all, and CPU seconds of the server."""
+    """A block of requests to one target: seconds of each, seconds in all, and CPU
+    seconds of the server.
+    """
 
     latencies_s: list[float]
     wall_s: float
@@ -110,18 +128,28 @@ def rows_of(n_rows: int) -> list[dict[str, float]]:
     return [{f"x{index}": value for index, value in enumerate(row)} for row in values]
 
 
-async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> bytes:
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+) -> bytes:
     writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
-    length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length"))
+    length = next(
+        int(line.partition(b":")[2])
+        for line in lines
+        if line.startswith(b"content-length")
+    )
     body = await reader.readexactly(length)
     assert head.startswith(b"HTTP/1.1 200"), head
     return body
 
 
-async def _client(target: Target, request: bytes, n_requests: int, latencies_s: list[float]) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", target.port, limit=2**24)
+async def _client(
+    target: Target, request: bytes, n_requests: int, latencies_s: list[float]
+) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", target.port, limit=2**24
+    )
     for _ in range(n_requests):
         began = time.perf_counter()
         await _exchange(reader, writer, request)
@@ -137,7 +165,10 @@ def block(target: Target, body: bytes, *, n_clients: int, n_requests: int) -> Bl
 
     async def clients() -> None:
         await asyncio.gather(
-            *(_client(target, request, n_requests // n_clients, latencies_s) for _ in range(n_clients))
+            *(
+                _client(target, request, n_requests // n_clients, latencies_s)
+                for _ in range(n_clients)
+            )
         )
 
     cpu_s, began = target.cpu_s(), time.perf_counter()
@@ -158,7 +189,11 @@ def _by_http_client(target: Target, body: bytes) -> Callable[[], int]:
 
 
 def _by_httpx(target: Target, body: bytes) -> Callable[[], int]:
-    client = httpx.Client(base_url=f"http://127.0.0.1:{target.port}", headers=target.headers, trust_env=False)
+    client = httpx.Client(
+        base_url=f"http://127.0.0.1:{target.port}",
+        headers=target.headers,
+        trust_env=False,
+    )
     return lambda: client.post(target.path, content=body).status_code
 
 
@@ -166,7 +201,11 @@ def _by_requests(target: Target, body: bytes) -> Callable[[], int]:
     session = requests.Session()
     session.trust_env = False
     session.headers.update(target.headers)
-    return lambda: session.post(f"http://127.0.0.1:{target.port}{target.path}", data=body).status_code
+    return lambda: (
+        session.post(
+            f"http://127.0.0.1:{target.port}{target.path}", data=body
+        ).status_code
+    )
 
 
 _LIBRARIES: dict[str, Callable[[Target, bytes], Callable[[], int]]] = {
@@ -193,12 +232,19 @@ Sent = Callable[[Target, bytes], Block]
 
 
 def warm_block(target: Target, body: bytes, sent: Sent) -> Block:
-    """A block after another that is not measured, in which the process reads the caller and the model."""
+    """A block after another that is not measured, in which the process reads the caller
+    and the model.
+    """
     block(target, body, n_clients=1, n_requests=_WARM_REQUESTS)
     return sent(target, body)
 
 
-def compare(name: str, service: tuple[Target, bytes], reference: tuple[Target, bytes], sent: Sent) -> None:
+def compare(
+    name: str,
+    service: tuple[Target, bytes],
+    reference: tuple[Target, bytes],
+    sent: Sent,
+) -> None:
     """Prints the reference's figures as shares of the service's."""
     shares: dict[str, list[float]] = {"cpu": [], "wall": [], "p50": [], "p99": []}
     cpu_us: dict[str, list[float]] = {"service": [], "reference": []}
@@ -212,7 +258,9 @@ def compare(name: str, service: tuple[Target, bytes], reference: tuple[Target, b
             cpu_us[whose].append(measured.cpu_s / len(measured.latencies_s) * 1e6)
     figures = "".join(f"{statistics.median(values):9.2f}" for values in shares.values())
     print(
-        f"{name:<40}{figures}" + "".join(f"{statistics.median(values):11.0f}" for values in cpu_us.values()), flush=True
+        f"{name:<40}{figures}"
+        + "".join(f"{statistics.median(values):11.0f}" for values in cpu_us.values()),
+        flush=True,
     )
 
 
@@ -222,7 +270,11 @@ def _process(
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server process of a checkout, and the port that its first line of output names."""
     process = subprocess.Popen(  # our own programs
-        [sys.executable, "-m", *arguments], env=os.environ | environ, cwd=folder, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", *arguments],
+        env=os.environ | environ,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
@@ -241,16 +293,24 @@ def _trained(http: httpx.Client) -> str:
         "/datasets",
         json={
             "name": "bench",
-            "schema": {"features": _FEATURES, "label": {"name": "y", "classes": ["no", "yes"]}},
+            "schema": {
+                "features": _FEATURES,
+                "label": {"name": "y", "classes": ["no", "yes"]},
+            },
             "budget": {"accountant": "pure", "epsilon": "10"},
             "public_size": 5000,
         },
     ).raise_for_status()
     values = np.random.default_rng(0).random((5_000, _N_FEATURES)).round(4)
     lines = [",".join([*(f"x{index}" for index in range(_N_FEATURES)), "y"])]
-    lines += [",".join([*map(str, row), "yes" if row[0] + row[1] > 1 else "no"]) for row in values.tolist()]
+    lines += [
+        ",".join([*map(str, row), "yes" if row[0] + row[1] > 1 else "no"])
+        for row in values.tolist()
+    ]
     http.post(
-        "/datasets/bench/rows", content="\n".join([*lines, ""]), headers={"Content-Type": "text/csv"}
+        "/datasets/bench/rows",
+        content="\n".join([*lines, ""]),
+        headers={"Content-Type": "text/csv"},
     ).raise_for_status()
     accepted = http.post(
         "/train",
@@ -270,11 +330,18 @@ def running_service(checkout: Path) -> Iterator[tuple[Target, httpx.Client]]:
     """A service with a model, on an empty home."""
     with tempfile.TemporaryDirectory() as home:
         environ = {"GROVEKEEPER_HOME": home, "GROVEKEEPER_LOG_LEVEL": "WARNING"}
-        with _process(["app.cli", "serve", "--port", "0"], environ, folder=checkout) as (process, port):
+        with _process(
+            ["app.cli", "serve", "--port", "0"], environ, folder=checkout
+        ) as (process, port):
             key = (Path(home) / "admin.key").read_text(encoding="ascii").strip()
             headers = {"Authorization": f"Bearer {key}"}
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300) as http:
-                yield Target(process.pid, port, f"/models/{_trained(http)}/predict", key), http
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300
+            ) as http:
+                yield (
+                    Target(process.pid, port, f"/models/{_trained(http)}/predict", key),
+                    http,
+                )
 
 
 @contextmanager
@@ -282,7 +349,9 @@ def _bare_route(service: Target, answer: bytes) -> Iterator[Target]:
     """The bare route with a fixed answer."""
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(answer)
-        with _process(["benchmarks.http_prediction", "--bare", file.name], {}, folder=_HERE) as (process, port):
+        with _process(
+            ["benchmarks.http_prediction", "--bare", file.name], {}, folder=_HERE
+        ) as (process, port):
             yield replace(service, pid=process.pid, port=port)
 
 
@@ -290,45 +359,91 @@ def main(before: Path | None) -> None:
     """Prints all shares."""
     with ExitStack() as services:
         service, http = services.enter_context(running_service(_HERE))
-        earlier = None if before is None else services.enter_context(running_service(before))[0]
+        earlier = (
+            None
+            if before is None
+            else services.enter_context(running_service(before))[0]
+        )
         named = f"{'bare route' if earlier is None else before} / service"
-        print(f"{named:<40}{'cpu':>9}{'wall':>9}{'p50':>9}{'p99':>9}{'us of CPU':>11}{'reference':>11}")
+        print(
+            f"{named:<40}{'cpu':>9}{'wall':>9}{'p50':>9}{'p99':>9}{'us of CPU':>11}{'reference':>11}"
+        )
         for n_rows, n_requests in ((1, 2_000), (1_000, 64)):
             body = json.dumps({"rows": rows_of(n_rows)}).encode("ascii")
             answer = http.post(service.path, content=body, headers=_JSON).content
-            with nullcontext(earlier) if earlier is not None else _bare_route(service, answer) as reference:
+            with (
+                nullcontext(earlier)
+                if earlier is not None
+                else _bare_route(service, answer) as reference
+            ):
                 for name, sent in _senders(n_requests).items():
-                    compare(f"{n_rows:,} rows, {name}", (service, body), (reference, body), sent)
+                    compare(
+                        f"{n_rows:,} rows, {name}",
+                        (service, body),
+                        (reference, body),
+                        sent,
+                    )
         _compare_protocols(service)
 
 
 def _senders(n_requests: int) -> dict[str, Sent]:
-    raw = {f"{n} sockets": partial(block, n_clients=n, n_requests=n_requests) for n in (1, 16)}
-    return raw | {name: partial(block_of, name, n_requests=n_requests) for name in _LIBRARIES}
+    raw = {
+        f"{n} sockets": partial(block, n_clients=n, n_requests=n_requests)
+        for n in (1, 16)
+    }
+    return raw | {
+        name: partial(block_of, name, n_requests=n_requests) for name in _LIBRARIES
+    }
 
 
 def _compare_protocols(service: Target) -> None:
     """Compares a row as ``/v2`` takes it with the row of ``/predict``."""
     (row,) = rows_of(1)
-    columns = [{"name": name, "datatype": "FP64", "shape": [1], "data": [cell]} for name, cell in row.items()]
-    whole = [{"name": "row", "datatype": "FP64", "shape": [1, _N_FEATURES], "data": list(row.values())}]
+    columns = [
+        {"name": name, "datatype": "FP64", "shape": [1], "data": [cell]}
+        for name, cell in row.items()
+    ]
+    whole = [
+        {
+            "name": "row",
+            "datatype": "FP64",
+            "shape": [1, _N_FEATURES],
+            "data": list(row.values()),
+        }
+    ]
     plain = json.dumps({"rows": [row]}).encode("ascii")
     by_v2 = replace(service, path=f"/v2{service.path.removesuffix('predict')}infer")
-    for name, inputs in (("/predict / /v2, a tensor per column", columns), ("/predict / /v2, one tensor", whole)):
+    for name, inputs in (
+        ("/predict / /v2, a tensor per column", columns),
+        ("/predict / /v2, one tensor", whole),
+    ):
         body = json.dumps({"inputs": inputs}).encode("ascii")
-        compare(name, (by_v2, body), (service, plain), partial(block, n_clients=1, n_requests=1_000))
+        compare(
+            name,
+            (by_v2, body),
+            (service, plain),
+            partial(block, n_clients=1, n_requests=1_000),
+        )
 
 
 def serve_bare(answer: Path) -> None:
     """Serves the bare route until a signal, and prints its address first."""
     with bound("127.0.0.1", 0) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-        uvicorn.Server(uvicorn.Config(bare(answer.read_bytes()), access_log=False, log_level="warning")).run([listener])
+        uvicorn.Server(
+            uvicorn.Config(
+                bare(answer.read_bytes()), access_log=False, log_level="warning"
+            )
+        ).run([listener])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bare", type=Path, help="serve the bare route with the answer in this file")
-    parser.add_argument("--before", type=Path, help="a checkout of the commit to compare with")
+    parser.add_argument(
+        "--bare", type=Path, help="serve the bare route with the answer in this file"
+    )
+    parser.add_argument(
+        "--before", type=Path, help="a checkout of the commit to compare with"
+    )
     given = parser.parse_args()
     main(given.before) if given.bare is None else serve_bare(given.bare)

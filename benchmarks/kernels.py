@@ -1,7 +1,9 @@
-"""Measures the speed of compiled loops and draws, as ratios to their usual alternatives.
+"""Measures the speed of compiled loops and draws, as ratios to their usual
+alternatives.
 
-Run ``python -m benchmarks.kernels``. Both sides of a pair run alternately on the same inputs and the median of the
-paired ratios is printed, because absolute times of a shared machine mean little. Above 1, ours is faster.
+Run ``python -m benchmarks.kernels``. Both sides of a pair run alternately on the same
+inputs and the median of the paired ratios is printed, because absolute times of a
+shared machine mean little. Above 1, ours is faster.
 """
 
 import random
@@ -22,39 +24,60 @@ _PAIRS = 7
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Processor time, which a busy machine changes less than elapsed time; both sides use one thread."""
+    """Processor time, which a busy machine changes less than elapsed time; both sides
+    use one thread.
+    """
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
-def compare(name: str, ours: Callable[[], object], theirs: Callable[[], object], *, share: int = 1) -> None:
-    """Prints the median, the smallest and the largest of the paired ratios theirs / ours.
+def compare(
+    name: str,
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    *,
+    share: int = 1,
+) -> None:
+    """Prints the median, the smallest and the largest of the paired ratios theirs /
+    ours.
 
     Args:
         name: label of the line.
         ours: the work with our code.
-        theirs: the same work with the alternative, or one part in ``share`` of the work.
+        theirs: the same work with the alternative, or one part in ``share`` of the
+            work.
         share: factor by which the alternative's time is multiplied.
     """
     ours()
     theirs()
     ratios = sorted(share * _seconds(theirs) / _seconds(ours) for _ in range(_PAIRS))
-    print(f"{name:<72} {statistics.median(ratios):9.2f}   ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    print(
+        f"{name:<72} {statistics.median(ratios):9.2f}   ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    )
 
 
 def _bincount(
-    X: NDArray[np.uint8], y: NDArray[np.int32], node: NDArray[np.int32], shape: tuple[int, int, int]
+    X: NDArray[np.uint8],
+    y: NDArray[np.int32],
+    node: NDArray[np.int32],
+    shape: tuple[int, int, int],
 ) -> NDArray[np.int64]:
     n_nodes, n_bins, n_classes = shape
     counts = np.empty((X.shape[0], n_nodes * n_bins * n_classes), dtype=np.int64)
     for f, column in enumerate(X):
-        counts[f] = np.bincount((node * n_bins + column) * n_classes + y, minlength=counts.shape[1])
+        counts[f] = np.bincount(
+            (node * n_bins + column) * n_classes + y, minlength=counts.shape[1]
+        )
     return counts
 
 
-def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]) -> None:
-    """Compares the class histogram of one tree level with ``numpy.bincount``, feature by feature."""
+def class_histogram(
+    n_rows: int, n_features: int, *, shape: tuple[int, int, int]
+) -> None:
+    """Compares the class histogram of one tree level with ``numpy.bincount``, feature
+    by feature.
+    """
     n_nodes, n_bins, n_classes = shape
     rng = np.random.default_rng(0)
     X = rng.integers(0, n_bins, (n_features, n_rows), dtype=np.uint8)
@@ -64,13 +87,19 @@ def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]
     compare(
         f"class histogram, {n_rows:,} rows, {n_features} features, {shape}; numpy.bincount",
         lambda: node_rows.class_histogram(
-            X, y, node, n_bins=bins, onto=node_rows.no_sums(n_nodes, n_classes, n_bins=bins)
+            X,
+            y,
+            node,
+            n_bins=bins,
+            onto=node_rows.no_sums(n_nodes, n_classes, n_bins=bins),
         ),
         lambda: _bincount(X, y, node, shape),
     )
 
 
-def weighted_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]) -> None:
+def weighted_histogram(
+    n_rows: int, n_features: int, *, shape: tuple[int, int, int]
+) -> None:
     """Compares the weighted histogram of one tree level with a C kernel."""
     n_nodes, n_bins, n_classes = shape
     rng = np.random.default_rng(0)
@@ -86,17 +115,25 @@ def weighted_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, i
 
     def ours() -> NDArray[np.int64]:
         onto = node_rows.no_sums(n_nodes, n_classes, n_bins=bins)
-        return node_rows.class_histogram(X, y, node, n_bins=bins, weight=weight, onto=onto)
+        return node_rows.class_histogram(
+            X, y, node, n_bins=bins, weight=weight, onto=onto
+        )
 
     def theirs() -> NDArray[np.int64]:
         return scatter(X, y, node, weight, shape=shape)
 
     assert np.array_equal(ours(), theirs())
-    compare(f"weighted histogram, {n_rows:,} rows, {n_features} features, {shape}; C kernel", ours, theirs)
+    compare(
+        f"weighted histogram, {n_rows:,} rows, {n_features} features, {shape}; C kernel",
+        ours,
+        theirs,
+    )
 
 
 def sum_leaf_values(n_rows: int, *, n_trees: int, depth: int) -> None:
-    """Compares a forest's scores with scikit-learn's ``predict_proba`` for a forest of equal size, on one thread."""
+    """Compares a forest's scores with scikit-learn's ``predict_proba`` for a forest of
+    equal size, on one thread.
+    """
     rng = np.random.default_rng(0)
     X = rng.integers(0, 32, (n_rows, 14), dtype=np.uint8)
     shape = (n_trees, 2**depth - 1)
@@ -104,7 +141,9 @@ def sum_leaf_values(n_rows: int, *, n_trees: int, depth: int) -> None:
     threshold = rng.integers(0, 32, shape, dtype=np.uint8)
     equals = rng.random(shape) < 0.3
     values = rng.normal(size=(n_trees, 2**depth, 2))
-    trees = prediction.PackedTrees.of_thresholds(feature, threshold, equals, values=values, n_features=14)
+    trees = prediction.PackedTrees.of_thresholds(
+        feature, threshold, equals, values=values, n_features=14
+    )
     codes = np.ascontiguousarray(X.T)
     forest = RandomForestClassifier(n_trees, max_depth=depth, n_jobs=1, random_state=0)
     forest.fit(rng.integers(0, 32, (5_000, 14)), rng.integers(0, 2, 5_000))
@@ -145,7 +184,9 @@ class PythonSampler:
 
 
 def discrete_laplace(n_draws: int, *, inverse_scale: Fraction) -> None:
-    """Compares exact noise with the same algorithm in Python, which makes one draw in a hundred."""
+    """Compares exact noise with the same algorithm in Python, which makes one draw in a
+    hundred.
+    """
     randomness, plain = SystemRandomness(), PythonSampler()
     compare(
         f"discrete Laplace, inverse scale {inverse_scale}; plain Python on SystemRandom",
@@ -157,7 +198,9 @@ def discrete_laplace(n_draws: int, *, inverse_scale: Fraction) -> None:
 
 def main() -> None:
     """Prints all ratios."""
-    print(f"{'median of the paired ratios; above 1: ours is faster':<72} {'ratio':>9}   (range)")
+    print(
+        f"{'median of the paired ratios; above 1: ours is faster':<72} {'ratio':>9}   (range)"
+    )
     class_histogram(200_000, 14, shape=(16, 32, 2))
     class_histogram(200_000, 30, shape=(1, 64, 10))
     class_histogram(200_000, 16, shape=(64, 16, 26))

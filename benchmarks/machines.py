@@ -1,13 +1,16 @@
-"""Compares two workers with one on independent jobs, with a home for each and one object store.
+"""Compares two workers with one on independent jobs, with a home for each and one
+object store.
 
-``python -m benchmarks.machines`` takes about four minutes on an idle machine with two processors, and prints for each
-repetition the seconds from the first charge to the last end of the same jobs by one worker and by two, and their ratio;
-then the median. ``--jobs 4 --repeats 1`` only shows that it runs. Needs PostgreSQL (``TEST_POSTGRES_URL`` or the test
-dependencies).
+``python -m benchmarks.machines`` takes about four minutes on an idle machine with two
+processors, and prints for each repetition the seconds from the first charge to the last
+end of the same jobs by one worker and by two, and their ratio; then the median.
+``--jobs 4 --repeats 1`` only shows that it runs. Needs PostgreSQL
+(``TEST_POSTGRES_URL`` or the test dependencies).
 
-Each worker and its children have one processor of their own, as on a machine of its own. PostgreSQL shares the
-processors with them, as it would not there. Busy processors are those of the whole machine: with one worker, more than
-1.5 mean that other work disturbs the comparison.
+Each worker and its children have one processor of their own, as on a machine of its
+own. PostgreSQL shares the processors with them, as it would not there. Busy processors
+are those of the whole machine: with one worker, more than 1.5 mean that other work
+disturbs the comparison.
 """
 
 import argparse
@@ -53,7 +56,9 @@ class _Measured:
 def main() -> None:
     """Prints the seconds and the ratio of every repetition, and the median ratio."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("address", nargs="?", help="of a store, s3://bucket/prefix; a folder by default")
+    arguments.add_argument(
+        "address", nargs="?", help="of a store, s3://bucket/prefix; a folder by default"
+    )
     arguments.add_argument("--jobs", type=int, default=24)
     arguments.add_argument("--repeats", type=int, default=3)
     asked = arguments.parse_args()
@@ -64,12 +69,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running_server() as server:
         for repeat in range(asked.repeats):
             measured = {}
-            for n_workers in (1, 2) if repeat % 2 == 0 else (2, 1):  # a slow drift of the machine favours neither
+            # a slow drift of the machine favours neither
+            for n_workers in (1, 2) if repeat % 2 == 0 else (2, 1):
                 home = Path(folder, f"{repeat}-{n_workers}")
-                address = asked.address and f"{asked.address.rstrip('/')}/{home.name}-{os.getpid()}"
+                address = (
+                    asked.address
+                    and f"{asked.address.rstrip('/')}/{home.name}-{os.getpid()}"
+                )
                 with fresh_database(server) as url:
                     measured[n_workers] = _measured(
-                        url, home, address or f"file://{home / 'bucket'}", processors[:n_workers], n_jobs=asked.jobs
+                        url,
+                        home,
+                        address or f"file://{home / 'bucket'}",
+                        processors[:n_workers],
+                        n_jobs=asked.jobs,
                     )
             one, two = measured[1], measured[2]
             ratios.append(one.seconds / two.seconds)
@@ -78,10 +91,14 @@ def main() -> None:
                 f"busy), ratio {ratios[-1]:.2f}{', NOT IDLE' if one.busy > 1.5 else ''}",
                 flush=True,
             )
-    print(f"median ratio {statistics.median(ratios):.2f} of {len(ratios)}, least {min(ratios):.2f}")
+    print(
+        f"median ratio {statistics.median(ratios):.2f} of {len(ratios)}, least {min(ratios):.2f}"
+    )
 
 
-def _measured(url: str, folder: Path, address: str, processors: list[int], *, n_jobs: int) -> _Measured:
+def _measured(
+    url: str, folder: Path, address: str, processors: list[int], *, n_jobs: int
+) -> _Measured:
     """Runs the jobs by a worker on each of some processors."""
     migrate.upgrade(url)
     settings = Settings(
@@ -100,13 +117,22 @@ def _measured(url: str, folder: Path, address: str, processors: list[int], *, n_
         for _ in range(_UPLOADS):
             scene.upload()
         workers = [
-            closes.enter_context(_worker(settings, folder / f"worker-{processor}", processor))
+            closes.enter_context(
+                _worker(settings, folder / f"worker-{processor}", processor)
+            )
             for processor in processors
         ]
-        warm = [scene.submit_job(key=f"warm {number}", epsilon="0.001") for number in range(2 * len(workers))]
+        warm = [
+            scene.submit_job(key=f"warm {number}", epsilon="0.001")
+            for number in range(2 * len(workers))
+        ]
         _end(scene, warm, workers)
         busy, began = _busy_s(), time.perf_counter()
-        rows = _end(scene, [scene.submit_job(key=f"{n}", epsilon="0.001") for n in range(n_jobs)], workers)
+        rows = _end(
+            scene,
+            [scene.submit_job(key=f"{n}", epsilon="0.001") for n in range(n_jobs)],
+            workers,
+        )
         busy = (_busy_s() - busy) / (time.perf_counter() - began)
     first = min(row.charged_at for row in rows if row.charged_at is not None)
     last = max(row.finished_at for row in rows if row.finished_at is not None)
@@ -114,7 +140,9 @@ def _measured(url: str, folder: Path, address: str, processors: list[int], *, n_
 
 
 @contextmanager
-def _worker(settings: Settings, home: Path, processor: int) -> "Iterator[subprocess.Popen[bytes]]":
+def _worker(
+    settings: Settings, home: Path, processor: int
+) -> "Iterator[subprocess.Popen[bytes]]":
     own = replace(settings, home=home)
     environ = processes.module_environment(
         dict(os.environ)
@@ -139,17 +167,24 @@ def _worker(settings: Settings, home: Path, processor: int) -> "Iterator[subproc
             worker.terminate()
 
 
-def _end(scene: Scene, jobs: list[str], workers: "list[subprocess.Popen[bytes]]") -> list[JobRow]:
+def _end(
+    scene: Scene, jobs: list[str], workers: "list[subprocess.Popen[bytes]]"
+) -> list[JobRow]:
     """Waits until jobs have succeeded; returns their rows."""
     gives_up_at = time.monotonic() + _GIVE_UP_S
     while True:
         with scene.installation.database.read() as session:
-            rows = list(session.execute(select(JobRow).where(JobRow.id.in_(jobs))).scalars())
+            rows = list(
+                session.execute(select(JobRow).where(JobRow.id.in_(jobs))).scalars()
+            )
         if all(row.state == JobState.SUCCEEDED for row in rows):
             return rows
         if any(row.state in (JobState.FAILED, JobState.CANCELLED) for row in rows):
             sys.exit("a job failed")
-        if any(worker.poll() is not None for worker in workers) or time.monotonic() > gives_up_at:
+        if (
+            any(worker.poll() is not None for worker in workers)
+            or time.monotonic() > gives_up_at
+        ):
             sys.exit("a worker ended, or the jobs take too long")
         time.sleep(_LOOK_S)
 
@@ -157,7 +192,9 @@ def _end(scene: Scene, jobs: list[str], workers: "list[subprocess.Popen[bytes]]"
 def _busy_s() -> float:
     """Seconds of processor time that the machine has spent on anything."""
     spent = psutil.cpu_times()
-    return float(sum(spent) - spent.idle - spent.iowait - spent.guest - spent.guest_nice)
+    return float(
+        sum(spent) - spent.idle - spent.iowait - spent.guest - spent.guest_nice
+    )
 
 
 if __name__ == "__main__":

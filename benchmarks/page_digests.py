@@ -1,7 +1,9 @@
-"""Digests of the sources of the pages that the documentation shows, stored beside the pictures.
+"""Digests of the sources of the pages that the documentation shows, stored beside the
+pictures.
 
-A page's sources are its template, the templates that it names, and the style sheet, without white space. A test
-compares the digests, because nobody notices by hand that a picture shows an earlier page.
+A page's sources are its template, the templates that it names, and the style sheet,
+without white space. A test compares the digests, because nobody notices by hand that a
+picture shows an earlier page.
 """
 
 import hashlib
@@ -31,15 +33,22 @@ TEMPLATES = {
 def digest(picture: str) -> str:
     """SHA-256 of the sources of the page in a picture."""
     templates = _with_named(f"{TEMPLATES[picture]}.html", {})
-    sources = [*templates.values(), (_PAGES / "assets" / "style.css").read_text(encoding="utf-8")]
+    sources = [
+        *templates.values(),
+        (_PAGES / "assets" / "style.css").read_text(encoding="utf-8"),
+    ]
     return hashlib.sha256("".join("".join(sources).split()).encode("utf-8")).hexdigest()
 
 
 def record(pictures: Iterable[str]) -> None:
-    """Stores the digests of pictures that were taken now, or that still show their pages."""
+    """Stores the digests of pictures that were taken now, or that still show their
+    pages.
+    """
     stored = json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.exists() else {}
     stored |= {picture: digest(picture) for picture in pictures}
-    DIGESTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    DIGESTS.write_text(
+        json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
 
 
 def _with_named(name: str, known: dict[str, str]) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""Writes a picture with few colours as a PNG with a palette, which is a quarter of the size of Chromium's PNG."""
+"""Writes a picture with few colours as a PNG with a palette, which is a quarter of the
+size of Chromium's PNG.
+"""
 
 import base64
 import struct
@@ -33,10 +35,13 @@ def write(file: Path, png: bytes, blank: Page) -> None:
         png: the picture.
         blank: an empty page of the browser, which decodes the picture.
     """
-    width, height, pixels = blank.evaluate(_PIXELS, base64.b64encode(png).decode("ascii"))
+    width, height, pixels = blank.evaluate(
+        _PIXELS, base64.b64encode(png).decode("ascii")
+    )
     rgba = np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(-1, 4)
     palette, places = _palette(rgba[:, :3])
-    lines = np.pad(places.astype(np.uint8).reshape(height, width), ((0, 0), (1, 0)))  # each line begins with filter 0
+    # each line begins with filter 0
+    lines = np.pad(places.astype(np.uint8).reshape(height, width), ((0, 0), (1, 0)))
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     parts = [
         (b"IHDR", header),
@@ -53,9 +58,16 @@ def _palette(colours: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.
     found, inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     parts = np.stack([found >> 16, found >> 8, found], axis=1).astype(np.uint8)
     palette = parts[np.argsort(-counts, kind="stable")[:_MOST]]
-    distances = np.abs(parts[:, None, :].astype(np.int16) - palette[None, :, :]).sum(axis=2)
+    distances = np.abs(parts[:, None, :].astype(np.int16) - palette[None, :, :]).sum(
+        axis=2
+    )
     return palette, distances.argmin(axis=1)[inverse]
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )

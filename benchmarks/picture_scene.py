@@ -1,4 +1,6 @@
-"""Makes what the pictures of the dashboard show: keys, datasets, jobs, releases and decisions of a small office."""
+"""Makes what the pictures of the dashboard show: keys, datasets, jobs, releases and
+decisions of a small office.
+"""
 
 import gzip
 import tempfile
@@ -11,7 +13,13 @@ from typing import Any
 from app.cli import demo
 from grovekeeper_client.client import Client
 
-_RULES = {"largest_job": "1.5", "approval_above": "0.75", "quotas": [], "frozen": False, "erase_rows_at": None}
+_RULES = {
+    "largest_job": "1.5",
+    "approval_above": "0.75",
+    "quotas": [],
+    "frozen": False,
+    "erase_rows_at": None,
+}
 _PARTITIONS = [
     {"name": "shard", "kind": "hash", "cells": 10},
     {"name": "sex", "kind": "column", "column": "sex"},
@@ -26,7 +34,8 @@ class Scene:
     Attributes:
         keys: the secrets of the people, by name.
         rows: a file of rows.
-        dataset: a busy dataset; with ``job``, ``model``, ``later_model``, ``evaluation`` and ``upload`` of it.
+        dataset: a busy dataset; with ``job``, ``model``, ``later_model``,
+            ``evaluation`` and ``upload`` of it.
         waves: a dataset with a cell for each upload, one of which is erased.
         surveys: a dataset with a δ.
         population: the id of the population of two datasets.
@@ -53,7 +62,9 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
         connect: a connection with another key.
     """
     rows, few = _rows()
-    expires_at = (datetime.now(UTC) + timedelta(days=365)).strftime("%Y-%m-%dT00:00:00Z")
+    expires_at = (datetime.now(UTC) + timedelta(days=365)).strftime(
+        "%Y-%m-%dT00:00:00Z"
+    )
     made = {
         name: admin.create_key(name, roles, expires_at=None if roles else expires_at)
         for name, roles in {
@@ -63,21 +74,54 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
     }  # fmt: skip
     keys = {name.partition(" ")[0]: key["key"] for name, key in made.items()}
     ids = {name.partition(" ")[0]: key["id"] for name, key in made.items()}
-    with connect(keys["ada"]) as ada, connect(keys["ben"]) as ben, connect(keys["cleo"]) as cleo:
+    with (
+        connect(keys["ada"]) as ada,
+        connect(keys["ben"]) as ben,
+        connect(keys["cleo"]) as cleo,
+    ):
         ada.open_population("residents", {"accountant": "pure", "epsilon": "4"})
-        dataset = _declared(ada, "census", ids, partitions=_PARTITIONS, population="residents")
+        dataset = _declared(
+            ada, "census", ids, partitions=_PARTITIONS, population="residents"
+        )
         ada.upload_rows(dataset, rows)
-        model, job = _trained(ben, dataset, "0.5", "spring forest", scope={"shard": list(range(8))})
-        later, _ = _trained(ben, dataset, "0.25", "autumn forest", scope={"shard": list(range(6)), "sex": ["Female"]})
-        _done(ben, ben.evaluate(model, {"epsilon": "0.1", "scope": {"shard": [8]}, "name": "first look"}))
-        body = {"epsilon": "0.5", "metrics": ["confusion", "auroc"], "scope": {"shard": [9]}, "name": "acceptance"}
+        model, job = _trained(
+            ben, dataset, "0.5", "spring forest", scope={"shard": list(range(8))}
+        )
+        later, _ = _trained(
+            ben,
+            dataset,
+            "0.25",
+            "autumn forest",
+            scope={"shard": list(range(6)), "sex": ["Female"]},
+        )
+        _done(
+            ben,
+            ben.evaluate(
+                model, {"epsilon": "0.1", "scope": {"shard": [8]}, "name": "first look"}
+            ),
+        )
+        body = {
+            "epsilon": "0.5",
+            "metrics": ["confusion", "auroc"],
+            "scope": {"shard": [9]},
+            "name": "acceptance",
+        }
         evaluation = _done(ben, ben.evaluate(model, body))["evaluation_id"]
         _external(cleo, dataset)
         ben.put_alias(dataset, "staging", model)
         ben.put_alias(dataset, "production", model)
         ben.put_alias(dataset, "staging", later)
-        ada.change_rules(dataset, {**_RULES, "quotas": [{"keys": [ids["ben"]], "cap": "3.5"}]})
-        cancelled = ben.train({"dataset": dataset, "epsilon": "0.1", "scope": {"shard": [0]}, "name": "by mistake"})
+        ada.change_rules(
+            dataset, {**_RULES, "quotas": [{"keys": [ids["ben"]], "cap": "3.5"}]}
+        )
+        cancelled = ben.train(
+            {
+                "dataset": dataset,
+                "epsilon": "0.1",
+                "scope": {"shard": [0]},
+                "name": "by mistake",
+            }
+        )
         ben.cancel_job(cancelled["job_id"])
         ben.train({"dataset": dataset, "epsilon": "1", "name": "all shards"})
         waves = _waves(ada, ben, ids, few)
@@ -107,11 +151,19 @@ def _rows() -> tuple[Path, Path]:
 
 
 def _declared(owner: Client, name: str, ids: dict[str, str], **members: Any) -> str:
-    """Declares a dataset with the columns of the demo, and grants everybody a role on it."""
+    """Declares a dataset with the columns of the demo, and grants everybody a role on
+    it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         adult = demo.load_dataset(Path(folder) / "rows.csv.gz")
     budget = {"budget": {"accountant": "pure", "epsilon": "3"}}
-    body = {"name": name, "schema": adult.schema, "public_size": adult.public_size, **budget, **members}
+    body = {
+        "name": name,
+        "schema": adult.schema,
+        "public_size": adult.public_size,
+        **budget,
+        **members,
+    }
     dataset = str(owner.declare_dataset(body)["id"])
     for key, role in (("ben", "analyst"), ("cleo", "owner"), ("scoring", "predictor")):
         owner.grant(dataset, ids[key], role)
@@ -120,8 +172,21 @@ def _declared(owner: Client, name: str, ids: dict[str, str], **members: Any) -> 
 
 def _waves(ada: Client, ben: Client, ids: dict[str, str], rows: Path) -> str:
     """A dataset whose uploads are cells, in the population; its first upload is erased."""
-    partitions = [{"name": "wave", "kind": "epoch", "how": "one upload a year, about that year's interviews"}]
-    waves = _declared(ada, "panel", ids, partitions=partitions, public_size=_N_SMALL, population="residents")
+    partitions = [
+        {
+            "name": "wave",
+            "kind": "epoch",
+            "how": "one upload a year, about that year's interviews",
+        }
+    ]
+    waves = _declared(
+        ada,
+        "panel",
+        ids,
+        partitions=partitions,
+        public_size=_N_SMALL,
+        population="residents",
+    )
     ada.upload_rows(waves, rows)
     _trained(ben, waves, "0.75", "panel forest")
     ada.upload_rows(waves, rows, again=True)
@@ -135,13 +200,22 @@ def _surveys(ada: Client, ben: Client, ids: dict[str, str], rows: Path) -> str:
     surveys = _declared(ada, "labour-survey", ids, budget=budget)
     ada.upload_rows(surveys, rows)
     _trained(ben, surveys, "0.9", "survey forest")
-    ada.change_rules(surveys, {**_RULES, "approval_above": None, "largest_job": None, "frozen": True})
+    ada.change_rules(
+        surveys, {**_RULES, "approval_above": None, "largest_job": None, "frozen": True}
+    )
     return surveys
 
 
-def _trained(analyst: Client, dataset: str, epsilon: str, name: str | None, **members: Any) -> tuple[str, str]:
+def _trained(
+    analyst: Client, dataset: str, epsilon: str, name: str | None, **members: Any
+) -> tuple[str, str]:
     """Trains a forest; returns the ids of the model and of the job."""
-    job = _done(analyst, analyst.train({"dataset": dataset, "epsilon": epsilon, "name": name, **members}))
+    job = _done(
+        analyst,
+        analyst.train(
+            {"dataset": dataset, "epsilon": epsilon, "name": name, **members}
+        ),
+    )
     return job["model_id"], job["id"]
 
 
@@ -153,5 +227,10 @@ def _done(analyst: Client, accepted: dict[str, Any]) -> dict[str, Any]:
 
 def _external(attester: Client, dataset: str) -> None:
     declared = {"adjacency": "add_remove", "epsilon": "0.1"}
-    request = {"description": "mean hours of the yearly report", "per": "row", "declared": declared, "scope": {}}
+    request = {
+        "description": "mean hours of the yearly report",
+        "per": "row",
+        "declared": declared,
+        "scope": {},
+    }
     attester.charge_external(dataset, request)

@@ -1,10 +1,13 @@
-"""Measures admissions and refusals on members of a population, compared with an account alone.
+"""Measures admissions and refusals on members of a population, compared with an account
+alone.
 
-Run ``python -m benchmarks.population_entries``. An account alone, a member of a population of one, and a member of one
-of a hundred take turns, a batch each, on the same database; all have eight hash cells and the same history, and the
-other members have spend on every second cell. Then the same requests are refused, by the account where it is alone and
-by the population otherwise. The output is the median over batches of wall-clock time and of the CPU of this process for
-one request, and the median of the paired ratios to the account alone, because absolute times of a shared machine mean
+Run ``python -m benchmarks.population_entries``. An account alone, a member of a
+population of one, and a member of one of a hundred take turns, a batch each, on the
+same database; all have eight hash cells and the same history, and the other members
+have spend on every second cell. Then the same requests are refused, by the account
+where it is alone and by the population otherwise. The output is the median over batches
+of wall-clock time and of the CPU of this process for one request, and the median of the
+paired ratios to the account alone, because absolute times of a shared machine mean
 little.
 """
 
@@ -47,24 +50,33 @@ def main() -> None:
     with databases() as urls:
         for name, url in urls:
             database = Database.open(url, pool_size=2)
-            requests = {n_members: _requests_to(database, n_members) for n_members in (0, 1, 100)}
+            requests = {
+                n_members: _requests_to(database, n_members)
+                for n_members in (0, 1, 100)
+            }
             for answer, amount in (("admitted", 1), ("refused", 2 * _CAP)):
                 for n_members, costs in _measured(requests, amount).items():
                     print(f"{name:<11} {n_members:>8} {answer:>9} {costs}", flush=True)
             database.close()
 
 
-def _measured(requests: dict[int, Callable[[int], None]], amount: int) -> dict[int, str]:
+def _measured(
+    requests: dict[int, Callable[[int], None]], amount: int
+) -> dict[int, str]:
     """Cost of one request, by number of members (0: an account alone)."""
     costs: dict[int, list[Cost]] = {n_members: [] for n_members in requests}
     for _ in range(_BATCHES):
         for n_members, request in requests.items():
             costs[n_members].append(_cost(partial(request, amount)))
-    return {n_members: _line(costs[n_members], alone=costs[0]) for n_members in requests}
+    return {
+        n_members: _line(costs[n_members], alone=costs[0]) for n_members in requests
+    }
 
 
 def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
-    """Opens accounts and returns a function that makes a request to the first account, on one of its cells."""
+    """Opens accounts and returns a function that makes a request to the first account,
+    on one of its cells.
+    """
     account_ids = [f"ds_{n_members}_{number}" for number in range(max(n_members, 1))]
     serial = itertools.count()
     with database.write() as session:
@@ -72,10 +84,14 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
             opening = new_account(account, cap=2 * _CAP, partitions=_PARTITIONS)
             accounts.open_account(session, opening, actor="key_owner")
         if n_members:
-            people = populations.NewPopulation(f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner")
+            people = populations.NewPopulation(
+                f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner"
+            )
             populations.open_population(session, people, at=stamps.now())
         for account in account_ids[:n_members]:
-            populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=stamps.now())
+            populations.join(
+                session, f"pop_{n_members}", account, actor="key_owner", at=stamps.now()
+            )
         for account in account_ids[1:]:
             for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
                 reservation = ledger.NewReservation(
@@ -86,7 +102,9 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
     def request(amount: int) -> None:
         number = next(serial)
         scope = {"shard": (number % _CELLS,)}
-        reservation = ledger.NewReservation(account_ids[0], amount, Scope(scope), EVENT, f"jb_{n_members}_{number}")
+        reservation = ledger.NewReservation(
+            account_ids[0], amount, Scope(scope), EVENT, f"jb_{n_members}_{number}"
+        )
         with suppress(BudgetExceeded), database.write() as session:
             reserving.reserve(session, [reservation], actor="key_analyst")
 
@@ -104,7 +122,10 @@ def _cost(reserve: Callable[[], None]) -> Cost:
 def _line(costs: list[Cost], *, alone: list[Cost]) -> str:
     wall, cpu = (statistics.median(cost[part] for cost in costs) for part in (0, 1))
     ratios = [
-        statistics.median(one[part] / other[part] for one, other in zip(costs, alone, strict=True)) for part in (0, 1)
+        statistics.median(
+            one[part] / other[part] for one, other in zip(costs, alone, strict=True)
+        )
+        for part in (0, 1)
     ]
     return f"{wall:>8.2f} {cpu:>8.2f} {ratios[0]:>11.2f} {ratios[1]:>10.2f}"
 

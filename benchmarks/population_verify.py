@@ -1,8 +1,10 @@
-"""Measures the verification of a population, alone and together with the export of its one busy member.
+"""Measures the verification of a population, alone and together with the export of its
+one busy member.
 
-Run ``python -m benchmarks.population_verify`` (about two minutes; ``--jobs 1000`` for a look). The script writes the
-exports as the service does: every job is reserved on one of thirty distinct boxes and charged, every tenth voided
-instead. The output is CPU of this process for each job, because other work shares the machine.
+Run ``python -m benchmarks.population_verify`` (about two minutes; ``--jobs 1000`` for a
+look). The script writes the exports as the service does: every job is reserved on one
+of thirty distinct boxes and charged, every tenth voided instead. The output is CPU of
+this process for each job, because other work shares the machine.
 """
 
 import argparse
@@ -30,7 +32,9 @@ FACTS = {"accountant": "pure", "delta": None}
 
 @dataclass
 class Export:
-    """An export under construction; ``facts`` are the account's facts in its header and its first entry."""
+    """An export under construction; ``facts`` are the account's facts in its header and
+    its first entry.
+    """
 
     facts: Fields
     lines: list[bytes] = field(default_factory=list)
@@ -52,8 +56,15 @@ class Export:
 
 def history(n_jobs: int, n_partitions: int) -> tuple[Export, Export]:
     """The exports of a population and of its member, which paid 1 ε for each job."""
-    partitions = [{"name": f"p{axis}", "kind": "hash", "cells": CELLS} for axis in range(n_partitions)]
-    unit = {"adjacency": "add_remove", "privacy_unit": {"column": None, "max_rows": 1}, "partitions": partitions}
+    partitions = [
+        {"name": f"p{axis}", "kind": "hash", "cells": CELLS}
+        for axis in range(n_partitions)
+    ]
+    unit = {
+        "adjacency": "add_remove",
+        "privacy_unit": {"column": None, "max_rows": 1},
+        "partitions": partitions,
+    }
     member = Export({"dataset": "ds_a", **FACTS, **unit})
     member.add("open", CAP, details=member.facts)
     people = Export({"population": "pop_a", **FACTS})
@@ -63,7 +74,9 @@ def history(n_jobs: int, n_partitions: int) -> tuple[Export, Export]:
     chosen = random.Random(1)
     boxes = [box(chosen, n_partitions) for _ in range(N_BOXES)]
     joint = list(product(range(CELLS), repeat=n_partitions))
-    covered = [[at for at, cell in enumerate(joint) if lies_in(cell, scope)] for scope in boxes]
+    covered = [
+        [at for at, cell in enumerate(joint) if lies_in(cell, scope)] for scope in boxes
+    ]
     loads = [0] * len(joint)
     for number in range(n_jobs):
         index, job_id = chosen.randrange(N_BOXES), f"jb_{number}"
@@ -73,7 +86,12 @@ def history(n_jobs: int, n_partitions: int) -> tuple[Export, Export]:
                 continue
             for at in covered[index]:
                 loads[at] += 1 if kind == "reserve" else -1
-            people.add("load", str(max(loads)), job_id=job_id, details={"member": named(member)})
+            people.add(
+                "load",
+                str(max(loads)),
+                job_id=job_id,
+                details={"member": named(member)},
+            )
     return people, member
 
 
@@ -84,13 +102,24 @@ def lies_in(cell: tuple[int, ...], scope: Fields) -> bool:
 
 def named(member: Export) -> Fields:
     """The newest entry of a member, as the entries of its population name it."""
-    return {"dataset": "ds_a", "sequence": member.newest["sequence"], "hash": member.newest["hash"]}
+    return {
+        "dataset": "ds_a",
+        "sequence": member.newest["sequence"],
+        "hash": member.newest["hash"],
+    }
 
 
 def box(chosen: random.Random, n_partitions: int) -> Fields:
     """One cell, half of the cells or all of them, of each partition."""
-    sizes = {f"p{axis}": chosen.choice((1, CELLS // 2, CELLS)) for axis in range(n_partitions)}
-    return {name: sorted(chosen.sample(range(CELLS), size)) for name, size in sizes.items() if size < CELLS}
+    sizes = {
+        f"p{axis}": chosen.choice((1, CELLS // 2, CELLS))
+        for axis in range(n_partitions)
+    }
+    return {
+        name: sorted(chosen.sample(range(CELLS), size))
+        for name, size in sizes.items()
+        if size < CELLS
+    }
 
 
 def seconds(check: Callable[[], object]) -> float:
@@ -112,7 +141,11 @@ def rows(n_jobs: int) -> Iterator[str]:
             seconds(partial(population_replay.verify, people)),
             seconds(partial(population_replay.verify, people, ledgers)),
         ]
-        yield f"| {n_partitions} | {n_jobs:,} | " + " | ".join(f"{1e6 * cost / n_jobs:.0f}" for cost in costs) + " |"
+        yield (
+            f"| {n_partitions} | {n_jobs:,} | "
+            + " | ".join(f"{1e6 * cost / n_jobs:.0f}" for cost in costs)
+            + " |"
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Compiles a C kernel that adds weights to the cells of histograms: the reference for our loop.
+"""Compiles a C kernel that adds weights to the cells of histograms: the reference for
+our loop.
 
-The kernel does what a plain C programmer writes: for each block of rows, the part of the cell number that no feature
-changes, then one addition per feature and row, with 64-bit sums. It checks no index and is compiled with ``-O3
--march=native``.
+The kernel does what a plain C programmer writes: for each block of rows, the part of
+the cell number that no feature changes, then one addition per feature and row, with
+64-bit sums. It checks no index and is compiled with ``-O3 -march=native``.
 """
 
 import ctypes
@@ -38,7 +39,9 @@ void scatter(const uint8_t *X, const int32_t *y, const int32_t *node, const uint
 
 
 def compiled() -> Callable[..., NDArray[np.int64]] | None:
-    """The kernel as a function of X, y, node, weight and the shape of the histogram; ``None`` without a C compiler."""
+    """The kernel as a function of X, y, node, weight and the shape of the histogram;
+    ``None`` without a C compiler.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -46,7 +49,17 @@ def compiled() -> Callable[..., NDArray[np.int64]] | None:
         source, library = Path(folder) / "scatter.c", Path(folder) / "scatter.so"
         source.write_text(_SOURCE)
         subprocess.run(
-            [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)], check=True
+            [
+                compiler,
+                "-O3",
+                "-march=native",
+                "-shared",
+                "-fPIC",
+                "-o",
+                str(library),
+                str(source),
+            ],
+            check=True,
         )
         kernel = ctypes.CDLL(str(library)).scatter
 

@@ -1,9 +1,11 @@
-"""Makes all pictures of the documentation: ``python -m benchmarks.screenshots [NAME ...]``.
+"""Makes all pictures of the documentation: ``python -m benchmarks.screenshots [NAME
+...]``.
 
-Draws those of :mod:`benchmarks.guide_pictures`. For those of the dashboard, runs a server in a temporary home, makes
-the scene of :mod:`benchmarks.picture_scene` through its API, walks through the pages as its people, and ends the
-server. Needs Chromium (``CHROMIUM`` names another program). ``--unchanged`` takes no picture and records that all
-pictures still show their pages, after a change of a template that nobody sees.
+Draws those of :mod:`benchmarks.guide_pictures`. For those of the dashboard, runs a
+server in a temporary home, makes the scene of :mod:`benchmarks.picture_scene` through
+its API, walks through the pages as its people, and ends the server. Needs Chromium
+(``CHROMIUM`` names another program). ``--unchanged`` takes no picture and records that
+all pictures still show their pages, after a change of a template that nobody sees.
 """
 
 import os
@@ -23,8 +25,17 @@ from benchmarks.guide_pictures import FOLDER
 from benchmarks.picture_scene import Scene, built
 from grovekeeper_client.client import Client
 
-_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--hide-scrollbars")
-_WIDE, _PHONE = ViewportSize(width=1200, height=800), ViewportSize(width=390, height=844)
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--hide-scrollbars",
+)
+_WIDE, _PHONE = (
+    ViewportSize(width=1200, height=800),
+    ViewportSize(width=390, height=844),
+)
 _HIGHEST = 1_700
 """Pixels of the highest picture; what is below is left out."""
 
@@ -38,7 +49,8 @@ class _Shot:
         who: the person who is signed in; ``""`` for nobody.
         path: of the page.
         act: what the person does there first.
-        part: the part of the page that is shown at the upper edge; the whole page by default.
+        part: the part of the page that is shown at the upper edge; the whole page by
+            default.
     """
 
     name: str
@@ -58,7 +70,12 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("dataset", "ada", dataset),
         _Shot("dataset-access", "ada", dataset, part="#uploads"),
         _Shot("declare", "ada", "/ui/datasets/new", _declare),
-        _Shot("upload", "ada", f"/ui/datasets/{scene.waves}/rows", lambda page: _upload(page, scene.rows)),
+        _Shot(
+            "upload",
+            "ada",
+            f"/ui/datasets/{scene.waves}/rows",
+            lambda page: _upload(page, scene.rows),
+        ),
         _Shot("erase-upload", "ada", f"{dataset}/uploads/{scene.upload}/erase"),
         _Shot("erase-dataset", "ada", f"{dataset}/erase"),
         _Shot("quote", "ben", f"{dataset}/train?algorithm=rpf&epsilon=0.5&recover=80"),
@@ -69,7 +86,11 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("model", "ben", model),
         _Shot("prediction", "ben", model, _predict, part="#prediction"),
         _Shot("aliases", "ben", f"{model}?alias=staging", part="#aliases"),
-        _Shot("evaluate", "ben", f"{model}/evaluate?epsilon=0.1&counts=confusion&cells=%5B%22shard%22%2C%209%5D"),
+        _Shot(
+            "evaluate",
+            "ben",
+            f"{model}/evaluate?epsilon=0.1&counts=confusion&cells=%5B%22shard%22%2C%209%5D",
+        ),
         _Shot("evaluation", "ben", f"/ui/evaluations/{scene.evaluation}"),
         _Shot(
             "choose",
@@ -95,7 +116,12 @@ def _on_a_phone(scene: Scene) -> list[_Shot]:
     """The pictures on a phone, in dark."""
     return [
         _Shot("phone-dataset", "ada", f"/ui/datasets/{scene.dataset}"),
-        _Shot("phone-quote", "ben", f"/ui/datasets/{scene.dataset}/train?algorithm=rpf&epsilon=0.5", part="#answer"),
+        _Shot(
+            "phone-quote",
+            "ben",
+            f"/ui/datasets/{scene.dataset}/train?algorithm=rpf&epsilon=0.5",
+            part="#answer",
+        ),
         _Shot("phone-approvals", "cleo", "/ui/approvals"),
     ]
 
@@ -122,7 +148,13 @@ def _upload(page: Page, rows: Path) -> None:
 
 
 def _predict(page: Page) -> None:
-    values = {"age": "39", "fnlwgt": "120000", "education-num": "13", "capital-gain": "2174", "capital-loss": "0"}
+    values = {
+        "age": "39",
+        "fnlwgt": "120000",
+        "education-num": "13",
+        "capital-gain": "2174",
+        "capital-loss": "0",
+    }
     for label, value in {**values, "hours-per-week": "45"}.items():
         page.get_by_label(label, exact=True).fill(value)
     for label, value in {
@@ -136,9 +168,13 @@ def _predict(page: Page) -> None:
 
 
 @contextmanager
-def _signed_in(browser: Browser, url: str, key: str | None, *, phone: bool) -> Iterator[Page]:
+def _signed_in(
+    browser: Browser, url: str, key: str | None, *, phone: bool
+) -> Iterator[Page]:
     context = browser.new_context(
-        viewport=_PHONE if phone else _WIDE, color_scheme="dark" if phone else "light", device_scale_factor=1
+        viewport=_PHONE if phone else _WIDE,
+        color_scheme="dark" if phone else "light",
+        device_scale_factor=1,
     )
     with context:
         page = context.new_page()
@@ -150,33 +186,46 @@ def _signed_in(browser: Browser, url: str, key: str | None, *, phone: bool) -> I
 
 
 def _taken(page: Page, url: str, shot: _Shot) -> bytes:
-    """The picture of a page from its upper edge, or from a part of it: down to its end, or one screen of a phone."""
+    """The picture of a page from its upper edge, or from a part of it: down to its end,
+    or one screen of a phone.
+    """
     page.goto(f"{url}{shot.path}")
     if shot.act is not None:
         shot.act(page)
     top = (
         0
         if shot.part is None
-        else page.locator(shot.part).evaluate("part => part.getBoundingClientRect().top + scrollY")
+        else page.locator(shot.part).evaluate(
+            "part => part.getBoundingClientRect().top + scrollY"
+        )
     )
     if page.viewport_size == _PHONE:
         page.evaluate(f"scrollTo(0, {top})")
         return page.screenshot()
     height = min(page.evaluate("document.documentElement.scrollHeight") - top, _HIGHEST)
-    return page.screenshot(full_page=True, clip={"x": 0, "y": top, "width": _WIDE["width"], "height": height})
+    return page.screenshot(
+        full_page=True,
+        clip={"x": 0, "y": top, "width": _WIDE["width"], "height": height},
+    )
 
 
-def take(browser: Browser, url: str, keys: dict[str, str], shots: list[_Shot], *, phone: bool) -> None:
+def take(
+    browser: Browser, url: str, keys: dict[str, str], shots: list[_Shot], *, phone: bool
+) -> None:
     """Saves pictures, one person after another."""
     blank = browser.new_page()
     for shot in shots:
         with _signed_in(browser, url, keys.get(shot.who), phone=phone) as page:
-            palette_png.write(FOLDER / f"dashboard-{shot.name}.png", _taken(page, url, shot), blank)
+            palette_png.write(
+                FOLDER / f"dashboard-{shot.name}.png", _taken(page, url, shot), blank
+            )
             page_digests.record([shot.name])
 
 
 def main() -> None:
-    """Draws the diagrams, and takes the pictures of the dashboard that the command line names (default all)."""
+    """Draws the diagrams, and takes the pictures of the dashboard that the command line
+    names (default all).
+    """
     wanted = set(sys.argv[1:])
     if wanted == {"--unchanged"}:
         page_digests.record(page_digests.TEMPLATES)

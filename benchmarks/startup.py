@@ -1,10 +1,13 @@
-"""Measures the start of the service and its memory at rest, as ratios to a bare FastAPI application.
+"""Measures the start of the service and its memory at rest, as ratios to a bare FastAPI
+application.
 
-Run ``python -m benchmarks.startup``. The reference has as many routes as the API and the dashboard, none of which does
-anything, and is served by uvicorn. Both sides start alternately, each in a process of its own, until ``/readyz``
-answers; the service starts on a home that was prepared before and has no dataset, with one worker. Printed are medians
-of processor times until then, and of resident memory some seconds later, with its part that is no file: processes share
-the pages of files. ``--help`` is compared with an interpreter that imports typer. Linux only.
+Run ``python -m benchmarks.startup``. The reference has as many routes as the API and
+the dashboard, none of which does anything, and is served by uvicorn. Both sides start
+alternately, each in a process of its own, until ``/readyz`` answers; the service starts
+on a home that was prepared before and has no dataset, with one worker. Printed are
+medians of processor times until then, and of resident memory some seconds later, with
+its part that is no file: processes share the pages of files. ``--help`` is compared
+with an interpreter that imports typer. Linux only.
 """
 
 import json
@@ -42,7 +45,9 @@ print(sum(map(len, documented)) + sum(len(pages.routes) for pages in PAGES))
 
 
 class Footprint(NamedTuple):
-    """Processor time of one process until the service was ready, and its resident memory at rest, all and no file."""
+    """Processor time of one process until the service was ready, and its resident
+    memory at rest, all and no file.
+    """
 
     cpu_s: float
     memory_bytes: int
@@ -61,21 +66,44 @@ def main() -> None:
     """Prints the medians and their ratios."""
     n_routes = _output([sys.executable, "-c", _N_ROUTES]).strip()
     with tempfile.TemporaryDirectory() as home:
-        serve = [sys.executable, "-m", "app.cli", "serve", "--json", "--port", "0", "--workers", "1", "--home", home]
+        serve = [
+            sys.executable,
+            "-m",
+            "app.cli",
+            "serve",
+            "--json",
+            "--port",
+            "0",
+            "--workers",
+            "1",
+            "--home",
+            home,
+        ]
         bare = [sys.executable, "-c", _BARE, n_routes]
         _started(serve)  # makes the home
         runs = [(_started(bare), _started(serve)) for _ in range(_PAIRS)]
     reference = _median([run[0][0] for run in runs])
-    print(f"bare FastAPI, {n_routes} routes: {reference.cpu_s:.2f} s of CPU, {reference.memory_bytes / 1e6:.0f} MB")
+    print(
+        f"bare FastAPI, {n_routes} routes: {reference.cpu_s:.2f} s of CPU, {reference.memory_bytes / 1e6:.0f} MB"
+    )
     for name, index in (("API", 0), ("worker", 1)):
         print(f"{name}: {_median([run[1][index] for run in runs]).over(reference)}")
-    shown = _cpu_s([sys.executable, "-m", "app.cli", "--help"]), _cpu_s([sys.executable, "-c", "import typer"])
-    print(f"--help: {shown[0]:.2f} s of CPU, {shown[0] / shown[1]:.2f} of importing typer")
+    shown = (
+        _cpu_s([sys.executable, "-m", "app.cli", "--help"]),
+        _cpu_s([sys.executable, "-c", "import typer"]),
+    )
+    print(
+        f"--help: {shown[0]:.2f} s of CPU, {shown[0] / shown[1]:.2f} of importing typer"
+    )
 
 
 def _started(command: Sequence[str]) -> list[Footprint]:
-    """Starts a server, and measures its process and those that it started, then ends it."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    """Starts a server, and measures its process and those that it started, then ends
+    it.
+    """
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["ready"]
@@ -102,14 +130,21 @@ def _children(pid: int) -> list[int]:
 
 
 def _cpu_s(command: Sequence[str]) -> float:
-    return statistics.median(_cpu_of_child(lambda: _output(command)) for _ in range(_PAIRS))
+    return statistics.median(
+        _cpu_of_child(lambda: _output(command)) for _ in range(_PAIRS)
+    )
 
 
 def _cpu_of_child(run: Callable[[], object]) -> float:
     before = os.times()
     run()
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user
+        + after.children_system
+        - before.children_user
+        - before.children_system
+    )
 
 
 def _output(command: Sequence[str]) -> str:
@@ -117,7 +152,9 @@ def _output(command: Sequence[str]) -> str:
 
 
 def _median(footprints: Sequence[Footprint]) -> Footprint:
-    cpu_s, memory_bytes, anonymous_bytes = (statistics.median(measured) for measured in zip(*footprints, strict=True))
+    cpu_s, memory_bytes, anonymous_bytes = (
+        statistics.median(measured) for measured in zip(*footprints, strict=True)
+    )
     return Footprint(cpu_s, int(memory_bytes), int(anonymous_bytes))
 
 

@@ -1,4 +1,5 @@
-"""Hooks of the site: pages of folders, order of search results, and links to files outside the site as plain text.
+"""Hooks of the site: pages of folders, order of search results, and links to files
+outside the site as plain text.
 
 Run as a program, it writes the list of operations::
 
@@ -39,7 +40,10 @@ def _entry(entry: Any) -> Any:
     ((title, target),) = entry.items()
     if not (isinstance(target, str) and target.endswith("/")):
         return entry
-    pages = sorted((_ROOT / "docs" / target).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
+    pages = sorted(
+        (_ROOT / "docs" / target).glob("*.md"),
+        key=lambda page: (page.name != "README.md", page.name),
+    )
     return {title: [page.relative_to(_ROOT / "docs").as_posix() for page in pages]}
 
 
@@ -53,13 +57,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _kept(link: re.Match[str], folder: Path) -> str:
-    """A link, or its text and the path in the repository where the target is no page of the site."""
+    """A link, or its text and the path in the repository where the target is no page of
+    the site.
+    """
     text, target = link[1], link[2]
     if "://" in target:
         return link[0]
     path = (folder / target).resolve()
     docs = _ROOT / "docs"
-    if path.is_relative_to(docs) and path.is_file() and path.relative_to(docs).parts[0] not in _OMITTED:
+    if (
+        path.is_relative_to(docs)
+        and path.is_file()
+        and path.relative_to(docs).parts[0] not in _OMITTED
+    ):
         return link[0]
     name = path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else target
     return text if text.strip("`") == name else f"{text} (`{name}`)"
@@ -72,11 +82,15 @@ def reference() -> str:
 
 def _operations() -> str:
     """Every operation as Markdown, by path."""
-    document = json.loads((_ROOT / "openapi" / "openapi.json").read_text(encoding="utf-8"))
+    document = json.loads(
+        (_ROOT / "openapi" / "openapi.json").read_text(encoding="utf-8")
+    )
     parts = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            parts.append(f"## `{method.upper()} {path}`\n\n{operation.get('description') or operation['summary']}\n")
+            parts.append(
+                f"## `{method.upper()} {path}`\n\n{operation.get('description') or operation['summary']}\n"
+            )
             for parameter in operation.get("parameters", ()):
                 needed = "" if parameter.get("required") else ", optional"
                 parts.append(f"* `{parameter['name']}` ({parameter['in']}{needed})")
@@ -84,7 +98,10 @@ def _operations() -> str:
             parts += [f"* body: {body}"] if body else []
             for status, answer in operation["responses"].items():
                 shape = _schemas(answer)
-                parts.append(f"* {status}: {answer['description']}" + (f" {shape}" if shape else ""))
+                parts.append(
+                    f"* {status}: {answer['description']}"
+                    + (f" {shape}" if shape else "")
+                )
             parts.append("")
     return "\n".join(parts)
 

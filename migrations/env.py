@@ -1,4 +1,5 @@
-"""Runs migrations for Alembic, on the connection of :mod:`app.db.migrate` or for a developer's ``alembic`` command.
+"""Runs migrations for Alembic, on the connection of :mod:`app.db.migrate` or for a
+developer's ``alembic`` command.
 
 A developer's command migrates the database that ``GROVEKEEPER_MIGRATION_URL`` names.
 """
@@ -18,7 +19,9 @@ from app.db.migrate import migration_transaction
 
 
 def _import_tables() -> None:
-    """Imports every ``tables.py`` into ``Base.metadata``, for autogenerate and for the test that compares schemas."""
+    """Imports every ``tables.py`` into ``Base.metadata``, for autogenerate and for the
+    test that compares schemas.
+    """
     for package in pkgutil.iter_modules(app.__path__, "app."):
         if package.ispkg and find_spec(f"{package.name}.tables"):
             import_module(f"{package.name}.tables")
@@ -30,7 +33,8 @@ def _run(connection: Connection) -> None:
         target_metadata=Base.metadata,
         render_as_batch=True,
         compare_server_default=True,
-        # SQLite's DDL is transactional, too, because the driver does not commit on its own (app.db.database).
+        # SQLite's DDL is transactional, too, because the driver does not commit on its
+        # own (app.db.database).
         transactional_ddl=True,
     )
     with context.begin_transaction():
@@ -45,7 +49,9 @@ def _main() -> None:
         return
     url = os.environ.get("GROVEKEEPER_MIGRATION_URL")
     if not url:
-        raise InstallationError("set GROVEKEEPER_MIGRATION_URL to the address of the database to migrate")
+        raise InstallationError(
+            "set GROVEKEEPER_MIGRATION_URL to the address of the database to migrate"
+        )
     with migration_transaction(url) as connection:
         _run(connection)
 

@@ -1,1 +1,3 @@
-"""Measures how accurate forests are, ours, those of the papers and those of others; not part of the tests."""
+"""Measures how accurate forests are, ours, those of the papers and those of others; not
+part of the tests.
+"""

@@ -1,4 +1,6 @@
-"""Reads datasets of the accuracy benchmark (``<name>.csv.gz`` and ``<name>.json``) and splits their rows."""
+"""Reads datasets of the accuracy benchmark (``<name>.csv.gz`` and ``<name>.json``) and
+splits their rows.
+"""
 
 import csv
 import gzip
@@ -12,7 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, sanitise_codes, sanitise_numbers
+from grovekeeper_forests.data.sanitiser import (
+    SanitisedColumns,
+    sanitise_codes,
+    sanitise_numbers,
+)
 from grovekeeper_forests.data.schema import Feature, Schema
 
 MANY_ROWS = 20_000
@@ -37,7 +43,9 @@ class Dataset:
 
     @property
     def public_size(self) -> int:
-        """The row count rounded to two significant digits, as an owner would declare it."""
+        """The row count rounded to two significant digits, as an owner would declare
+        it.
+        """
         unit = 10 ** max(len(str(len(self.y))) - 2, 0)
         return max(round(len(self.y) / unit), 1) * unit
 
@@ -48,7 +56,9 @@ class Dataset:
 
     def features(self, index: NDArray[np.int64]) -> SanitisedColumns:
         """The features of the rows at the given indices."""
-        return SanitisedColumns(tuple(column[index] for column in self.columns), len(index))
+        return SanitisedColumns(
+            tuple(column[index] for column in self.columns), len(index)
+        )
 
 
 def names(folder: Path) -> list[str]:
@@ -58,33 +68,50 @@ def names(folder: Path) -> list[str]:
 
 
 def split_of(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of training and test rows: nine tenths and one tenth of a seeded permutation."""
+    """Indices of training and test rows: nine tenths and one tenth of a seeded
+    permutation.
+    """
     order = np.random.default_rng(FIRST_SEED + split).permutation(n_rows)
     n_test = round(n_rows / 10)
     return order[n_test:], order[:n_test]
 
 
 def read(folder: Path, name: str) -> Dataset:
-    """Reads a table by its public schema; undeclared values are clamped, OTHER or MISSING.
+    """Reads a table by its public schema; undeclared values are clamped, OTHER or
+    MISSING.
 
-    A name ``file:column`` makes the column of categories the label, and the documented label the last feature.
+    A name ``file:column`` makes the column of categories the label, and the documented
+    label the last feature.
     """
     file, _, other_label = name.partition(":")
     declaration = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
     label, features = declaration["label"], declaration["features"]
     if other_label:
         by_name = {feature["name"]: feature for feature in features}
-        former = {"name": label["name"], "type": "categorical", "categories": label["classes"]}
+        former = {
+            "name": label["name"],
+            "type": "categorical",
+            "categories": label["classes"],
+        }
         label = {"name": other_label, "classes": by_name.pop(other_label)["categories"]}
         features = [*by_name.values(), former]
-    schema = Schema.from_json({"features": features, "label": {"name": label["name"], "classes": label["classes"]}})
-    with gzip.open(folder / f"{file}.csv.gz", "rt", newline="", encoding="utf-8") as lines:
+    schema = Schema.from_json(
+        {
+            "features": features,
+            "label": {"name": label["name"], "classes": label["classes"]},
+        }
+    )
+    with gzip.open(
+        folder / f"{file}.csv.gz", "rt", newline="", encoding="utf-8"
+    ) as lines:
         reader = csv.reader(lines)
         header = next(reader)
         cells = dict(zip(header, zip(*reader, strict=True), strict=True))
     y = _codes(schema.label.classes, cells[schema.label.name])
     known = y < schema.n_classes
-    columns = tuple(_column(feature, cells[feature.name])[known] for feature in schema.features)
+    columns = tuple(
+        _column(feature, cells[feature.name])[known] for feature in schema.features
+    )
     return Dataset(name, schema, columns, y[known])
 
 
@@ -93,7 +120,9 @@ def _column(feature: Feature, cells: Sequence[str]) -> NDArray[Any]:
         codes = _codes(feature.categories, cells)
         codes[np.array([cell == "" for cell in cells])] = feature.missing_code
         return sanitise_codes(feature, codes)
-    numbers = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
+    numbers = np.array(
+        [float(cell) if cell else math.nan for cell in cells], dtype=np.float64
+    )
     return sanitise_numbers(feature, numbers)
 
 

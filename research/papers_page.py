@@ -1,6 +1,8 @@
-"""Writes ``docs/papers.md`` from the catalogue: what each paper claimed, what is wrong, and what runs here.
+"""Writes ``docs/papers.md`` from the catalogue: what each paper claimed, what is wrong,
+and what runs here.
 
-Run ``python -m research.papers_page`` after a description in the catalogue changed; a test compares the page.
+Run ``python -m research.papers_page`` after a description in the catalogue changed; a
+test compares the page.
 """
 
 from pathlib import Path
@@ -32,7 +34,9 @@ def text() -> str:
         if about["wrong"] is not None:
             parts.append(f"* **What is wrong.** {about['wrong']}")
         parts.append(f"* **What runs here.** {about['here']}")
-        proof, results = (about[name].removeprefix("docs/") for name in ("proof", "results"))
+        proof, results = (
+            about[name].removeprefix("docs/") for name in ("proof", "results")
+        )
         parts.append(f"* [Proof]({proof}), [measurements]({results})\n")
     return "\n".join(parts)
 

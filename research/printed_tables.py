@@ -1,4 +1,6 @@
-"""Lists the papers' tables: printed numbers, datasets, and our algorithms beside each printed method."""
+"""Lists the papers' tables: printed numbers, datasets, and our algorithms beside each
+printed method.
+"""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +11,17 @@ from pathlib import Path
 from research.runs import Task
 
 _REFERENCE = Path(__file__).with_name("reference")
-PRINTED, DATASETS, NOTES = (_REFERENCE / f"printed{name}.csv" for name in ("", "_datasets", "_notes"))
+PRINTED, DATASETS, NOTES = (
+    _REFERENCE / f"printed{name}.csv" for name in ("", "_datasets", "_notes")
+)
 
 MAX_DEPTH = 12
 """Largest depth of a private tree here; taller printed trees are cut."""
 
 OTHER_LABELS = {"Hepatitis": "Hepatitis by histology"}
-"""Printed datasets that run again with another column as label, because the printed numbers suggest it."""
+"""Printed datasets that run again with another column as label, because the printed
+numbers suggest it.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,8 @@ class Method:
     Attributes:
         plain: algorithm without privacy; empty: none.
         private: repaired algorithm, which runs at the printed ε; empty: none.
-        check: algorithm of the table's check, which tests a reason of a difference; empty: none.
+        check: algorithm of the table's check, which tests a reason of a difference;
+            empty: none.
         check_epsilon: its ε; empty: without privacy.
         absent: why neither is there; empty otherwise.
     """
@@ -88,22 +95,37 @@ class Cell:
     def private(self) -> Task | None:
         """Specification of the private run, on the first split."""
         algorithm = TABLES[self.table].methods[self.method].private
-        # Random trees and stacked forests take the paper's sizes; elsewhere those belong to the run without privacy.
+        # Random trees and stacked forests take the paper's sizes; elsewhere those
+        # belong to the run without privacy.
         parameters = self.parameters if algorithm.startswith(("rdt-", "bms-rf")) else ""
-        return self._task(algorithm, _private(parameters), self.epsilon) if algorithm else None
+        return (
+            self._task(algorithm, _private(parameters), self.epsilon)
+            if algorithm
+            else None
+        )
 
     @property
     def check(self) -> Task | None:
-        """Specification of the run that tests a reason of a difference, on the first split."""
+        """Specification of the run that tests a reason of a difference, on the first
+        split.
+        """
         method = TABLES[self.table].methods[self.method]
         parameters = "" if method.check_epsilon else self.parameters
-        return self._task(method.check, parameters, method.check_epsilon) if method.check else None
+        return (
+            self._task(method.check, parameters, method.check_epsilon)
+            if method.check
+            else None
+        )
 
     def _task(self, algorithm: str, parameters: str, epsilon: str) -> Task | None:
         file = sources()[self.dataset].file
         if not file:
             return None
-        joined = f"{algorithm}{',' if ':' in algorithm else ':'}{parameters}" if parameters else algorithm
+        joined = (
+            f"{algorithm}{',' if ':' in algorithm else ':'}{parameters}"
+            if parameters
+            else algorithm
+        )
         return Task(file, joined, epsilon, "0", 0)
 
 
@@ -121,10 +143,15 @@ class Source:
 
 
 def _private(parameters: str) -> str:
-    """The printed parameters under the names of the private algorithms, with trees that are cut."""
+    """The printed parameters under the names of the private algorithms, with trees that
+    are cut.
+    """
     pairs = [pair.split("=") for pair in parameters.split(",") if pair]
     names = {"p1": "kept_features", "p2": "kept_splits"}
-    cut = [(name, min(int(value), MAX_DEPTH) if name == "max_depth" else value) for name, value in pairs]
+    cut = [
+        (name, min(int(value), MAX_DEPTH) if name == "max_depth" else value)
+        for name, value in pairs
+    ]
     return ",".join(f"{names.get(name, name)}={value}" for name, value in cut)
 
 
@@ -132,14 +159,21 @@ def _private(parameters: str) -> str:
 def sources() -> Mapping[str, Source]:
     """Datasets by printed name."""
     with DATASETS.open(newline="", encoding="utf-8") as lines:
-        return {row["printed"]: Source(row["dataset"], row["missing"]) for row in csv.DictReader(lines)}
+        return {
+            row["printed"]: Source(row["dataset"], row["missing"])
+            for row in csv.DictReader(lines)
+        }
 
 
 @cache
 def notes() -> Mapping[tuple[str, str], str]:
-    """What differs from a paper's description of a dataset, by the beginning of its tables' names and printed name."""
+    """What differs from a paper's description of a dataset, by the beginning of its
+    tables' names and printed name.
+    """
     with NOTES.open(newline="", encoding="utf-8") as lines:
-        return {(row["paper"], row["dataset"]): row["note"] for row in csv.DictReader(lines)}
+        return {
+            (row["paper"], row["dataset"]): row["note"] for row in csv.DictReader(lines)
+        }
 
 
 @cache
@@ -147,13 +181,22 @@ def cells() -> Sequence[Cell]:
     """All printed numbers, as accuracies in percent, in the order of the papers."""
     with PRINTED.open(newline="", encoding="utf-8") as lines:
         return tuple(
-            Cell(row["table"], row["dataset"], row["method"], _accuracy(row), row["parameters"], row["epsilon"])
+            Cell(
+                row["table"],
+                row["dataset"],
+                row["method"],
+                _accuracy(row),
+                row["parameters"],
+                row["epsilon"],
+            )
             for row in csv.DictReader(lines)
         )
 
 
 def rows(table: str) -> Iterator[Cell]:
-    """The cells of a table, each of a dataset in :data:`OTHER_LABELS` followed by itself with the other label."""
+    """The cells of a table, each of a dataset in :data:`OTHER_LABELS` followed by
+    itself with the other label.
+    """
     for cell in cells():
         if cell.table == table:
             yield cell
@@ -177,7 +220,9 @@ _CONSISTENT = {
     "Breiman+SE": Method("breiman-se"),
     "Breiman+M": Method("breiman-m"),
 }
-_NO_DEFINITION = "its paper is not at hand, and the paper of this table does not define it"
+_NO_DEFINITION = (
+    "its paper is not at hand, and the paper of this table does not define it"
+)
 
 TABLES: Mapping[str, Table] = {
     table.name: table
@@ -212,7 +257,9 @@ TABLES: Mapping[str, Table] = {
             "printed, which draws its labels and whose loss is infinite. Private: one tree of `mrf` at ε = B3.",
             {
                 f"B3 = {b3}": Method(
-                    f"mrf-plain:n_estimators=1,max_depth=10,b3={b3}", "mrf:n_estimators=1", check="mrf-plain"
+                    f"mrf-plain:n_estimators=1,max_depth=10,b3={b3}",
+                    "mrf:n_estimators=1",
+                    check="mrf-plain",
                 )
                 for b3 in (1, 5, 10, 20)
             },
@@ -241,7 +288,10 @@ TABLES: Mapping[str, Table] = {
                 "SSPE-1": Method(private="sspe-1"),
                 **{
                     name: Method(private=algorithm, check=algorithm, check_epsilon="4")
-                    for name, algorithm in (("SSPE-2", "sspe-2:labelled_share=0.2"), ("PTE", "pte:labelled_share=0.2"))
+                    for name, algorithm in (
+                        ("SSPE-2", "sspe-2:labelled_share=0.2"),
+                        ("PTE", "pte:labelled_share=0.2"),
+                    )
                 },
                 "SSRDT": Method(absent=_NO_DEFINITION),
                 "TOP": Method(absent=_NO_DEFINITION),

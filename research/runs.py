@@ -29,7 +29,9 @@ from research.datasets import Dataset, split_of
 from research.papers.forests import catalogue as references
 
 LABELLED = 5
-"""If an algorithm learns from two datasets, the labelled dataset gets one row in so many; the other gets the rest."""
+"""If an algorithm learns from two datasets, the labelled dataset gets one row in so
+many; the other gets the rest.
+"""
 
 UNKNOWN = -1
 """Code of an unknown label."""
@@ -47,8 +49,9 @@ class Task:
 
     Attributes:
         dataset: name of the dataset's files.
-        algorithm: ``slug``, ``slug@accountant`` or either with ``:name=value,name=value`` after it. The default
-            accountant is the algorithm's first; parameters that are not named follow the public rules.
+        algorithm: ``slug``, ``slug@accountant`` or either with
+            ``:name=value,name=value`` after it. The default accountant is the
+            algorithm's first; parameters that are not named follow the public rules.
         epsilon: decimal text; empty for an algorithm without privacy.
         delta: decimal text; used only by accounts with a δ.
         repeat: number of the seeded split.
@@ -73,34 +76,65 @@ class Task:
 
     @property
     def _described(self) -> Algorithm | Auto:
-        return catalogue.AUTO if self.slug == catalogue.AUTO.slug else catalogue.algorithm(self.slug)
+        return (
+            catalogue.AUTO
+            if self.slug == catalogue.AUTO.slug
+            else catalogue.algorithm(self.slug)
+        )
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that is equal for tasks whose numbers are equal; it has δ only if the account has a δ."""
+        """A key that is equal for tasks whose numbers are equal; it has δ only if the
+        account has a δ.
+        """
         if self.slug in references.REFERENCES:
             return self.dataset, self.algorithm, self.repeat
-        return self.dataset, self.algorithm, Fraction(self.epsilon), self._delta, self.repeat
+        return (
+            self.dataset,
+            self.algorithm,
+            Fraction(self.epsilon),
+            self._delta,
+            self.repeat,
+        )
 
     @property
     def _delta(self) -> Fraction | None:
-        return Fraction(self.delta) if accountants.by_name(self.accountant).TAKES_DELTA else None
+        return (
+            Fraction(self.delta)
+            if accountants.by_name(self.accountant).TAKES_DELTA
+            else None
+        )
 
     @property
     def parameters(self) -> dict[str, int | str]:
         """The named parameters."""
-        pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
-        return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+        pairs = (
+            pair.partition("=")
+            for pair in self.algorithm.partition(":")[2].split(",")
+            if pair
+        )
+        return {
+            name: int(value) if value.isdigit() else value for name, _, value in pairs
+        }
 
     def request(self, public_size: int) -> PlanRequest:
-        """The task as an analyst's request, on an account with the algorithm's adjacency."""
+        """The task as an analyst's request, on an account with the algorithm's
+        adjacency.
+        """
         needs_two = isinstance(self._described, TwoDatasetAlgorithm)
         labelled = public_size // LABELLED if needs_two else public_size
-        terms = Terms(Fraction(self.epsilon), self.accountant, self._delta, self._described.adjacency)
+        terms = Terms(
+            Fraction(self.epsilon),
+            self.accountant,
+            self._delta,
+            self._described.adjacency,
+        )
         request = PlanRequest(self.slug, self.parameters, terms, labelled)
         if not needs_two:
             return request
-        return replace(request, unlabelled=terms, unlabelled_size=public_size - labelled)
+        return replace(
+            request, unlabelled=terms, unlabelled_size=public_size - labelled
+        )
 
 
 @dataclass(frozen=True)
@@ -132,8 +166,9 @@ class Run(Measured):
         accuracy: share of test rows whose label is right.
         auroc: area under the curve for two classes, else NaN.
         log_loss: mean of −log of the true class's probability, nats.
-        reliability: JSON; for each of :data:`N_BINS` bins of the largest probability: number of rows, sum of the
-            largest probabilities, number of rows with the right label.
+        reliability: JSON; for each of :data:`N_BINS` bins of the largest probability:
+            number of rows, sum of the largest probabilities, number of rows with the
+            right label.
         seconds: wall-clock time from plan to prediction.
     """
 
@@ -156,7 +191,8 @@ class Predictions:
     """The answers of a forest to test rows.
 
     Attributes:
-        forest: as read from the artifact; ``None`` without privacy, where nothing is stored.
+        forest: as read from the artifact; ``None`` without privacy, where nothing is
+            stored.
         probabilities: float64 ``(n_rows, n_classes)``, by the default read-out.
         labels: int32 ``(n_rows,)``, by the default read-out.
         seconds: wall-clock time from plan to prediction.
@@ -169,10 +205,14 @@ class Predictions:
 
 
 def measure(dataset: Dataset, task: Task) -> Run:
-    """Trains on nine tenths of a split, and predicts the rest with the artifact that a client would download."""
+    """Trains on nine tenths of a split, and predicts the rest with the artifact that a
+    client would download.
+    """
     train, test = split_of(len(dataset.y), task.repeat)
     answers = predictions(dataset, task, train, test)
-    assert answers.forest is not None, "the accuracy benchmark measures private algorithms"
+    assert answers.forest is not None, (
+        "the accuracy benchmark measures private algorithms"
+    )
     probabilities, truth = answers.probabilities, dataset.y[test]
     return Run(
         **vars(task),
@@ -186,36 +226,61 @@ def measure(dataset: Dataset, task: Task) -> Run:
     )
 
 
-def predictions(dataset: Dataset, task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Predictions:
-    """Trains the algorithm of a task on the training rows, and predicts the test rows with its artifact."""
+def predictions(
+    dataset: Dataset, task: Task, train: NDArray[np.int64], test: NDArray[np.int64]
+) -> Predictions:
+    """Trains the algorithm of a task on the training rows, and predicts the test rows
+    with its artifact.
+    """
     began = time.perf_counter()
     columns = dataset.features(test)
     if task.slug in references.REFERENCES:
         plain_plan = references.plan(task.slug, task.parameters)
-        plain = references.grow(plain_plan, dataset.schema, _rows(dataset, train), on_tree_done=lambda: None)
+        plain = references.grow(
+            plain_plan, dataset.schema, _rows(dataset, train), on_tree_done=lambda: None
+        )
         shares = references.probabilities(plain, dataset.schema, columns)
         if not np.isfinite(shares).all():
             raise ValueError(f"a leaf of {task.slug} on {task.dataset} has no rows")
-        return Predictions(None, shares, shares.argmax(axis=1).astype(np.int32), time.perf_counter() - began)
+        return Predictions(
+            None,
+            shares,
+            shares.argmax(axis=1).astype(np.int32),
+            time.perf_counter() - began,
+        )
     training_plan = plan(task.request(dataset.public_size), dataset.schema)
     artifact = released_forest.loads(artifact_of(dataset, training_plan, train))
-    probabilities = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    probabilities = released_forest.probabilities(
+        artifact.forest, artifact.schema, columns, read_out=None
+    )
     labels = released_forest.labels(artifact.forest, probabilities, read_out=None)
-    return Predictions(artifact.forest, probabilities, labels, time.perf_counter() - began)
+    return Predictions(
+        artifact.forest, probabilities, labels, time.perf_counter() - began
+    )
 
 
-def artifact_of(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> bytes:
-    """Grows a plan on the training rows and returns the bytes that a client would download."""
-    return released_forest.dumps(_grown(dataset, training_plan, train), {"schema": dataset.schema.to_json()})
+def artifact_of(
+    dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]
+) -> bytes:
+    """Grows a plan on the training rows and returns the bytes that a client would
+    download.
+    """
+    return released_forest.dumps(
+        _grown(dataset, training_plan, train), {"schema": dataset.schema.to_json()}
+    )
 
 
 def _grown(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> Forest:
-    """The forest of a plan; an algorithm whose parameter ``labelled_share`` is below 1 sees so many labels only."""
+    """The forest of a plan; an algorithm whose parameter ``labelled_share`` is below 1
+    sees so many labels only.
+    """
     labelled, unlabelled = train, None
     if training_plan.unlabelled is not None:
         labelled, unlabelled = np.split(train, [len(train) // LABELLED])
     rows = _rows(dataset, labelled)
-    n_labels = round(len(train) * Fraction(str(training_plan.parameters.get("labelled_share", 1))))
+    n_labels = round(
+        len(train) * Fraction(str(training_plan.parameters.get("labelled_share", 1)))
+    )
     rows.y[n_labels:] = UNKNOWN
     return grow(
         training_plan,
@@ -240,20 +305,28 @@ def auroc(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> float
 
 
 def log_loss(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> float:
-    """Mean of −log of the true class's probability, which is at least :data:`SMALLEST_PROBABILITY`."""
+    """Mean of −log of the true class's probability, which is at least
+    :data:`SMALLEST_PROBABILITY`.
+    """
     of_truth = probabilities[np.arange(len(truth)), truth]
     return float(-np.log(np.maximum(of_truth, SMALLEST_PROBABILITY)).mean())
 
 
-def reliability(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> list[tuple[int, float, int]]:
-    """Number of rows, sum of confidences and number of right labels per bin of confidence (largest probability)."""
+def reliability(
+    probabilities: NDArray[np.float64], truth: NDArray[np.int32]
+) -> list[tuple[int, float, int]]:
+    """Number of rows, sum of confidences and number of right labels per bin of
+    confidence (largest probability).
+    """
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == truth
     bins = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
     n_rows = np.bincount(bins, minlength=N_BINS)
     sums = np.bincount(bins, weights=confidence, minlength=N_BINS)
     n_right = np.bincount(bins[is_right], minlength=N_BINS)
-    return list(zip(n_rows.tolist(), sums.round(6).tolist(), n_right.tolist(), strict=True))
+    return list(
+        zip(n_rows.tolist(), sums.round(6).tolist(), n_right.tolist(), strict=True)
+    )
 
 
 class RunsUnreadable(Exception):
@@ -261,7 +334,8 @@ class RunsUnreadable(Exception):
 
 
 def load(path: Path, kind: type[RunType]) -> list[RunType]:
-    """Reads the runs of a CSV, if it exists. An incomplete last line of a killed program is removed from the file.
+    """Reads the runs of a CSV, if it exists. An incomplete last line of a killed
+    program is removed from the file.
 
     Raises:
         RunsUnreadable: the columns are not those of ``kind``.
@@ -272,10 +346,15 @@ def load(path: Path, kind: type[RunType]) -> list[RunType]:
     complete_lines = text[: text.rfind("\n") + 1]
     reader = csv.DictReader(complete_lines.splitlines())
     if complete_lines and tuple(reader.fieldnames or ()) != _columns(kind):
-        raise RunsUnreadable(f"{path} has other columns than {', '.join(_columns(kind))}")
+        raise RunsUnreadable(
+            f"{path} has other columns than {', '.join(_columns(kind))}"
+        )
     if complete_lines != text:
         path.write_text(complete_lines, encoding="utf-8")
-    return [kind(**{name: _TYPES.get(name, str)(value) for name, value in line.items()}) for line in reader]
+    return [
+        kind(**{name: _TYPES.get(name, str)(value) for name, value in line.items()})
+        for line in reader
+    ]
 
 
 def _columns(kind: type[Measured]) -> tuple[str, ...]:

@@ -1,1 +1,3 @@
-"""Authenticates keys, checks roles on datasets, and stores the answers to requests that a client may repeat."""
+"""Authenticates keys, checks roles on datasets, and stores the answers to requests that
+a client may repeat.
+"""

@@ -1,13 +1,16 @@
-"""Defines the roles of keys and the access policy, grants roles on datasets, and checks them.
+"""Defines the roles of keys and the access policy, grants roles on datasets, and checks
+them.
 
-Globally a key may have the roles ``admin`` (every call on every dataset), ``owner`` (may declare datasets) and
-``auditor`` (reads every ledger). On a dataset a key is granted one of ``owner``, ``attester``, ``analyst``,
-``predictor`` and ``auditor``; owner includes attester, attester includes analyst, and analyst includes predictor. An
+Globally a key may have the roles ``admin`` (every call on every dataset), ``owner``
+(may declare datasets) and ``auditor`` (reads every ledger). On a dataset a key is
+granted one of ``owner``, ``attester``, ``analyst``, ``predictor`` and ``auditor``;
+owner includes attester, attester includes analyst, and analyst includes predictor. An
 attester may charge the account for external mechanisms, whose privacy loss it states.
 
-A transaction that acts on a key's authority locks the key's id ``shared`` before anything else; a transaction that
-changes the authority, which is the key's row and its grants, locks it ``exclusive``. So when a revocation is answered,
-every effect of the key has been committed, and none follows.
+A transaction that acts on a key's authority locks the key's id ``shared`` before
+anything else; a transaction that changes the authority, which is the key's row and its
+grants, locks it ``exclusive``. So when a revocation is answered, every effect of the
+key has been committed, and none follows.
 """
 
 from collections.abc import Callable, Collection
@@ -68,9 +71,10 @@ class Principal:
     """An authenticated caller, with its global roles.
 
     Attributes:
-        rotated_at: when the secret that the caller sent replaced another secret, if ever. A later rotation ends the
-            authority of the caller, and not of the key.
-        token_expires_at: when the token that the caller sent ends, if the caller sent a token.
+        rotated_at: when the secret that the caller sent replaced another secret, if
+            ever. A later rotation ends the authority of the caller, and not of the key.
+        token_expires_at: when the token that the caller sent ends, if the caller sent a
+            token.
         expires_at: when the key ends, if ever, by the clock of the database.
         sign_outs: how often the sessions of the key in the dashboard were ended.
     """
@@ -94,10 +98,14 @@ class Principal:
             RoleMissing: the key has neither ``admin`` nor one of ``needed``.
         """
         if not self.is_admin and self.roles.isdisjoint(needed):
-            raise RoleMissing([role.value for role in needed] or [Role.ADMIN.value], is_global=True)
+            raise RoleMissing(
+                [role.value for role in needed] or [Role.ADMIN.value], is_global=True
+            )
 
     def acts_as(self, granted: Role | None) -> frozenset[Role]:
-        """All roles of the principal on a dataset where it was granted ``granted``; empty if the dataset is hidden."""
+        """All roles of the principal on a dataset where it was granted ``granted``;
+        empty if the dataset is hidden.
+        """
         roles: frozenset[Role] = frozenset()
         if self.is_admin:
             roles |= INCLUDED[Role.ADMIN]
@@ -119,20 +127,31 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
         session: a write transaction that has locked nothing yet.
         changing: the key whose row or grants the transaction changes, if any.
     """
-    lock_names(session, shared=[key_id], exclusive=[] if changing is None else [changing])
+    lock_names(
+        session, shared=[key_id], exclusive=[] if changing is None else [changing]
+    )
 
 
 def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
     """The present authority of a caller that was authenticated some time ago."""
-    return confirm_row(session, principal, session.get(KeyRow, principal.key_id), now=now)
+    return confirm_row(
+        session, principal, session.get(KeyRow, principal.key_id), now=now
+    )
 
 
-def confirm_row(session: Session, principal: Principal, row: KeyRow | None, *, now: Now) -> Principal:
-    """The present authority of a caller whose key's row the transaction has read; raises as :func:`confirm` does."""
+def confirm_row(
+    session: Session, principal: Principal, row: KeyRow | None, *, now: Now
+) -> Principal:
+    """The present authority of a caller whose key's row the transaction has read;
+    raises as :func:`confirm` does.
+    """
     present = _principal(session, row, now=now)
     if present.rotated_at != principal.rotated_at:
         raise Unauthenticated
-    if principal.token_expires_at is not None and principal.token_expires_at <= stamps.now():
+    if (
+        principal.token_expires_at is not None
+        and principal.token_expires_at <= stamps.now()
+    ):
         raise Unauthenticated
     return replace(present, token_expires_at=principal.token_expires_at)
 
@@ -149,7 +168,11 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
 def has_expired(session: Session, key_id: str, *, now: Now) -> bool:
     """Whether a key that was not revoked has come to its end."""
     row = session.get(KeyRow, key_id)
-    return row is not None and row.revoked_at is None and _is_past_its_end(session, row, now=now)
+    return (
+        row is not None
+        and row.revoked_at is None
+        and _is_past_its_end(session, row, now=now)
+    )
 
 
 def _is_past_its_end(session: Session, row: KeyRow, *, now: Now) -> bool:
@@ -157,11 +180,20 @@ def _is_past_its_end(session: Session, row: KeyRow, *, now: Now) -> bool:
 
 
 def _principal(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
-    if row is None or row.revoked_at is not None or _is_past_its_end(session, row, now=now):
+    if (
+        row is None
+        or row.revoked_at is not None
+        or _is_past_its_end(session, row, now=now)
+    ):
         raise Unauthenticated
     roles = frozenset(Role(role) for role in row.roles)
     return Principal(
-        row.id, roles, row.rotated_at, expires_at=row.expires_at, sign_outs=row.sign_outs or 0, name=row.name
+        row.id,
+        roles,
+        row.rotated_at,
+        expires_at=row.expires_at,
+        sign_outs=row.sign_outs or 0,
+        name=row.name,
     )
 
 
@@ -171,17 +203,28 @@ def granted(session: Session, principal: Principal, dataset_id: str) -> Role | N
     return None if row is None else Role(row.role)
 
 
-def require(session: Session, principal: Principal, dataset_id: str, needed: Collection[Role], *, kind: str) -> None:
+def require(
+    session: Session,
+    principal: Principal,
+    dataset_id: str,
+    needed: Collection[Role],
+    *,
+    kind: str,
+) -> None:
     """Checks that the principal has one of several roles on a dataset.
 
     Args:
-        kind: kind of the requested resource (``dataset``, ``job``, ``model``), for the text of ``NotFound``.
+        kind: kind of the requested resource (``dataset``, ``job``, ``model``), for the
+            text of ``NotFound``.
     """
     check(principal, granted(session, principal, dataset_id), needed, kind=kind)
 
 
-def check(principal: Principal, role: Role | None, needed: Collection[Role], *, kind: str) -> None:
-    """Checks that the principal, with the role that it was granted on a resource, has one of several roles there.
+def check(
+    principal: Principal, role: Role | None, needed: Collection[Role], *, kind: str
+) -> None:
+    """Checks that the principal, with the role that it was granted on a resource, has
+    one of several roles there.
 
     Raises as :func:`require` does.
     """
@@ -192,35 +235,64 @@ def check(principal: Principal, role: Role | None, needed: Collection[Role], *, 
         raise RoleMissing(sorted(role.value for role in needed))
 
 
-def datasets_with(session: Session, principal: Principal, needed: Collection[Role]) -> list[str] | None:
-    """Ids of the datasets on which the principal has one of several roles; ``None`` if on every dataset."""
+def datasets_with(
+    session: Session, principal: Principal, needed: Collection[Role]
+) -> list[str] | None:
+    """Ids of the datasets on which the principal has one of several roles; ``None`` if
+    on every dataset.
+    """
     if not principal.acts_as(None).isdisjoint(needed):
         return None
-    rows = session.execute(select(GrantRow).where(GrantRow.key_id == principal.key_id)).scalars()
-    return [row.dataset_id for row in rows if not principal.acts_as(Role(row.role)).isdisjoint(needed)]
+    rows = session.execute(
+        select(GrantRow).where(GrantRow.key_id == principal.key_id)
+    ).scalars()
+    return [
+        row.dataset_id
+        for row in rows
+        if not principal.acts_as(Role(row.role)).isdisjoint(needed)
+    ]
 
 
 def granted_as(session: Session, principal: Principal, role: Role) -> list[str]:
-    """Ids of the datasets on which the key was granted a role. An admin's global rights do not count as grants."""
-    rows = select(GrantRow.dataset_id).where(GrantRow.key_id == principal.key_id, GrantRow.role == role.value)
+    """Ids of the datasets on which the key was granted a role. An admin's global rights
+    do not count as grants.
+    """
+    rows = select(GrantRow.dataset_id).where(
+        GrantRow.key_id == principal.key_id, GrantRow.role == role.value
+    )
     return list(session.execute(rows.order_by(GrantRow.dataset_id)).scalars())
 
 
 def granted_to(session: Session, principal: Principal) -> dict[str, str]:
     """The roles that a key was granted, by dataset."""
-    rows = session.execute(select(GrantRow.dataset_id, GrantRow.role).where(GrantRow.key_id == principal.key_id))
+    rows = session.execute(
+        select(GrantRow.dataset_id, GrantRow.role).where(
+            GrantRow.key_id == principal.key_id
+        )
+    )
     return {row.dataset_id: row.role for row in rows}
 
 
-def put(session: Session, *, dataset_id: str, key_id: str, role: Role, by: str, at: datetime) -> None:
+def put(
+    session: Session, *, dataset_id: str, key_id: str, role: Role, by: str, at: datetime
+) -> None:
     """Grants a key a role on a dataset, in place of an earlier grant."""
     granted = {"role": role.value, "granted_by": by, "granted_at": at}
-    statement = insert(session, GrantRow).values(key_id=key_id, dataset_id=dataset_id, **granted)
-    session.execute(statement.on_conflict_do_update(index_elements=["key_id", "dataset_id"], set_=granted))
+    statement = insert(session, GrantRow).values(
+        key_id=key_id, dataset_id=dataset_id, **granted
+    )
+    session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["key_id", "dataset_id"], set_=granted
+        )
+    )
 
 
-def page(session: Session, dataset_id: str, *, after: str | None, limit: int) -> list[tuple[GrantRow, KeyRow]]:
-    """Reads a page of the grants on a dataset, each with its key, in order of the keys' ids.
+def page(
+    session: Session, dataset_id: str, *, after: str | None, limit: int
+) -> list[tuple[GrantRow, KeyRow]]:
+    """Reads a page of the grants on a dataset, each with its key, in order of the keys'
+    ids.
 
     Raises:
         NotFound: ``after`` is no key.
@@ -233,7 +305,8 @@ def page(session: Session, dataset_id: str, *, after: str | None, limit: int) ->
         .limit(limit)
     )
     if after is not None:
-        find_row(session, KeyRow, after, kind="key")  # not the grant, which may have been removed since the page before
+        # not the grant, which may have been removed since the page before
+        find_row(session, KeyRow, after, kind="key")
         query = query.where(GrantRow.key_id > after)
     return [(grant, key) for grant, key in session.execute(query)]
 
@@ -241,9 +314,11 @@ def page(session: Session, dataset_id: str, *, after: str | None, limit: int) ->
 def names_of_keys(
     session: Session, principal: Principal, dataset_id: str | None, ids: Collection[str]
 ) -> dict[str, str]:
-    """The names of those keys whose names a principal may know, by id, in the order of ``ids``.
+    """The names of those keys whose names a principal may know, by id, in the order of
+    ``ids``.
 
-    Who sees the grants of all datasets knows every key. Who sees the grants of one dataset knows the keys with a grant.
+    Who sees the grants of all datasets knows every key. Who sees the grants of one
+    dataset knows the keys with a grant.
 
     Args:
         ids: of keys; texts that are no key's id have no name.
@@ -251,55 +326,87 @@ def names_of_keys(
     query = _known(session, principal, dataset_id)
     if query is None:
         return {}
-    names = {row.id: row.name for row in session.execute(query.where(KeyRow.id.in_(sorted(ids))))}
+    names = {
+        row.id: row.name
+        for row in session.execute(query.where(KeyRow.id.in_(sorted(ids))))
+    }
     return {key_id: names[key_id] for key_id in ids if key_id in names}
 
 
 def keys_of_name(
-    session: Session, principal: Principal, dataset_id: str | None, name: str, *, among: Select[str]
+    session: Session,
+    principal: Principal,
+    dataset_id: str | None,
+    name: str,
+    *,
+    among: Select[str],
 ) -> list[str]:
-    """The ids of the keys of a name, among those whose names a principal may know, in the order of their ids.
+    """The ids of the keys of a name, among those whose names a principal may know, in
+    the order of their ids.
 
     Args:
-        among: selects the ids that are searched, before the answer is cut at ``limits.MAX_KEYS_OF_A_NAME``.
+        among: selects the ids that are searched, before the answer is cut at
+            ``limits.MAX_KEYS_OF_A_NAME``.
     """
     query = _known(session, principal, dataset_id)
     if query is None:
         return []
     query = query.where(KeyRow.name == name, KeyRow.id.in_(among))
-    return [row.id for row in session.execute(query.order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME))]
+    return [
+        row.id
+        for row in session.execute(
+            query.order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME)
+        )
+    ]
 
 
-def _known(session: Session, principal: Principal, dataset_id: str | None) -> Select[str, str] | None:
-    """Selects the ids and names of the keys whose names a principal may know; ``None`` if it may know none."""
+def _known(
+    session: Session, principal: Principal, dataset_id: str | None
+) -> Select[str, str] | None:
+    """Selects the ids and names of the keys whose names a principal may know; ``None``
+    if it may know none.
+    """
     query = select(KeyRow.id, KeyRow.name)
     if not principal.acts_as(None).isdisjoint(SEE_GRANTS):
         return query
     role = None if dataset_id is None else granted(session, principal, dataset_id)
     if principal.acts_as(role).isdisjoint(SEE_GRANTS):
         return None
-    return query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(GrantRow.dataset_id == dataset_id)
+    return query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(
+        GrantRow.dataset_id == dataset_id
+    )
 
 
-def only_owner_of(session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None) -> list[str]:
-    """The datasets, in order of id, that a working key owns and no other working key; ``dataset_id`` names one.
+def only_owner_of(
+    session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None
+) -> list[str]:
+    """The datasets, in order of id, that a working key owns and no other working key;
+    ``dataset_id`` names one.
 
-    Keys that were revoked or have expired are no owners. A caller that changes grants has locked the dataset.
+    Keys that were revoked or have expired are no owners. A caller that changes grants
+    has locked the dataset.
     """
-    working = (KeyRow.revoked_at.is_(None), or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at))
+    working = (
+        KeyRow.revoked_at.is_(None),
+        or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at),
+    )
     owners = select(GrantRow.dataset_id).join(KeyRow, KeyRow.id == GrantRow.key_id)
     owners = owners.where(GrantRow.role == Role.OWNER.value, *working)
     owned = owners.where(GrantRow.key_id == key_id)
     if dataset_id is not None:
         owned = owned.where(GrantRow.dataset_id == dataset_id)
     shared = owners.where(GrantRow.key_id != key_id)
-    rows = session.execute(owned.where(GrantRow.dataset_id.not_in(shared)).order_by(GrantRow.dataset_id))
+    rows = session.execute(
+        owned.where(GrantRow.dataset_id.not_in(shared)).order_by(GrantRow.dataset_id)
+    )
     return list(rows.scalars())
 
 
 def remove(session: Session, *, dataset_id: str, key_id: str) -> bool:
     """Revokes a grant. Returns whether it existed."""
     removed = session.execute(
-        delete(GrantRow).where(GrantRow.key_id == key_id, GrantRow.dataset_id == dataset_id).returning(GrantRow.key_id)
+        delete(GrantRow)
+        .where(GrantRow.key_id == key_id, GrantRow.dataset_id == dataset_id)
+        .returning(GrantRow.key_id)
     )
     return removed.first() is not None

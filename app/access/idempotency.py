@@ -1,8 +1,10 @@
-"""Stores the answer to the first request with an idempotency key, and returns its bytes to every repetition.
+"""Stores the answer to the first request with an idempotency key, and returns its bytes
+to every repetition.
 
-The transaction that does the work writes the key's row. A concurrent request with the same key therefore waits for that
-transaction and then reads the stored answer. A refusal rolls the row back, so the key stays free. A transaction that
-knows its answer before it writes anything stores it at once (:func:`put`).
+The transaction that does the work writes the key's row. A concurrent request with the
+same key therefore waits for that transaction and then reads the stored answer. A
+refusal rolls the row back, so the key stays free. A transaction that knows its answer
+before it writes anything stores it at once (:func:`put`).
 """
 
 import hashlib
@@ -33,9 +35,13 @@ class Answer:
     location: str | None = None
 
     @classmethod
-    def of(cls, status: int, body: base.Answer, *, location: str | None = None) -> "Answer":
+    def of(
+        cls, status: int, body: base.Answer, *, location: str | None = None
+    ) -> "Answer":
         """Serialises a body once; replays send the same bytes."""
-        return cls(status, body.model_dump_json(by_alias=True).encode("utf-8"), location)
+        return cls(
+            status, body.model_dump_json(by_alias=True).encode("utf-8"), location
+        )
 
 
 _IN_FLIGHT = 0
@@ -44,12 +50,14 @@ _NO_ANSWER = Answer(_IN_FLIGHT, b"")
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """The identity of a request: principal, route, idempotency key, and SHA-256 of the canonical body.
+    """The identity of a request: principal, route, idempotency key, and SHA-256 of the
+    canonical body.
 
     What is stored of an upload is a keyed digest.
 
     Attributes:
-        hidden_by: the key itself where ``key`` is a digest of it, because the answer has a secret; see :func:`hiding`.
+        hidden_by: the key itself where ``key`` is a digest of it, because the answer
+            has a secret; see :func:`hiding`.
     """
 
     principal: str
@@ -65,9 +73,11 @@ class IdempotentRequest:
 
 
 def hiding(request: IdempotentRequest) -> IdempotentRequest:
-    """A request whose stored answer has a secret, which nobody can read who has not the request's random key.
+    """A request whose stored answer has a secret, which nobody can read who has not the
+    request's random key.
 
-    What is stored is the exclusive or of the answer and a stream of the key, and of the key a digest.
+    What is stored is the exclusive or of the answer and a stream of the key, and of the
+    key a digest.
     """
     digest = hashlib.sha256(request.key.encode("ascii")).hexdigest()
     return replace(request, key=digest, hidden_by=request.key)
@@ -77,13 +87,17 @@ def _hidden(body: bytes, request: IdempotentRequest) -> bytes:
     """A body as it is stored, and the reverse."""
     if request.hidden_by is None:
         return body
-    stream = hashlib.shake_256(f"{request.route}\0{request.hidden_by}".encode()).digest(len(body))
+    stream = hashlib.shake_256(f"{request.route}\0{request.hidden_by}".encode()).digest(
+        len(body)
+    )
     return bytes(one ^ other for one, other in zip(body, stream, strict=True))
 
 
 def stored(session: Session, request: IdempotentRequest) -> Answer | None:
     """The stored answer to a request, if any."""
-    return answer_of(session.get(AnswerRow, request.identity, populate_existing=True), request)
+    return answer_of(
+        session.get(AnswerRow, request.identity, populate_existing=True), request
+    )
 
 
 def answer_of(row: AnswerRow | None, request: IdempotentRequest) -> Answer | None:
@@ -98,19 +112,30 @@ def answer_of(row: AnswerRow | None, request: IdempotentRequest) -> Answer | Non
 
 
 def answer_again(session: Session, request: IdempotentRequest) -> Answer:
-    """The answer to a request whose identity another transaction has taken; see :func:`stored`."""
+    """The answer to a request whose identity another transaction has taken; see
+    :func:`stored`.
+    """
     answer = stored(session, request)
     if answer is None:
         raise IdempotencyInFlight
     return answer
 
 
-def once(session: Session, request: IdempotentRequest | None, *, at: datetime, work: Callable[[], Answer]) -> Answer:
-    """Does the work of a request and stores the answer in the same transaction, or returns the stored answer.
+def once(
+    session: Session,
+    request: IdempotentRequest | None,
+    *,
+    at: datetime,
+    work: Callable[[], Answer],
+) -> Answer:
+    """Does the work of a request and stores the answer in the same transaction, or
+    returns the stored answer.
 
     Args:
-        request: ``None`` if the key is optional and was not sent; no answer is stored then.
-        work: runs on the caller's transaction; if it raises, the caller rolls everything back.
+        request: ``None`` if the key is optional and was not sent; no answer is stored
+            then.
+        work: runs on the caller's transaction; if it raises, the caller rolls
+            everything back.
     """
     if request is None:
         return work()
@@ -118,13 +143,20 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
         return answer_again(session, request)
     answer = work()
     row = session.get_one(AnswerRow, request.identity)
-    row.status, row.location, row.body = answer.status, answer.location, _hidden(answer.body, request)
+    row.status, row.location, row.body = (
+        answer.status,
+        answer.location,
+        _hidden(answer.body, request),
+    )
     session.flush()
     return answer
 
 
-def put(session: Session, request: IdempotentRequest, answer: Answer, *, at: datetime) -> bool:
-    """Stores the answer to a request, unless its identity has a row; returns whether it had none.
+def put(
+    session: Session, request: IdempotentRequest, answer: Answer, *, at: datetime
+) -> bool:
+    """Stores the answer to a request, unless its identity has a row; returns whether it
+    had none.
 
     Waits for another transaction that answers a request of the same identity.
     """
@@ -138,10 +170,17 @@ def put(session: Session, request: IdempotentRequest, answer: Answer, *, at: dat
         "body": _hidden(answer.body, request),
         "answered_at": at,
     }
-    return session.execute(_insertion(dialect_of_session(session)), row).first() is not None
+    return (
+        session.execute(_insertion(dialect_of_session(session)), row).first()
+        is not None
+    )
 
 
 @cache
 def _insertion(dialect: DialectName) -> Executable:
     # Not rowcount: SQLAlchemy keeps it for an INSERT on SQLite only.
-    return insert_on(dialect, AnswerRow).on_conflict_do_nothing().returning(*AnswerRow.__table__.primary_key)
+    return (
+        insert_on(dialect, AnswerRow)
+        .on_conflict_do_nothing()
+        .returning(*AnswerRow.__table__.primary_key)
+    )

@@ -1,11 +1,13 @@
-"""Creates, authenticates, rotates and lists access keys, and caches what a process has read about callers and models.
+"""Creates, authenticates, rotates and lists access keys, and caches what a process has
+read about callers and models.
 
 A key is ``<id>.<secret>``; only a hash of the secret is stored.
 
-The cache lives for less than a second, so that predictions read no database. Whatever takes authority away answers
-:data:`limits.REVOCATION_S` after its commit (:func:`wait_for_revocation`). An entry lives for less, counted from before
-it was read. So a request that begins after the answer finds nothing in any process that was read before the commit
-(docs/adr/0038-predictions-use-cached-authority.md).
+The cache lives for less than a second, so that predictions read no database. Whatever
+takes authority away answers :data:`limits.REVOCATION_S` after its commit
+(:func:`wait_for_revocation`). An entry lives for less, counted from before it was read.
+So a request that begins after the answer finds nothing in any process that was read
+before the commit (docs/adr/0038-predictions-use-cached-authority.md).
 """
 
 import hashlib
@@ -34,13 +36,16 @@ _HOUR = timedelta(hours=1)
 _KEY = re.compile(r"([a-z0-9_]{4,32})\.([A-Za-z0-9_-]{43,512})", re.ASCII)
 
 Value = TypeVar("Value")
-# A revocation may be answered by another machine while this one sleeps. On Linux, CLOCK_BOOTTIME counts the seconds of
-# sleep; CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW do not. macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC_RAW is
-# mach_continuous_time, which counts them (clock_gettime(3): only the CLOCK_UPTIME clocks stop). Python's
+# A revocation may be answered by another machine while this one sleeps. On Linux,
+# CLOCK_BOOTTIME counts the seconds of sleep; CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW do
+# not. macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC_RAW is mach_continuous_time,
+# which counts them (clock_gettime(3): only the CLOCK_UPTIME clocks stop). Python's
 # time.monotonic() stops on both systems.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW)
 _SHARE_OF_WAIT = 0.95
-"""Life of an entry as a share of the wait, because the clocks of two machines run at slightly different rates."""
+"""Life of an entry as a share of the wait, because the clocks of two machines run at
+slightly different rates.
+"""
 
 
 class NotAKey(ValueError):
@@ -68,18 +73,37 @@ def split(key: str) -> tuple[str, str]:
 
 
 def create(
-    session: Session, *, name: str, roles: Sequence[Role], at: datetime, expires_at: datetime | None = None
+    session: Session,
+    *,
+    name: str,
+    roles: Sequence[Role],
+    at: datetime,
+    expires_at: datetime | None = None,
 ) -> NewKey:
     """Creates a key whose secret has 256 random bits."""
     key_id, secret = stamps.new(stamps.KEY), _new_secret()
-    add(session, key_id=key_id, secret=secret, name=name, roles=roles, at=at).expires_at = expires_at
+    add(
+        session, key_id=key_id, secret=secret, name=name, roles=roles, at=at
+    ).expires_at = expires_at
     return NewKey(key_id, f"{key_id}.{secret}")
 
 
-def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequence[Role], at: datetime) -> KeyRow:
+def add(
+    session: Session,
+    *,
+    key_id: str,
+    secret: str,
+    name: str,
+    roles: Sequence[Role],
+    at: datetime,
+) -> KeyRow:
     """Stores a key whose secret the caller chose, and which does not expire."""
     row = KeyRow(
-        id=key_id, name=name, secret_sha256=_digest(secret), roles=sorted({role.value for role in roles}), created_at=at
+        id=key_id,
+        name=name,
+        secret_sha256=_digest(secret),
+        roles=sorted({role.value for role in roles}),
+        created_at=at,
     )
     session.add(row)
     session.flush()
@@ -87,7 +111,9 @@ def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequenc
 
 
 def rotate(row: KeyRow, *, at: datetime) -> NewKey:
-    """Replaces the secret of a key. The id stays, and with it grants, jobs and stored answers."""
+    """Replaces the secret of a key. The id stays, and with it grants, jobs and stored
+    answers.
+    """
     secret = _new_secret()
     row.secret_sha256, row.rotated_at = _digest(secret), at
     return NewKey(row.id, f"{row.id}.{secret}")
@@ -97,7 +123,8 @@ def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
     """Authenticates a caller by the text of its key.
 
     Raises:
-        Unauthenticated: the key is malformed, unknown, wrong, expired or revoked; the error does not say which.
+        Unauthenticated: the key is malformed, unknown, wrong, expired or revoked; the
+            error does not say which.
     """
     try:
         key_id, secret = split(key)
@@ -109,8 +136,14 @@ def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
 
 
 def end_sessions(session: Session, key_id: str) -> None:
-    """Ends every session that began with a key: each names the number of times that they were ended before."""
-    ended = update(KeyRow).where(KeyRow.id == key_id).values(sign_outs=func.coalesce(KeyRow.sign_outs, 0) + 1)
+    """Ends every session that began with a key: each names the number of times that
+    they were ended before.
+    """
+    ended = (
+        update(KeyRow)
+        .where(KeyRow.id == key_id)
+        .values(sign_outs=func.coalesce(KeyRow.sign_outs, 0) + 1)
+    )
     session.execute(ended.execution_options(synchronize_session=False))
 
 
@@ -125,8 +158,11 @@ def existing(session: Session, key_ids: Collection[str]) -> set[str]:
     return set(session.execute(select(KeyRow.id).where(KeyRow.id.in_(ids))).scalars())
 
 
-def page(session: Session, *, after: str | None, limit: int, part: str | None = None) -> list[KeyRow]:
-    """Reads a page of keys in order of id, including revoked keys; only those with ``part`` in their id or name.
+def page(
+    session: Session, *, after: str | None, limit: int, part: str | None = None
+) -> list[KeyRow]:
+    """Reads a page of keys in order of id, including revoked keys; only those with
+    ``part`` in their id or name.
 
     Raises:
         NotFound: ``after`` is no key.
@@ -136,21 +172,34 @@ def page(session: Session, *, after: str | None, limit: int, part: str | None = 
         find(session, after)
         query = query.where(KeyRow.id > after)
     if part is not None:
-        contains = (column.icontains(part, autoescape=True) for column in (KeyRow.id, KeyRow.name))
+        contains = (
+            column.icontains(part, autoescape=True)
+            for column in (KeyRow.id, KeyRow.name)
+        )
         query = query.where(or_(*contains))
     return list(session.execute(query).scalars())
 
 
 def secret_matches(row: KeyRow | None, secret: str) -> bool:
-    """Compares a secret with a key's secret in a time that does not depend on either. Without a key, it differs."""
+    """Compares a secret with a key's secret in a time that does not depend on either.
+    Without a key, it differs.
+    """
     expected = None if row is None else row.secret_sha256
-    return hmac.compare_digest(expected or bytes(32), _digest(secret)) and expected is not None
+    return (
+        hmac.compare_digest(expected or bytes(32), _digest(secret))
+        and expected is not None
+    )
 
 
 def living_admin_exists(session: Session, *, at: datetime) -> bool:
     """Whether any key that was not revoked and has not expired has the role ``admin``."""
-    living = (KeyRow.revoked_at.is_(None), or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at))
-    rows = session.execute(select(KeyRow).where(KeyRow.issuer.is_(None), *living)).scalars()
+    living = (
+        KeyRow.revoked_at.is_(None),
+        or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at),
+    )
+    rows = session.execute(
+        select(KeyRow).where(KeyRow.issuer.is_(None), *living)
+    ).scalars()
     return any(Role.ADMIN.value in row.roles for row in rows)
 
 
@@ -163,9 +212,11 @@ def _digest(secret: str) -> bytes:
 
 
 class LastUses:
-    """The uses of keys, to the hour, that one process has noted and not written yet. Threads may share an instance.
+    """The uses of keys, to the hour, that one process has noted and not written yet.
+    Threads may share an instance.
 
-    A request does not write: it would wait for the write lock, and one key can send thousands of requests in a second.
+    A request does not write: it would wait for the write lock, and one key can send
+    thousands of requests in a second.
     """
 
     def __init__(self) -> None:
@@ -184,22 +235,37 @@ class LastUses:
                 self._noted[key_id] = hour
 
     def take(self) -> Mapping[str, datetime]:
-        """Returns notes that are not written yet, by key: as many as one short transaction can write."""
+        """Returns notes that are not written yet, by key: as many as one short
+        transaction can write.
+        """
         with self._lock:
             return dict(islice(self._noted.items(), limits.MAX_PAGE_SIZE))
 
     def forget(self, written: Mapping[str, datetime]) -> None:
         """Drops notes that were written."""
         with self._lock:
-            self._written = {**{key: at for key, at in self._written.items() if at >= max(written.values())}, **written}
-            self._noted = {key: at for key, at in self._noted.items() if written.get(key) != at}
+            self._written = {
+                **{
+                    key: at
+                    for key, at in self._written.items()
+                    if at >= max(written.values())
+                },
+                **written,
+            }
+            self._noted = {
+                key: at for key, at in self._noted.items() if written.get(key) != at
+            }
 
 
 def write_uses(session: Session, uses: Mapping[str, datetime]) -> None:
-    """Writes uses to the keys' rows, in order of id. A later use that another process wrote stays."""
+    """Writes uses to the keys' rows, in order of id. A later use that another process
+    wrote stays.
+    """
     for key_id, at in sorted(uses.items()):
         is_later = or_(KeyRow.last_used_at.is_(None), KeyRow.last_used_at < at)
-        session.execute(update(KeyRow).where(KeyRow.id == key_id, is_later).values(last_used_at=at))
+        session.execute(
+            update(KeyRow).where(KeyRow.id == key_id, is_later).values(last_used_at=at)
+        )
 
 
 class _Entry(NamedTuple):
@@ -208,12 +274,16 @@ class _Entry(NamedTuple):
 
 
 def elapsed_s() -> float:
-    """Seconds of a clock that nobody sets, and that also counts while the machine sleeps."""
+    """Seconds of a clock that nobody sets, and that also counts while the machine
+    sleeps.
+    """
     return time.clock_gettime(_CLOCK)
 
 
 def wait_for_revocation() -> None:
-    """Waits, after the commit that takes authority away, until no process has an entry from before the commit."""
+    """Waits, after the commit that takes authority away, until no process has an entry
+    from before the commit.
+    """
     time.sleep(limits.REVOCATION_S)
 
 
@@ -225,7 +295,9 @@ class CachedAuthority:
         self._entries: dict[Hashable, _Entry] = {}
 
     def get(self, name: Hashable) -> Any:
-        """Returns an entry, or ``None`` if there is none or it has ended. A process that was stopped asks, too."""
+        """Returns an entry, or ``None`` if there is none or it has ended. A process
+        that was stopped asks, too.
+        """
         entry = self._entries.get(name)
         return None if entry is None or elapsed_s() >= entry.ends_s else entry.value
 
@@ -233,11 +305,14 @@ class CachedAuthority:
         """Reads a value from the database and keeps it.
 
         Args:
-            reader: returns the value and the number of seconds for which it is valid, counted from the call.
+            reader: returns the value and the number of seconds for which it is valid,
+                counted from the call.
         """
         began_s = elapsed_s()
         value, valid_s = reader()
-        entry = _Entry(value, began_s + min(valid_s, _SHARE_OF_WAIT * limits.REVOCATION_S))
+        entry = _Entry(
+            value, began_s + min(valid_s, _SHARE_OF_WAIT * limits.REVOCATION_S)
+        )
         with self._lock:
             if len(self._entries) >= limits.MAX_CACHED_AUTHORITIES:
                 self._entries = {}

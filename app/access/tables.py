@@ -10,18 +10,22 @@ from app.db.base import Base, CanonicalJson
 
 
 class KeyRow(Base):
-    """A principal: an access key, or a subject of the identity provider, which has an issuer in place of a secret.
+    """A principal: an access key, or a subject of the identity provider, which has an
+    issuer in place of a secret.
 
     Attributes:
         name: of a key, for people; of a subject, the ``sub`` claim of its tokens.
-        secret_sha256: SHA-256 of the key's secret. A secret of 256 random bits needs no slow hash.
+        secret_sha256: SHA-256 of the key's secret. A secret of 256 random bits needs no
+            slow hash.
         issuer: the ``iss`` claim of the subject's tokens.
         roles: global roles; of a subject, the roles in its newest token.
         roles_at: when the token with these roles was issued; ``None`` for a key.
         expires_at: from when on the key is refused, if ever.
         rotated_at: when the key's present secret replaced another secret, if ever.
-        last_used_at: the hour of the newest request, written within some minutes (:class:`app.access.keys.LastUses`).
-        sign_outs: how often the sessions of the key in the dashboard were ended; null before the first time.
+        last_used_at: the hour of the newest request, written within some minutes
+            (:class:`app.access.keys.LastUses`).
+        sign_outs: how often the sessions of the key in the dashboard were ended; null
+            before the first time.
     """
 
     __tablename__ = "keys"
@@ -40,7 +44,9 @@ class KeyRow(Base):
     sign_outs: Mapped[int | None]
 
     __table_args__ = (
-        CheckConstraint("(secret_sha256 IS NULL) = (issuer IS NOT NULL)", name="secret_or_issuer"),
+        CheckConstraint(
+            "(secret_sha256 IS NULL) = (issuer IS NOT NULL)", name="secret_or_issuer"
+        ),
         CheckConstraint("(roles_at IS NULL) = (issuer IS NULL)", name="roles_of_token"),
     )
 
@@ -57,12 +63,17 @@ class GrantRow(Base):
     granted_by: Mapped[str]
 
     __table_args__ = (
-        CheckConstraint("role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')", name="role_known"),
+        CheckConstraint(
+            "role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')",
+            name="role_known",
+        ),
     )
 
 
 class AnswerRow(Base):
-    """The stored bytes of the answer to a request with an ``Idempotency-Key``; kept for ever."""
+    """The stored bytes of the answer to a request with an ``Idempotency-Key``; kept for
+    ever.
+    """
 
     __tablename__ = "idempotent_answers"
 

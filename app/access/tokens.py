@@ -1,16 +1,20 @@
-"""Verifies the bearer tokens of an identity provider, reads the provider's keys, and stores the subjects of tokens.
+"""Verifies the bearer tokens of an identity provider, reads the provider's keys, and
+stores the subjects of tokens.
 
-A token is a JSON Web Token, signed with a key of the provider. The provider's key decides which algorithm verifies a
-signature; the token's header never does (RFC 8725, 3.1). The life of a token is bounded, because nobody can take it
-back. The log says by a constant text why a token was refused (:data:`REFUSALS`); the caller is not told. No error,
-log line or answer contains a part of a token.
+A token is a JSON Web Token, signed with a key of the provider. The provider's key
+decides which algorithm verifies a signature; the token's header never does (RFC 8725,
+3.1). The life of a token is bounded, because nobody can take it back. The log says by a
+constant text why a token was refused (:data:`REFUSALS`); the caller is not told. No
+error, log line or answer contains a part of a token.
 
-The keys are a JSON Web Key Set (RFC 7517). They are believed for a limited time and read again at the first token after
-it, or at a token that names an unknown key; a pause between two attempts bounds what strangers can cause. One thread
-reads, and others do not wait for it.
+The keys are a JSON Web Key Set (RFC 7517). They are believed for a limited time and
+read again at the first token after it, or at a token that names an unknown key; a pause
+between two attempts bounds what strangers can cause. One thread reads, and others do
+not wait for it.
 
-A subject is a principal, with an id like a key's. The id follows from issuer and subject alone, so every process and
-every auditor computes the same id, and the control chain does not contain the subject itself.
+A subject is a principal, with an id like a key's. The id follows from issuer and
+subject alone, so every process and every auditor computes the same id, and the control
+chain does not contain the subject itself.
 """
 
 import base64
@@ -47,8 +51,9 @@ ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
     "ES256": ("EC", "P-256"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Every algorithm that may sign a token, with type and curve of its keys. A key without ``alg`` is used with the first
-algorithm of its type."""
+"""Every algorithm that may sign a token, with type and curve of its keys. A key without
+``alg`` is used with the first algorithm of its type.
+"""
 
 _ED25519 = "Ed25519"
 """The newer name of EdDSA with this curve (RFC 9864)."""
@@ -67,7 +72,9 @@ REFUSALS: Mapping[str, str] = {
     "early": f"`iat` or `nbf` is more than {limits.TOKEN_LEEWAY_S} seconds in the future: do the clocks agree?",
     "roles": "the claim GROVEKEEPER_OIDC_ROLES_CLAIM is neither a text nor a list of texts",
 }
-"""Why a token was refused, for the operator. The texts are constants, so nothing of a token gets into the log."""
+"""Why a token was refused, for the operator. The texts are constants, so nothing of a
+token gets into the log.
+"""
 
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _SUBJECT = re.compile(rf"[\x20-\x7e]{{1,{limits.MAX_SUBJECT_CHARS}}}")
@@ -95,7 +102,9 @@ class SigningKeys:
     """The keys of one provider, for the threads of a process."""
 
     def __init__(self, location: str | Path | None, *, issuer: str = "") -> None:
-        """``location`` is an address or a file; without it, the issuer's discovery document names an address."""
+        """``location`` is an address or a file; without it, the issuer's discovery
+        document names an address.
+        """
         self._location = location
         self._issuer = issuer
         self._reading = Lock()
@@ -106,7 +115,8 @@ class SigningKeys:
         """Finds a key as :func:`named` does; ``None`` if the provider has no such key.
 
         Raises:
-            Unavailable: the keys are too old, or the key is unknown, and the provider cannot be asked now.
+            Unavailable: the keys are too old, or the key is unknown, and the provider
+                cannot be asked now.
         """
         key = named(self._fresh(), key_id)
         if key is not None:
@@ -125,7 +135,9 @@ class SigningKeys:
     def _fresh(self) -> Mapping[str, SigningKey]:
         """The keys, unless they are too old."""
         known = self._known
-        return known.keys if monotonic() - known.read_at_s < limits.KEY_SET_AGE_S else {}
+        return (
+            known.keys if monotonic() - known.read_at_s < limits.KEY_SET_AGE_S else {}
+        )
 
     def _read(self) -> None:
         """Reads the keys once. A failure leaves the known keys as they are."""
@@ -133,7 +145,9 @@ class SigningKeys:
         try:
             keys = parse_key_set(self._key_set())
         except (OSError, NotAKeySet):
-            _log.warning("the keys of the identity provider cannot be read", exc_info=True)
+            _log.warning(
+                "the keys of the identity provider cannot be read", exc_info=True
+            )
         else:
             self._known = _KeySet(keys, monotonic())
 
@@ -144,14 +158,17 @@ class SigningKeys:
 
 
 def named(keys: Mapping[str, SigningKey], key_id: str | None) -> SigningKey | None:
-    """The key with an id. A token without an id means the only key, if there is one (OpenID Connect Core, 10.1)."""
+    """The key with an id. A token without an id means the only key, if there is one
+    (OpenID Connect Core, 10.1).
+    """
     if key_id is None:
         return next(iter(keys.values())) if len(keys) == 1 else None
     return keys.get(key_id)
 
 
 def parse_key_set(text: bytes) -> dict[str, SigningKey]:
-    """The keys of a JSON Web Key Set that may sign tokens, by id. An id that two keys have names none of them.
+    """The keys of a JSON Web Key Set that may sign tokens, by id. An id that two keys
+    have names none of them.
 
     A single key may have no id; it is listed under an empty one.
 
@@ -180,7 +197,9 @@ def parse_key_set(text: bytes) -> dict[str, SigningKey]:
 
 
 def _signing_key(item: dict[str, Any]) -> SigningKey | None:
-    """The key of an item; ``None`` if it is for encryption, private, symmetric, weak or of an unknown kind."""
+    """The key of an item; ``None`` if it is for encryption, private, symmetric, weak or
+    of an unknown kind.
+    """
     kind = (item.get("kty"), item.get("crv"))
     suited = [name for name, of_key in ALGORITHMS.items() if of_key == kind]
     stated = item.get("alg")
@@ -200,30 +219,42 @@ def _signing_key(item: dict[str, Any]) -> SigningKey | None:
 
 
 def _discovered(issuer: str) -> str:
-    """The address of the keys, from the document that the issuer publishes (OpenID Connect Discovery, 4).
+    """The address of the keys, from the document that the issuer publishes (OpenID
+    Connect Discovery, 4).
 
-    The document may name an address with TLS, or one of the issuer's own origin: it leads the service to no other
-    program on this machine.
+    The document may name an address with TLS, or one of the issuer's own origin: it
+    leads the service to no other program on this machine.
     """
     try:
-        document = json_text.loads(_fetched(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+        document = json_text.loads(
+            _fetched(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        )
         named_issuer, address = document["issuer"], document["jwks_uri"]
         origin, own = urlsplit(address)[:2], urlsplit(issuer)[:2]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise NotAKeySet from None
-    if named_issuer != issuer or not isinstance(address, str) or (origin[0] != "https" and origin != own):
+    if (
+        named_issuer != issuer
+        or not isinstance(address, str)
+        or (origin[0] != "https" and origin != own)
+    ):
         raise NotAKeySet
     return address
 
 
 def _fetched(address: str) -> bytes:
-    """The body of an answer, within a limit of bytes and of time. Redirects are not followed."""
-    import httpx  # takes 0.1 s of CPU, which a service without an identity provider need not spend
+    """The body of an answer, within a limit of bytes and of time. Redirects are not
+    followed.
+    """
+    # takes 0.1 s of CPU, which a service without an identity provider need not spend
+    import httpx
 
     text, until_s = b"", monotonic() + limits.KEY_SET_WAIT_S
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
-        with httpx.stream("GET", address, headers=headers, timeout=limits.KEY_SET_WAIT_S) as answer:
+        with httpx.stream(
+            "GET", address, headers=headers, timeout=limits.KEY_SET_WAIT_S
+        ) as answer:
             if answer.status_code != httpx.codes.OK:
                 raise NotAKeySet
             for chunk in answer.iter_raw():
@@ -244,7 +275,9 @@ def _read_file(path: Path) -> bytes:
 
 
 def _unavailable(*, retry_after_s: int) -> Unavailable:
-    return Unavailable("the keys of the identity provider cannot be read", retry_after_s)
+    return Unavailable(
+        "the keys of the identity provider cannot be read", retry_after_s
+    )
 
 
 @dataclass(frozen=True)
@@ -256,7 +289,8 @@ class TokenRules:
         audience: the only audience in the ``aud`` claim.
         roles_claim: name of the claim with the values that ``roles`` maps.
         roles: global roles by value of that claim. Other values give no role.
-        max_lifetime_s: largest number of seconds from the issue of a token to its expiry.
+        max_lifetime_s: largest number of seconds from the issue of a token to its
+            expiry.
     """
 
     issuer: str
@@ -288,16 +322,25 @@ def has_form(text: str) -> bool:
 
 
 def _refused(reason: str) -> Unauthenticated:
-    """Writes to the log why a token is refused, and makes the error, which does not say it."""
+    """Writes to the log why a token is refused, and makes the error, which does not say
+    it.
+    """
     _log.info("a token was refused", extra={"problem": REFUSALS[reason]})
     return Unauthenticated()
 
 
-def verify(text: str, rules: TokenRules, *, find_key: Callable[[str | None], SigningKey | None], at: datetime) -> Token:
+def verify(
+    text: str,
+    rules: TokenRules,
+    *,
+    find_key: Callable[[str | None], SigningKey | None],
+    at: datetime,
+) -> Token:
     """Verifies signature, times, issuer and audience of a token, and maps its roles.
 
     Args:
-        find_key: the provider's key with an id (``kid``), if any; without an id the only key.
+        find_key: the provider's key with an id (``kid``), if any; without an id the
+            only key.
 
     Raises:
         Unauthenticated: any check fails; the error does not say which, the log does.
@@ -313,7 +356,9 @@ def verify(text: str, rules: TokenRules, *, find_key: Callable[[str | None], Sig
         raise _refused("kid-missing" if key_id is None else "key-unknown")
 
     try:
-        payload = _signatures().decode(text, key.key.key, algorithms=_names(key.algorithm))
+        payload = _signatures().decode(
+            text, key.key.key, algorithms=_names(key.algorithm)
+        )
     except jwt.PyJWTError:
         raise _refused("signature") from None
     return _token(_object(payload), rules, at=at)
@@ -348,7 +393,9 @@ def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Tok
     if expires_s <= at.timestamp():
         raise _refused("expired")
     not_before = claims.get("nbf")
-    if issued_s > latest_s or (not_before is not None and _seconds(not_before) > latest_s):
+    if issued_s > latest_s or (
+        not_before is not None and _seconds(not_before) > latest_s
+    ):
         raise _refused("early")
     return Token(
         issuer=rules.issuer,
@@ -362,14 +409,20 @@ def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Tok
 def _roles(claim: object, roles: Mapping[str, Role]) -> frozenset[Role]:
     """The roles that a claim names: a text, a list of texts, or null."""
     values = [claim] if isinstance(claim, str) else [] if claim is None else claim
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list) or not all(
+        isinstance(value, str) for value in values
+    ):
         raise _refused("roles")
     return frozenset(roles[value] for value in values if value in roles)
 
 
 def _seconds(claim: object) -> int:
     """A time in a claim, in whole seconds; a fraction (RFC 7519, 2) is cut off."""
-    if isinstance(claim, bool) or not isinstance(claim, int | float) or claim in (math.inf, -math.inf):
+    if (
+        isinstance(claim, bool)
+        or not isinstance(claim, int | float)
+        or claim in (math.inf, -math.inf)
+    ):
         raise _refused("times")
     return math.floor(claim)
 
@@ -393,7 +446,9 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def subject_id(issuer: str, subject: str) -> str:
-    """The id of a subject: a prefix and 160 bits of SHA-256. It is longer than any id of a key."""
+    """The id of a subject: a prefix and 160 bits of SHA-256. It is longer than any id
+    of a key.
+    """
     digest = hashlib.sha256(json.dumps([issuer, subject]).encode("ascii")).digest()
     return f"{stamps.SUBJECT}_{base64.b32encode(digest[:20]).decode('ascii').lower()}"
 
@@ -411,7 +466,9 @@ def find_subject(session: Session, token: Token) -> KeyRow | None:
 
 
 def is_current(row: KeyRow, token: Token) -> bool:
-    """Whether the stored roles are those of the token, or of a token that was issued later."""
+    """Whether the stored roles are those of the token, or of a token that was issued
+    later.
+    """
     assert row.roles_at is not None, "the row of a subject has the time of its roles"
     return row.roles == token.role_names or token.issued_at <= row.roles_at
 

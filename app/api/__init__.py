@@ -1,1 +1,3 @@
-"""Serves the HTTP API: routes, middleware and error responses. Contains no business rule."""
+"""Serves the HTTP API: routes, middleware and error responses. Contains no business
+rule.
+"""

@@ -1,7 +1,8 @@
-"""Checks that the service is ready, and authenticates requests by key, token or session.
+"""Checks that the service is ready, and authenticates requests by key, token or
+session.
 
-Callers that predict often are found in a cache. A session of the dashboard is a cookie that names the key of a person
-for some hours, and never holds its secret or a token.
+Callers that predict often are found in a cache. A session of the dashboard is a cookie
+that names the key of a person for some hours, and never holds its secret or a token.
 """
 
 import asyncio
@@ -23,7 +24,13 @@ from app.api.addresses import base
 from app.api.capacity import Capacities, Work, work_of_authentication
 from app.core import limits, stamps
 from app.core.dask_cluster import is_loopback
-from app.core.errors import InstallationError, LedgerRewound, MalformedRequest, Unauthenticated, Unavailable
+from app.core.errors import (
+    InstallationError,
+    LedgerRewound,
+    MalformedRequest,
+    Unauthenticated,
+    Unavailable,
+)
 from app.ledger.checkpoints import Signer
 from app.services.authorization import (
     IdentityProvider,
@@ -47,21 +54,27 @@ SIGN_IN = "/ui/sign-in"
 WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
 """Paths of the dashboard that need no session. They show no data of the installation."""
 
-_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?")
+_RELEASED_MODEL = re.compile(
+    r"/models/[^/]+(/artifact|/predict)?|/v2/models/[^/]+(/versions/[^/]+)?(/ready|/infer)?"
+)
 """Released models: post-processing, served even if the ledger contradicts its heads."""
 
 PREDICT: Final = "/models/{model_id}/predict"
 INFER: Final = "/v2/models/{model_id}/infer"
 INFER_BY_VERSION: Final = "/v2/models/{model_id}/versions/{version_id}/infer"
 COOKIE = "grovekeeper"
-"""The name of the cookie on this machine. Elsewhere it has the prefix ``__Host-``: a browser then takes it over HTTPS
-from this host alone, so that no neighbour below the same domain signs a person in as somebody else."""
+"""The name of the cookie on this machine. Elsewhere it has the prefix ``__Host-``: a
+browser then takes it over HTTPS from this host alone, so that no neighbour below the
+same domain signs a person in as somebody else.
+"""
 
 _SESSION = b"grovekeeper/dashboard-session/1"
 
 
 class Prediction(NamedTuple):
-    """What a request for predictions addresses: route, model, and for the Open Inference Protocol the version."""
+    """What a request for predictions addresses: route, model, and for the Open
+    Inference Protocol the version.
+    """
 
     route: str
     model: str
@@ -77,13 +90,17 @@ def prediction_of(scope: Scope) -> Prediction | None:
             return Prediction(PREDICT, model, None)
         case ["", "v2", "models", model, "infer"] if model:
             return Prediction(INFER, model, None)
-        case ["", "v2", "models", model, "versions", version, "infer"] if model and version:
+        case ["", "v2", "models", model, "versions", version, "infer"] if (
+            model and version
+        ):
             return Prediction(INFER_BY_VERSION, model, version)
     return None
 
 
 class Readiness:
-    """Runs one check of readiness at a time, in a separate thread, for all requests that wait for the result."""
+    """Runs one check of readiness at a time, in a separate thread, for all requests
+    that wait for the result.
+    """
 
     def __init__(self, home: Path, heads: Heads, capacities: Capacities) -> None:
         self._home = home
@@ -92,16 +109,21 @@ class Readiness:
         self._check: asyncio.Task[None] | None = None
 
     async def confirm(self) -> None:
-        """Check as :func:`confirm_ready` does, and the disk, for at most ``limits.READINESS_WAIT_S`` seconds.
+        """Check as :func:`confirm_ready` does, and the disk, for at most
+        ``limits.READINESS_WAIT_S`` seconds.
 
         Raises:
-            Unavailable: the service is not ready, its disk is full, or the check takes too long.
+            Unavailable: the service is not ready, its disk is full, or the check takes
+                too long.
         """
         if self._check is None or self._check.done():
             check = self._capacities.run(Work.READINESS, self._confirm)
-            self._check = asyncio.create_task(check, context=Context())  # the check of no client, who may go away
+            # the check of no client, who may go away
+            self._check = asyncio.create_task(check, context=Context())
             # Nobody may be left to see the error of a check that took too long.
-            self._check.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._check.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )
         try:
             async with asyncio.timeout(limits.READINESS_WAIT_S):
                 await asyncio.shield(self._check)
@@ -109,18 +131,20 @@ class Readiness:
             raise Unavailable("the database does not answer in time") from None
 
     def _confirm(self) -> None:
-        self._heads.read_revision()  # asks the database now: requests go by an answer from before an outage
+        # asks the database now: requests go by an answer from before an outage
+        self._heads.read_revision()
         confirm_ready(self._heads)
         if shutil.disk_usage(self._home).free < limits.MIN_FREE_DISK_BYTES:
             raise Unavailable("the disk is full", DISK_RETRY_S)
 
 
 def confirm_ready(heads: Heads) -> None:
-    """Check the revision of the database, and the ledger against the heads outside the database.
+    """Check the revision of the database, and the ledger against the heads outside the
+    database.
 
     Raises:
-        Unavailable: the database does not answer, was not upgraded, or contradicts a head; or heads cannot be read or
-            written. The log says which.
+        Unavailable: the database does not answer, was not upgraded, or contradicts a
+            head; or heads cannot be read or written. The log says which.
     """
     confirm_upgraded(heads)
     try:
@@ -132,12 +156,15 @@ def confirm_ready(heads: Heads) -> None:
 
 
 def confirm_upgraded(heads: Heads) -> None:
-    """Check the revision of the database alone, for requests that only read released models.
+    """Check the revision of the database alone, for requests that only read released
+    models.
 
-    A database that is known to be an older copy answers nothing, because it accepts keys that were revoked later.
+    A database that is known to be an older copy answers nothing, because it accepts
+    keys that were revoked later.
 
     Raises:
-        Unavailable: the database does not answer, was not upgraded, or contradicts a head.
+        Unavailable: the database does not answer, was not upgraded, or contradicts a
+            head.
     """
     if not heads.is_current:
         raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
@@ -149,7 +176,11 @@ class Authentication:
     """Authenticates the callers of one process."""
 
     def __init__(
-        self, installation: Installation, heads: Heads, capacities: Capacities, provider: IdentityProvider | None
+        self,
+        installation: Installation,
+        heads: Heads,
+        capacities: Capacities,
+        provider: IdentityProvider | None,
     ) -> None:
         self._installation = installation
         self._heads = heads
@@ -158,14 +189,18 @@ class Authentication:
         self._seen: dict[bytes, str] = {}
 
     def seen(self, scope: Scope) -> str | None:
-        """Return the key with which this process saw the credentials of a request to be valid, if ever.
+        """Return the key with which this process saw the credentials of a request to be
+        valid, if ever.
 
-        It decides only whose turns the request takes; whether the key is valid now, :meth:`principal` reads.
+        It decides only whose turns the request takes; whether the key is valid now,
+        :meth:`principal` reads.
         """
         return self._seen.get(_credentials_name(scope))
 
     def known(self, scope: Scope) -> Principal | None:
-        """Return the caller of a prediction, if the process has read it just now. Reads no database."""
+        """Return the caller of a prediction, if the process has read it just now. Reads
+        no database.
+        """
         if self._heads.is_rewound:
             return None
         return cached(self._installation, _authorization(scope))
@@ -184,24 +219,33 @@ class Authentication:
             self._seen.pop(name, None)
             raise
         if name not in self._seen and len(self._seen) >= limits.MAX_CACHED_AUTHORITIES:
-            del self._seen[next(iter(self._seen))]  # the oldest alone: one caller's sessions make no newcomer of others
+            # the oldest alone: one caller's sessions make no newcomer of others
+            del self._seen[next(iter(self._seen))]
         self._seen[name] = principal.key_id
         return principal
 
     async def _principal(self, scope: Scope) -> Principal:
         if is_page(scope["path"]):
-            return await self._capacities.run(Work.AUTHENTICATION, lambda: self._signed_in(Request(scope)))
+            return await self._capacities.run(
+                Work.AUTHENTICATION, lambda: self._signed_in(Request(scope))
+            )
         text = _authorization(scope)
         predicts = prediction_of(scope) is not None
         work = work_of_authentication(text, provider=self._provider)
-        return await self._capacities.run(work, lambda: self._read(text, scope["path"], predicts=predicts))
+        return await self._capacities.run(
+            work, lambda: self._read(text, scope["path"], predicts=predicts)
+        )
 
     def _signed_in(self, request: Request) -> Principal:
         confirm_ready(self._heads)
         return signed_in(self._installation, self._heads.signer, request)
 
-    def _read(self, authorization: str | None, path: str, *, predicts: bool) -> Principal:
-        (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
+    def _read(
+        self, authorization: str | None, path: str, *, predicts: bool
+    ) -> Principal:
+        (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(
+            self._heads
+        )
         read = authenticate_and_keep if predicts else authenticate
         return read(self._installation, authorization, provider=self._provider)
 
@@ -212,19 +256,31 @@ def is_page(path: str) -> bool:
 
 
 def _credentials_name(scope: Scope) -> bytes:
-    """The name of the credentials of a request, which holds no secret: one name for all spellings of the fields."""
-    text = _session(Request(scope)) if is_page(scope["path"]) else credential_of(_authorization(scope))
+    """The name of the credentials of a request, which holds no secret: one name for all
+    spellings of the fields.
+    """
+    text = (
+        _session(Request(scope))
+        if is_page(scope["path"])
+        else credential_of(_authorization(scope))
+    )
     return hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).digest()
 
 
 def _authorization(scope: Scope) -> str | None:
-    """The field ``Authorization``; ``None`` if there are two, because then the caller is ambiguous."""
+    """The field ``Authorization``; ``None`` if there are two, because then the caller
+    is ambiguous.
+    """
     keys = [value for name, value in scope["headers"] if name == b"authorization"]
     return keys[0].decode("latin-1") if len(keys) == 1 else None
 
 
-def sign_in(response: Response, request: Request, signer: Signer, principal: Principal) -> None:
-    """Add a session's cookie to an answer. Scripts cannot read it, and only HTTPS or this machine transmits it."""
+def sign_in(
+    response: Response, request: Request, signer: Signer, principal: Principal
+) -> None:
+    """Add a session's cookie to an answer. Scripts cannot read it, and only HTTPS or
+    this machine transmits it.
+    """
     times = (principal.rotated_at, principal.token_expires_at)
     texts = [None if time is None else stamps.to_text(time) for time in times]
     value = _serializer(signer).dumps([principal.key_id, *texts, principal.sign_outs])
@@ -238,18 +294,30 @@ def sign_in(response: Response, request: Request, signer: Signer, principal: Pri
     )
 
 
-def sign_out(response: Response, request: Request, installation: Installation, signer: Signer) -> None:
-    """End all sessions of the caller's key, of which copies may exist, and remove the cookie."""
+def sign_out(
+    response: Response, request: Request, installation: Installation, signer: Signer
+) -> None:
+    """End all sessions of the caller's key, of which copies may exist, and remove the
+    cookie.
+    """
     with suppress(Unauthenticated):
         end_sessions(installation, signed_in(installation, signer, request))
-    response.delete_cookie(_cookie_name(request), secure=not _is_loopback(request), httponly=True, samesite="lax")
+    response.delete_cookie(
+        _cookie_name(request),
+        secure=not _is_loopback(request),
+        httponly=True,
+        samesite="lax",
+    )
 
 
-def signed_in(installation: Installation, signer: Signer, request: Request) -> Principal:
+def signed_in(
+    installation: Installation, signer: Signer, request: Request
+) -> Principal:
     """Find the caller of a session, with its present roles.
 
     Raises:
-        Unauthenticated: no session, or it has ended; or the key was revoked, rotated or has expired.
+        Unauthenticated: no session, or it has ended; or the key was revoked, rotated or
+            has expired.
     """
     try:
         key_id, rotated_at, token_expires_at, sign_outs = _serializer(signer).loads(
@@ -257,7 +325,9 @@ def signed_in(installation: Installation, signer: Signer, request: Request) -> P
         )
     except BadSignature:
         raise Unauthenticated from None
-    began = Principal(key_id, rotated_at=_time(rotated_at), token_expires_at=_time(token_expires_at))
+    began = Principal(
+        key_id, rotated_at=_time(rotated_at), token_expires_at=_time(token_expires_at)
+    )
     caller = confirm(installation, began)
     if caller.sign_outs != sign_outs:
         raise Unauthenticated
@@ -265,10 +335,12 @@ def signed_in(installation: Installation, signer: Signer, request: Request) -> P
 
 
 def require_same_origin(request: Request) -> None:
-    """Check that a form was sent by a page of this service and not by a page of another site.
+    """Check that a form was sent by a page of this service and not by a page of another
+    site.
 
     Raises:
-        MalformedRequest: a page of another site sent the form, or a program that does not name its origin.
+        MalformedRequest: a page of another site sent the form, or a program that does
+            not name its origin.
     """
     scheme, _, host = request.headers.get("origin", "").partition("://")
     if not scheme or not host or host != request.headers.get("host"):
@@ -276,10 +348,11 @@ def require_same_origin(request: Request) -> None:
 
 
 def take_session(scope: Scope) -> str:
-    """Takes the cookies out of the head of a request, and returns the text of a session, or no text.
+    """Takes the cookies out of the head of a request, and returns the text of a
+    session, or no text.
 
-    The framework unquotes the cookies of every request, also of those without a key. Some versions of Python need
-    quadratic time for that: a second for 16 KiB.
+    The framework unquotes the cookies of every request, also of those without a key.
+    Some versions of Python need quadratic time for that: a second for 16 KiB.
     """
     fields = [value for name, value in scope["headers"] if name == b"cookie"]
     if not fields:
@@ -288,7 +361,11 @@ def take_session(scope: Scope) -> str:
     if not is_page(scope["path"]):
         return ""
     name = re.escape(_cookie_name(Request(scope)).encode("ascii"))
-    texts = re.findall(rb"(?:^|;)[ \t]*" + name + rb"=([\w.-]+)[ \t]*(?=;|$)", b";".join(fields), re.ASCII)
+    texts = re.findall(
+        rb"(?:^|;)[ \t]*" + name + rb"=([\w.-]+)[ \t]*(?=;|$)",
+        b";".join(fields),
+        re.ASCII,
+    )
     return str(texts[-1], "ascii") if texts else ""
 
 
@@ -297,7 +374,9 @@ def _session(request: Request) -> str:
 
 
 def _serializer(signer: Signer) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(signer.derived(_SESSION), signer_kwargs={"digest_method": hashlib.sha256})
+    return URLSafeTimedSerializer(
+        signer.derived(_SESSION), signer_kwargs={"digest_method": hashlib.sha256}
+    )
 
 
 def _time(text: str | None) -> datetime | None:
@@ -307,8 +386,9 @@ def _time(text: str | None) -> datetime | None:
 def _cookie_name(request: Request) -> str:
     """The name of the cookie of a session.
 
-    With ``__Host-``, a browser takes a cookie for the whole host only. So its path is ``/`` also below a path prefix,
-    and the name tells the services of one host apart: signing in to one of them ends no session of another.
+    With ``__Host-``, a browser takes a cookie for the whole host only. So its path is
+    ``/`` also below a path prefix, and the name tells the services of one host apart:
+    signing in to one of them ends no session of another.
     """
     name = COOKIE + base().replace("/", ".")
     return name if _is_loopback(request) else f"__Host-{name}"

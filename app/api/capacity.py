@@ -1,4 +1,6 @@
-"""Divides the threads of an API process among kinds of work, and those of a kind among keys, which take turns."""
+"""Divides the threads of an API process among kinds of work, and those of a kind among
+keys, which take turns.
+"""
 
 import asyncio
 import re
@@ -49,23 +51,31 @@ THREADS: Mapping[Work, int] = {
     Work.CONVERSION: limits.MAX_CONVERSIONS_AT_ONCE,
     Work.PREDICTION: limits.MAX_PREDICTIONS_AT_ONCE,
 }
-"""Threads by kind of work. Their sum is the number of database connections: each thread can hold one."""
+"""Threads by kind of work. Their sum is the number of database connections: each thread
+can hold one.
+"""
 
-_ADMINISTRATION = re.compile(r"(/keys|/metrics|/ui/admin|(/ui)?/datasets/[^/]+/grants)(/.*)?")
+_ADMINISTRATION = re.compile(
+    r"(/keys|/metrics|/ui/admin|(/ui)?/datasets/[^/]+/grants)(/.*)?"
+)
 
 
 def is_administration(path: str) -> bool:
-    """Whether requests to a path have threads and seats of their own: those that take authority away, and metrics."""
+    """Whether requests to a path have threads and seats of their own: those that take
+    authority away, and metrics.
+    """
     return _ADMINISTRATION.fullmatch(path) is not None
 
 
 class Client:
-    """The client of one request: whose turns its work takes, and whether anybody waits for the answer.
+    """The client of one request: whose turns its work takes, and whether anybody waits
+    for the answer.
 
     Attributes:
         key_id: the key of the request, as soon as the process knows it.
         is_gone: whether the connection was closed.
-        has_large_body: whether the request has a turn for the rest of a large body, until it is answered.
+        has_large_body: whether the request has a turn for the rest of a large body,
+            until it is answered.
     """
 
     def __init__(self) -> None:
@@ -82,13 +92,17 @@ class Client:
 
 
 CLIENT: ContextVar[Client] = ContextVar("client")
-"""The client of the request that a task answers. Work of no request has none, and takes the turns of no key."""
+"""The client of the request that a task answers. Work of no request has none, and takes
+the turns of no key.
+"""
 
 
 class Turns:
-    """Gives the threads of one kind of work to keys in turns; a key uses ``n_of_key`` at a time.
+    """Gives the threads of one kind of work to keys in turns; a key uses ``n_of_key``
+    at a time.
 
-    Requests whose key is not known yet take turns like one key, and leave ``n_of_key`` threads to keys that are known.
+    Requests whose key is not known yet take turns like one key, and leave ``n_of_key``
+    threads to keys that are known.
     """
 
     def __init__(self, n_threads: int, n_of_key: int) -> None:
@@ -107,7 +121,8 @@ class Turns:
         if client.is_gone:
             raise ClientDisconnect
         key_id = client.key_id
-        if self._may_run(key_id):  # so no other request of the key waits, and no other key waits for a free thread
+        # so no other request of the key waits, and no other key waits for a free thread
+        if self._may_run(key_id):
             self._take(key_id)
             return
         queue = self._waiting.setdefault(key_id, deque())
@@ -135,7 +150,9 @@ class Turns:
                 self._next_of(waiting_key)
 
     def _next_of(self, key_id: str | None) -> None:
-        """Give a thread to the first waiting request of a key, whose next turn is then behind those of other keys."""
+        """Give a thread to the first waiting request of a key, whose next turn is then
+        behind those of other keys.
+        """
         queue = self._waiting.pop(key_id)
         while queue:
             turn = queue.popleft()
@@ -147,7 +164,9 @@ class Turns:
             self._waiting[key_id] = queue
 
     def _may_run(self, key_id: str | None) -> bool:
-        return self._n_free > 0 and self._running[key_id] < (self._n_without_key if key_id is None else self._n_of_key)
+        return self._n_free > 0 and self._running[key_id] < (
+            self._n_without_key if key_id is None else self._n_of_key
+        )
 
     def _take(self, key_id: str | None) -> None:
         self._n_free -= 1
@@ -155,35 +174,50 @@ class Turns:
 
 
 class Capacities:
-    """The threads of one process by kind of work, and the large bodies and answers in its memory.
+    """The threads of one process by kind of work, and the large bodies and answers in
+    its memory.
 
     Attributes:
         n_unread: bytes of large answers that wait for their clients, by key.
     """
 
     def __init__(self) -> None:
-        self._turns = {work: Turns(n_threads, limits.MAX_THREADS_PER_KEY) for work, n_threads in THREADS.items()}
-        self._large_bodies = Turns(limits.MAX_LARGE_BODIES, limits.MAX_LARGE_BODIES_PER_KEY)
+        self._turns = {
+            work: Turns(n_threads, limits.MAX_THREADS_PER_KEY)
+            for work, n_threads in THREADS.items()
+        }
+        self._large_bodies = Turns(
+            limits.MAX_LARGE_BODIES, limits.MAX_LARGE_BODIES_PER_KEY
+        )
         self._n_uploads: Counter[str | None] = Counter()
         self.n_unread: Counter[str | None] = Counter()
         self._threads = CapacityLimiter(sum(THREADS.values()))
 
     @asynccontextmanager
     async def turn(self, work: Work) -> AsyncIterator[None]:
-        """A turn of the present request, for work that runs in threads of the framework."""
+        """A turn of the present request, for work that runs in threads of the
+        framework.
+        """
         client, turns = CLIENT.get(None) or Client(), self._turns[work]
         key_id = client.key_id
         await turns.begin(client)
         try:
-            is_large = work in (Work.READ, Work.PREDICTION)  # other answers are small, or come in pieces
-            if key_id and is_large and self.n_unread[key_id] >= limits.MAX_UNREAD_BYTES_PER_KEY:
+            # other answers are small, or come in pieces
+            is_large = work in (Work.READ, Work.PREDICTION)
+            if (
+                key_id
+                and is_large
+                and self.n_unread[key_id] >= limits.MAX_UNREAD_BYTES_PER_KEY
+            ):
                 raise TooManyRequests
             yield
         finally:
             turns.end(key_id)
 
     async def run(self, work: Work, call: Callable[[], _Result]) -> _Result:
-        """Run a function in a thread of a kind of work, when the turn of the present request comes."""
+        """Run a function in a thread of a kind of work, when the turn of the present
+        request comes.
+        """
         async with self.turn(work):
             return await to_thread.run_sync(call, limiter=self._threads)
 
@@ -195,10 +229,12 @@ class Capacities:
 
     @contextmanager
     def upload(self) -> Iterator[None]:
-        """The time of an upload, whose text takes space on the disk from its first byte to its answer.
+        """The time of an upload, whose text takes space on the disk from its first byte
+        to its answer.
 
         Raises:
-            TooManyRequests: the key has ``limits.MAX_UNFINISHED_UPLOADS_PER_KEY`` already.
+            TooManyRequests: the key has ``limits.MAX_UNFINISHED_UPLOADS_PER_KEY``
+                already.
         """
         key_id = CLIENT.get().key_id
         if self._n_uploads[key_id] >= limits.MAX_UNFINISHED_UPLOADS_PER_KEY:
@@ -212,7 +248,9 @@ class Capacities:
                 del self._n_uploads[key_id]
 
     async def begin_large_body(self) -> None:
-        """Wait until the rest of a large body of the request may arrive; :meth:`end_large_body` ends the turn."""
+        """Wait until the rest of a large body of the request may arrive;
+        :meth:`end_large_body` ends the turn.
+        """
         client = CLIENT.get()
         await self._large_bodies.begin(client)
         client.has_large_body = True
@@ -224,9 +262,17 @@ class Capacities:
             self._large_bodies.end(client.key_id)
 
 
-def work_of_authentication(authorization: str | None, *, provider: IdentityProvider | None) -> Work:
-    """Return the kind of work that checks a header: a token may wait for the provider, and no key waits for tokens."""
-    return Work.PROVIDER if provider is not None and is_token(authorization) else Work.AUTHENTICATION
+def work_of_authentication(
+    authorization: str | None, *, provider: IdentityProvider | None
+) -> Work:
+    """Return the kind of work that checks a header: a token may wait for the provider,
+    and no key waits for tokens.
+    """
+    return (
+        Work.PROVIDER
+        if provider is not None and is_token(authorization)
+        else Work.AUTHENTICATION
+    )
 
 
 def capacities(request: Request) -> Capacities:

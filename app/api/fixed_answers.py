@@ -1,6 +1,8 @@
-"""Answers that are the same for every caller: made once, plain and compressed, each with an ``ETag``.
+"""Answers that are the same for every caller: made once, plain and compressed, each
+with an ``ETag``.
 
-Nobody needs a key for them, so an answer costs the event loop no rendering and no compression.
+Nobody needs a key for them, so an answer costs the event loop no rendering and no
+compression.
 """
 
 import gzip
@@ -25,10 +27,14 @@ class FixedAnswer:
     def of(cls, content: bytes, media_type: str) -> "FixedAnswer":
         """Compress an answer."""
         packed = gzip.compress(content, mtime=0)
-        return cls(media_type, content, packed, hashlib.sha256(content).hexdigest()[:32])
+        return cls(
+            media_type, content, packed, hashlib.sha256(content).hexdigest()[:32]
+        )
 
     def to(self, request: Request) -> Response:
-        """Answer a request: in the form that its client accepts, and 304 if the client names these very bytes."""
+        """Answer a request: in the form that its client accepts, and 304 if the client
+        names these very bytes.
+        """
         is_packed = accepts(request.headers.get("accept-encoding", ""), "gzip")
         tag = f'"{self.digest}{"-gzip" if is_packed else ""}"'
         headers = {"ETag": tag, "Vary": "Accept-Encoding"}
@@ -36,4 +42,8 @@ class FixedAnswer:
             return Response(status_code=304, headers=headers)
         if not is_packed:
             return Response(self.plain, headers=headers, media_type=self.media_type)
-        return Response(self.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=self.media_type)
+        return Response(
+            self.packed,
+            headers=headers | {"Content-Encoding": "gzip"},
+            media_type=self.media_type,
+        )

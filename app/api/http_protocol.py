@@ -1,6 +1,8 @@
-"""Bounds connections and the bytes and time of a request's head, and rejects requests with an ambiguous head.
+"""Bounds connections and the bytes and time of a request's head, and rejects requests
+with an ambiguous head.
 
-Small predictions are answered here, without a task; every other request by the application.
+Small predictions are answered here, without a task; every other request by the
+application.
 """
 
 import asyncio
@@ -15,7 +17,11 @@ from weakref import WeakKeyDictionary
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
 from app.api import problems
@@ -27,14 +33,22 @@ from app.core.errors import MalformedRequest, TooManyRequests
 from grovekeeper_forests.errors import GrovekeeperError
 
 _PIECE_BYTES = 16 * 1024
-"""The parser takes so many bytes at a time: what it has taken of a head is then counted before it takes more."""
+"""The parser takes so many bytes at a time: what it has taken of a head is then counted
+before it takes more.
+"""
 
-_HOST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=%:[]-"
+_HOST = (
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~!$&'()*+,;=%:[]-"
+)
 """The characters of a host and a port (RFC 3986)."""
 
 
-AtOnce: TypeAlias = Callable[[Prediction, Scope, bytes], tuple[list[tuple[bytes, bytes]], bytes] | None]
-"""Answers a small prediction, given its scope and its body, with header fields and a body; ``None``: a task has to."""
+AtOnce: TypeAlias = Callable[
+    [Prediction, Scope, bytes], tuple[list[tuple[bytes, bytes]], bytes] | None
+]
+"""Answers a small prediction, given its scope and its body, with header fields and a
+body; ``None``: a task has to.
+"""
 
 _UNREADABLE = MalformedRequest("the request cannot be read")
 
@@ -54,7 +68,8 @@ _IGNORED = _Ignored()
 
 
 class _Seats:
-    """The connections of one server: those of each key, and those that sent no valid key yet, the oldest first.
+    """The connections of one server: those of each key, and those that sent no valid
+    key yet, the oldest first.
 
     Attributes:
         rounds: begin the requests on all of them.
@@ -67,18 +82,25 @@ class _Seats:
         self._n_of_keys: Counter[str] = Counter()
 
     def take(self, connection: "BoundedHttp") -> None:
-        """Give a seat to a new connection, if need be that of the oldest without a valid key.
+        """Give a seat to a new connection, if need be that of the oldest without a
+        valid key.
 
-        A newcomer may bring a key, so it is refused only if no other connection is without one.
+        A newcomer may bring a key, so it is refused only if no other connection is
+        without one.
         """
         self.rounds.accepted()
         self._without_key[connection] = None
         n_surplus = len(connection.connections) - limits.MAX_CONNECTIONS
-        while self._without_key and (n_surplus > 0 or len(self._without_key) > limits.MAX_CONNECTIONS_WITHOUT_KEY):
+        while self._without_key and (
+            n_surplus > 0 or len(self._without_key) > limits.MAX_CONNECTIONS_WITHOUT_KEY
+        ):
             oldest = next(iter(self._without_key))
             key_id = oldest.key_id
             del self._without_key[oldest]
-            if key_id is not None and self._n_of_keys[key_id] < limits.MAX_CONNECTIONS_PER_KEY:
+            if (
+                key_id is not None
+                and self._n_of_keys[key_id] < limits.MAX_CONNECTIONS_PER_KEY
+            ):
                 self._of_keys[oldest] = key_id
                 self._n_of_keys[key_id] += 1
                 continue
@@ -86,7 +108,8 @@ class _Seats:
             if oldest is connection:
                 connection.refuse(TooManyRequests())
             else:
-                oldest.transport.abort()  # a close would wait for a client that does not read
+                # a close would wait for a client that does not read
+                oldest.transport.abort()
 
     def leave(self, connection: "BoundedHttp") -> None:
         """Free the seat of a connection that ended."""
@@ -102,10 +125,12 @@ _SEATS: WeakKeyDictionary[ServerState, _Seats] = WeakKeyDictionary()
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """HTTP/1.1 whose clients cannot hold connections or memory without sending requests.
+    """HTTP/1.1 whose clients cannot hold connections or memory without sending
+    requests.
 
-    The application bounds the bodies. What the application never sees is refused here, as problems, too. A request that
-    a proxy may read in another way is refused and its connection closed, so that no part becomes the next request.
+    The application bounds the bodies. What the application never sees is refused here,
+    as problems, too. A request that a proxy may read in another way is refused and its
+    connection closed, so that no part becomes the next request.
     """
 
     def __init__(
@@ -141,9 +166,12 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._start_deadline()
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # a client that reads nothing ends its connection: a close would wait
+        # a client that reads nothing ends its connection: a close would wait
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
             wait_ms = int(limits.ANSWER_WAIT_S * 1000)
-            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, wait_ms)
+            transport.get_extra_info("socket").setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, wait_ms
+            )
         self._seats.take(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -162,7 +190,9 @@ class BoundedHttp(HttpToolsProtocol):
                 return
             self._n_head_bytes += len(piece) if self._is_in_head else 0
             if self._n_head_bytes > limits.MAX_REQUEST_HEAD_BYTES:
-                self.refuse(_too_long("the head of the request", limits.MAX_REQUEST_HEAD_BYTES))
+                self.refuse(
+                    _too_long("the head of the request", limits.MAX_REQUEST_HEAD_BYTES)
+                )
                 return
         if self._held is not None:
             self._answer_held(*self._held)
@@ -170,10 +200,12 @@ class BoundedHttp(HttpToolsProtocol):
             self._start_deadline()
 
     def _parse(self, piece: bytes) -> None:
-        """Parse bytes, as uvicorn does, except for a request that offers another protocol.
+        """Parse bytes, as uvicorn does, except for a request that offers another
+        protocol.
 
-        A server may ignore the offer (RFC 9110, section 7.8), which Java's client makes with every request. The parser
-        ends at such a head, and takes a body for bytes of the other protocol. Another one reads it without the offer.
+        A server may ignore the offer (RFC 9110, section 7.8), which Java's client makes
+        with every request. The parser ends at such a head, and takes a body for bytes
+        of the other protocol. Another one reads it without the offer.
         """
         self._unset_keepalive_if_required()
         try:
@@ -183,19 +215,33 @@ class BoundedHttp(HttpToolsProtocol):
                     return
                 except HttpParserUpgrade as offer:
                     self.parser = HttpRequestParser(self)
-                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-                    piece, self._head_again = self._head_again + piece[offer.args[0] :], b""
+                    # as uvicorn does
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                    piece, self._head_again = (
+                        self._head_again + piece[offer.args[0] :],
+                        b"",
+                    )
         except HttpParserError:
             self.send_400_response("")
 
     def _head_without_offer(self) -> bytes:
         """The head of the request, after whose answer the connection closes.
 
-        What follows is then no request, whoever believes that the connection has become another protocol.
+        What follows is then no request, whoever believes that the connection has become
+        another protocol.
         """
-        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-        fields = [field for field in self.headers if field[0] not in (b"connection", b"upgrade")]
-        lines = [b"%s: %s\r\n" % field for field in (*fields, (b"connection", b"close"))]
+        method, version = (
+            self.parser.get_method(),
+            self.parser.get_http_version().encode(),
+        )
+        fields = [
+            field
+            for field in self.headers
+            if field[0] not in (b"connection", b"upgrade")
+        ]
+        lines = [
+            b"%s: %s\r\n" % field for field in (*fields, (b"connection", b"close"))
+        ]
         return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
 
     def _answer_held(self, cycle: RequestResponseCycle, addressed: Prediction) -> None:
@@ -210,13 +256,22 @@ class BoundedHttp(HttpToolsProtocol):
         scope: Any = cycle.scope
         self._seats.rounds.begin(partial(self._key_of, scope), start)
 
-    def _answered_at_once(self, cycle: RequestResponseCycle, addressed: Prediction) -> bool:
-        """Answers a prediction whose body is there, or starts its task; returns whether it has one."""
-        # Of several requests, each waits for the task of the one before; and a client that does not read has to wait.
-        is_alone = cycle is self.cycle and not (cycle.more_body or cycle.disconnected or self.flow.write_paused)
+    def _answered_at_once(
+        self, cycle: RequestResponseCycle, addressed: Prediction
+    ) -> bool:
+        """Answers a prediction whose body is there, or starts its task; returns whether
+        it has one.
+        """
+        # Of several requests, each waits for the task of the one before; and a client
+        # that does not read has to wait.
+        is_alone = cycle is self.cycle and not (
+            cycle.more_body or cycle.disconnected or self.flow.write_paused
+        )
         scope: Any = cycle.scope
         at_once = self._at_once if is_alone else None
-        answer = None if at_once is None else at_once(addressed, scope, bytes(cycle.body))
+        answer = (
+            None if at_once is None else at_once(addressed, scope, bytes(cycle.body))
+        )
         if answer is None:
             return self._has_task(cycle)
         fields, body = answer
@@ -224,7 +279,9 @@ class BoundedHttp(HttpToolsProtocol):
             fields.append((b"connection", b"close"))
         cycle.response_started = cycle.response_complete = True
         self.server_state.total_requests += 1
-        self.transport.write(_head(200, [*self.server_state.default_headers, *fields]) + body)
+        self.transport.write(
+            _head(200, [*self.server_state.default_headers, *fields]) + body
+        )
         if not cycle.keep_alive:
             self.transport.close()
         return False
@@ -239,7 +296,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._hold = None
         if self._held is None:
             return
-        if self.loop.time() < self._hold_ends_s:  # of a later request than that of the timer
+        # of a later request than that of the timer
+        if self.loop.time() < self._hold_ends_s:
             self._hold = self.loop.call_at(self._hold_ends_s, self._end_hold)
         else:
             cycle, _ = self._held
@@ -251,24 +309,34 @@ class BoundedHttp(HttpToolsProtocol):
             return
         super().on_message_complete()
         if not self.pipeline:
-            self.flow.resume_reading()  # only a connection that is read shows that its client went away
+            # only a connection that is read shows that its client went away
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.pipeline:
-            self.flow.pause_reading()  # a part of what arrives can be thousands of requests
+            # a part of what arrives can be thousands of requests
+            self.flow.pause_reading()
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
-        self._ends_s = None  # the head has its own time, however long the connection was idle
+        # the head has its own time, however long the connection was idle
+        self._ends_s = None
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= limits.MAX_REQUEST_FIELDS:
-            self._stop_parser(MalformedRequest(f"the request has more than {limits.MAX_REQUEST_FIELDS} header fields"))
+            self._stop_parser(
+                MalformedRequest(
+                    f"the request has more than {limits.MAX_REQUEST_FIELDS} header fields"
+                )
+            )
         if len(value) > limits.MAX_REQUEST_FIELD_BYTES:
-            self._stop_parser(_too_long("a header field", limits.MAX_REQUEST_FIELD_BYTES))
-        name = name.lower()  # from here as uvicorn does, without a second call for each field
+            self._stop_parser(
+                _too_long("a header field", limits.MAX_REQUEST_FIELD_BYTES)
+            )
+        # from here as uvicorn does, without a second call for each field
+        name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -283,17 +351,24 @@ class BoundedHttp(HttpToolsProtocol):
         self._check_head()
         if len(self.pipeline) >= limits.MAX_PIPELINED_REQUESTS:
             n_waiting = limits.MAX_PIPELINED_REQUESTS
-            self._stop_parser(MalformedRequest(f"more than {n_waiting} requests wait on the connection"))
+            self._stop_parser(
+                MalformedRequest(
+                    f"more than {n_waiting} requests wait on the connection"
+                )
+            )
         super().on_headers_complete()
-        self.headers = _IGNORED  # fields after a body: a proxy checked the fields before the body
+        # fields after a body: a proxy checked the fields before the body
+        self.headers = _IGNORED
 
     def _check_head(self) -> None:
-        """Reject a head that a proxy may read in another way: its version, its host, or the length of its body.
+        """Reject a head that a proxy may read in another way: its version, its host, or
+        the length of its body.
 
         Raises:
             ValueError: the parser stops, and the connection is refused.
         """
-        if len(self.url.partition(b"?")[0]) > limits.MAX_PATH_BYTES:  # before its percent signs are decoded
+        # before its percent signs are decoded
+        if len(self.url.partition(b"?")[0]) > limits.MAX_PATH_BYTES:
             self._stop_parser(_too_long("the path", limits.MAX_PATH_BYTES))
         version = self.parser.get_http_version()
         hosts, codings = [], []
@@ -304,7 +379,11 @@ class BoundedHttp(HttpToolsProtocol):
                 codings.append(value.lower())
         if version not in ("1.0", "1.1") or (version == "1.0" and codings):
             raise ValueError("a version of HTTP that is not served")
-        if len(hosts) > 1 or (version == "1.1" and not hosts) or b"".join(hosts).translate(None, _HOST):
+        if (
+            len(hosts) > 1
+            or (version == "1.1" and not hosts)
+            or b"".join(hosts).translate(None, _HOST)
+        ):
             raise ValueError("not one host")
         if codings and codings != [b"chunked"]:
             raise ValueError("an encoding of the body that is not read")
@@ -312,7 +391,9 @@ class BoundedHttp(HttpToolsProtocol):
             raise ValueError("a tunnel")
 
     def _stop_parser(self, refusal: MalformedRequest) -> NoReturn:
-        """Ends the parsing of a request that is then refused; the parser tells no reason."""
+        """Ends the parsing of a request that is then refused; the parser tells no
+        reason.
+        """
         self._refusal = refusal
         raise ValueError
 
@@ -320,11 +401,16 @@ class BoundedHttp(HttpToolsProtocol):
         self.refuse(self._refusal)
 
     def _waits_for_client(self) -> bool:
-        """Whether only the client can go on: with the head of a request, or with the rest of an answered body."""
-        return self._is_in_head or getattr(self.cycle, "response_complete", True)  # at first there is no cycle
+        """Whether only the client can go on: with the head of a request, or with the
+        rest of an answered body.
+        """
+        # at first there is no cycle
+        return self._is_in_head or getattr(self.cycle, "response_complete", True)
 
     def _start_deadline(self) -> None:
-        """Gives the client its time. One timer serves many requests: it takes longer to make than to keep."""
+        """Gives the client its time. One timer serves many requests: it takes longer to
+        make than to keep.
+        """
         if self._ends_s is None:
             self._ends_s = self.loop.time() + limits.REQUEST_HEAD_S
         if self._deadline is None:
@@ -345,17 +431,24 @@ class BoundedHttp(HttpToolsProtocol):
         scope: Any = cycle.scope
         self._client = scope["state"]["client"] = Client()
         waits_for_body = cycle.more_body and not cycle.waiting_for_100_continue
-        addressed = prediction_of(scope) if waits_for_body and self._at_once is not None else None
+        addressed = (
+            prediction_of(scope)
+            if waits_for_body and self._at_once is not None
+            else None
+        )
         if addressed is None:
             self._begin(cycle, partial(self._has_task, cycle))
             return
         self._held = cycle, addressed
         self._hold_ends_s = self.loop.time() + limits.BODY_AFTER_HEAD_S
-        if self._hold is None:  # one timer serves many requests, as that of the head does
+        # one timer serves many requests, as that of the head does
+        if self._hold is None:
             self._hold = self.loop.call_at(self._hold_ends_s, self._end_hold)
 
     def refuse(self, error: GrovekeeperError) -> None:
-        """Answer and close, or only close where the answer would look like that of an earlier request."""
+        """Answer and close, or only close where the answer would look like that of an
+        earlier request.
+        """
         running = self._running
         if running is not None and not running.response_complete:
             running.disconnected = True  # it sends nothing behind the refusal
@@ -366,10 +459,14 @@ class BoundedHttp(HttpToolsProtocol):
         answer = problems.response_to(error)
         answer.headers["X-Request-Id"] = secrets.token_hex(8)
         answer.headers["Connection"] = "close"
-        self.transport.write(_head(answer.status_code, answer.raw_headers) + bytes(answer.body))
+        self.transport.write(
+            _head(answer.status_code, answer.raw_headers) + bytes(answer.body)
+        )
         self.transport.close()
 
 
 def _head(status: int, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The head of an answer."""
-    return b"".join([STATUS_LINE[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])
+    return b"".join(
+        [STATUS_LINE[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"]
+    )

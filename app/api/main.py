@@ -1,7 +1,9 @@
-"""Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document.
+"""Assembles the FastAPI application (routes, error handlers, middleware) and its
+OpenAPI document.
 
-``examples.json`` has what a real server received and answered, by operation id; ``python -m tests.support.examples``
-makes it anew. Examples of problems follow from the table of problems.
+``examples.json`` has what a real server received and answered, by operation id;
+``python -m tests.support.examples`` makes it anew. Examples of problems follow from the
+table of problems.
 """
 
 import asyncio
@@ -27,7 +29,13 @@ from app.api.authentication import Authentication, Readiness
 from app.api.capacity import THREADS, Capacities
 from app.api.fixed_answers import FixedAnswer
 from app.api.metrics import Metrics
-from app.api.middleware import Application, Compression, EveryRequest, Predictions, Spans
+from app.api.middleware import (
+    Application,
+    Compression,
+    EveryRequest,
+    Predictions,
+    Spans,
+)
 from app.api.pages.routers import PAGES
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
@@ -69,15 +77,18 @@ trained against it; predictions from them for free. Errors are `application/prob
 
 
 def create_app(settings: Settings) -> Application:
-    """Create the application of one installation. Opens the database, but creates and upgrades no tables.
+    """Create the application of one installation. Opens the database, but creates and
+    upgrades no tables.
 
     Raises:
-        InstallationError: the database's address or the signing key cannot be used, or the
-            extra of a setting is not installed.
+        InstallationError: the database's address or the signing key cannot be used, or
+            the extra of a setting is not installed.
     """
     installation = Installation.open(settings, pool_size=sum(THREADS.values()))
     app = _application()
-    app.servers = [] if settings.path_prefix is None else [{"url": settings.path_prefix}]
+    app.servers = (
+        [] if settings.path_prefix is None else [{"url": settings.path_prefix}]
+    )
     app.state.installation = installation
     app.state.provider = provider = IdentityProvider.of(settings)
     app.state.heads = Heads(installation)
@@ -90,7 +101,9 @@ def create_app(settings: Settings) -> Application:
     app.add_middleware(
         EveryRequest,
         installation=installation,
-        authentication=Authentication(installation, app.state.heads, capacities, provider),
+        authentication=Authentication(
+            installation, app.state.heads, capacities, provider
+        ),
         predictions=Predictions(installation, capacities, routes),
         metrics=app.state.metrics,
         spans=_spans(settings),
@@ -104,13 +117,20 @@ def _spans(settings: Settings) -> Spans | None:
     try:
         from app.api.tracing import RequestSpans
     except ImportError:
-        raise InstallationError("GROVEKEEPER_OTLP_ENDPOINT needs: pip install 'grovekeeper[otel]'") from None
+        raise InstallationError(
+            "GROVEKEEPER_OTLP_ENDPOINT needs: pip install 'grovekeeper[otel]'"
+        ) from None
     return RequestSpans.exported_to(settings.otlp_endpoint)
 
 
 def openapi_text() -> str:
     """Return the OpenAPI document as it is committed to ``openapi/openapi.json``."""
-    return json.dumps(_openapi(_application()), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            _openapi(_application()), indent=2, sort_keys=True, ensure_ascii=False
+        )
+        + "\n"
+    )
 
 
 def _application() -> Application:
@@ -136,11 +156,14 @@ def _application() -> Application:
 
 
 async def _show_openapi(request: Request) -> Response:
-    """Answer with the document, which the first request makes in a thread, and for which all others wait."""
+    """Answer with the document, which the first request makes in a thread, and for
+    which all others wait.
+    """
     state = request.app.state
     if state.document is None:
         made = to_thread.run_sync(partial(_document, request.app))
-        state.document = asyncio.create_task(made, context=Context())  # for no client, who may go away
+        # for no client, who may go away
+        state.document = asyncio.create_task(made, context=Context())
     answer: FixedAnswer = await asyncio.shield(state.document)
     return answer.to(request)
 
@@ -169,30 +192,47 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     _document_headers(schema["paths"])
     for body in (PredictIn, InferenceIn):
         schema["components"]["schemas"] |= _schemas_of(body)
-    _document_examples(operation for methods in schema["paths"].values() for operation in methods.values())
+    _document_examples(
+        operation
+        for methods in schema["paths"].values()
+        for operation in methods.values()
+    )
     return schema
 
 
 def _schemas_of(body: type[BaseModel]) -> dict[str, Any]:
-    """The components of a body that the service reads without the framework, which adds those of the other bodies."""
+    """The components of a body that the service reads without the framework, which adds
+    those of the other bodies.
+    """
     schema = body.model_json_schema(ref_template="#/components/schemas/{model}In")
-    schema = jsonable_encoder(schema, exclude_none=True)  # as the framework does with a default of null
+    # as the framework does with a default of null
+    schema = jsonable_encoder(schema, exclude_none=True)
     parts = schema.pop("$defs", {})
-    return {body.__name__: schema, **{f"{name}In": part for name, part in parts.items()}}
+    return {
+        body.__name__: schema,
+        **{f"{name}In": part for name, part in parts.items()},
+    }
 
 
 def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
-    """Marks ``Idempotency-Key`` as required where its absence is a problem; the code itself treats it as optional."""
+    """Marks ``Idempotency-Key`` as required where its absence is a problem; the code
+    itself treats it as optional.
+    """
     missed = problems.PROBLEMS[IdempotencyKeyMissing]
-    if missed.slug in operation["responses"].get(str(missed.status), {}).get("description", ""):
+    if missed.slug in operation["responses"].get(str(missed.status), {}).get(
+        "description", ""
+    ):
         for parameter in operation["parameters"]:
-            parameter["required"] = parameter["required"] or parameter["name"] == "Idempotency-Key"
+            parameter["required"] = (
+                parameter["required"] or parameter["name"] == "Idempotency-Key"
+            )
 
 
 def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
     """Add the headers of each answer to every operation of the document.
 
-    What a 201 made has a ``Location`` if the API has a path on which it can be read or removed.
+    What a 201 made has a ``Location`` if the API has a path on which it can be read or
+    removed.
     """
     for path, methods in paths.items():
         item = re.compile(re.escape(path) + r"/\{\w+\}")
@@ -201,7 +241,9 @@ def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
         for operation in methods.values():
             for status, answer in operation["responses"].items():
                 names = ("X-Request-Id", *(made | _HEADERS_OF_STATUS).get(status, ()))
-                answer["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+                answer["headers"] = {
+                    name: {"$ref": f"#/components/headers/{name}"} for name in names
+                }
 
 
 def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
@@ -209,17 +251,25 @@ def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
     recorded = json.loads(FILE.read_text(encoding="utf-8"))
     for operation in operations:
         shown = recorded.get(operation["operationId"], {})
-        bodies = [(operation.get("requestBody", {}).get("content", {}), shown.get("request"))]
+        bodies = [
+            (operation.get("requestBody", {}).get("content", {}), shown.get("request"))
+        ]
         for status, answer in operation["responses"].items():
             if int(status) < 400:
                 bodies.append((answer.get("content", {}), shown.get("answer")))
             else:
                 slugs = answer["description"].replace("`", "").split(", ")
-                references = {slug: {"$ref": f"#/components/examples/{slug}"} for slug in slugs}
+                references = {
+                    slug: {"$ref": f"#/components/examples/{slug}"} for slug in slugs
+                }
                 answer["content"][MEDIA_TYPE]["examples"] = references
         for content, example in bodies:
             for media_type, media in content.items():
-                is_shown = example is None or media_type not in _RECORDED or {"example", "examples"} & media.keys()
+                is_shown = (
+                    example is None
+                    or media_type not in _RECORDED
+                    or {"example", "examples"} & media.keys()
+                )
                 if not is_shown:
                     media["example"] = example
 
@@ -241,8 +291,15 @@ _CHECKED = (Depends(check_query),)
 
 OPENAPI = "/openapi.json"
 _API_VERSION = "1"
-_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI would export durations of uploads and messages of exceptions wherever a library sets up OpenTelemetry."""
+_NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "auto_configure": False,
+}
+"""FastAPI would export durations of uploads and messages of exceptions wherever a
+library sets up OpenTelemetry.
+"""
 
 _HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-Id": {
@@ -260,7 +317,11 @@ _HEADERS: dict[str, dict[str, Any]] = {
         "required": True,
         "schema": {"type": "string", "const": "Bearer"},
     },
-    "Location": {"description": "The path of what was made.", "required": True, "schema": {"type": "string"}},
+    "Location": {
+        "description": "The path of what was made.",
+        "required": True,
+        "schema": {"type": "string"},
+    },
 }
 """The components of the document that describe headers."""
 
@@ -274,6 +335,7 @@ _HEADERS_OF_STATUS = {
 _RECORDED = ("application/json", "text/plain")
 FILE = Path(__file__).with_name("examples.json")
 _PROBLEM_EXAMPLES: dict[str, dict[str, Any]] = {
-    row.slug: {"value": row.body(f"{row.title}.")} for row in (*PROBLEMS.values(), INTERNAL)
+    row.slug: {"value": row.body(f"{row.title}.")}
+    for row in (*PROBLEMS.values(), INTERNAL)
 }
 """The components of the document that show problems, by type."""

@@ -1,9 +1,11 @@
-"""Assigns an id to every request and checks load, readiness, key and path, in this order, before routing.
+"""Assigns an id to every request and checks load, readiness, key and path, in this
+order, before routing.
 
-Predictions are answered before the framework routes them, because routing costs more than a prediction: those of
-``POST /models/{id}/predict`` and of the Open Inference Protocol. Key, limits, errors, headers and records are those of
-every request. Small predictions need no task either (:meth:`EveryRequest.at_once`), because a task costs more, too. The
-framework's routes document the operations, and answer other methods.
+Predictions are answered before the framework routes them, because routing costs more
+than a prediction: those of ``POST /models/{id}/predict`` and of the Open Inference
+Protocol. Key, limits, errors, headers and records are those of every request. Small
+predictions need no task either (:meth:`EveryRequest.at_once`), because a task costs
+more, too. The framework's routes document the operations, and answer other methods.
 """
 
 import asyncio
@@ -54,16 +56,32 @@ from app.services.installation import Installation
 from app.services.predict import PredictionForm, answer_at_once, predict
 from grovekeeper_forests.errors import GrovekeeperError
 
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/v2", "/v2/health/live", "/v2/health/ready"})
+PUBLIC_PATHS = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        "/v2",
+        "/v2/health/live",
+        "/v2/health/ready",
+    }
+)
 """Paths that need no key. Their answers contain no data of the installation."""
 
-_ON_EVERY_ANSWER = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_ON_EVERY_ANSWER = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
 _PREDICTIONS = frozenset({PREDICT, INFER, INFER_BY_VERSION})
 _BINARY = "application/octet-stream"
-_OTHERS = {PREDICT: (PredictionForm.ARROW,), INFER: (_BINARY,), INFER_BY_VERSION: (_BINARY,)}
+_OTHERS = {
+    PREDICT: (PredictionForm.ARROW,),
+    INFER: (_BINARY,),
+    INFER_BY_VERSION: (_BINARY,),
+}
 """The media types of bodies of predictions besides JSON."""
 
 _JSON_LENGTH = b"inference-header-content-length"
@@ -76,15 +94,21 @@ _KINDS = {
     "/ledger/{dataset}/reservations": "admission",
 }
 """The routes whose durations are measured: they read no stored row."""
-_UNCOMPRESSED = re.compile(r"/|/openapi\.json|/ui/.*|/keys.*|.*/webhooks.*|.*/rules|.*/aliases/[^/]+")
+_UNCOMPRESSED = re.compile(
+    r"/|/openapi\.json|/ui/.*|/keys.*|.*/webhooks.*|.*/rules|.*/aliases/[^/]+"
+)
 _COMPRESSED_ALREADY = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 _log = logging.getLogger(__name__)
 
 
 class Spans(Protocol):
-    """Exports spans of requests, by an extra of this program (:class:`app.api.tracing.RequestSpans`)."""
+    """Exports spans of requests, by an extra of this program
+    (:class:`app.api.tracing.RequestSpans`).
+    """
 
-    def record(self, scope: Scope, *, status: int, began_ns: int, ended_ns: int) -> None:
+    def record(
+        self, scope: Scope, *, status: int, began_ns: int, ended_ns: int
+    ) -> None:
         """Exports the span of a request that has ended."""
 
 
@@ -103,57 +127,99 @@ class Predictions:
         routes: those of predictions by their path, for metrics and spans.
     """
 
-    def __init__(self, installation: Installation, capacities: Capacities, routes: Sequence[BaseRoute]) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        capacities: Capacities,
+        routes: Sequence[BaseRoute],
+    ) -> None:
         self._installation = installation
         self._capacities = capacities
-        self.routes = {path: route for route in routes if (path := getattr(route, "path", "")) in _PREDICTIONS}
+        self.routes = {
+            path: route
+            for route in routes
+            if (path := getattr(route, "path", "")) in _PREDICTIONS
+        }
 
-    async def answer(self, addressed: Prediction, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request whose caller is authenticated; its functions in ``app.services`` list the errors."""
+    async def answer(
+        self, addressed: Prediction, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answers a request whose caller is authenticated; its functions in
+        ``app.services`` list the errors.
+        """
         scope["route"] = self.routes[addressed.route]
-        media_type, body = await read_body(scope, receive, limits.MAX_PREDICTION_BODY_BYTES, _OTHERS[addressed.route])
+        media_type, body = await read_body(
+            scope, receive, limits.MAX_PREDICTION_BODY_BYTES, _OTHERS[addressed.route]
+        )
         if scope["query_string"]:
             await check_query(Request(scope))
         parts = None
         if media_type != PredictionForm.ARROW:
-            # While a caller was read again, many of its requests came here: by its one thread they would take so long
-            # that those behind them find no seat, come here, too, and are refused.
+            # While a caller was read again, many of its requests came here: by its one
+            # thread they would take so long that those behind them find no seat, come
+            # here, too, and are refused.
             parts = self.at_once(addressed, scope["state"]["principal"], scope, body)
-        fields, answer = parts or await self._in_thread(addressed, scope, media_type, body)
-        del body  # the answer may wait for its client, which holds up no other large body
+        fields, answer = parts or await self._in_thread(
+            addressed, scope, media_type, body
+        )
+        # the answer may wait for its client, which holds up no other large body
+        del body
         self._capacities.end_large_body(CLIENT.get())
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _in_thread(self, addressed: Prediction, scope: Scope, media_type: str, body: bytes) -> _Parts:
+    async def _in_thread(
+        self, addressed: Prediction, scope: Scope, media_type: str, body: bytes
+    ) -> _Parts:
         asked = self._installation, scope["state"]["principal"], addressed.model
         if addressed.route != PREDICT:
-            work = partial(infer, *asked, addressed.version, body, json_lengths=_json_lengths(scope))
+            work = partial(
+                infer,
+                *asked,
+                addressed.version,
+                body,
+                json_lengths=_json_lengths(scope),
+            )
             return _inferred(await self._capacities.run(Work.PREDICTION, work))
-        form = PredictionForm.ARROW if media_type == PredictionForm.ARROW else PredictionForm.JSON
+        form = (
+            PredictionForm.ARROW
+            if media_type == PredictionForm.ARROW
+            else PredictionForm.JSON
+        )
         answer_form = _form_of_answer(scope, form)
         predicted = partial(predict, *asked, body, form=form, answer_form=answer_form)
         answer = await self._capacities.run(Work.PREDICTION, predicted)
         return _fields(answer_form, answer), answer
 
-    def at_once(self, addressed: Prediction, principal: Principal, scope: Scope, body: bytes) -> _Parts | None:
-        """Answers a small request whose model is loaded; ``None`` if :meth:`answer` has to."""
+    def at_once(
+        self, addressed: Prediction, principal: Principal, scope: Scope, body: bytes
+    ) -> _Parts | None:
+        """Answers a small request whose model is loaded; ``None`` if :meth:`answer` has
+        to.
+        """
         if scope["query_string"] or len(body) > limits.MAX_BYTES_AT_ONCE:
             return None
         asked = self._installation, principal, addressed.model
         if addressed.route != PREDICT:
             check_media_type(scope, _OTHERS[addressed.route])
-            inferred = infer_at_once(*asked, addressed.version, body, json_lengths=_json_lengths(scope))
+            inferred = infer_at_once(
+                *asked, addressed.version, body, json_lengths=_json_lengths(scope)
+            )
             return None if inferred is None else _inferred(inferred)
         check_media_type(scope)
         if _form_of_answer(scope, PredictionForm.JSON) is not PredictionForm.JSON:
             return None
         answer = answer_at_once(*asked, body)
-        return None if answer is None else (_fields(PredictionForm.JSON, answer), answer)
+        return (
+            None if answer is None else (_fields(PredictionForm.JSON, answer), answer)
+        )
 
 
 def _fields(media_type: str, answer: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-length", b"%d" % len(answer)), (b"content-type", media_type.encode("ascii"))]
+    return [
+        (b"content-length", b"%d" % len(answer)),
+        (b"content-type", media_type.encode("ascii")),
+    ]
 
 
 def _inferred(answer: InferenceAnswer) -> _Parts:
@@ -164,7 +230,11 @@ def _inferred(answer: InferenceAnswer) -> _Parts:
 
 
 def _json_lengths(scope: Scope) -> list[str]:
-    return [value.decode("latin-1") for name, value in scope["headers"] if name == _JSON_LENGTH]
+    return [
+        value.decode("latin-1")
+        for name, value in scope["headers"]
+        if name == _JSON_LENGTH
+    ]
 
 
 def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
@@ -176,21 +246,26 @@ def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
 @lru_cache(maxsize=64)
 def _only_form(accepted: bytes) -> PredictionForm | None:
     """The form that a field names, unless it names both or none."""
-    named = [form for form in PredictionForm if accepts(accepted.decode("latin-1"), form)]
+    named = [
+        form for form in PredictionForm if accepts(accepted.decode("latin-1"), form)
+    ]
     return named[0] if len(named) == 1 else None
 
 
 class EveryRequest:
     """ASGI middleware around the whole application.
 
-    * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else, or a 503 if the
-      system refused an operation on a file.
-    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests of keys at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key;
-      then 429. Callers whose key is not known to be valid wait for a thread in the order of their requests: a limit on
-      them would refuse valid keys because of other people's wrong ones. Their connections have a limit.
-    * 503 until the database is at this program's revision and agrees with every head outside it, and to requests that
-      a stop does not wait for.
-    * 401 without a valid key, before the body is read; a page without a session sends the caller to sign in.
+    * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id
+      and nothing else, or a 503 if the system refused an operation on a file.
+    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests of keys at once,
+      ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429. Callers whose key is not
+      known to be valid wait for a thread in the order of their requests: a limit on
+      them would refuse valid keys because of other people's wrong ones. Their
+      connections have a limit.
+    * 503 until the database is at this program's revision and agrees with every head
+      outside it, and to requests that a stop does not wait for.
+    * 401 without a valid key, before the body is read; a page without a session sends
+      the caller to sign in.
     * The path prefix of the service in every ``Location``, which no route adds.
     * Counts, logs and traces every answer.
     """
@@ -222,7 +297,8 @@ class EveryRequest:
         PATH_PREFIX.set(self._path_prefix)
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
-        if scope["method"] == "HEAD":  # wherever GET is; the server sends no body to such a request
+        # wherever GET is; the server sends no body to such a request
+        if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _head_of(send)
         answered = _Answered(send, scope)
         began_at_ns, began_ns = time.time_ns(), time.monotonic_ns()
@@ -231,48 +307,77 @@ class EveryRequest:
                 await self._answer(scope, receive, answered)
             finally:
                 took_ns = time.monotonic_ns() - began_ns
-                self._record(scope, status=answered.status, began_at_ns=began_at_ns, took_ns=took_ns)
+                self._record(
+                    scope,
+                    status=answered.status,
+                    began_at_ns=began_at_ns,
+                    took_ns=took_ns,
+                )
 
-    def _record(self, scope: Scope, *, status: int, began_at_ns: int, took_ns: int) -> None:
+    def _record(
+        self, scope: Scope, *, status: int, began_at_ns: int, took_ns: int
+    ) -> None:
         """Counts, logs and traces a request that has ended, by public facts alone.
 
         Args:
             scope: of the request.
             status: 0 if the client went away before the answer.
-            began_at_ns: time of the system's clock, which may be set while a request runs.
+            began_at_ns: time of the system's clock, which may be set while a request
+                runs.
             took_ns: by a clock that is never set.
         """
         route = getattr(scope.get("route"), "path", "")
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         self._metrics.requests.add((method, route, str(status)))
         is_answered = 200 <= status < 400  # the library's names of them are slow calls
-        if method == "POST" and is_answered and route in _KINDS:  # quick refusals would hide slow answers
+        # quick refusals would hide slow answers
+        if method == "POST" and is_answered and route in _KINDS:
             self._metrics.durations.add(_KINDS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
-        level = logging.DEBUG if method in _READS or route in _PREDICTIONS else logging.INFO
+        level = (
+            logging.DEBUG if method in _READS or route in _PREDICTIONS else logging.INFO
+        )
         if _log.isEnabledFor(level):
             request_id = scope["state"]["request_id"]
-            fields = {"request_id": request_id, "method": method, "route": route, "status": status, "key_id": key_id}
+            fields = {
+                "request_id": request_id,
+                "method": method,
+                "route": route,
+                "status": status,
+                "key_id": key_id,
+            }
             _log.log(level, "a request was answered", extra=fields)
         if self._spans is not None:
-            self._spans.record(scope, status=status, began_ns=began_at_ns, ended_ns=began_at_ns + took_ns)
+            self._spans.record(
+                scope,
+                status=status,
+                began_ns=began_at_ns,
+                ended_ns=began_at_ns + took_ns,
+            )
 
     def key_of(self, scope: Scope) -> str | None:
-        """The key of a request that waits for its turn on the event loop, if this process has seen it."""
+        """The key of a request that waits for its turn on the event loop, if this
+        process has seen it.
+        """
         PATH_PREFIX.set(self._path_prefix)
         scope["state"]["session"] = take_session(scope)
         return self._authentication.seen(scope)
 
-    def at_once(self, addressed: Prediction, scope: Scope, body: bytes) -> _Parts | None:
-        """Answers a small prediction on the event loop, because nothing waits or takes long.
+    def at_once(
+        self, addressed: Prediction, scope: Scope, body: bytes
+    ) -> _Parts | None:
+        """Answers a small prediction on the event loop, because nothing waits or takes
+        long.
 
         Returns:
-            Header fields and body; ``None`` if :meth:`__call__` has to answer, which also says what is wrong.
+            Header fields and body; ``None`` if :meth:`__call__` has to answer, which
+            also says what is wrong.
         """
         began_at_ns, began_ns = time.time_ns(), time.monotonic_ns()
         principal = self._authentication.known(scope)
-        if principal is None or not self._is_seat_free(principal.key_id):  # no other request takes it meanwhile
+        # no other request takes it meanwhile
+        if principal is None or not self._is_seat_free(principal.key_id):
             return None
         try:
             answer = self._predictions.at_once(addressed, principal, scope, body)
@@ -285,11 +390,22 @@ class EveryRequest:
         scope["state"] |= {"request_id": request_id, "principal": principal}
         scope["route"] = self._predictions.routes[addressed.route]
         self._installation.last_uses.note(principal.key_id, at=stamps.now())
-        self._record(scope, status=200, began_at_ns=began_at_ns, took_ns=time.monotonic_ns() - began_ns)
+        self._record(
+            scope,
+            status=200,
+            began_at_ns=began_at_ns,
+            took_ns=time.monotonic_ns() - began_ns,
+        )
         fields, content = answer
-        return [*fields, (b"x-request-id", request_id.encode("ascii")), *_ON_EVERY_ANSWER], content
+        return [
+            *fields,
+            (b"x-request-id", request_id.encode("ascii")),
+            *_ON_EVERY_ANSWER,
+        ], content
 
-    async def _answer(self, scope: Scope, receive: Receive, answered: "_Answered") -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, answered: "_Answered"
+    ) -> None:
         client: Client = scope["state"].setdefault("client", Client())
         CLIENT.set(client)
         if "session" not in scope["state"]:
@@ -300,17 +416,22 @@ class EveryRequest:
             if answered.has_started:
                 raise
             answer = _answer_to(error, Request(scope))
-            # A frame of the traceback refers to the error. The cycle would keep the body of the request in memory.
+            # A frame of the traceback refers to the error. The cycle would keep the
+            # body of the request in memory.
             error.__traceback__ = error.__context__ = None
             await answer(scope, receive, answered)
         except ClientDisconnect:
-            # No client is left to answer; the route closed the file of the body, which frees it.
+            # No client is left to answer; the route closed the file of the body, which
+            # frees it.
             _log.info("a client went away")
         except asyncio.CancelledError:
-            # The server stops and waits no longer. What the request does in a thread may still take effect.
+            # The server stops and waits no longer. What the request does in a thread
+            # may still take effect.
             if answered.has_started:
                 raise
-            await _answer_to(Unavailable("the service is stopping"), Request(scope))(scope, receive, answered)
+            await _answer_to(Unavailable("the service is stopping"), Request(scope))(
+                scope, receive, answered
+            )
         except Exception as error:
             _log.exception("a request failed")
             if answered.has_started:
@@ -319,26 +440,38 @@ class EveryRequest:
         finally:
             scope["app"].state.capacities.end_large_body(client)
 
-    async def _serve(self, client: Client, scope: Scope, receive: Receive, answered: "_Answered") -> None:
+    async def _serve(
+        self, client: Client, scope: Scope, receive: Receive, answered: "_Answered"
+    ) -> None:
         path = scope["path"]
         if path in PUBLIC_PATHS or path in WITHOUT_SESSION:
-            _check_length_of_query(scope, limits.MAX_OPEN_QUERY_BYTES, limits.MAX_OPEN_QUERY_FIELDS)
+            _check_length_of_query(
+                scope, limits.MAX_OPEN_QUERY_BYTES, limits.MAX_OPEN_QUERY_FIELDS
+            )
             await self._app(scope, receive, answered)
             return
         prediction = prediction_of(scope)
         principal = None if prediction is None else self._authentication.known(scope)
-        client.key_id = self._authentication.seen(scope) if principal is None else principal.key_id
+        client.key_id = (
+            self._authentication.seen(scope) if principal is None else principal.key_id
+        )
         if client.key_id is None:
             principal = await self._authentication.principal(scope)
             client.key_id = principal.key_id
-        with self._seat(client.key_id, is_administration=prediction is None and is_administration(path)):
+        with self._seat(
+            client.key_id,
+            is_administration=prediction is None and is_administration(path),
+        ):
             if principal is None:
                 principal = await self._authentication.principal(scope)
             scope["state"]["principal"] = principal
             self._installation.last_uses.note(principal.key_id, at=stamps.now())
-            if not path.isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
+            # ids and names are printable, and PostgreSQL rejects a NUL in a query
+            if not path.isprintable():
                 raise NotFound("path")
-            _check_length_of_query(scope, limits.MAX_QUERY_BYTES, limits.MAX_QUERY_FIELDS)
+            _check_length_of_query(
+                scope, limits.MAX_QUERY_BYTES, limits.MAX_QUERY_FIELDS
+            )
             if b"%00" in scope["query_string"]:
                 raise InvalidRequest.at("", "nul-in-the-query")
             if prediction is None:
@@ -371,7 +504,8 @@ class EveryRequest:
 
 
 def _check_length_of_query(scope: Scope, max_bytes: int, max_fields: int) -> None:
-    """Checks the size of a query string before the event loop parses it, which takes a millisecond for 1,500 fields.
+    """Checks the size of a query string before the event loop parses it, which takes a
+    millisecond for 1,500 fields.
 
     Raises:
         InvalidRequest: the query string has too many bytes or fields.
@@ -384,7 +518,9 @@ def _check_length_of_query(scope: Scope, max_bytes: int, max_fields: int) -> Non
 
 
 def _head_of(send: Send) -> Send:
-    """Sends the status and the headers of an answer, and ends a stream at its first piece."""
+    """Sends the status and the headers of an answer, and ends a stream at its first
+    piece.
+    """
     is_ended = False
 
     async def send_head(message: Message) -> None:
@@ -395,35 +531,50 @@ def _head_of(send: Send) -> Send:
             is_ended = True
             await send({"type": "http.response.body"})
         if message.get("more_body", False):
-            raise ClientDisconnect  # what makes the stream ends, as it does when a client goes away
+            # what makes the stream ends, as it does when a client goes away
+            raise ClientDisconnect
 
     return send_head
 
 
 class Compression:
-    """ASGI middleware that compresses large answers to GET for clients that accept gzip.
+    """ASGI middleware that compresses large answers to GET for clients that accept
+    gzip.
 
-    Sizes of compressed answers tell whether a guess that a stranger can put into an answer is in it, too. So pages, and
-    answers about keys and webhooks, stay as they are. So do answers with an ``ETag``, which names their very bytes
+    Sizes of compressed answers tell whether a guess that a stranger can put into an
+    answer is in it, too. So pages, and answers about keys and webhooks, stay as they
+    are. So do answers with an ``ETag``, which names their very bytes
     (:class:`app.api.fixed_answers.FixedAnswer` has compressed its own).
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._compressed = GZipMiddleware(
-            app, limits.MIN_COMPRESSED_BYTES, compresslevel=1, exclude_content_types=_COMPRESSED_ALREADY
+            app,
+            limits.MIN_COMPRESSED_BYTES,
+            compresslevel=1,
+            exclude_content_types=_COMPRESSED_ALREADY,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_kept = scope["type"] != "http" or scope["method"] != "GET" or _UNCOMPRESSED.fullmatch(scope["path"])
+        is_kept = (
+            scope["type"] != "http"
+            or scope["method"] != "GET"
+            or _UNCOMPRESSED.fullmatch(scope["path"])
+        )
         coding = Headers(scope=scope).get("accept-encoding", "") if not is_kept else ""
-        # Starlette looks for the letters alone, and would compress for a client that refuses gzip with the weight 0.
+        # Starlette looks for the letters alone, and would compress for a client that
+        # refuses gzip with the weight 0.
         is_refused = "gzip" in coding and not accepts(coding, "gzip")
-        await (self._app if is_kept or is_refused else self._compressed)(scope, receive, send)
+        await (self._app if is_kept or is_refused else self._compressed)(
+            scope, receive, send
+        )
 
 
 class Application(FastAPI):
-    """The framework's application without its layers around :class:`EveryRequest`, which answers every error itself."""
+    """The framework's application without its layers around :class:`EveryRequest`,
+    which answers every error itself.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self
@@ -431,7 +582,9 @@ class Application(FastAPI):
 
     @cached_property
     def every_request(self) -> EveryRequest:
-        """The layer that answers every request, without those of the framework around it."""
+        """The layer that answers every request, without those of the framework around
+        it.
+        """
         layer: Any = self.build_middleware_stack()
         while not isinstance(layer, EveryRequest):
             layer = layer.app
@@ -439,19 +592,35 @@ class Application(FastAPI):
 
 
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:
-    return page_of(request, error) if is_page(request.url.path) else problems.answer_to(error, request)
+    return (
+        page_of(request, error)
+        if is_page(request.url.path)
+        else problems.answer_to(error, request)
+    )
 
 
 def _answer_to_unexpected(error: Exception, request: Request) -> Response:
     if isinstance(error, OSError):
         is_full = error.errno in _DISK_FULL
-        why = "the disk is full" if is_full else "a file of the service cannot be read or written"
+        why = (
+            "the disk is full"
+            if is_full
+            else "a file of the service cannot be read or written"
+        )
         return _answer_to(Unavailable(why, DISK_RETRY_S), request)
-    return unexpected(request) if is_page(request.url.path) else problems.internal_error(request)
+    return (
+        unexpected(request)
+        if is_page(request.url.path)
+        else problems.internal_error(request)
+    )
 
 
-def _below_the_prefix(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """The headers of an answer as they leave. Every ``Location`` of this service is a path."""
+def _below_the_prefix(
+    headers: Iterable[tuple[bytes, bytes]],
+) -> Iterator[tuple[bytes, bytes]]:
+    """The headers of an answer as they leave. Every ``Location`` of this service is a
+    path.
+    """
     for name, value in headers:
         yield name, base().encode("ascii") + value if name == b"location" else value
 
@@ -459,7 +628,8 @@ def _below_the_prefix(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[
 class _Answered:
     """Adds headers to an answer, and records its status; 0 until the answer has begun.
 
-    A large answer lasts until its client has read it, so that its request counts for as long as it takes memory.
+    A large answer lasts until its client has read it, so that its request counts for as
+    long as it takes memory.
     """
 
     def __init__(self, send: Send, scope: Scope) -> None:
@@ -473,20 +643,30 @@ class _Answered:
             self.has_started = True
             self.status = message["status"]
             headers = [
-                *(_below_the_prefix(message.get("headers", ())) if base() else message.get("headers", ())),
+                *(
+                    _below_the_prefix(message.get("headers", ()))
+                    if base()
+                    else message.get("headers", ())
+                ),
                 (b"x-request-id", self._scope["state"]["request_id"].encode("ascii")),
                 *_ON_EVERY_ANSWER,
             ]
             message = {**message, "headers": headers}
-        elif len(message.get("body", b"")) > limits.LARGE_ANSWER_BYTES and not message.get("more_body", False):
+        elif len(
+            message.get("body", b"")
+        ) > limits.LARGE_ANSWER_BYTES and not message.get("more_body", False):
             return self._until_read(message)
         return self._send(message)
 
     async def _until_read(self, message: Message) -> None:
-        n_unread, key_id = self._scope["app"].state.capacities.n_unread, CLIENT.get().key_id
+        n_unread, key_id = (
+            self._scope["app"].state.capacities.n_unread,
+            CLIENT.get().key_id,
+        )
         n_unread[key_id] += len(message["body"])
         try:
             await self._send({**message, "more_body": True})
-            await self._send({"type": "http.response.body"})  # waits until the rest of the answer is small
+            # waits until the rest of the answer is small
+            await self._send({"type": "http.response.body"})
         finally:
             n_unread[key_id] -= len(message["body"])

@@ -1,7 +1,7 @@
 """Converts errors to HTTP responses of type ``application/problem+json`` (RFC 9457).
 
-Framework errors are included. A problem never repeats a value of the request: pointers name declared fields, and
-everything else is a slug.
+Framework errors are included. A problem never repeats a value of the request: pointers
+name declared fields, and everything else is a slug.
 """
 
 import json
@@ -40,54 +40,105 @@ class ProblemType:
 
     def body(self, detail: str) -> dict[str, Any]:
         """The members that every problem has."""
-        return {"type": self.slug, "title": self.title, "status": self.status, "detail": detail}
+        return {
+            "type": self.slug,
+            "title": self.title,
+            "status": self.status,
+            "detail": detail,
+        }
 
 
 _INVALID_REQUEST = ProblemType(422, "invalid-request", "The request breaks a rule")
 
 PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
-    errors.MalformedRequest: ProblemType(400, "malformed-request", "The request cannot be read"),
-    errors.IdempotencyKeyMissing: ProblemType(400, "idempotency-key-missing", "An Idempotency-Key is needed"),
-    errors.Unauthenticated: ProblemType(401, "unauthenticated", "A valid key is needed"),
+    errors.MalformedRequest: ProblemType(
+        400, "malformed-request", "The request cannot be read"
+    ),
+    errors.IdempotencyKeyMissing: ProblemType(
+        400, "idempotency-key-missing", "An Idempotency-Key is needed"
+    ),
+    errors.Unauthenticated: ProblemType(
+        401, "unauthenticated", "A valid key is needed"
+    ),
     errors.RoleMissing: ProblemType(403, "role-missing", "The key lacks a role"),
     errors.SameSubmitter: ProblemType(403, "same-submitter", "Another owner decides"),
     errors.NotFound: ProblemType(404, "not-found", "Nothing there"),
     errors.NoRowsOfUnit: ProblemType(404, "no-rows-of-unit", "No row of that unit"),
-    errors.MethodNotAllowed: ProblemType(405, "method-not-allowed", "No such method here"),
-    errors.BodyTooSlow: ProblemType(408, "body-too-slow", "The body did not arrive in time"),
-    errors.BudgetExceeded: ProblemType(409, "budget-exceeded", "The budget does not cover this job"),
-    errors.QuotaExceeded: ProblemType(409, "quota-exceeded", "The rules of the dataset refuse this job"),
-    errors.NeedsApproval: ProblemType(409, "needs-approval", "The charge needs an approval"),
+    errors.MethodNotAllowed: ProblemType(
+        405, "method-not-allowed", "No such method here"
+    ),
+    errors.BodyTooSlow: ProblemType(
+        408, "body-too-slow", "The body did not arrive in time"
+    ),
+    errors.BudgetExceeded: ProblemType(
+        409, "budget-exceeded", "The budget does not cover this job"
+    ),
+    errors.QuotaExceeded: ProblemType(
+        409, "quota-exceeded", "The rules of the dataset refuse this job"
+    ),
+    errors.NeedsApproval: ProblemType(
+        409, "needs-approval", "The charge needs an approval"
+    ),
     errors.Frozen: ProblemType(409, "frozen", "The dataset is frozen"),
-    errors.TooManyCells: ProblemType(409, "too-many-cells", "The ledger of the dataset lists too many cells"),
-    errors.NotWaiting: ProblemType(409, "not-waiting", "The job does not wait for a decision"),
+    errors.TooManyCells: ProblemType(
+        409, "too-many-cells", "The ledger of the dataset lists too many cells"
+    ),
+    errors.NotWaiting: ProblemType(
+        409, "not-waiting", "The job does not wait for a decision"
+    ),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
-    errors.UploadRepeated: ProblemType(409, "upload-repeated", "The rows are stored already"),
+    errors.UploadRepeated: ProblemType(
+        409, "upload-repeated", "The rows are stored already"
+    ),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
     errors.LastOwner: ProblemType(409, "last-owner", "The dataset would have no owner"),
     errors.AccountDiffers: ProblemType(
-        409, "account-differs", "The declaration cannot continue the account of its name"
+        409,
+        "account-differs",
+        "The declaration cannot continue the account of its name",
     ),
-    errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
-    errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
+    errors.PopulationMismatch: ProblemType(
+        409, "population-mismatch", "The dataset cannot join the population"
+    ),
+    errors.DatasetDeleted: ProblemType(
+        409, "dataset-deleted", "The dataset was deleted"
+    ),
     errors.ErasureDue: ProblemType(409, "erasure-due", "The date of erasure has come"),
-    errors.ModelHasAlias: ProblemType(409, "model-has-alias", "An alias names the model"),
+    errors.ModelHasAlias: ProblemType(
+        409, "model-has-alias", "An alias names the model"
+    ),
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
-    errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
-    forest_errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
-    forest_errors.AdjacencyMismatch: ProblemType(409, "adjacency-mismatch", "The account protects something else"),
-    errors.ChangedMeanwhile: ProblemType(412, "changed-meanwhile", "Somebody else changed it"),
+    errors.IdempotencyInFlight: ProblemType(
+        409, "idempotency-in-flight", "The first request is still running"
+    ),
+    forest_errors.AccountantMismatch: ProblemType(
+        409, "accountant-mismatch", "The account cannot hold this charge"
+    ),
+    forest_errors.AdjacencyMismatch: ProblemType(
+        409, "adjacency-mismatch", "The account protects something else"
+    ),
+    errors.ChangedMeanwhile: ProblemType(
+        412, "changed-meanwhile", "Somebody else changed it"
+    ),
     errors.TooLarge: ProblemType(413, "too-large", "Over a public limit"),
-    errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
+    errors.UnsupportedMediaType: ProblemType(
+        415, "unsupported-media-type", "Not a body that this call reads"
+    ),
     errors.InvalidRequest: _INVALID_REQUEST,
     forest_errors.ParameterInvalid: _INVALID_REQUEST,
-    errors.RowsInvalid: ProblemType(422, "rows-invalid", "The upload does not match the declaration"),
+    errors.RowsInvalid: ProblemType(
+        422, "rows-invalid", "The upload does not match the declaration"
+    ),
     errors.UploadEmpty: ProblemType(422, "upload-empty", "The upload has no row"),
     errors.CellsUnread: ProblemType(422, "cells-unread", "Cells are not as declared"),
-    errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
+    errors.IdempotencyKeyReused: ProblemType(
+        422, "idempotency-key-reused", "The key came with another body"
+    ),
     forest_errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
     errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
-    errors.BalanceMismatch: ProblemType(503, "balance-mismatch", "The account differs from its entries"),
+    errors.BalanceMismatch: ProblemType(
+        503, "balance-mismatch", "The account differs from its entries"
+    ),
     errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
 }
 INFERENCE_PATHS = "/v2"
@@ -95,7 +146,12 @@ INFERENCE_PATHS = "/v2"
 INTERNAL = ProblemType(500, "internal", "Something broke")
 _UNEXPECTED = "an internal error; quote the request id"
 
-JSON_BODY = (errors.MalformedRequest, errors.BodyTooSlow, errors.TooLarge, errors.UnsupportedMediaType)
+JSON_BODY = (
+    errors.MalformedRequest,
+    errors.BodyTooSlow,
+    errors.TooLarge,
+    errors.UnsupportedMediaType,
+)
 """What every call with a JSON body can answer."""
 
 REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
@@ -115,7 +171,13 @@ SPENDING = (
 )
 """What every call that spends budget can answer."""
 
-QUOTED = (errors.NotFound, errors.RoleMissing, errors.DatasetDeleted, errors.BalanceMismatch, *JSON_BODY)
+QUOTED = (
+    errors.NotFound,
+    errors.RoleMissing,
+    errors.DatasetDeleted,
+    errors.BalanceMismatch,
+    *JSON_BODY,
+)
 """What every quote can answer."""
 
 _SLUG_OF_PYDANTIC = {
@@ -149,7 +211,12 @@ _FORMS = {
 }
 """What the patterns of requests accept, in words."""
 
-_BOUNDS = {"ge": "at least", "le": "at most", "min_length": "at least", "max_length": "at most"}
+_BOUNDS = {
+    "ge": "at least",
+    "le": "at most",
+    "min_length": "at least",
+    "max_length": "at most",
+}
 """Names of bounds in pydantic's errors, in words."""
 
 _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
@@ -178,8 +245,12 @@ def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
     """Return a problem's body and its row of the table."""
     if isinstance(error, forest_errors.ParameterInvalid):
         error = errors.InvalidRequest.of(error)
-    row = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
-    return row.body(_UNEXPECTED if row is INTERNAL else str(error)) | _members(error), row
+    row = next(
+        (PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL
+    )
+    return row.body(_UNEXPECTED if row is INTERNAL else str(error)) | _members(
+        error
+    ), row
 
 
 def response_to(error: GrovekeeperError, path: str = "") -> Response:
@@ -196,42 +267,67 @@ def response_to(error: GrovekeeperError, path: str = "") -> Response:
 
 
 def answer_to(error: GrovekeeperError, request: Request) -> Response:
-    """Return a named error as an HTTP answer; log an error without a row in the table and answer 500."""
+    """Return a named error as an HTTP answer; log an error without a row in the table
+    and answer 500.
+    """
     if problem_of(error)[1] is not INTERNAL:
         return response_to(error, request.url.path)
-    _log.error("a named error has no problem type", exc_info=error, extra={"request_id": request.state.request_id})
+    _log.error(
+        "a named error has no problem type",
+        exc_info=error,
+        extra={"request_id": request.state.request_id},
+    )
     return internal_error(request)
 
 
 def internal_error(request: Request) -> Response:
     """Return the answer to an unexpected error: a request id and nothing else."""
-    return _response(INTERNAL.body(_UNEXPECTED) | {"request_id": request.state.request_id}, request.url.path, {})
+    return _response(
+        INTERNAL.body(_UNEXPECTED) | {"request_id": request.state.request_id},
+        request.url.path,
+        {},
+    )
 
 
 def _response(body: dict[str, Any], path: str, headers: Mapping[str, str]) -> Response:
-    if path.startswith(INFERENCE_PATHS):  # whose clients look for the error in a member of this name
+    # whose clients look for the error in a member of this name
+    if path.startswith(INFERENCE_PATHS):
         listed = [f"{item['at']} {item['problem']}" for item in body.get("errors", ())]
-        body = {"error": ": ".join((body["detail"], "; ".join(listed))) if listed else body["detail"], **body}
+        body = {
+            "error": ": ".join((body["detail"], "; ".join(listed)))
+            if listed
+            else body["detail"],
+            **body,
+        }
     text = json.dumps(body, ensure_ascii=False)
-    return Response(text, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
+    return Response(
+        text, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE
+    )
 
 
 async def on_validation_error(request: Request, error: Exception) -> NoReturn:
     """Name the validation errors of query parameters and headers."""
     assert isinstance(error, RequestValidationError)
-    raise invalid_request([{**item, "loc": item["loc"][1:]} for item in error.errors()]) from None
+    raise invalid_request(
+        [{**item, "loc": item["loc"][1:]} for item in error.errors()]
+    ) from None
 
 
 def invalid_request(
     validation: Iterable[Mapping[str, Any]], model: type[BaseModel] | None = None
 ) -> errors.InvalidRequest:
-    """Return the problem of a list of validation errors of pydantic: known locations and slugs, never a value.
+    """Return the problem of a list of validation errors of pydantic: known locations
+    and slugs, never a value.
 
     Args:
-        model: of the body. An unknown field is then answered with the names of the fields that its place takes.
+        model: of the body. An unknown field is then answered with the names of the
+            fields that its place takes.
     """
     invalid = [
-        _unknown_field(item, model) if item["type"] == "extra_forbidden" else _located(item) for item in validation
+        _unknown_field(item, model)
+        if item["type"] == "extra_forbidden"
+        else _located(item)
+        for item in validation
     ]
     return errors.InvalidRequest(list(dict.fromkeys(invalid)))
 
@@ -247,26 +343,51 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         return response_to(errors.NotFound("path"), request.url.path)
     if isinstance(error.__cause__, GrovekeeperError):
         return response_to(error.__cause__, request.url.path)
-    return response_to(errors.MalformedRequest("the request cannot be read"), request.url.path)
+    return response_to(
+        errors.MalformedRequest("the request cannot be read"), request.url.path
+    )
 
 
 def _methods_of(request: Request) -> list[str]:
-    """Return the methods of a path. The framework's error lists those of one route; a path can have several."""
+    """Return the methods of a path. The framework's error lists those of one route; a
+    path can have several.
+    """
     routes: Sequence[BaseRoute] = request.app.routes
-    scopes = [{**request.scope, "method": method} for method in ("DELETE", "GET", "PATCH", "POST", "PUT")]
-    methods = [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
-    return sorted({*methods, "HEAD"}) if "GET" in methods else methods  # HEAD is answered wherever GET is
+    scopes = [
+        {**request.scope, "method": method}
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+    ]
+    methods = [
+        scope["method"]
+        for scope in scopes
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
+    # HEAD is answered wherever GET is
+    return sorted({*methods, "HEAD"}) if "GET" in methods else methods
 
 
-def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI ``responses`` of a route: every problem of the route, by status."""
+def documented(
+    *kinds: type[GrovekeeperError], needs_key: bool = True
+) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI ``responses`` of a route: every problem of the route, by
+    status.
+    """
     keyed = (errors.Unauthenticated, errors.TooManyRequests, errors.Unavailable)
     # No call reads a head that is too long, or an unknown query parameter.
-    common = (errors.MalformedRequest, errors.InvalidRequest, *(keyed if needs_key else ()))
-    rows = sorted({PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL}, key=lambda row: (row.status, row.slug))
+    common = (
+        errors.MalformedRequest,
+        errors.InvalidRequest,
+        *(keyed if needs_key else ()),
+    )
+    rows = sorted(
+        {PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL},
+        key=lambda row: (row.status, row.slug),
+    )
     result: dict[int | str, dict[str, Any]] = {}
     for row in rows:
-        slugs = ", ".join(f"`{other.slug}`" for other in rows if other.status == row.status)
+        slugs = ", ".join(
+            f"`{other.slug}`" for other in rows if other.status == row.status
+        )
         result[row.status] = _documented(slugs)
     return result
 
@@ -274,17 +395,30 @@ def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[i
 @cache
 def _documented(slugs: str) -> dict[str, Any]:
     """The response that says some problems; routes share it, which saves 0.4 MB."""
-    return {"description": slugs, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    return {
+        "description": slugs,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
 
 
 def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
-            return {"errors": [_field_problem(item) for item in error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]]}
+            return {
+                "errors": [
+                    _field_problem(item)
+                    for item in error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]
+                ]
+            }
         case errors.RowsInvalid() | errors.CellsUnread():
-            columns = [{name: value for name, value in vars(item).items() if value} for item in error.columns]
+            columns = [
+                {name: value for name, value in vars(item).items() if value}
+                for item in error.columns
+            ]
             return {"columns": [{"name": ""} | column for column in columns]}
-    names = next((listed for kind, listed in _MEMBERS.items() if isinstance(error, kind)), ())
+    names = next(
+        (listed for kind, listed in _MEMBERS.items() if isinstance(error, kind)), ()
+    )
     return {name: getattr(error, name) for name in names}
 
 
@@ -298,15 +432,24 @@ def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
     return problem
 
 
-def _unknown_field(item: Mapping[str, Any], model: type[BaseModel] | None) -> errors.FieldProblem:
-    """The place of an unknown field, the fields that are accepted there, and a name that reads like theirs.
+def _unknown_field(
+    item: Mapping[str, Any], model: type[BaseModel] | None
+) -> errors.FieldProblem:
+    """The place of an unknown field, the fields that are accepted there, and a name
+    that reads like theirs.
 
-    Other names came from outside like a value, and may be one: a category, or the name of a person.
+    Other names came from outside like a value, and may be one: a category, or the name
+    of a person.
     """
     *place, name = item["loc"]
     accepted = () if model is None else _fields_at(model, place)
     field = name if isinstance(name, str) and _FIELD_NAME.fullmatch(name) else None
-    return errors.FieldProblem("".join(f"/{part}" for part in place), "unknown-field", accepted=accepted, field=field)
+    return errors.FieldProblem(
+        "".join(f"/{part}" for part in place),
+        "unknown-field",
+        accepted=accepted,
+        field=field,
+    )
 
 
 _FIELD_NAME = re.compile(r"[a-z]+(_[a-z]+)*", re.ASCII)
@@ -318,7 +461,12 @@ def _fields_at(model: type[BaseModel], place: Sequence[object]) -> tuple[str, ..
     for member in place:
         if isinstance(member, str):  # an index stays within the same models
             fields = (_named_fields(each).get(member) for each in models)
-            models = [inner for field in fields if field is not None for inner in _models(field.annotation)]
+            models = [
+                inner
+                for field in fields
+                if field is not None
+                for inner in _models(field.annotation)
+            ]
     return tuple(dict.fromkeys(name for each in models for name in _named_fields(each)))
 
 
@@ -340,13 +488,26 @@ def _located(item: Mapping[str, Any]) -> errors.FieldProblem:
         slug = item["ctx"]["slug"]
     if location[-1:] == ("[key]",):
         location = location[:-2]  # so did the name of the member
-    return errors.FieldProblem("".join(f"/{part}" for part in location), slug, accepted=_accepted(item.get("ctx", {})))
+    return errors.FieldProblem(
+        "".join(f"/{part}" for part in location),
+        slug,
+        accepted=_accepted(item.get("ctx", {})),
+    )
 
 
 def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a rule accepts: the choices of a literal, its bounds, or a form. All come from the rule, not the input."""
+    """What a rule accepts: the choices of a literal, its bounds, or a form. All come
+    from the rule, not the input.
+    """
     form = context.get("form") or _FORMS.get(context.get("pattern", ""))
     if form:
         return (form,)
     choices = re.findall("'([^']*)'", str(context.get("expected", "")))
-    return (*choices, *(f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context))
+    return (
+        *choices,
+        *(
+            f"{words} {context[name]}"
+            for name, words in _BOUNDS.items()
+            if name in context
+        ),
+    )

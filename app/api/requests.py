@@ -1,6 +1,8 @@
-"""Reads what a route takes from a request: the body, the caller, pages, the idempotency key, query parameters.
+"""Reads what a route takes from a request: the body, the caller, pages, the idempotency
+key, query parameters.
 
-Of a request with a body, role, size and media type are checked in this order; then a thread parses and validates it.
+Of a request with a body, role, size and media type are checked in this order; then a
+thread parses and validates it.
 """
 
 import re
@@ -52,7 +54,9 @@ _JSON_TYPES = ["application/json"]
 _LENGTH_DIGITS = 20
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
 # The middleware authenticates; this documents it.
-_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key or token>`")
+_bearer = HTTPBearer(
+    auto_error=False, description="`Authorization: Bearer <key or token>`"
+)
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 Tagged = TypeVar("Tagged", RulesOut, AliasOut, AliasHistory)
 
@@ -76,7 +80,11 @@ class Body(StrEnum):
 
     @property
     def max_nodes(self) -> int:
-        return limits.MAX_DECLARATION_BODY_NODES if self is Body.DECLARATION else limits.MAX_JSON_BODY_NODES
+        return (
+            limits.MAX_DECLARATION_BODY_NODES
+            if self is Body.DECLARATION
+            else limits.MAX_JSON_BODY_NODES
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,8 @@ def limited(
 
     Args:
         needs: the global role without which no byte of the body is read.
-        work: whose threads the endpoint uses; by default those of reads or writes, by method.
+        work: whose threads the endpoint uses; by default those of reads or writes, by
+            method.
     """
 
     def declare(endpoint: _Endpoint) -> _Endpoint:
@@ -104,21 +113,32 @@ def limited(
 
 
 class BodyRequest(Request):
-    """A request whose body has a largest size and a time to arrive; after a long wait for it the key is read again.
+    """A request whose body has a largest size and a time to arrive; after a long wait
+    for it the key is read again.
 
     Args:
-        wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S`` and of a least rate.
+        wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S``
+            and of a least rate.
         keeps: whether the body stays in memory, so that a large one waits for its turn.
 
     Attributes:
-        value: the JSON value of the body, with ``Decimal`` where the text has a fraction or an exponent.
+        value: the JSON value of the body, with ``Decimal`` where the text has a
+            fraction or an exponent.
         model: the body as the endpoint's type, validated.
     """
 
     def __init__(
-        self, scope: Scope, receive: Receive, *, max_bytes: int, wait_s: float | None = None, keeps: bool = True
+        self,
+        scope: Scope,
+        receive: Receive,
+        *,
+        max_bytes: int,
+        wait_s: float | None = None,
+        keeps: bool = True,
     ) -> None:
-        super().__init__(scope, _Incoming(scope, receive, max_bytes, wait_s=wait_s, keeps=keeps))
+        super().__init__(
+            scope, _Incoming(scope, receive, max_bytes, wait_s=wait_s, keeps=keeps)
+        )
         self.value: Any = None
         self.model: BaseModel | None = None
 
@@ -129,21 +149,30 @@ class BodyRequest(Request):
         return self._body
 
     async def json(self) -> BaseModel | None:
-        """The validated body: FastAPI takes an instance of the endpoint's type as it is."""
+        """The validated body: FastAPI takes an instance of the endpoint's type as it
+        is.
+        """
         return self.model
 
 
 class BodyRoute(APIRoute):
-    """A route whose body is read only for callers who may send it, within the limits of its kind."""
+    """A route whose body is read only for callers who may send it, within the limits of
+    its kind.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
         limits_here: _Limits = self.endpoint.__dict__.get("_limits", _Limits())
         body = limits_here.body
         usual = Work.READ if self.methods == {"GET"} else Work.WRITE
-        work = limits_here.work or (Work.ADMINISTRATION if is_administration(self.path) else usual)
-        model: Any = None if self.body_field is None else self.body_field.field_info.annotation
-        # An async endpoint chooses the threads for each of its steps, and may wait for its client between them.
+        work = limits_here.work or (
+            Work.ADMINISTRATION if is_administration(self.path) else usual
+        )
+        model: Any = (
+            None if self.body_field is None else self.body_field.field_info.annotation
+        )
+        # An async endpoint chooses the threads for each of its steps, and may wait for
+        # its client between them.
         is_async = iscoroutinefunction(self.endpoint)
 
         async def handle(request: Request) -> Response:
@@ -151,13 +180,17 @@ class BodyRoute(APIRoute):
                 request.state.principal.require(limits_here.needs)
             _check_length(request.headers.get("content-length"), body.max_bytes)
             keeps = body is not Body.UPLOAD  # which goes to a file as it arrives
-            counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes, keeps=keeps)
+            counted = BodyRequest(
+                request.scope, request.receive, max_bytes=body.max_bytes, keeps=keeps
+            )
             if model is not None:
                 check_media_type(request.scope)
                 text = await counted.body()
             async with nullcontext() if is_async else capacities(request).turn(work):
                 if model is not None:
-                    counted.value, counted.model = await to_thread.run_sync(lambda: _read(model, text, body.max_nodes))
+                    counted.value, counted.model = await to_thread.run_sync(
+                        lambda: _read(model, text, body.max_nodes)
+                    )
                 return await handler(counted)
 
         return handle
@@ -176,7 +209,8 @@ async def read_body(
 
     Raises:
         TooLarge: the body has too many bytes.
-        UnsupportedMediaType: the body is neither plain JSON nor of another accepted type.
+        UnsupportedMediaType: the body is neither plain JSON nor of another accepted
+            type.
     """
     _check_length(Headers(scope=scope).get("content-length"), max_bytes)
     media_type = check_media_type(scope, other_types)
@@ -184,12 +218,14 @@ async def read_body(
 
 
 def check_media_type(scope: Scope, other_types: tuple[str, ...] = ()) -> str:
-    """Checks that a body is plain JSON or of another accepted type, and returns its type.
+    """Checks that a body is plain JSON or of another accepted type, and returns its
+    type.
 
     Raises:
         UnsupportedMediaType: another type, or an encoded body.
     """
-    # Starlette's Headers and Request take longer than a prediction. As there, the first field of a name counts.
+    # Starlette's Headers and Request take longer than a prediction. As there, the first
+    # field of a name counts.
     fields: dict[bytes, bytes] = dict(reversed(scope["headers"]))
     media_type = _media_type(fields.get(b"content-type", b"application/json"))
     if media_type not in ("application/json", *other_types) and not (
@@ -203,7 +239,9 @@ def check_media_type(scope: Scope, other_types: tuple[str, ...] = ()) -> str:
 
 
 async def _whole(receive: Receive) -> bytes:
-    """A body from its messages. A large one stays in the array in which it arrived: no thread runs during a copy."""
+    """A body from its messages. A large one stays in the array in which it arrived: no
+    thread runs during a copy.
+    """
     body = bytearray()
     while True:
         message = await receive()
@@ -214,11 +252,20 @@ async def _whole(receive: Receive) -> bytes:
             return part
         body += part
         if not message.get("more_body", False):
-            return cast(bytes, body) if len(body) > limits.LARGE_BODY_BYTES else bytes(body)
+            return (
+                cast(bytes, body)
+                if len(body) > limits.LARGE_BODY_BYTES
+                else bytes(body)
+            )
 
 
 def _check_length(declared: str | None, max_bytes: int) -> None:
-    if declared is not None and declared.isdecimal() and len(declared) <= _LENGTH_DIGITS and int(declared) > max_bytes:
+    if (
+        declared is not None
+        and declared.isdecimal()
+        and len(declared) <= _LENGTH_DIGITS
+        and int(declared) > max_bytes
+    ):
         raise TooLarge("the body", max_bytes)
 
 
@@ -232,15 +279,25 @@ def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, Bas
     try:
         return value, model.model_validate(value)
     except ValidationError as error:
-        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False), model)
+        invalid = problems.invalid_request(
+            error.errors(include_url=False, include_input=False), model
+        )
     raise invalid  # out of the handler: the library's error holds the input
 
 
 class _Incoming:
-    """Receives the messages of one request; the time that the service needs for a message does not count."""
+    """Receives the messages of one request; the time that the service needs for a
+    message does not count.
+    """
 
     def __init__(
-        self, scope: Scope, receive: Receive, max_bytes: int, *, wait_s: float | None = None, keeps: bool = True
+        self,
+        scope: Scope,
+        receive: Receive,
+        max_bytes: int,
+        *,
+        wait_s: float | None = None,
+        keeps: bool = True,
     ) -> None:
         self._scope = scope
         self._receive = receive
@@ -269,13 +326,18 @@ class _Incoming:
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the body", self._max_bytes)
         if self._wait_s is None:
-            # A fast beginning saves up minutes, not days: the rows of a slow upload take space on the disk.
-            self._left_s = min(self._left_s + n_new / limits.MIN_BODY_BYTES_PER_S, limits.BODY_WINDOW_S)
+            # A fast beginning saves up minutes, not days: the rows of a slow upload
+            # take space on the disk.
+            self._left_s = min(
+                self._left_s + n_new / limits.MIN_BODY_BYTES_PER_S, limits.BODY_WINDOW_S
+            )
         if self._keeps and self._n_bytes > limits.LARGE_BODY_BYTES:
             self._keeps = False
             await self._scope["app"].state.capacities.begin_large_body()
         self._is_complete = not message.get("more_body", False)
-        if self._key_age_s > (limits.KEY_AGE_S if self._is_complete else limits.SLOW_KEY_AGE_S):
+        if self._key_age_s > (
+            limits.KEY_AGE_S if self._is_complete else limits.SLOW_KEY_AGE_S
+        ):
             await self._confirm_key()
         return message
 
@@ -284,7 +346,8 @@ class _Incoming:
         self._key_age_s = 0.0
         if "principal" in state:
             state["principal"] = await here.capacities.run(
-                Work.AUTHENTICATION, lambda: confirm(here.installation, state["principal"])
+                Work.AUTHENTICATION,
+                lambda: confirm(here.installation, state["principal"]),
             )
 
 
@@ -292,19 +355,25 @@ async def heads(request: Request) -> Heads:
     return cast(Heads, request.app.state.heads)
 
 
-async def principal(request: Request, _: Annotated[object, Security(_bearer)]) -> Principal:
+async def principal(
+    request: Request, _: Annotated[object, Security(_bearer)]
+) -> Principal:
     return cast(Principal, request.state.principal)
 
 
 Caller = Annotated[Principal, Depends(principal)]
 
 
-async def by(request: Request, _: Annotated[object, Security(_bearer)]) -> tuple[Installation, Principal]:
+async def by(
+    request: Request, _: Annotated[object, Security(_bearer)]
+) -> tuple[Installation, Principal]:
     return request.app.state.installation, request.state.principal
 
 
 async def page(
-    limit: Annotated[int, Query(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE,
+    limit: Annotated[
+        int, Query(ge=1, le=limits.MAX_PAGE_SIZE)
+    ] = limits.DEFAULT_PAGE_SIZE,
     cursor: Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)] = None,
 ) -> PageRequest:
     return PageRequest(limit, cursor)
@@ -324,28 +393,41 @@ def with_etag(response: Response, answer: Tagged) -> Tagged:
 
 
 async def optional_idempotency(
-    request: BodyRequest, key: Annotated[str | None, Header(alias="Idempotency-Key")] = None
+    request: BodyRequest,
+    key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> IdempotentRequest | None:
-    """Read the request's idempotency key, with a digest of the body's canonical form; ``None`` without a key."""
+    """Read the request's idempotency key, with a digest of the body's canonical form;
+    ``None`` without a key.
+    """
     checked = checked_key(request, key)
     if checked is None:
         return None
     digest = await to_thread.run_sync(json_text.digest, request.value)
-    return IdempotentRequest(request.state.principal.key_id, route_of(request), checked, digest)
+    return IdempotentRequest(
+        request.state.principal.key_id, route_of(request), checked, digest
+    )
 
 
 async def no_idempotency(request: Request) -> None:
-    """Refuse an idempotency key where an answer shows a secret: no answer is kept, so a repetition acts again.
+    """Refuse an idempotency key where an answer shows a secret: no answer is kept, so a
+    repetition acts again.
 
     Raises:
         InvalidRequest: the request has such a key.
     """
     if "Idempotency-Key" in request.headers:
-        raise InvalidRequest.at("/Idempotency-Key", "not-here", accepted=["none: a repetition makes another secret"])
+        raise InvalidRequest.at(
+            "/Idempotency-Key",
+            "not-here",
+            accepted=["none: a repetition makes another secret"],
+        )
 
 
-async def idempotency(request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)]) -> IdempotentRequest:
-    """Read the idempotency key of a request that spends budget; such a request must have a key.
+async def idempotency(
+    request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)],
+) -> IdempotentRequest:
+    """Read the idempotency key of a request that spends budget; such a request must
+    have a key.
 
     Raises:
         IdempotencyKeyMissing: no key was sent.
@@ -356,11 +438,13 @@ async def idempotency(request: Annotated[IdempotentRequest | None, Depends(optio
 
 
 def checked_key(request: Request, key: str | None) -> str | None:
-    """Read and check the ``Idempotency-Key`` of a request; ``None`` if the request has none.
+    """Read and check the ``Idempotency-Key`` of a request; ``None`` if the request has
+    none.
 
     Raises:
-        InvalidRequest: the key is empty, too long or not visible ASCII; it is a secret, which backups would keep; or
-            the request has several keys: a proxy could reorder them in a retry, which would spend again.
+        InvalidRequest: the key is empty, too long or not visible ASCII; it is a secret,
+            which backups would keep; or the request has several keys: a proxy could
+            reorder them in a retry, which would spend again.
     """
     if key is None:
         return None
@@ -368,12 +452,18 @@ def checked_key(request: Request, key: str | None) -> str | None:
     if len(request.headers.getlist("Idempotency-Key")) > 1 or not _KEY.fullmatch(key):
         raise InvalidRequest.at("/Idempotency-Key", "malformed", accepted=[form])
     if is_secret(key):
-        raise InvalidRequest.at("/Idempotency-Key", "like-a-secret", accepted=["a text without a key or token"])
+        raise InvalidRequest.at(
+            "/Idempotency-Key",
+            "like-a-secret",
+            accepted=["a text without a key or token"],
+        )
     return key
 
 
 def route_of(request: Request) -> str:
-    """Return method and path of a request: an idempotency key belongs to a principal and a route."""
+    """Return method and path of a request: an idempotency key belongs to a principal
+    and a route.
+    """
     return f"{request.method} {request.url.path}"
 
 
@@ -381,10 +471,14 @@ def sent(answer: Answer) -> Response:
     """Return the HTTP response with the stored bytes of an answer."""
     headers = {} if answer.location is None else {"Location": answer.location}
     media_type = "application/json" if answer.body else None
-    return Response(answer.body, status_code=answer.status, headers=headers, media_type=media_type)
+    return Response(
+        answer.body, status_code=answer.status, headers=headers, media_type=media_type
+    )
 
 
-NameFilter: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
+NameFilter: TypeAlias = Annotated[
+    str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)
+]
 """A name or an id by which a list is filtered."""
 
 KeptHeads = Annotated[Heads, Depends(heads)]
@@ -401,7 +495,8 @@ Idempotency = Annotated[IdempotentRequest, Depends(idempotency)]
 
 
 async def check_query(request: Request) -> None:
-    """Check the names of the query parameters of a request. A misspelt filter would otherwise filter nothing.
+    """Check the names of the query parameters of a request. A misspelt filter would
+    otherwise filter nothing.
 
     No route of the API declares a parameter with several values.
 
@@ -413,7 +508,9 @@ async def check_query(request: Request) -> None:
     route: APIRoute = request.scope["route"]
     declared = sorted(set(_declared(route.dependant)))
     sent = Counter(name for name, _ in request.query_params.multi_items())
-    problems = [FieldProblem(f"/{name}", "repeated") for name in declared if sent[name] > 1]
+    problems = [
+        FieldProblem(f"/{name}", "repeated") for name in declared if sent[name] > 1
+    ]
     if not sent.keys() <= set(declared):
         problems.append(FieldProblem("", "unknown-parameter", accepted=tuple(declared)))
     if problems:
@@ -421,7 +518,9 @@ async def check_query(request: Request) -> None:
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:
-    """Yield the names of the query parameters of a route, and of what the route depends on."""
+    """Yield the names of the query parameters of a route, and of what the route depends
+    on.
+    """
     for parameter in dependant.query_params:
         yield parameter.alias
     for dependency in dependant.dependencies:

@@ -1,4 +1,6 @@
-"""Begins the requests of one server in rounds of its event loop, in which keys take turns."""
+"""Begins the requests of one server in rounds of its event loop, in which keys take
+turns.
+"""
 
 import asyncio
 import time
@@ -9,11 +11,13 @@ from app.core import limits
 
 
 class Rounds:
-    """Begins the requests of one server, some in each round of the event loop; keys take turns.
+    """Begins the requests of one server, some in each round of the event loop; keys
+    take turns.
 
-    In a round the loop looks once at connections and at finished threads. What begins in it is bounded, so a request
-    waits, in each of its rounds, for one request of each other key, and not for all that arrived at once. While new
-    connections are accepted, one in a round, requests without a known key wait: a key may be among those behind.
+    In a round the loop looks once at connections and at finished threads. What begins
+    in it is bounded, so a request waits, in each of its rounds, for one request of each
+    other key, and not for all that arrived at once. While new connections are accepted,
+    one in a round, requests without a known key wait: a key may be among those behind.
     """
 
     def __init__(self) -> None:
@@ -28,19 +32,22 @@ class Rounds:
         self._accepts = True
         self._look_again()
 
-    def begin(self, key_of: Callable[[], str | None], start: Callable[[], bool]) -> None:
+    def begin(
+        self, key_of: Callable[[], str | None], start: Callable[[], bool]
+    ) -> None:
         """Begin a request now, or in one of the next rounds.
 
         Args:
             key_of: returns the key whose turns the request takes.
-            start: begins the request, and returns whether its task goes on in the next round.
+            start: begins the request, and returns whether its task goes on in the next
+                round.
         """
         if self._is_full or self._accepts:
             self._waiting.setdefault(key_of(), deque()).append(start)
             self._look_again()
             return
-        # To know the next round takes a round, which costs a tenth of a prediction: so what is answered at once may
-        # fill several rounds of a quiet server.
+        # To know the next round takes a round, which costs a tenth of a prediction: so
+        # what is answered at once may fill several rounds of a quiet server.
         began_at = time.monotonic()
         has_task = start()
         self._used_s += time.monotonic() - began_at
@@ -54,10 +61,18 @@ class Rounds:
             asyncio.get_running_loop().call_soon(self._begin_waiting)
 
     def _begin_waiting(self) -> None:
-        """Begin requests of this round: until one has a task, whose time nobody knows, or their time is over."""
+        """Begin requests of this round: until one has a task, whose time nobody knows,
+        or their time is over.
+        """
         self._is_full, self._used_s = False, 0.0
-        self._n_accepted = (self._n_accepted + self._accepts) % limits.MAX_ROUNDS_OF_CONNECTIONS
-        later = self._waiting.pop(None, None) if self._accepts and self._n_accepted else None
+        self._n_accepted = (
+            self._n_accepted + self._accepts
+        ) % limits.MAX_ROUNDS_OF_CONNECTIONS
+        later = (
+            self._waiting.pop(None, None)
+            if self._accepts and self._n_accepted
+            else None
+        )
         self._accepts = False
         ends_at, is_over = time.monotonic() + limits.ROUND_S, False
         while self._waiting and not is_over:

@@ -1,4 +1,5 @@
-"""Streams uploads of rows, files of models, and state changes of jobs, for the API and for the dashboard.
+"""Streams uploads of rows, files of models, and state changes of jobs, for the API and
+for the dashboard.
 
 Changes of jobs are server-sent events, with one poller of the database per process.
 """
@@ -35,7 +36,8 @@ from app.services.jobs.show_jobs import Followed
 from app.wire.jobs import JobOut
 
 _PIECE_BYTES = 256 * 1024
-_COMMENT = b": nothing has changed\n\n"  # balancers cut connections that are silent for a minute
+# balancers cut connections that are silent for a minute
+_COMMENT = b": nothing has changed\n\n"
 _log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 0.5
 
@@ -57,21 +59,31 @@ async def model_file(
     threads = capacities(request)
     if form == "onnx":
         file = await threads.run(
-            Work.CONVERSION, lambda: models.take_onnx(installation, caller, address, read_out=read_out)
+            Work.CONVERSION,
+            lambda: models.take_onnx(installation, caller, address, read_out=read_out),
         )
     elif read_out is None:
-        file = await threads.run(Work.EXPORT, lambda: models.take_artifact(installation, caller, address))
+        file = await threads.run(
+            Work.EXPORT, lambda: models.take_artifact(installation, caller, address)
+        )
     else:
         raise InvalidRequest.at("/read_out", "not-with-safetensors")
     return _OpenFile(file, threads, f"model.{form}")
 
 
 class _OpenFile(StreamingResponse):
-    """Sends a file in pieces, so that a slow client holds one piece in memory, and closes the file."""
+    """Sends a file in pieces, so that a slow client holds one piece in memory, and
+    closes the file.
+    """
 
     def __init__(self, file: BinaryIO, threads: Capacities, name: str) -> None:
-        headers = {"Content-Length": str(fstat(file.fileno()).st_size), **_saved_as(name)}
-        pieces = threads.iterate(Work.EXPORT, iter(partial(file.read, _PIECE_BYTES), b""))
+        headers = {
+            "Content-Length": str(fstat(file.fileno()).st_size),
+            **_saved_as(name),
+        }
+        pieces = threads.iterate(
+            Work.EXPORT, iter(partial(file.read, _PIECE_BYTES), b"")
+        )
         super().__init__(pieces, media_type="application/octet-stream", headers=headers)
         self._file = file
 
@@ -81,7 +93,11 @@ class _OpenFile(StreamingResponse):
 
 
 def exported(
-    request: Request, lines: Iterable[bytes], name: str, *, media_type: str = "application/x-ndjson"
+    request: Request,
+    lines: Iterable[bytes],
+    name: str,
+    *,
+    media_type: str = "application/x-ndjson",
 ) -> StreamingResponse:
     """Stream lines, each computed in a thread for exports, as a file of a name."""
     pieces = capacities(request).iterate(Work.EXPORT, lines)
@@ -94,30 +110,45 @@ def _saved_as(name: str) -> dict[str, str]:
 
 
 class JobEvents:
-    """Event streams of jobs for all clients of one event loop, with one look at the database per interval."""
+    """Event streams of jobs for all clients of one event loop, with one look at the
+    database per interval.
+    """
 
     def __init__(self, capacities: Capacities) -> None:
         self._capacities = capacities
         self._followers: dict[Followed, set[asyncio.Queue[JobOut | None]]] = {}
         self._poller: asyncio.Task[None] | None = None
 
-    async def checked_job(self, installation: Installation, caller: Principal, job_id: str) -> JobOut:
+    async def checked_job(
+        self, installation: Installation, caller: Principal, job_id: str
+    ) -> JobOut:
         """Return the job's present state if the caller may see it.
 
         Raises:
-            TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already, or the key has
-                ``limits.MAX_FOLLOWERS_PER_KEY``.
+            TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already,
+                or the key has ``limits.MAX_FOLLOWERS_PER_KEY``.
         """
-        of_keys = [(follower.key_id, len(queues)) for (follower, _), queues in self._followers.items()]
-        n_of_key = sum(n_streams for key_id, n_streams in of_keys if key_id == caller.key_id)
-        if n_of_key >= limits.MAX_FOLLOWERS_PER_KEY or sum(n for _, n in of_keys) >= limits.MAX_FOLLOWERS:
+        of_keys = [
+            (follower.key_id, len(queues))
+            for (follower, _), queues in self._followers.items()
+        ]
+        n_of_key = sum(
+            n_streams for key_id, n_streams in of_keys if key_id == caller.key_id
+        )
+        if (
+            n_of_key >= limits.MAX_FOLLOWERS_PER_KEY
+            or sum(n for _, n in of_keys) >= limits.MAX_FOLLOWERS
+        ):
             raise TooManyRequests
-        return await self._capacities.run(Work.READ, lambda: show_jobs.show_job(installation, caller, job_id))
+        return await self._capacities.run(
+            Work.READ, lambda: show_jobs.show_job(installation, caller, job_id)
+        )
 
     async def follow(
         self, installation: Installation, caller: Principal, first: JobOut
     ) -> AsyncIterator[JobOut | None]:
-        """Yield the job's present state, then every change, until the job has ended or the caller may not see it.
+        """Yield the job's present state, then every change, until the job has ended or
+        the caller may not see it.
 
         Yield ``None`` when nothing changed for ``limits.EVENT_SILENCE_S`` seconds.
         """
@@ -129,12 +160,15 @@ class JobEvents:
         self._followers.setdefault(followed, set()).add(queue)
         if self._poller is None or self._poller.done():
             # The poller of no client, who may go away.
-            self._poller = asyncio.create_task(self._poll(installation), context=Context())
+            self._poller = asyncio.create_task(
+                self._poll(installation), context=Context()
+            )
         try:
             last, silent_until = first, _comment_time()
             while last.state not in ENDED:
                 try:
-                    # Each look of the poller arrives, whether or not it found a change: the silence outlasts looks.
+                    # Each look of the poller arrives, whether or not it found a change:
+                    # the silence outlasts looks.
                     async with asyncio.timeout_at(silent_until):
                         current = await queue.get()
                 except TimeoutError:
@@ -157,7 +191,9 @@ class JobEvents:
             await asyncio.sleep(POLL_INTERVAL_S)
             followed = list(self._followers)
             try:
-                visible = await self._capacities.run(Work.READ, partial(show_jobs.look_at, installation, followed))
+                visible = await self._capacities.run(
+                    Work.READ, partial(show_jobs.look_at, installation, followed)
+                )
             except Unavailable:  # the followers wait until the database is back
                 continue
             except Exception:  # noqa: BLE001 - otherwise the followers would wait for ever
@@ -169,14 +205,22 @@ class JobEvents:
 
 
 def _comment_time() -> float:
-    """The time of the event loop at which a stream that begins to be silent now sends a comment."""
+    """The time of the event loop at which a stream that begins to be silent now sends a
+    comment.
+    """
     return asyncio.get_running_loop().time() + limits.EVENT_SILENCE_S
 
 
 async def job_events(
-    request: Request, installation: Installation, caller: Principal, job_id: str, event: Callable[[JobOut], bytes]
+    request: Request,
+    installation: Installation,
+    caller: Principal,
+    job_id: str,
+    event: Callable[[JobOut], bytes],
 ) -> StreamingResponse:
-    """Stream an event for the present state of a job and for every change, until :meth:`JobEvents.follow` ends."""
+    """Stream an event for the present state of a job and for every change, until
+    :meth:`JobEvents.follow` ends.
+    """
     events: JobEvents = request.app.state.job_events
     first = await events.checked_job(installation, caller, job_id)
 
@@ -184,7 +228,8 @@ async def job_events(
         async for job in events.follow(installation, caller, first):
             yield _COMMENT if job is None else event(job)
 
-    at_once = {"X-Accel-Buffering": "no"}  # nginx, and proxies that follow it, would hold events back
+    # nginx, and proxies that follow it, would hold events back
+    at_once = {"X-Accel-Buffering": "no"}
     return StreamingResponse(stream(), media_type="text/event-stream", headers=at_once)
 
 
@@ -197,7 +242,8 @@ async def receive_upload(
     terms: UploadTerms,
     key: str | None,
 ) -> Answer:
-    """Write a file to a spool as it arrives, then sanitise and store its rows as an epoch.
+    """Write a file to a spool as it arrives, then sanitise and store its rows as an
+    epoch.
 
     The caller has to be the owner: no byte is received for another key.
 
@@ -207,18 +253,33 @@ async def receive_upload(
     """
     installation: Installation = request.app.state.installation
     run = capacities(request).run
-    dataset_id = await run(Work.AUTHENTICATION, lambda: require_role(installation, caller, dataset, MANAGE_DATASET))
+    dataset_id = await run(
+        Work.AUTHENTICATION,
+        lambda: require_role(installation, caller, dataset, MANAGE_DATASET),
+    )
     with capacities(request).upload(), installation.spool() as file:
         spool = Spool(file)
         digest = hashlib.sha256()
         async for chunk in chunks:
             digest.update(chunk)
             await to_thread.run_sync(_append, installation, spool, chunk)
-        body = SpooledBody(await to_thread.run_sync(spool.reader), terms, digest.digest())
-        # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
+        body = SpooledBody(
+            await to_thread.run_sync(spool.reader), terms, digest.digest()
+        )
+        # By id, so that an idempotency key does not depend on whether the URL names the
+        # dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
-        identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest.digest())
-        return await run(Work.UPLOAD, lambda: upload_rows(installation, caller, dataset_id, body, request=identity))
+        identity = (
+            None
+            if key is None
+            else IdempotentRequest(caller.key_id, route, key, digest.digest())
+        )
+        return await run(
+            Work.UPLOAD,
+            lambda: upload_rows(
+                installation, caller, dataset_id, body, request=identity
+            ),
+        )
 
 
 def _append(installation: Installation, spool: Spool, part: bytes) -> None:

@@ -1,7 +1,9 @@
-"""Exports a span of every request whose duration no stored row influences, by OpenTelemetry (extra ``otel``).
+"""Exports a span of every request whose duration no stored row influences, by
+OpenTelemetry (extra ``otel``).
 
-A span has method, route template, status and request id. It joins the trace that the caller names in ``traceparent``.
-Jobs and requests that read or write rows (uploads, erasures, overlaps) have no span: a span states a duration.
+A span has method, route template, status and request id. It joins the trace that the
+caller names in ``traceparent``. Jobs and requests that read or write rows (uploads,
+erasures, overlaps) have no span: a span states a duration.
 """
 
 from typing import Any
@@ -31,7 +33,9 @@ TRACED = frozenset(
         "show_profile", "show_proof", "show_reservation", "show_rules", "show_signer", "train_model",
     }
 )  # fmt: skip
-"""Operations with a span. Another operation gets one by its name here, once no row influences how long it takes."""
+"""Operations with a span. Another operation gets one by its name here, once no row
+influences how long it takes.
+"""
 
 
 class RequestSpans:
@@ -42,17 +46,30 @@ class RequestSpans:
 
     @classmethod
     def exported_to(cls, endpoint: str) -> "RequestSpans":
-        """Makes spans that are sent to a collector by OTLP over HTTP, in batches, in a thread."""
-        provider = TracerProvider(resource=Resource.create({"service.name": "grovekeeper"}))
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+        """Makes spans that are sent to a collector by OTLP over HTTP, in batches, in a
+        thread.
+        """
+        provider = TracerProvider(
+            resource=Resource.create({"service.name": "grovekeeper"})
+        )
+        provider.add_span_processor(
+            BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint))
+        )
         return cls(provider)
 
-    def record(self, scope: Scope, *, status: int, began_ns: int, ended_ns: int) -> None:
-        """Exports the span of a request that has ended, if its operation is in :data:`TRACED`."""
+    def record(
+        self, scope: Scope, *, status: int, began_ns: int, ended_ns: int
+    ) -> None:
+        """Exports the span of a request that has ended, if its operation is in
+        :data:`TRACED`.
+        """
         route: Any = scope.get("route")
         if is_page(scope["path"]) or getattr(route, "name", None) not in TRACED:
             return
-        carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        carrier = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         span = self._tracer.start_span(
             f"{scope['method']} {route.path}",
             context=propagate.extract(carrier),

@@ -1,1 +1,3 @@
-"""Implements the ``grovekeeper`` command, which starts the processes of an installation and calls its HTTP API."""
+"""Implements the ``grovekeeper`` command, which starts the processes of an installation
+and calls its HTTP API.
+"""

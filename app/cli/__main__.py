@@ -1,4 +1,6 @@
-"""Runs ``grovekeeper`` as ``python -m app.cli``, for processes that start another process of the installation."""
+"""Runs ``grovekeeper`` as ``python -m app.cli``, for processes that start another
+process of the installation.
+"""
 
 from app.cli.main import main
 

@@ -1,4 +1,6 @@
-"""Implements ``grovekeeper datasets``: drafts, checks and declares datasets, uploads and erases rows, grants roles."""
+"""Implements ``grovekeeper datasets``: drafts, checks and declares datasets, uploads
+and erases rows, grants roles.
+"""
 
 import json
 import sys
@@ -54,7 +56,9 @@ class Choices:
 
     name: Annotated[str | None, typer.Option(help="Name of the dataset.")] = None
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None
-    unit: Annotated[str | None, typer.Option(help="The column that names the person.")] = None
+    unit: Annotated[
+        str | None, typer.Option(help="The column that names the person.")
+    ] = None
     table: Annotated[str | None, typer.Option(help="Which of several tables.")] = None
 
 
@@ -62,19 +66,30 @@ class Choices:
 class Declared:
     """What the owner decides, and no data dictionary says."""
 
-    epsilon: Annotated[str | None, typer.Option(help="The lifetime budget, as a pure account.")] = None
-    public_size: Annotated[int | None, typer.Option(help="A round number of rows that may be published.")] = None
+    epsilon: Annotated[
+        str | None, typer.Option(help="The lifetime budget, as a pure account.")
+    ] = None
+    public_size: Annotated[
+        int | None, typer.Option(help="A round number of rows that may be published.")
+    ] = None
     cells: Annotated[
-        int | None, typer.Option(help="Number of hash cells, so that rows can be held back from training.")
+        int | None,
+        typer.Option(
+            help="Number of hash cells, so that rows can be held back from training."
+        ),
     ] = None
 
     @property
     def members(self) -> dict[str, Any]:
         """These decisions as members of a declaration."""
         return given(
-            budget=None if self.epsilon is None else {"accountant": "pure", "epsilon": self.epsilon},
+            budget=None
+            if self.epsilon is None
+            else {"accountant": "pure", "epsilon": self.epsilon},
             public_size=self.public_size,
-            partitions=None if self.cells is None else [{"name": "shard", "kind": "hash", "cells": self.cells}],
+            partitions=None
+            if self.cells is None
+            else [{"name": "shard", "kind": "hash", "cells": self.cells}],
         )
 
 
@@ -84,42 +99,65 @@ def init(
     choices: Choices,
     declared: Declared,
     dictionary: Annotated[
-        Path, typer.Argument(help="JSON: the schema of a declaration, or a Frictionless table schema. Never rows.")
+        Path,
+        typer.Argument(
+            help="JSON: the schema of a declaration, or a Frictionless table schema. Never rows."
+        ),
     ],
-    declaration: Annotated[Path | None, typer.Argument(help="A file for the draft; default standard output.")] = None,
+    declaration: Annotated[
+        Path | None,
+        typer.Argument(help="A file for the draft; default standard output."),
+    ] = None,
 ) -> None:
-    """Make a draft of a declaration from a data dictionary, and list what it lacks. Reads no rows."""
+    """Make a draft of a declaration from a data dictionary, and list what it lacks.
+    Reads no rows.
+    """
     from app.datasets.dictionaries import NotADictionary, draft_declaration
 
     check_new(declaration)
     try:
-        draft = draft_declaration(read_bytes(dictionary), **vars(choices), also=declared.members)
+        draft = draft_declaration(
+            read_bytes(dictionary), **vars(choices), also=declared.members
+        )
     except (NotADictionary, TooLarge) as error:
         raise WrongUse(str(error)) from None
-    output, text = call.output, json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
+    output, text = (
+        call.output,
+        json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n",
+    )
     if declaration is not None:
         declaration.write_text(text, encoding="utf-8")
-    remarks = {name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS}
+    remarks = {
+        name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS
+    }
     output.answer({"declaration": draft.declaration, **remarks})
     if declaration is None:
         print(text, end="")
-    for name, heading in _LISTS.items():  # on standard error, so that the draft alone can be piped
+    # on standard error, so that the draft alone can be piped
+    for name, heading in _LISTS.items():
         if remarks[name]:
             output.complain(heading)
         for remark in remarks[name]:
             output.complain(f"  [ ] {remark['at']}: {remark['text']}")
     if declaration is not None:
-        output.say(f"wrote {declaration}: {draft.declaration['name'] or 'a draft without a name'}")
+        output.say(
+            f"wrote {declaration}: {draft.declaration['name'] or 'a draft without a name'}"
+        )
         first = "    (when the gaps are filled in)" if draft.lacking else ""
         output.hint(f"grovekeeper datasets check {declaration}{first}")
 
 
 @app.command("check")
-def check(call: Remote, file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")]) -> None:
+def check(
+    call: Remote,
+    file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")],
+) -> None:
     """Check a declaration by the rules of the service. Stores nothing."""
     declaration, output = read_bytes(file), call.output
     checked = call.ask(lambda client: client.check_declaration(declaration))
-    output.say(f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}")
+    output.say(
+        f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}"
+    )
     output.say("all outputs together, until the cap is raised:")
     output.odds(checked["guarantee"].get("odds", {}))
     show_warnings(output, checked)
@@ -141,7 +179,9 @@ def create(
         output.answer(dataset)
         printed = _printed(client, dataset)
     cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
-    output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
+    output.say(
+        f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}"
+    )
     show_warnings(output, dataset)
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
@@ -150,7 +190,12 @@ _SIMILAR_UNITS = (
     "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
     "were not erased; if they are the same person, erase each by its own value"
 )
-RowsArgument = Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather.")]
+RowsArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -165,9 +210,12 @@ class Accepted:
             "such as NA in the unit column.",
         ),
     ] = False
-    accept_empty: Annotated[bool, typer.Option("--accept-empty", help="Store a file that has a header and no row.")] = (
-        False
-    )
+    accept_empty: Annotated[
+        bool,
+        typer.Option(
+            "--accept-empty", help="Store a file that has a header and no row."
+        ),
+    ] = False
 
 
 @app.command("upload")
@@ -176,13 +224,26 @@ def upload(
     dataset: DatasetArgument,
     file: RowsArgument,
     accepted: Accepted,
-    again: Annotated[bool, typer.Option("--again", help="Store a file once more that was uploaded before.")] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Store a file once more that was uploaded before."
+        ),
+    ] = False,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""
     _require_file(file)
     with call.client() as client, one_attempt(call.output, idempotency_key) as key:
-        report = _upload(call, client, dataset, file, again=again, idempotency_key=key, **vars(accepted))
+        report = _upload(
+            call,
+            client,
+            dataset,
+            file,
+            again=again,
+            idempotency_key=key,
+            **vars(accepted),
+        )
     call.output.answer(report)
     _print_report(call.output, dataset, report)
 
@@ -198,15 +259,25 @@ def replace_upload(
 ) -> None:
     """Check a corrected file, erase an upload, then upload the file in its place.
 
-    The file is sent twice. Nothing is erased if the service refuses it. After the erasure, the upload can still fail:
-    without a network, if the file changes meanwhile, or if the dataset is full.
+    The file is sent twice. Nothing is erased if the service refuses it. After the
+    erasure, the upload can still fail: without a network, if the file changes
+    meanwhile, or if the dataset is full.
     """
     _require_file(file)
     output = call.output
-    confirm(output, f"Erase the rows of upload {upload} from {dataset} for good, then upload {file}? {_STAYS}", yes=yes)
+    confirm(
+        output,
+        f"Erase the rows of upload {upload} from {dataset} for good, then upload {file}? {_STAYS}",
+        yes=yes,
+    )
     with call.client() as client:
         try:
-            _sent(call, file, partial(client.check_replacement, dataset, upload), **vars(accepted))
+            _sent(
+                call,
+                file,
+                partial(client.check_replacement, dataset, upload),
+                **vars(accepted),
+            )
         except (ApiProblem, Unreachable, OSError):
             output.complain(f"nothing was erased: the rows of upload {upload} stay")
             raise
@@ -215,7 +286,9 @@ def replace_upload(
             _print_erasure(output, erased)
         try:
             with one_attempt(output, None) as key:
-                report = _upload(call, client, dataset, file, idempotency_key=key, **vars(accepted))
+                report = _upload(
+                    call, client, dataset, file, idempotency_key=key, **vars(accepted)
+                )
         except (ApiProblem, Unreachable, OSError):
             output.complain(
                 f"upload {upload} is erased, and {file} was not stored: grovekeeper datasets upload {dataset}"
@@ -234,8 +307,12 @@ def _require_file(file: Path) -> None:
         raise WrongUse(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _upload(call: Remote, client: Client, dataset: str, file: Path, **options: Any) -> dict[str, Any]:
-    report: dict[str, Any] = _sent(call, file, partial(client.upload_rows, dataset), **options)
+def _upload(
+    call: Remote, client: Client, dataset: str, file: Path, **options: Any
+) -> dict[str, Any]:
+    report: dict[str, Any] = _sent(
+        call, file, partial(client.upload_rows, dataset), **options
+    )
     return report
 
 
@@ -246,19 +323,27 @@ def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) ->
     with tables.progress_of_bytes(hidden=call.output.as_json) as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
         try:
-            return send(file, on_progress=lambda sent: progress.update(bar, completed=sent), **options)
+            return send(
+                file,
+                on_progress=lambda sent: progress.update(bar, completed=sent),
+                **options,
+            )
         except ApiProblem as problem:
             _name_columns(problem, file)
             raise
 
 
 def _name_columns(problem: ApiProblem, file: Path) -> None:
-    """Names the columns that are not declared: the service states their places and repeats no text of a file."""
+    """Names the columns that are not declared: the service states their places and
+    repeats no text of a file.
+    """
     for column in problem.body.get("columns", ()):
         if "positions" in column:
             header = read_header(file)
             places = [place for place in column["positions"] if place <= len(header)]
-            column["names"] = [header[place - 1] or f"number {place} of the header" for place in places]
+            column["names"] = [
+                header[place - 1] or f"number {place} of the header" for place in places
+            ]
 
 
 def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
@@ -266,14 +351,24 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
     output.say(f"stored {stored}as upload {report['epoch']}")
     output.warnings(report)
     counts = ("clamped", "missing", "unknown")
-    rows = [[column["name"], *(column[name] for name in counts)] for column in report["columns"]]
+    rows = [
+        [column["name"], *(column[name] for name in counts)]
+        for column in report["columns"]
+    ]
     shown = [row for row in rows if any(row[1:])]
-    output.table(["column", *counts], shown, empty="no cell was clamped, missing or unknown")
+    output.table(
+        ["column", *counts], shown, empty="no cell was clamped, missing or unknown"
+    )
     if 0 < len(shown) < len(rows):
         output.say("the other columns: none")
     if report["dropped"] is not None:
-        without, over = report["dropped"]["without_unit"], report["dropped"]["over_bound"]
-        output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
+        without, over = (
+            report["dropped"]["without_unit"],
+            report["dropped"]["over_bound"],
+        )
+        output.say(
+            f"dropped: {without} rows without a unit, {over} rows of units that had all theirs"
+        )
     output.hint(
         f"grovekeeper datasets overlaps {dataset}    (counts rows, and rows that came twice)",
         f"grovekeeper plan {dataset} --epsilon 1",
@@ -284,15 +379,26 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
 def uploads(call: Remote, dataset: DatasetArgument) -> None:
     """List the uploads to a dataset. For its owner, with the number of stored rows."""
     listed = call.ask_all("uploads", lambda client: client.uploads(dataset))
-    rows = [[item["epoch"], item["uploaded_at"], item["rows"], item["erased_at"]] for item in listed]
-    call.output.table(["upload", "at", "stored rows", "erased"], rows, empty="no uploads yet")
+    rows = [
+        [item["epoch"], item["uploaded_at"], item["rows"], item["erased_at"]]
+        for item in listed
+    ]
+    call.output.table(
+        ["upload", "at", "stored rows", "erased"], rows, empty="no uploads yet"
+    )
 
 
 @app.command("list")
-def list_datasets(call: Remote, name: Annotated[str | None, typer.Option(help="A part of the name.")] = None) -> None:
+def list_datasets(
+    call: Remote,
+    name: Annotated[str | None, typer.Option(help="A part of the name.")] = None,
+) -> None:
     """List the datasets that the key may see."""
     datasets = call.ask_all("datasets", lambda client: client.datasets(name=name))
-    rows = [[item["name"], item["id"], *balance_cells(item["account"]), erased(item)] for item in datasets]
+    rows = [
+        [item["name"], item["id"], *balance_cells(item["account"]), erased(item)]
+        for item in datasets
+    ]
     call.output.table(
         ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", ""],
         rows,
@@ -315,7 +421,9 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "id": answer["id"],
             "declared": answer["created_at"],
             "erased": answer["deleted_at"] or "no",
-            "continues": f"the account of the erased {answer['continues']}" if answer.get("continues") else None,
+            "continues": f"the account of the erased {answer['continues']}"
+            if answer.get("continues")
+            else None,
             "protects": answer["protects"]
             if not unit["column"]
             else f"{unit['column']} ({unit['form']}), at most {unit['max_rows']} rows each",
@@ -330,31 +438,49 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
         }
     )
     output.say()
-    output.table(["feature", "type", "values"], map(_feature, answer["schema"]["features"]), empty="no features")
+    output.table(
+        ["feature", "type", "values"],
+        map(_feature, answer["schema"]["features"]),
+        empty="no features",
+    )
 
 
 @app.command("delete")
 def delete(call: Remote, dataset: DatasetArgument, yes: YesOption = False) -> None:
     """Erase the rows of a dataset for good. Its ledger, its models and its name stay."""
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
-    call.ask(lambda client: client.delete_dataset(dataset), as_json={"dataset": dataset, "deleted": True})
-    call.output.say(f"erased the rows of {dataset}; what was spent stays, and counts for the next dataset of this name")
+    call.ask(
+        lambda client: client.delete_dataset(dataset),
+        as_json={"dataset": dataset, "deleted": True},
+    )
+    call.output.say(
+        f"erased the rows of {dataset}; what was spent stays, and counts for the next dataset of this name"
+    )
 
 
 @app.command("erase-unit")
 def erase_unit(
     call: Remote,
     dataset: DatasetArgument,
-    unit: Annotated[str, typer.Argument(help="The value of the unit column, or - to read it from standard input.")],
+    unit: Annotated[
+        str,
+        typer.Argument(
+            help="The value of the unit column, or - to read it from standard input."
+        ),
+    ],
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
     if unit == "-":
         unit = _only_line(sys.stdin.read())
-    confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
+    confirm(
+        call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes
+    )
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
     n_rows = "the" if answer["erased"] is None else answer["erased"]
-    call.output.say(f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger")
+    call.output.say(
+        f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger"
+    )
     if answer["similar_units"]:
         call.output.say(f"note: {answer['similar_units']} {_SIMILAR_UNITS}")
 
@@ -363,7 +489,9 @@ def _only_line(text: str) -> str:
     """The one value of a unit column that standard input holds."""
     unit = text.removeprefix("\ufeff").rstrip("\r\n")
     if "\n" in unit:
-        raise typer.BadParameter("standard input has more than one line; one command erases one unit")
+        raise typer.BadParameter(
+            "standard input has more than one line; one command erases one unit"
+        )
     return unit
 
 
@@ -374,41 +502,80 @@ def erase_upload(
     upload: Annotated[str, typer.Argument(help="Id of the upload.")],
     yes: YesOption = False,
 ) -> None:
-    """Erase the rows of one upload. Spend stays spent; places of units are free again if no job read the rows."""
-    confirm(call.output, f"Erase the rows of upload {upload} from {dataset} for good? {_STAYS}", yes=yes)
+    """Erase the rows of one upload. Spend stays spent; places of units are free again
+    if no job read the rows.
+    """
+    confirm(
+        call.output,
+        f"Erase the rows of upload {upload} from {dataset} for good? {_STAYS}",
+        yes=yes,
+    )
     answer = call.ask(lambda client: client.erase_upload(dataset, upload))
     _print_erasure(call.output, answer)
 
 
 def _print_erasure(output: Output, answer: dict[str, Any]) -> None:
-    output.say(f"erased the rows of upload {answer['epoch']} from {answer['dataset_name']}")
+    output.say(
+        f"erased the rows of upload {answer['epoch']} from {answer['dataset_name']}"
+    )
     output.say(answer["stays"])
 
 
 @app.command("overlaps")
 def overlaps(call: Remote, dataset: DatasetArgument) -> None:
-    """Show which rows a dataset shares with your other datasets. For its owner only; changes nothing."""
+    """Show which rows a dataset shares with your other datasets. For its owner only;
+    changes nothing.
+    """
     answer, output = call.ask(lambda client: client.overlaps(dataset)), call.output
     rows = []
     for epoch in answer["epochs"]:
         known = epoch["rows"] is not None
         counts = [str(epoch["rows"]), str(epoch["distinct"])] if known else ["?", "?"]
-        for shared in epoch["shared"] or [{"dataset_name": "", "population": "", "rows": 0 if known else "?"}]:
+        for shared in epoch["shared"] or [
+            {"dataset_name": "", "population": "", "rows": 0 if known else "?"}
+        ]:
             rows.append(
-                [epoch["epoch"], *counts, str(shared["rows"]), shared["dataset_name"], shared["population"] or ""]
+                [
+                    epoch["epoch"],
+                    *counts,
+                    str(shared["rows"]),
+                    shared["dataset_name"],
+                    shared["population"] or "",
+                ]
             )
-    output.table(["upload", "rows", "distinct", "shared", "with", "population"], rows, empty="no uploads yet")
-    if any(epoch["shared"] for epoch in answer["epochs"]) and answer["population"] is None:
-        output.hint(f"grovekeeper populations join {dataset} POPULATION    (if they are about the same people)")
+    output.table(
+        ["upload", "rows", "distinct", "shared", "with", "population"],
+        rows,
+        empty="no uploads yet",
+    )
+    if (
+        any(epoch["shared"] for epoch in answer["epochs"])
+        and answer["population"] is None
+    ):
+        output.hint(
+            f"grovekeeper populations join {dataset} POPULATION    (if they are about the same people)"
+        )
 
 
 @app.command("grants")
 def list_grants(call: Remote, dataset: DatasetArgument) -> None:
     """List who has which role on a dataset."""
     grants = call.ask_all("grants", lambda client: client.grants(dataset))
-    columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "expires_at", "revoked_at"]
+    columns = [
+        "key_id",
+        "key_name",
+        "role",
+        "granted_at",
+        "granted_by",
+        "expires_at",
+        "revoked_at",
+    ]
     rows = [[grant[column] for column in columns] for grant in grants]
-    call.output.table(["key", "name", "role", "granted", "by", "key ends", "key revoked"], rows, empty="no grants")
+    call.output.table(
+        ["key", "name", "role", "granted", "by", "key ends", "key revoked"],
+        rows,
+        empty="no grants",
+    )
 
 
 @app.command("grant")
@@ -416,10 +583,16 @@ def grant(
     call: Remote,
     dataset: DatasetArgument,
     key: KeyArgument,
-    role: Annotated[str, typer.Argument(help="owner, attester, analyst, predictor or auditor.")],
+    role: Annotated[
+        str, typer.Argument(help="owner, attester, analyst, predictor or auditor.")
+    ],
 ) -> None:
     """Grant a role on a dataset to a key."""
-    granted = call.ask(lambda client: on_key(client, key, partial(_grant, client, dataset, role), dataset=dataset))
+    granted = call.ask(
+        lambda client: on_key(
+            client, key, partial(_grant, client, dataset, role), dataset=dataset
+        )
+    )
     call.output.say(f"{_named(key, granted['key_id'])} is {role} on {dataset}")
     call.output.hint(f"grovekeeper datasets show {dataset}    (with that key)")
 
@@ -427,7 +600,11 @@ def grant(
 @app.command("revoke")
 def revoke(call: Remote, dataset: DatasetArgument, key: KeyArgument) -> None:
     """Revoke a key's role on a dataset."""
-    revoked = call.ask(lambda client: on_key(client, key, partial(_revoke, client, dataset), dataset=dataset))
+    revoked = call.ask(
+        lambda client: on_key(
+            client, key, partial(_revoke, client, dataset), dataset=dataset
+        )
+    )
     call.output.say(f"{_named(key, revoked['key_id'])} has no role on {dataset}")
 
 
@@ -449,13 +626,20 @@ def _named(typed: str, key_id: str) -> str:
 def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
     return {
         "accountant": account["accountant"],
-        **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
-        "for one job": f"{amount(account, 'available')}, {limit_of(account)}" if limit_of(account) else None,
+        **{
+            name: amount(account, name)
+            for name in ("cap", "charged", "reserved", "remaining")
+        },
+        "for one job": f"{amount(account, 'available')}, {limit_of(account)}"
+        if limit_of(account)
+        else None,
     }
 
 
 def erased(item: dict[str, Any]) -> str:
-    """When a dataset was erased, for a list: datasets of one name may follow each other."""
+    """When a dataset was erased, for a list: datasets of one name may follow each
+    other.
+    """
     return f"erased {item['deleted_at'][:10]}" if item["deleted_at"] else ""
 
 
@@ -464,11 +648,15 @@ def balance_cells(account: dict[str, Any]) -> list[str]:
     left = account["remaining"]
     if limit_of(account):
         left += f" (for one job: {account['available']}, {account['limited_by'].replace('_', ' ')})"
-    return [*(account[name] for name in ("accountant", "cap", "charged", "reserved")), left]
+    return [
+        *(account[name] for name in ("accountant", "cap", "charged", "reserved")),
+        left,
+    ]
 
 
 def limit_of(account: dict[str, Any]) -> str | None:
-    """The limit that leaves less to one job of the key than the cap does; ``None`` where the cap decides.
+    """The limit that leaves less to one job of the key than the cap does; ``None``
+    where the cap decides.
 
     A list of populations states no room for a job: it has no such member.
     """
@@ -477,9 +665,11 @@ def limit_of(account: dict[str, Any]) -> str | None:
 
 
 def _printed(client: Client, dataset: dict[str, Any]) -> str | None:
-    """The (ε, δ) of an account that counts ρ or μ²; ``None`` if the balance cannot be read.
+    """The (ε, δ) of an account that counts ρ or μ²; ``None`` if the balance cannot be
+    read.
 
-    The command succeeds without a balance, because a predictor may not read it and the main answer has arrived.
+    The command succeeds without a balance, because a predictor may not read it and the
+    main answer has arrived.
     """
     if dataset["account"]["accountant"] == "pure":
         return None
@@ -508,7 +698,11 @@ def _feature(feature: dict[str, Any]) -> list[str]:
         values = ", ".join(shown) + (f" and {more} more" if more else "")
     else:
         values = f"{feature['lower']} to {feature['upper']}"
-    return [feature["name"], feature["type"], values + (", or missing" if feature.get("missing") else "")]
+    return [
+        feature["name"],
+        feature["type"],
+        values + (", or missing" if feature.get("missing") else ""),
+    ]
 
 
 def show_warnings(output: Output, declared: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""Implements ``grovekeeper demo``: demonstrates the main features on a real dataset, in a minute.
+"""Implements ``grovekeeper demo``: demonstrates the main features on a real dataset, in
+a minute.
 
-Every step is a request to an ordinary server, which runs as a process and ends with the demo; the line after ``$`` is
-the equivalent command.
+Every step is a request to an ordinary server, which runs as a process and ends with the
+demo; the line after ``$`` is the equivalent command.
 """
 
 import csv
@@ -50,12 +51,21 @@ class _Stopped(BaseException):
 @command
 def demo(
     call: Plain,
-    home: Annotated[Path | None, typer.Option(help="Keep everything in this folder; default a temporary one.")] = None,
+    home: Annotated[
+        Path | None,
+        typer.Option(help="Keep everything in this folder; default a temporary one."),
+    ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the server.")] = None,
-    end: Annotated[bool, typer.Option("--exit", help="Stop the server after the last step.")] = False,
+    end: Annotated[
+        bool, typer.Option("--exit", help="Stop the server after the last step.")
+    ] = False,
 ) -> None:
-    """Show everything on a real dataset: a quote, training, predictions, a refusal, the verified ledger."""
-    settings = Settings.from_environment(os.environ, home=home and home.expanduser().absolute())
+    """Show everything on a real dataset: a quote, training, predictions, a refusal, the
+    verified ledger.
+    """
+    settings = Settings.from_environment(
+        os.environ, home=home and home.expanduser().absolute()
+    )
     keeps = home is not None or bool(os.environ.get("GROVEKEEPER_HOME"))
     try:
         with _stoppable(), _folder(settings.home if keeps else None) as folder:
@@ -65,16 +75,28 @@ def demo(
         call.output.say("stopped" if keeps else "stopped; the temporary folder is gone")
 
 
-def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, serve_on: bool) -> None:
+def _run(
+    output: Output,
+    folder: Path,
+    settings: Settings,
+    *,
+    port: int | None,
+    serve_on: bool,
+) -> None:
     from grovekeeper_client.client import Client
 
-    output.say("Grovekeeper demo: a lifetime privacy budget, a private forest, free predictions, a ledger to check.")
+    output.say(
+        "Grovekeeper demo: a lifetime privacy budget, a private forest, free predictions, a ledger to check."
+    )
     output.say(f"Data: {TITLE}.")
     output.say(f"Home: {folder}")
     with tempfile.TemporaryDirectory(prefix="grovekeeper-rows-") as rows:
         upload = Path(rows) / "adult.csv.gz"
         dataset = load_dataset(upload)
-        with running(folder, settings, port=port) as server, Client(server.url, server.key) as client:
+        with (
+            running(folder, settings, port=port) as server,
+            Client(server.url, server.key) as client,
+        ):
             output.say(f"Grovekeeper is ready at {server.url}")
             tour = _Tour(output, client, dataset)
             summary = tour.run(upload, folder)
@@ -82,7 +104,10 @@ def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, 
             output.json(summary | {"url": server.url})
             if serve_on:
                 _serve_on(output, server, tour)
-    _own_data(output, ["python3 run.py serve &    # the dashboard is at the address that it prints"])
+    _own_data(
+        output,
+        ["python3 run.py serve &    # the dashboard is at the address that it prints"],
+    )
 
 
 TITLE = "Adult (Census Income), Becker & Kohavi 1996, UCI Machine Learning Repository, CC BY 4.0"
@@ -91,7 +116,9 @@ _HELD_OUT_PART = 10
 
 @dataclass(frozen=True)
 class DemoDataset:
-    """Adult, from the package; ``held_out`` are rows that are not uploaded, in the form of ``/predict``."""
+    """Adult, from the package; ``held_out`` are rows that are not uploaded, in the form
+    of ``/predict``.
+    """
 
     schema: dict[str, Any]
     n_uploaded: int
@@ -100,7 +127,9 @@ class DemoDataset:
 
     @property
     def public_size(self) -> int:
-        """The number of uploaded rows to two significant digits: what an owner may publish before the first row."""
+        """The number of uploaded rows to two significant digits: what an owner may
+        publish before the first row.
+        """
         unit: int = 10 ** (len(str(self.n_uploaded)) - 2)
         return self.n_uploaded // unit * unit
 
@@ -112,15 +141,23 @@ def load_dataset(upload_to: Path) -> DemoDataset:
     text = gzip.decompress((folder / "adult.csv.gz").read_bytes()).decode("utf-8")
     header, *lines = text.splitlines(keepends=True)
     n_uploaded = len(lines) - len(lines) // _HELD_OUT_PART
-    upload_to.write_bytes(gzip.compress((header + "".join(lines[:n_uploaded])).encode("utf-8"), mtime=0))
+    upload_to.write_bytes(
+        gzip.compress((header + "".join(lines[:n_uploaded])).encode("utf-8"), mtime=0)
+    )
     held_out = header + "".join(lines[n_uploaded:])
-    labels = [row[schema["label"]["name"]] for row in csv.DictReader(io.StringIO(held_out))]
-    return DemoDataset(schema, n_uploaded, models.from_csv(io.StringIO(held_out), schema), labels)
+    labels = [
+        row[schema["label"]["name"]] for row in csv.DictReader(io.StringIO(held_out))
+    ]
+    return DemoDataset(
+        schema, n_uploaded, models.from_csv(io.StringIO(held_out), schema), labels
+    )
 
 
 @dataclass(frozen=True)
 class DemoServer:
-    """A running service; ``key_file`` has the admin's key, unless the operator set the key."""
+    """A running service; ``key_file`` has the admin's key, unless the operator set the
+    key.
+    """
 
     url: str
     key: str
@@ -152,7 +189,11 @@ class _Tour:
             "dataset": self.name,
             "model": self.model_id,
             "price": quote["price"],
-            "held_out": {"rows": len(self._dataset.held_out), "accuracy": accuracy, "majority_class": baseline},
+            "held_out": {
+                "rows": len(self._dataset.held_out),
+                "accuracy": accuracy,
+                "majority_class": baseline,
+            },
             "refusal": refusal,
             "ledger": self._client.balance(self.name),
             "verified": True,
@@ -170,7 +211,9 @@ class _Tour:
         }
         for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
             try:
-                declared = self._client.declare_dataset({"name": f"adult{suffix}", **declaration})
+                declared = self._client.declare_dataset(
+                    {"name": f"adult{suffix}", **declaration}
+                )
             except ApiProblem as problem:
                 if problem.type != "name-taken":
                     raise
@@ -178,7 +221,9 @@ class _Tour:
                 self.name = declared["name"]
                 break
         cap = amount(declared["account"], "cap")
-        self._say(f"{self.name} may spend {cap} in its whole life. Raising that would be an entry in the ledger.")
+        self._say(
+            f"{self.name} may spend {cap} in its whole life. Raising that would be an entry in the ledger."
+        )
 
     def _upload(self, file: Path) -> None:
         self._begin(
@@ -191,9 +236,16 @@ class _Tour:
             for column in report["columns"]
             if column["clamped"] or column["missing"] or column["unknown"]
         ]
-        self._output.table(["column", "clamped", "missing", "unknown"], rows, empty="every cell as declared", indent=3)
+        self._output.table(
+            ["column", "clamped", "missing", "unknown"],
+            rows,
+            empty="every cell as declared",
+            indent=3,
+        )
         self._output.say()
-        self._say(f"The last {len(self._dataset.held_out):,} rows of the file stay here; they measure accuracy later.")
+        self._say(
+            f"The last {len(self._dataset.held_out):,} rows of the file stay here; they measure accuracy later."
+        )
 
     def _quote(self) -> dict[str, Any]:
         self._begin(
@@ -215,7 +267,12 @@ class _Tour:
             f"train {self.name} --epsilon {EPSILON} --purpose '{PURPOSE}' --wait",
         )
         accepted = self._client.train(
-            {"dataset": self.name, "name": "demo forest", "epsilon": EPSILON, "purpose": PURPOSE}
+            {
+                "dataset": self.name,
+                "name": "demo forest",
+                "epsilon": EPSILON,
+                "purpose": PURPOSE,
+            }
         )
         job = jobs.follow(self._client, accepted["job_id"], self._output, Waiting())
         if job["state"] != "succeeded":
@@ -225,12 +282,17 @@ class _Tour:
         self._say(self._client.model(self.model_id)["guarantee"]["text"])
 
     def _predict(self) -> tuple[float, float]:
-        self._begin("A service asks for predictions. They are free, for ever", f"predict {self.model_id} ROWS.csv")
+        self._begin(
+            "A service asks for predictions. They are free, for ever",
+            f"predict {self.model_id} ROWS.csv",
+        )
         from grovekeeper_client.models import predict_rows
 
         truth = self._dataset.held_out_labels
         schema = self._client.model(self.model_id)["schema"]
-        answer = predict_rows(self._client, self.model_id, self._dataset.held_out, schema=schema)
+        answer = predict_rows(
+            self._client, self.model_id, self._dataset.held_out, schema=schema
+        )
         rows = [
             [
                 *(row[name] for name in _SHOWN_COLUMNS),
@@ -239,12 +301,23 @@ class _Tour:
                 true,
             ]
             for row, label, probabilities, true in zip(
-                self._dataset.held_out[:5], answer["labels"], answer["probabilities"], truth, strict=False
+                self._dataset.held_out[:5],
+                answer["labels"],
+                answer["probabilities"],
+                truth,
+                strict=False,
             )
         ]
-        self._output.table([*_SHOWN_COLUMNS, "predicted", "probability", "truth"], rows, empty="no rows", indent=3)
+        self._output.table(
+            [*_SHOWN_COLUMNS, "predicted", "probability", "truth"],
+            rows,
+            empty="no rows",
+            indent=3,
+        )
         self._output.say()
-        accuracy = sum(label == true for label, true in zip(answer["labels"], truth, strict=True)) / len(truth)
+        accuracy = sum(
+            label == true for label, true in zip(answer["labels"], truth, strict=True)
+        ) / len(truth)
         baseline = max(truth.count(name) for name in answer["classes"]) / len(truth)
         self._say(
             f"Accuracy on the {len(truth):,} rows that were never uploaded: {accuracy:.1%}. Always naming the larger "
@@ -266,7 +339,9 @@ class _Tour:
             self._say(f"refused ({problem.status} {problem.type}): {problem.detail}")
             self._say(f"largest ε that fits: {problem.body['largest_that_fits']}")
             return dict(problem.body)
-        raise InstallationError("the ledger admitted a job that its budget does not cover")
+        raise InstallationError(
+            "the ledger admitted a job that its budget does not cover"
+        )
 
     def _audit(self, folder: Path) -> None:
         self._begin(
@@ -306,24 +381,39 @@ class _Tour:
     def _say(self, text: str) -> None:
         for line in text.splitlines():
             indent = "   " + line[: len(line) - len(line.lstrip())]
-            self._output.say(textwrap.fill(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=indent))
+            self._output.say(
+                textwrap.fill(
+                    line.strip(),
+                    _WIDTH,
+                    initial_indent=indent,
+                    subsequent_indent=indent,
+                )
+            )
 
 
 def _serve_on(output: Output, server: DemoServer, tour: _Tour) -> None:
-    key = "your admin key" if server.key_file is None else f"the key in {server.key_file}"
+    key = (
+        "your admin key" if server.key_file is None else f"the key in {server.key_file}"
+    )
     settings = [f"export GROVEKEEPER_URL={server.url}"]
     if server.key_file is not None:
         settings.append(f"export GROVEKEEPER_API_KEY_FILE={server.key_file}")
     _own_data(output, settings)
-    output.say(f"To look at what the demo made: models show {tour.model_id}, ledger show {tour.name}, keys list.")
-    output.say(f"Serving until interrupted (Ctrl-C). Open the dashboard at {server.url} and sign in with {key}.")
+    output.say(
+        f"To look at what the demo made: models show {tour.model_id}, ledger show {tour.name}, keys list."
+    )
+    output.say(
+        f"Serving until interrupted (Ctrl-C). Open the dashboard at {server.url} and sign in with {key}."
+    )
     server.process.wait()
     raise InstallationError("the server ended by itself; see demo.log in its home")
 
 
 def _own_data(output: Output, settings: Iterable[str]) -> None:
     """Prints the commands with which people continue on their data."""
-    output.say("Now your own data, in another terminal (docs/guides/owner.md explains each line):")
+    output.say(
+        "Now your own data, in another terminal (docs/guides/owner.md explains each line):"
+    )
     output.say()
     for line in (
         ". .venv/bin/activate",
@@ -343,14 +433,20 @@ def _folder(home: Path | None) -> Iterator[Path]:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield home
         return
-    with tempfile.TemporaryDirectory(prefix="grovekeeper-demo-", ignore_cleanup_errors=True) as fresh:
+    with tempfile.TemporaryDirectory(
+        prefix="grovekeeper-demo-", ignore_cleanup_errors=True
+    ) as fresh:
         yield Path(fresh)
 
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Ends the demo in order at the first SIGTERM, Ctrl-C or hang-up; later signals concern the end of its server."""
-    assert threading.current_thread() is threading.main_thread(), "signals arrive on the main thread"
+    """Ends the demo in order at the first SIGTERM, Ctrl-C or hang-up; later signals
+    concern the end of its server.
+    """
+    assert threading.current_thread() is threading.main_thread(), (
+        "signals arrive on the main thread"
+    )
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -369,19 +465,32 @@ def _stoppable() -> Iterator[None]:
 _READY = "Grovekeeper is ready at "
 _TELL_AFTER_S = 2.0
 """A server without a running job has ended after this time."""
-_NOT_OURS = ("DATABASE_URL", "DATABASE_URL_FILE", "MIGRATION_URL", "MIGRATION_URL_FILE", "HOST")
+_NOT_OURS = (
+    "DATABASE_URL",
+    "DATABASE_URL_FILE",
+    "MIGRATION_URL",
+    "MIGRATION_URL_FILE",
+    "HOST",
+)
 
 
 @contextmanager
-def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[DemoServer]:
+def running(
+    home: Path, settings: Settings, *, port: int | None
+) -> Iterator[DemoServer]:
     """Runs ``grovekeeper serve`` on a home as another process, which is ended on exit.
 
-    The demo always uses loopback and the embedded database of its home, whatever the environment says.
+    The demo always uses loopback and the embedded database of its home, whatever the
+    environment says.
 
     Raises:
         InstallationError: the server did not start, or its admin key is unknown.
     """
-    environ = {name: value for name, value in os.environ.items() if name not in {PREFIX + it for it in _NOT_OURS}}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {PREFIX + it for it in _NOT_OURS}
+    }
     chosen = str(_free_or_zero(settings.port) if port is None else port)
     options = ("--home", str(home), "--host", "127.0.0.1", "--port", chosen)
     log = home / "demo.log"
@@ -392,7 +501,8 @@ def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[Dem
             stderr=errors,
             env=processes.module_environment(environ),
             text=True,
-            start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the server
+            # Ctrl-C reaches the demo alone, which then ends the server
+            start_new_session=True,
         )
     try:
         url = _ready_url(process, log)
@@ -415,18 +525,26 @@ def _ready_url(process: "subprocess.Popen[str]", log: Path) -> str:
         if line.startswith(_READY):
             return line.removeprefix(_READY).strip()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    raise InstallationError(f"the server did not start: {lines[-1] if lines else 'it said nothing'}")
+    raise InstallationError(
+        f"the server did not start: {lines[-1] if lines else 'it said nothing'}"
+    )
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
-    """Ends the server, which finishes its running job; a signal that arrives from here on stops it now."""
+    """Ends the server, which finishes its running job; a signal that arrives from here
+    on stops it now.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.send_signal(signal.SIGINT))
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=_TELL_AFTER_S)
     except subprocess.TimeoutExpired:
-        print("finishing the running job; press Ctrl-C again to stop now", file=sys.stderr, flush=True)
+        print(
+            "finishing the running job; press Ctrl-C again to stop now",
+            file=sys.stderr,
+            flush=True,
+        )
         process.wait()
     if process.stdout is not None:
         process.stdout.close()

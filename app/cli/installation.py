@@ -1,6 +1,8 @@
-"""Implements the commands that start processes (``serve``, ``api``, ``worker``, ``dask``), and ``prepare`` and ``db``.
+"""Implements the commands that start processes (``serve``, ``api``, ``worker``,
+``dask``), and ``prepare`` and ``db``.
 
-Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
+Each command imports the server's modules in its function, which spares other commands
+0.5 to 2 s of CPU.
 """
 
 import json
@@ -42,7 +44,9 @@ MigrationUrl: TypeAlias = Annotated[
 
 
 def _refuse_password(name: str, address: str) -> None:
-    """Refuses a password in a flag: every account of the machine can read the command lines of running processes."""
+    """Refuses a password in a flag: every account of the machine can read the command
+    lines of running processes.
+    """
     parsed = parse_url(address)
     if parsed.password or not _PASSWORDS.isdisjoint(parsed.query):
         flag, variable = f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}"
@@ -53,26 +57,36 @@ def _refuse_password(name: str, address: str) -> None:
 
 
 def _warn_of_unknown_variables() -> None:
-    """Names variables that set nothing: a misspelt one would leave a default in force, such as no public times."""
+    """Names variables that set nothing: a misspelt one would leave a default in force,
+    such as no public times.
+    """
     known = [setting.name.upper() for setting in SETTINGS]
     for name in unknown_variables(os.environ):
         likely = problems.similar([name.removeprefix(PREFIX)], known)
         meant = problems.question(f"{PREFIX}{each}" for each in likely)
-        print(f"note: {name} is no setting and sets nothing{meant or '; see docs/settings.md'}", file=sys.stderr)
+        print(
+            f"note: {name} is no setting and sets nothing{meant or '; see docs/settings.md'}",
+            file=sys.stderr,
+        )
 
 
 @dataclass(frozen=True)
 class HomeOptions(Plain):
     """Options that locate the installation."""
 
-    home: Annotated[Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.")] = None
+    home: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME."),
+    ] = None
     database_url: Annotated[
         str | None,
         typer.Option(
             help="Address of the database, without a password; default GROVEKEEPER_DATABASE_URL, or SQLite in the home."
         ),
     ] = None
-    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None
+    log_level: Annotated[
+        str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")
+    ] = None
 
     def settings(self, **flags: object) -> Settings:
         """The settings of the environment, overridden by these options and ``flags``.
@@ -87,12 +101,18 @@ class HomeOptions(Plain):
         level = None if self.log_level is None else self.log_level.upper()
         _warn_of_unknown_variables()
         return Settings.from_environment(
-            os.environ, home=home, database_url=self.database_url, log_level=level, **flags
+            os.environ,
+            home=home,
+            database_url=self.database_url,
+            log_level=level,
+            **flags,
         )
 
     @contextmanager
     def database(self) -> Iterator[Database]:
-        """The database of the installation, closed on exit; raises as :func:`app.cli.prepare.opened` does."""
+        """The database of the installation, closed on exit; raises as
+        :func:`app.cli.prepare.opened` does.
+        """
         from app.cli.prepare import opened
 
         with opened(self.settings()) as database:
@@ -104,11 +124,15 @@ class WorkOptions:
     """Options of workers."""
 
     lease_ttl_s: Annotated[
-        int | None, typer.Option(help="Seconds without a heartbeat until a worker loses its job.")
+        int | None,
+        typer.Option(help="Seconds without a heartbeat until a worker loses its job."),
     ] = None
-    poll_interval_s: Annotated[float | None, typer.Option(help="Seconds between polls of an empty queue.")] = None
+    poll_interval_s: Annotated[
+        float | None, typer.Option(help="Seconds between polls of an empty queue.")
+    ] = None
     release_interval_s: Annotated[
-        int | None, typer.Option(help="Seconds between the public times of jobs; 0 for none.")
+        int | None,
+        typer.Option(help="Seconds between the public times of jobs; 0 for none."),
     ] = None
 
 
@@ -117,7 +141,9 @@ class ListenOptions(HomeOptions):
     """Options of the API's address."""
 
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks one.")] = None
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0 picks one.")
+    ] = None
 
     def settings(self, **flags: object) -> Settings:
         return super().settings(host=self.host, port=self.port, **flags)
@@ -127,14 +153,20 @@ class ListenOptions(HomeOptions):
 def serve(
     call: ListenOptions,
     work: WorkOptions,
-    workers: Annotated[int | None, typer.Option(help="Number of worker processes.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of worker processes.")
+    ] = None,
 ) -> None:
     """Run the API and its workers on the embedded database, on one machine."""
     with without_collection():
         from app.cli.serve import serve as run
 
     def announce(url: str) -> None:
-        line = json.dumps({"ready": url}) if call.as_json else f"Grovekeeper is ready at {url}"
+        line = (
+            json.dumps({"ready": url})
+            if call.as_json
+            else f"Grovekeeper is ready at {url}"
+        )
         print(line, flush=True)
 
     run(call.settings(workers=workers, **vars(work)), announce=announce)
@@ -147,7 +179,12 @@ def api(call: ListenOptions) -> None:
         from app.cli.serve import serve_api
 
     settings = call.settings()
-    serve_api(settings, announce=lambda url: _say_ready(call, settings, f"The API answers at {url}", ready=url))
+    serve_api(
+        settings,
+        announce=lambda url: _say_ready(
+            call, settings, f"The API answers at {url}", ready=url
+        ),
+    )
 
 
 @command
@@ -159,34 +196,62 @@ def worker(call: HomeOptions, work: WorkOptions) -> None:
 
     settings = call.settings(**vars(work))
     raise typer.Exit(
-        run(settings, code=code, announce=lambda: _say_ready(call, settings, "The worker is ready", ready=True))
+        run(
+            settings,
+            code=code,
+            announce=lambda: _say_ready(
+                call, settings, "The worker is ready", ready=True
+            ),
+        )
     )
 
 
-def _say_ready(call: Plain, settings: Settings, sentence: str, *, ready: str | bool) -> None:
-    """Prints one line, when the database is at the newest revision that this version knows."""
+def _say_ready(
+    call: Plain, settings: Settings, sentence: str, *, ready: str | bool
+) -> None:
+    """Prints one line, when the database is at the newest revision that this version
+    knows.
+    """
     facts = {
         "version": version("grovekeeper"),
         "revision": revisions.head_revision(),
         "home": str(settings.home),
         "store": settings.store,
     }
-    shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-    print(json.dumps({"ready": ready, **facts}) if call.as_json else f"{sentence} ({shown})", flush=True)
+    shown = ", ".join(
+        f"{name} {value}" for name, value in facts.items() if value is not None
+    )
+    print(
+        json.dumps({"ready": ready, **facts})
+        if call.as_json
+        else f"{sentence} ({shown})",
+        flush=True,
+    )
 
 
 @command
 def prepare(call: Plain) -> None:
-    """Compile the program for this machine's processor, once, so that the first jobs and predictions do not wait."""
+    """Compile the program for this machine's processor, once, so that the first jobs
+    and predictions do not wait.
+    """
     from grovekeeper_forests import code_cache
 
     code_cache.choose()
-    call.output.say("compiling; on a machine that has the code already, this takes a second")
+    call.output.say(
+        "compiling; on a machine that has the code already, this takes a second"
+    )
     child = processes.module_command("app.worker.child", "prepare")
-    if subprocess.run(child, env=processes.module_environment(os.environ), check=False).returncode != 0:
+    if (
+        subprocess.run(
+            child, env=processes.module_environment(os.environ), check=False
+        ).returncode
+        != 0
+    ):
         raise InstallationError("the program could not be compiled")
     call.output.answer({"folder": code_cache.folder()})
-    call.output.say(f"this machine is prepared; the compiled code is in {code_cache.folder()}")
+    call.output.say(
+        f"this machine is prepared; the compiled code is in {code_cache.folder()}"
+    )
 
 
 @db.command("upgrade")
@@ -194,7 +259,9 @@ def upgrade(
     call: HomeOptions,
     migration_url: MigrationUrl = None,
 ) -> None:
-    """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
+    """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if
+    it is set.
+    """
     from app.cli import prepare
 
     settings = call.settings(migration_url=migration_url)
@@ -208,16 +275,23 @@ def upgrade(
 def move(
     call: HomeOptions,
     old: Annotated[
-        str, typer.Argument(help="File of the old SQLite database, or name of the old PostgreSQL database.")
+        str,
+        typer.Argument(
+            help="File of the old SQLite database, or name of the old PostgreSQL database."
+        ),
     ],
     migration_url: MigrationUrl = None,
 ) -> None:
-    """Copy the database of a version before the first release into an empty one. The old one stays as it is."""
+    """Copy the database of a version before the first release into an empty one. The
+    old one stays as it is.
+    """
     from app.services.backup.move import move_database
 
     problems = move_database(call.settings(migration_url=migration_url), old)
     call.output.json({"revision": revisions.head_revision(), "problems": problems})
-    call.output.say(f"copied {old}; the database is at revision {revisions.head_revision()}")
+    call.output.say(
+        f"copied {old}; the database is at revision {revisions.head_revision()}"
+    )
     for problem in problems:
         call.output.complain(problem)
 
@@ -225,9 +299,14 @@ def move(
 @db.command("status")
 def status(call: HomeOptions) -> None:
     """Show the database's revision. Exits with 1 if it is not the newest."""
-    current, head = revisions.current_revision(call.settings().database_url), revisions.head_revision()
+    current, head = (
+        revisions.current_revision(call.settings().database_url),
+        revisions.head_revision(),
+    )
     call.output.json({"revision": current, "newest": head, "current": current == head})
-    call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")
+    call.output.say(
+        f"the database is at revision {current or 'none'}; the newest is {head}"
+    )
     if current == head:
         return
     if current in revisions.MOVED:
@@ -235,30 +314,40 @@ def status(call: HomeOptions) -> None:
     elif current is None or current in revisions.known_revisions():
         call.output.hint("grovekeeper db upgrade")
     else:
-        call.output.complain(revisions.TAKEN if current < revisions.FIRST else revisions.NEWER)
+        call.output.complain(
+            revisions.TAKEN if current < revisions.FIRST else revisions.NEWER
+        )
     raise typer.Exit(ExitCode.FAILED)
 
 
 @db.command("new-signer")
 def new_signer(call: HomeOptions) -> None:
-    """Replace a lost signing key: make a key where none is, and sign heads and checkpoints with it from now on."""
+    """Replace a lost signing key: make a key where none is, and sign heads and
+    checkpoints with it from now on.
+    """
     from app.services.ledger.heads import replace_signer
 
     with call.database() as database:
         signer = replace_signer(call.settings(), database)
     call.output.answer({"verifier_key": signer.verifier_key})
-    call.output.say(f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors")
+    call.output.say(
+        f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors"
+    )
 
 
 @db.command("rewrap-keys")
 def rewrap_keys(call: HomeOptions) -> None:
-    """Wrap the keys of stored rows with the newest storage key, so that older storage keys can be removed."""
+    """Wrap the keys of stored rows with the newest storage key, so that older storage
+    keys can be removed.
+    """
     from app.services.ledger.heads import rewrap_data_keys
 
     with call.database() as database:
         key_id, n_wrapped = rewrap_data_keys(call.settings(), database)
     call.output.answer({"storage_key": key_id, "datasets": n_wrapped})
-    call.output.say(f"the keys of {n_wrapped} datasets were wrapped anew; the storage key {key_id} wraps all keys")
+    call.output.say(
+        f"the keys of {n_wrapped} datasets were wrapped anew; the storage key {key_id} wraps all keys"
+    )
 
 
 @command
@@ -270,8 +359,13 @@ def openapi(_call: Plain) -> None:
 
 
 @command
-def backup(call: HomeOptions, folder: Annotated[Path, typer.Argument(help="Folder to make; must not exist.")]) -> None:
-    """Write database, rows and artifacts to a folder, while the service runs. Keys and heads are left out."""
+def backup(
+    call: HomeOptions,
+    folder: Annotated[Path, typer.Argument(help="Folder to make; must not exist.")],
+) -> None:
+    """Write database, rows and artifacts to a folder, while the service runs. Keys and
+    heads are left out.
+    """
     from app.services.backup.make import make_backup
     from app.services.installation import Installation
 
@@ -279,25 +373,45 @@ def backup(call: HomeOptions, folder: Annotated[Path, typer.Argument(help="Folde
         installation = Installation.open(call.settings(), pool_size=1)
     with closing(installation):
         made = make_backup(installation, folder)
-    call.output.answer({"made_at": made.made_at, "files": len(made.files), "size_bytes": made.size_bytes})
-    call.output.say(f"wrote {folder}: {len(made.files)} files, {made.size_bytes:,} bytes, as of {made.made_at}")
+    call.output.answer(
+        {
+            "made_at": made.made_at,
+            "files": len(made.files),
+            "size_bytes": made.size_bytes,
+        }
+    )
+    call.output.say(
+        f"wrote {folder}: {len(made.files)} files, {made.size_bytes:,} bytes, as of {made.made_at}"
+    )
 
 
 @command
 def restore(
     call: HomeOptions,
-    folder: Annotated[Path, typer.Argument(help="Folder that `grovekeeper backup` made.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder that `grovekeeper backup` made.")
+    ],
     migration_url: MigrationUrl = None,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Restore without the newest entries; close their accounts for ever.")
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Restore without the newest entries; close their accounts for ever.",
+        ),
     ] = False,
 ) -> None:
-    """Read a backup into an empty database and home. Refuses a backup that lacks entries which heads prove."""
+    """Read a backup into an empty database and home. Refuses a backup that lacks
+    entries which heads prove.
+    """
     from app.services.backup.restore import restore_backup
 
-    restored = restore_backup(call.settings(migration_url=migration_url), folder, accept_loss=accept_loss)
+    restored = restore_backup(
+        call.settings(migration_url=migration_url), folder, accept_loss=accept_loss
+    )
     closed = [str(loss) for loss in restored.losses]
-    call.output.json({"made_at": restored.made_at, "lost": closed, "problems": restored.problems})
+    call.output.json(
+        {"made_at": restored.made_at, "lost": closed, "problems": restored.problems}
+    )
     call.output.say(f"restored the backup of {restored.made_at}")
     for line in closed:
         call.output.say(f"entries were lost: {line}")
@@ -305,7 +419,9 @@ def restore(
         call.output.complain(problem)
 
 
-dask_commands = Group("Run the processes of a Dask cluster, which count the rows of large datasets.")
+dask_commands = Group(
+    "Run the processes of a Dask cluster, which count the rows of large datasets."
+)
 
 
 @dask_commands.command("scheduler")
@@ -318,17 +434,24 @@ def run_scheduler() -> None:
 @dask_commands.command("worker")
 def run_dask_worker(
     memory_limit: Annotated[
-        str, typer.Option(help="Memory of the worker: 48GiB, or a share of the machine's.")
+        str,
+        typer.Option(help="Memory of the worker: 48GiB, or a share of the machine's."),
     ] = "0.8",
-    host: Annotated[str | None, typer.Option(help="Address to listen on; default: chosen by the network.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on; default: chosen by the network."),
+    ] = None,
 ) -> None:
-    """Run one worker, which counts with all processors of the machine, until a signal stops it."""
+    """Run one worker, which counts with all processors of the machine, until a signal
+    stops it.
+    """
     settings = _dask_settings()
     environ = scrubbed_environment()
     if settings.store is not None:
         from app.core.object_store import ObjectStore  # an extra
 
-        ObjectStore(settings.store, settings.home)  # refused here, not in a process that is started again and again
+        # refused here, not in a process that is started again and again
+        ObjectStore(settings.store, settings.home)
         environ |= provider_environment() | {f"{PREFIX}STORE": settings.store}
     _become("worker", settings, environ=environ, host=host, memory_limit=memory_limit)
 
@@ -341,8 +464,12 @@ def _dask_settings() -> Settings:
     return settings
 
 
-def _become(kind: str, settings: Settings, *, environ: dict[str, str], **options: Any) -> None:
-    """Replaces this process by one of the cluster, which has no address of a database and no key of the service."""
+def _become(
+    kind: str, settings: Settings, *, environ: dict[str, str], **options: Any
+) -> None:
+    """Replaces this process by one of the cluster, which has no address of a database
+    and no key of the service.
+    """
     assert settings.dask_cluster is not None
     program = [sys.executable, "-m", "app.worker.dask_process", kind]
     arguments = json.dumps({"cluster": settings.dask_cluster.to_json(), **options})

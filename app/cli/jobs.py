@@ -1,4 +1,6 @@
-"""Implements ``grovekeeper jobs``, and prints quotes and jobs of every kind for the commands that ask for them."""
+"""Implements ``grovekeeper jobs``, and prints quotes and jobs of every kind for the
+commands that ask for them.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,7 +19,11 @@ from grovekeeper_client.errors import HOLDS, REASONS, unfinished
 
 app = Group("Look at jobs, and cancel them.")
 
-_DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
+_DONE = {
+    "train": "trained model",
+    "profile": "released profile",
+    "evaluation": "released evaluation",
+}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
@@ -25,16 +31,33 @@ _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluation
 def list_jobs(
     call: Remote,
     dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="Of this algorithm only.")] = None,
-    state: Annotated[str | None, typer.Option(help="waiting, queued, running, succeeded, failed or cancelled.")] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="Of this algorithm only.")
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(help="waiting, queued, running, succeeded, failed or cancelled."),
+    ] = None,
 ) -> None:
     """List jobs, newest first."""
-    jobs = call.ask_all("jobs", lambda client: client.jobs(dataset=dataset, algorithm=algorithm, state=state))
+    jobs = call.ask_all(
+        "jobs",
+        lambda client: client.jobs(dataset=dataset, algorithm=algorithm, state=state),
+    )
     rows = [
-        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], price_of(job), _state(job), made(job)]
+        [
+            job["id"],
+            job["dataset_name"],
+            job["algorithm"] or job["kind"],
+            price_of(job),
+            _state(job),
+            made(job),
+        ]
         for job in jobs
     ]
-    call.output.table(["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs")
+    call.output.table(
+        ["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs"
+    )
 
 
 @app.command("show")
@@ -48,17 +71,26 @@ def show(
     with call.client() as client:
         job = client.job(job_id)
         if waiting.wait:
-            finish(output, job if job["state"] in ENDED else follow(client, job_id, output, waiting))
+            finish(
+                output,
+                job
+                if job["state"] in ENDED
+                else follow(client, job_id, output, waiting),
+            )
             return
     output.answer(job)
     output.facts(
         {
             "job": job["id"],
-            "state": f"{job['state']}, preparing this machine, once" if job["preparing"] else job["state"],
+            "state": f"{job['state']}, preparing this machine, once"
+            if job["preparing"]
+            else job["state"],
             "held": HOLDS.get(job["held_by"], job["held_by"]),
             "reason": REASONS.get(job["reason"], job["reason"]),
             "kind": job["kind"],
-            "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,
+            "trees": f"{job['trees_done']} of {job['n_trees']}"
+            if job["n_trees"]
+            else None,
             "dataset": job["dataset_name"],
             "algorithm": job["algorithm"],
             "price": price_of(job),
@@ -74,7 +106,11 @@ def show(
 
 def _state(job: Mapping[str, Any]) -> str:
     """The state of a job, and why it is not started."""
-    return str(job["state"]) if job["held_by"] is None else f"{job['state']} ({job['held_by']})"
+    return (
+        str(job["state"])
+        if job["held_by"] is None
+        else f"{job['state']} ({job['held_by']})"
+    )
 
 
 @app.command("cancel")
@@ -92,16 +128,26 @@ def show_accepted(
     waiting: Waiting,
     show: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request.
+    """Prints what a job of any kind reserved when it was accepted, and follows the job
+    to its end on request.
 
     Args:
-        show: prints the output of a job that succeeded, in place of the command that prints it.
+        show: prints the output of a job that succeeded, in place of the command that
+            prints it.
     """
     also = accepted["unlabelled"]
-    second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
-    output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
+    second = (
+        ""
+        if also is None
+        else f", and {amount(also['price'])} on {also['dataset_name']}"
+    )
+    output.say(
+        f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}"
+    )
     if accepted["state"] == "waiting":
-        output.say("the job waits for the approval of an owner other than you, for at most a week")
+        output.say(
+            "the job waits for the approval of an owner other than you, for at most a week"
+        )
     if waiting.wait:
         finish(output, follow(client, accepted["job_id"], output, waiting), show=show)
         return
@@ -109,10 +155,14 @@ def show_accepted(
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> dict[str, Any]:
-    """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state.
+def follow(
+    client: Client, job_id: str, output: Output, waiting: Waiting
+) -> dict[str, Any]:
+    """Waits for a job with a progress bar of finished trees, if it grows any; returns
+    it in its last state.
 
-    The wait ends where only another person can go on: an approval may take a week, and a freeze has no end.
+    The wait ends where only another person can go on: an approval may take a week, and
+    a freeze has no end.
     """
     from app.cli import tables  # loads rich
 
@@ -120,26 +170,40 @@ def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> dic
         with tables.progress_of_job(hidden=output.as_json) as show:
             return client.wait_for_job(job_id, timeout=waiting.timeout, on_change=show)
     except KeyboardInterrupt:
-        output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
+        output.complain(
+            f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait"
+        )
         raise
 
 
-def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any]], None] | None = None) -> None:
+def finish(
+    output: Output,
+    job: dict[str, Any],
+    *,
+    show: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
     """Prints a finished job, then its output or the next command.
 
-    A job that did not succeed ends with 1, and a job that goes on without the command with 6.
+    A job that did not succeed ends with 1, and a job that goes on without the command
+    with 6.
     """
     if output.as_json:
         output.json(job)
     elif job["state"] == "succeeded":
-        done = _DONE.get(job["kind"], job["kind"])  # a newer service has kinds that this version does not know
-        output.say(f"{done} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
+        # a newer service has kinds that this version does not know
+        done = _DONE.get(job["kind"], job["kind"])
+        output.say(
+            f"{done} {made(job)}"
+            + (f" ({job['algorithm']})" if job["algorithm"] else "")
+        )
         if show is None:
             output.hint(next_command(job))
         else:
             show(job)
     if job["state"] not in ENDED:
-        output.complain(f"{unfinished(job)}; follow it with: grovekeeper jobs show {job['id']} --wait")
+        output.complain(
+            f"{unfinished(job)}; follow it with: grovekeeper jobs show {job['id']} --wait"
+        )
         raise typer.Exit(ExitCode.GOES_ON)
     if job["state"] != "succeeded":
         output.complain(ended(job))
@@ -149,7 +213,9 @@ def finish(output: Output, job: dict[str, Any], *, show: Callable[[dict[str, Any
 def ended(job: Mapping[str, Any]) -> str:
     """Why a job ended without an output, and whether its price is spent."""
     why = REASONS.get(job["reason"], job["reason"])
-    spent = f"{price_of(job)} spent for good" if job["charged"] else "nothing was charged"
+    spent = (
+        f"{price_of(job)} spent for good" if job["charged"] else "nothing was charged"
+    )
     return f"job {job['id']} {job['state']}: {why}; {spent}"
 
 
@@ -170,10 +236,21 @@ def made(job: dict[str, Any]) -> str | None:
 def next_command(job: dict[str, Any]) -> str:
     """The command that shows a job's output."""
     group = _SHOWN_BY.get(job["kind"])
-    return f"grovekeeper {group} show {made(job)}" if group else f"grovekeeper jobs show {job['id']}"
+    return (
+        f"grovekeeper {group} show {made(job)}"
+        if group
+        else f"grovekeeper jobs show {job['id']}"
+    )
 
 
-def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: bool, recover: int | None = None) -> None:
+def show_quote(
+    output: Output,
+    quote: dict[str, Any],
+    *,
+    what: str,
+    receipt: bool,
+    recover: int | None = None,
+) -> None:
     """Prints a quote for people, both parts where a job has two.
 
     Args:
@@ -181,7 +258,9 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
         recover: the recovered share, in percent, whose ε is shown.
     """
     also = quote.get("unlabelled")
-    _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
+    _show_part(
+        output, quote, what=what if also is None else f"{what}, its part with labels,"
+    )
     if also is not None:
         _show_part(output, also, what=f"{what}, its part without labels,")
     if "expected_accuracy" in quote:
@@ -195,16 +274,26 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str, receipt: boo
     if quote.get("profile"):
         output.say(f"note: {_of_profile(quote['profile'])}")
     output.warnings(quote)
-    refusing = [part["dataset_name"] for part in (quote, also) if part is not None and not part["fits"]]
+    refusing = [
+        part["dataset_name"]
+        for part in (quote, also)
+        if part is not None and not part["fits"]
+    ]
     if refusing:
-        output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))
+        output.hint(
+            *(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing))
+        )
 
 
 def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     """Prints what a job costs on one account, why, and what is left."""
     price, why = part["price"], part.get("why")
     output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
-    in_unit = "no more, no less" if price["delta"] is None else f"{amount(price)}, no more, no less"
+    in_unit = (
+        "no more, no less"
+        if price["delta"] is None
+        else f"{amount(price)}, no more, no less"
+    )
     left = f"{part['remaining']} of {amount({**part, 'unit': price['unit']}, 'cap')}"
     if part["fits"]:
         rest = part["left_afterwards"]
@@ -213,33 +302,58 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
         {
             "  price": f"{_epsilon_delta(price)} ({in_unit})",
             "  left": left,
-            "  largest ε that fits": part["largest_that_fits"] + ("" if part["fits"] else ": this job does not fit"),
+            "  largest ε that fits": part["largest_that_fits"]
+            + ("" if part["fits"] else ": this job does not fit"),
             "  limited by": limit_in_words(part["limited_by"], part["population"]),
         }
     )
     output.odds(part["odds"], condition=GIVEN_EARLIER)
     if part["needs_approval"]:
-        output.say(f"The job would wait for the approval of another owner of {part['dataset_name']}.")
+        output.say(
+            f"The job would wait for the approval of another owner of {part['dataset_name']}."
+        )
     output.say()
 
 
 def _epsilon_delta(price: Mapping[str, Any]) -> str:
-    return f"ε = {price['epsilon']}" + ("" if price["delta"] is None else f" at δ = {price['delta']}")
+    return f"ε = {price['epsilon']}" + (
+        "" if price["delta"] is None else f" at δ = {price['delta']}"
+    )
 
 
 def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
-    """What similar public tables recovered at this ε, and the ε at which they recovered the needed share."""
-    sentences = [expected[name] for name in ("sentence", "spread", "note") if expected[name]]
+    """What similar public tables recovered at this ε, and the ε at which they recovered
+    the needed share.
+    """
+    sentences = [
+        expected[name] for name in ("sentence", "spread", "note") if expected[name]
+    ]
     if recover is not None:
-        epsilon = needed_epsilon(((at["epsilon"], at["middle"]) for at in expected["curve"]), percent=recover)
+        epsilon = needed_epsilon(
+            ((at["epsilon"], at["middle"]) for at in expected["curve"]), percent=recover
+        )
         needed = f"from ε = {epsilon} on" if epsilon else "at no ε that was measured"
         sentences.append(f"Similar tables recovered {recover} % {needed}.")
-    return " ".join(["Expected accuracy:", *sentences, "This is no statement about your rows."])
+    return " ".join(
+        ["Expected accuracy:", *sentences, "This is no statement about your rows."]
+    )
 
 
 def _of_profile(reused: Mapping[str, Any]) -> str:
     """The numbers of a profile that a plan uses."""
-    made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"
+    made_for = (
+        json.dumps(reused["scope"], ensure_ascii=False)
+        if reused["scope"]
+        else "all cells"
+    )
     profile = f"profile {reused['id']} of {reused['dataset_name']} ({made_for})"
-    used = f"uses the bins of {profile} at no cost" if reused["is_used"] else f"needs no bins of {profile}"
-    return f"{used}." if reused["size"] is None else f"{used}; the rules assume {reused['size']} rows."
+    used = (
+        f"uses the bins of {profile} at no cost"
+        if reused["is_used"]
+        else f"needs no bins of {profile}"
+    )
+    return (
+        f"{used}."
+        if reused["size"] is None
+        else f"{used}; the rules assume {reused['size']} rows."
+    )

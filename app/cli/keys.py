@@ -16,7 +16,9 @@ from app.core.settings import Settings
 
 app = Group("Make, list, rotate and revoke keys.")
 
-Expires = Annotated[str | None, typer.Option(help="When the key ends, as 2027-01-31T12:00:00Z.")]
+Expires = Annotated[
+    str | None, typer.Option(help="When the key ends, as 2027-01-31T12:00:00Z.")
+]
 
 
 @app.command("create")
@@ -24,7 +26,8 @@ def create(
     call: Remote,
     name: Annotated[str, typer.Argument(help="Name of the person or program.")],
     role: Annotated[
-        list[str] | None, typer.Option(help="admin, owner or auditor, everywhere; may be repeated.")
+        list[str] | None,
+        typer.Option(help="admin, owner or auditor, everywhere; may be repeated."),
     ] = None,
     expires_at: Expires = None,
     save: SaveOption = None,
@@ -33,7 +36,13 @@ def create(
     with secret_file(save) as stream:
         with call.client() as client:
             made = client.create_key(name, role or [], expires_at=expires_at)
-        hand_over(call.output, made, "key", stream, again=f"grovekeeper keys rotate {made['id']}")
+        hand_over(
+            call.output,
+            made,
+            "key",
+            stream,
+            again=f"grovekeeper keys rotate {made['id']}",
+        )
     if not role:
         call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} analyst")
 
@@ -43,25 +52,51 @@ def list_keys(call: Remote) -> None:
     """List all keys and subjects, without secrets."""
     keys = call.ask_all("keys", lambda client: client.keys())
     times = ("created_at", "last_used_at", "rotated_at", "expires_at", "revoked_at")
-    rows = [[key["id"], key["name"], ", ".join(key["roles"]), *(key[time] for time in times)] for key in keys]
+    rows = [
+        [
+            key["id"],
+            key["name"],
+            ", ".join(key["roles"]),
+            *(key[time] for time in times),
+        ]
+        for key in keys
+    ]
     call.output.table(
-        ["id", "name", "roles", "created", "last used", "rotated", "expires", "revoked"], rows, empty="no keys"
+        [
+            "id",
+            "name",
+            "roles",
+            "created",
+            "last used",
+            "rotated",
+            "expires",
+            "revoked",
+        ],
+        rows,
+        empty="no keys",
     )
 
 
 @app.command("rotate")
-def rotate(call: Remote, key: KeyArgument, expires_at: Expires = None, save: SaveOption = None) -> None:
-    """Replace a key's secret. The earlier secret is refused at once; the key's id, grants and jobs stay."""
+def rotate(
+    call: Remote, key: KeyArgument, expires_at: Expires = None, save: SaveOption = None
+) -> None:
+    """Replace a key's secret. The earlier secret is refused at once; the key's id,
+    grants and jobs stay.
+    """
     with secret_file(save) as stream:
         with call.client() as client:
-            rotated = on_key(client, key, partial(client.rotate_key, expires_at=expires_at))
+            rotated = on_key(
+                client, key, partial(client.rotate_key, expires_at=expires_at)
+            )
         home_file = _renew_home(call.output, rotated)
         again = f"grovekeeper keys rotate {rotated['id']} (if the key was your own, with another admin key)"
         hand_over(call.output, rotated, "key", stream, again=again, kept_in=home_file)
 
 
 def _renew_home(output: Output, rotated: dict[str, Any]) -> Path | None:
-    """Replaces the key in the home if it was rotated: later commands read it. Says what it did on stderr.
+    """Replaces the key in the home if it was rotated: later commands read it. Says what
+    it did on stderr.
 
     Returns:
         The file, if it has the new secret.
@@ -76,9 +111,13 @@ def _renew_home(output: Output, rotated: dict[str, Any]) -> Path | None:
     try:
         files.write(file.resolve(), f"{rotated['key']}\n".encode("ascii"))
     except OSError as error:
-        output.complain(f"{file} still has the earlier secret of this key: {error.strerror}; write the new one there")
+        output.complain(
+            f"{file} still has the earlier secret of this key: {error.strerror}; write the new one there"
+        )
         return None
-    output.complain(f"{file} had the earlier secret of this key, and has the new one now")
+    output.complain(
+        f"{file} had the earlier secret of this key, and has the new one now"
+    )
     return file
 
 
@@ -107,4 +146,6 @@ def create_admin(
         with call.database() as database:
             made = create_admin(database, name)
         answer = {"id": made.id, "key": made.text}
-        hand_over(call.output, answer, "key", stream, again="grovekeeper keys create-admin")
+        hand_over(
+            call.output, answer, "key", stream, again="grovekeeper keys create-admin"
+        )

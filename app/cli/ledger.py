@@ -1,4 +1,6 @@
-"""Implements ``grovekeeper ledger``, ``audit`` and ``verify``: accounts, their caps and charges, and evidence."""
+"""Implements ``grovekeeper ledger``, ``audit`` and ``verify``: accounts, their caps and
+charges, and evidence.
+"""
 
 import json
 from collections.abc import Mapping
@@ -43,7 +45,10 @@ app = Group("Read balances and entries, export them, change caps.")
 def show(
     call: Remote,
     account: Annotated[
-        str | None, typer.Argument(help="Name or id of a dataset, or id of a population; default all.")
+        str | None,
+        typer.Argument(
+            help="Name or id of a dataset, or id of a population; default all."
+        ),
     ] = None,
     scope: ScopeOption = None,
 ) -> None:
@@ -54,7 +59,10 @@ def show(
             accounts = _all_accounts(client, output)
             answer: dict[str, Any] = {"datasets": accounts}
         else:
-            answer = client.balance(account, scope=read_scope(scope, partial(client.dataset, account)) or None)
+            answer = client.balance(
+                account,
+                scope=read_scope(scope, partial(client.dataset, account)) or None,
+            )
             accounts = [answer]
     output.answer(answer)
     show_accounts(output, accounts)
@@ -62,23 +70,33 @@ def show(
         show_cells(output, answer)
         if answer.get("delta_set_aside") is not None:
             part = answer["delta_set_aside"]
-            output.say(f"δ set aside: {part['charged']} of {part['set_aside']} charged, {part['remaining']} left")
+            output.say(
+                f"δ set aside: {part['charged']} of {part['set_aside']} charged, {part['remaining']} left"
+            )
         output.say()
         output.guarantee(answer["guarantee"])
-        output.hint(f"grovekeeper ledger export {account} {answer['account_name']}.jsonl    (owners and auditors)")
+        output.hint(
+            f"grovekeeper ledger export {account} {answer['account_name']}.jsonl    (owners and auditors)"
+        )
 
 
 @dataclass(frozen=True)
 class Stated:
     """Options that state the loss of a mechanism: an event, or one declared loss."""
 
-    event: Annotated[Path | None, typer.Option(help="File with the event (docs/events.md).")] = None
+    event: Annotated[
+        Path | None, typer.Option(help="File with the event (docs/events.md).")
+    ] = None
     epsilon: Annotated[str | None, typer.Option(help="Declared ε.")] = None
     delta: Annotated[str | None, typer.Option(help="Declared δ beside ε.")] = None
     rho: Annotated[str | None, typer.Option(help="Declared ρ.")] = None
     mu: Annotated[str | None, typer.Option(help="Declared μ.")] = None
-    adjacency: Annotated[str, typer.Option(help="Of the declared loss: add_remove or label.")] = "add_remove"
-    per: Annotated[str, typer.Option(help="The loss is that of one row or of one unit.")] = "row"
+    adjacency: Annotated[
+        str, typer.Option(help="Of the declared loss: add_remove or label.")
+    ] = "add_remove"
+    per: Annotated[
+        str, typer.Option(help="The loss is that of one row or of one unit.")
+    ] = "row"
     scope: ScopeOption = None
 
     def body(self, client: Client, dataset: str, description: str) -> dict[str, Any]:
@@ -87,11 +105,19 @@ class Stated:
         Raises:
             WrongUse: an event and a declared loss, or neither.
         """
-        declared = given(epsilon=self.epsilon, delta=self.delta, rho=self.rho, mu=self.mu)
+        declared = given(
+            epsilon=self.epsilon, delta=self.delta, rho=self.rho, mu=self.mu
+        )
         if (self.event is None) is not bool(declared):
-            raise WrongUse("state the loss: an --event file, or one of --epsilon, --rho, --mu")
+            raise WrongUse(
+                "state the loss: an --event file, or one of --epsilon, --rho, --mu"
+            )
         scope = read_scope(self.scope, partial(client.dataset, dataset))
-        body: dict[str, Any] = {"description": description, "per": self.per, "scope": scope}
+        body: dict[str, Any] = {
+            "description": description,
+            "per": self.per,
+            "scope": scope,
+        }
         if self.event is not None:
             return body | {"event": json_object(read_bytes(self.event), "the event")}
         return body | {"declared": {"adjacency": self.adjacency, **declared}}
@@ -101,12 +127,18 @@ class Stated:
 def charge(
     call: Remote,
     dataset: DatasetArgument,
-    description: Annotated[str, typer.Option(help="What will run; the entries keep it.")],
+    description: Annotated[
+        str, typer.Option(help="What will run; the entries keep it.")
+    ],
     stated: Stated,
-    quote: Annotated[bool, typer.Option("--quote", help="Quote the price and charge nothing.")] = False,
+    quote: Annotated[
+        bool, typer.Option("--quote", help="Quote the price and charge nothing.")
+    ] = False,
     idempotency_key: AttemptOption = None,
 ) -> None:
-    """Charge a dataset's account for an external mechanism, before it runs. A charge is never given back."""
+    """Charge a dataset's account for an external mechanism, before it runs. A charge is
+    never given back.
+    """
     output = call.output
     with call.client() as client:
         body = stated.body(client, dataset, description)
@@ -117,19 +149,30 @@ def charge(
                 with one_attempt(output, idempotency_key) as key:
                     answer = client.charge_external(dataset, body, idempotency_key=key)
         except ApiProblem as problem:
-            if stated.epsilon is None and not output.as_json:  # people who state ρ, μ or an event have no use for an ε
-                problem.body = {name: value for name, value in problem.body.items() if name != "largest_that_fits"}
+            # people who state ρ, μ or an event have no use for an ε
+            if stated.epsilon is None and not output.as_json:
+                problem.body = {
+                    name: value
+                    for name, value in problem.body.items()
+                    if name != "largest_that_fits"
+                }
             raise
     output.answer(answer)
     output.say(answer["receipt"])
     price = amount(answer["price"])
     if quote:
-        verdict = "it fits" if answer["fits"] else f"it does not fit, limited by {limit_in_words(answer['limited_by'])}"
+        verdict = (
+            "it fits"
+            if answer["fits"]
+            else f"it does not fit, limited by {limit_in_words(answer['limited_by'])}"
+        )
         output.say(f"would cost {price}; {answer['remaining']} left: {verdict}")
         output.odds(answer["odds"], condition=GIVEN_EARLIER)
         output.warnings(answer)
         return
-    output.say(f"charged {price} to {answer['dataset_name']} as {answer['reservation_id']}; the mechanism may run now")
+    output.say(
+        f"charged {price} to {answer['dataset_name']} as {answer['reservation_id']}; the mechanism may run now"
+    )
     output.hint(f"grovekeeper ledger show {dataset}")
 
 
@@ -138,27 +181,45 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
     """List the charges for external mechanisms, and who attests them."""
     listed = call.ask_all("reservations", lambda client: client.reservations(dataset))
     rows = [
-        [item["reservation_id"], amount(item["price"]), item["per"], item["attested_by"], item["description"]]
+        [
+            item["reservation_id"],
+            amount(item["price"]),
+            item["per"],
+            item["attested_by"],
+            item["description"],
+        ]
         for item in listed
     ]
-    call.output.table(["reservation", "amount", "per", "attested by", "for"], rows, empty="none")
+    call.output.table(
+        ["reservation", "amount", "per", "attested by", "for"], rows, empty="none"
+    )
 
 
 @app.command("cap")
 def cap(
     call: Remote,
     account: AccountArgument,
-    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.")],
-    reason: Annotated[str, typer.Option(help="The reason; the entries keep it for good.")],
+    epsilon: Annotated[
+        str, typer.Argument(help="The new lifetime ε, at the account's own δ.")
+    ],
+    reason: Annotated[
+        str, typer.Option(help="The reason; the entries keep it for good.")
+    ],
     idempotency_key: AttemptOption = None,
 ) -> None:
-    """Lower a lifetime cap (its owner), or raise it (an admin). What is charged stays charged."""
+    """Lower a lifetime cap (its owner), or raise it (an admin). What is charged stays
+    charged.
+    """
     output = call.output
     with call.client() as client, one_attempt(output, idempotency_key) as key:
-        balance = client.change_cap(account, epsilon, reason=reason, idempotency_key=key)
+        balance = client.change_cap(
+            account, epsilon, reason=reason, idempotency_key=key
+        )
     output.answer(balance)
     name, remaining = balance["account_name"], amount(balance, "remaining")
-    output.say(f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left")
+    output.say(
+        f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left"
+    )
     output.warnings(balance)
     output.hint(f"grovekeeper ledger show {account}")
 
@@ -168,16 +229,25 @@ def entries(
     call: Remote,
     account: AccountArgument,
     kind: Annotated[
-        str | None, typer.Option(help="Only open, reserve, charge, void, expire, cap, join, load or state.")
+        str | None,
+        typer.Option(
+            help="Only open, reserve, charge, void, expire, cap, join, load or state."
+        ),
     ] = None,
     job: Annotated[str | None, typer.Option(help="Of a job or a reservation.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Of a key, by id or name; or of the worker.")] = None,
+    actor: Annotated[
+        str | None, typer.Option(help="Of a key, by id or name; or of the worker.")
+    ] = None,
     scope: ScopeOption = None,
 ) -> None:
-    """Show the entries of an account, the oldest first: all of them, or those that the options choose."""
+    """Show the entries of an account, the oldest first: all of them, or those that the
+    options choose.
+    """
     with call.client() as client:
         cells = read_scope(scope, partial(client.dataset, account)) or None
-        listed = client.entry_list(account, kind=kind, job=job, actor=actor, scope=cells)
+        listed = client.entry_list(
+            account, kind=kind, job=job, actor=actor, scope=cells
+        )
     call.output.answer(listed)
     show_entries(call.output, listed)
 
@@ -188,12 +258,18 @@ def export(
     account: AccountArgument,
     file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
     export_format: Annotated[
-        str | None, typer.Option("--format", help="jsonl, which can be verified, or csv; default: the file's ending.")
+        str | None,
+        typer.Option(
+            "--format",
+            help="jsonl, which can be verified, or csv; default: the file's ending.",
+        ),
     ] = None,
 ) -> None:
     """Write the whole history of an account to a file."""
     check_new(file)
-    export_format = export_format or ("csv" if file.suffix.lower() == ".csv" else "jsonl")
+    export_format = export_format or (
+        "csv" if file.suffix.lower() == ".csv" else "jsonl"
+    )
     output = call.output
     with call.client() as client:
         digest = client.export_ledger(account, file, export_format=export_format)
@@ -204,49 +280,87 @@ def export(
 
 
 def _all_accounts(client: Client, output: Output) -> list[dict[str, Any]]:
-    """The accounts whose ledger the key may read. An analyst may read the balance of a dataset, but not the list."""
+    """The accounts whose ledger the key may read. An analyst may read the balance of a
+    dataset, but not the list.
+    """
     try:
         return list(client.balances())
     except ApiProblem as problem:
         if problem.type == "role-missing" and not output.as_json:
-            output.complain("to read one balance, name its dataset: grovekeeper ledger show DATASET")
+            output.complain(
+                "to read one balance, name its dataset: grovekeeper ledger show DATASET"
+            )
         raise
 
 
-def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int = 0) -> None:
+def show_accounts(
+    output: Output, accounts: list[dict[str, Any]], *, indent: int = 0
+) -> None:
     """Prints balances, each with a picture: # charged, = reserved, . left."""
     rows = [
         [
             item["account_name"],
-            item["account"] + (f" (erased {item['deleted_at'][:10]})" if item.get("deleted_at") else ""),
+            item["account"]
+            + (
+                f" (erased {item['deleted_at'][:10]})" if item.get("deleted_at") else ""
+            ),
             *balance_cells(item),
-            budget_bar(cap=item["cap"], charged=item["charged"], reserved=item["reserved"]),
+            budget_bar(
+                cap=item["cap"], charged=item["charged"], reserved=item["reserved"]
+            ),
         ]
         for item in accounts
     ]
-    columns = ["account", "id", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved . left"]
+    columns = [
+        "account",
+        "id",
+        "accountant",
+        "cap",
+        "charged",
+        "reserved",
+        "remaining",
+        "# charged = reserved . left",
+    ]
     output.table(columns, rows, empty="no accounts", indent=indent)
 
 
 def show_cells(output: Output, balance: dict[str, Any]) -> None:
-    """Prints the tightest cell, the largest ε that fits there, and the cells of each partition with few cells."""
+    """Prints the tightest cell, the largest ε that fits there, and the cells of each
+    partition with few cells.
+    """
     if balance["kind"] == "dataset":
-        cell = ", ".join(f"{name}={value}" for name, value in balance["tightest_cell"].items())
+        cell = ", ".join(
+            f"{name}={value}" for name, value in balance["tightest_cell"].items()
+        )
         output.say(f"tightest cell: {cell or 'the whole dataset'}")
     limit = limit_of(balance)
-    output.say(f"largest ε that fits: {balance['largest_that_fits']}" + (f", {limit}" if limit else ""))
+    output.say(
+        f"largest ε that fits: {balance['largest_that_fits']}"
+        + (f", {limit}" if limit else "")
+    )
     if not balance["exact"]:
-        output.say("note: these amounts are an upper bound; the maximum over all joint cells is too expensive")
+        output.say(
+            "note: these amounts are an upper bound; the maximum over all joint cells is too expensive"
+        )
     for partition in balance["partitions"]:
-        cells = [[item[name] for name in ("cell", "charged", "reserved", "remaining")] for item in partition["cells"]]
+        cells = [
+            [item[name] for name in ("cell", "charged", "reserved", "remaining")]
+            for item in partition["cells"]
+        ]
         if len(cells) > MAX_SHOWN_CELLS:
             output.say(f"{partition['name']}: {len(cells)} cells; see --json")
             continue
-        output.table([partition["name"], "charged", "reserved", "remaining"], cells, empty="no uploads yet", indent=2)
+        output.table(
+            [partition["name"], "charged", "reserved", "remaining"],
+            cells,
+            empty="no uploads yet",
+            indent=2,
+        )
 
 
 def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) -> None:
-    """Prints entries in their order, each with what its job ran, for which key and for which purpose.
+    """Prints entries in their order, each with what its job ran, for which key and for
+    which purpose.
 
     Entries of a population name the member's entry in place of a scope.
     """
@@ -258,7 +372,11 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
             entry["sequence"],
             entry["kind"],
             entry["amount"],
-            *(_member_cells(member) if of_population else [json.dumps(entry["scope"]) if entry["scope"] else "all"]),
+            *(
+                _member_cells(member)
+                if of_population
+                else [json.dumps(entry["scope"]) if entry["scope"] else "all"]
+            ),
             _payer(entry, jobs),
             _asked_by(entry, jobs, names),
             entry["at"],
@@ -267,25 +385,40 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
         for entry, member in zip(entries, members, strict=True)
     ]
     where = ["dataset", "its #"] if of_population else ["scope"]
-    output.table(["#", "kind", "amount", *where, "for", "key", "at", "hash"], rows, empty="no entries", indent=indent)
+    output.table(
+        ["#", "kind", "amount", *where, "for", "key", "at", "hash"],
+        rows,
+        empty="no entries",
+        indent=indent,
+    )
 
 
 def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
-    """What a job ran with its name, models and purpose; the reservation of an external mechanism; the reason of a
-    change of the cap; or the erased dataset whose account goes on."""
+    """What a job ran with its name, models and purpose; the reservation of an external
+    mechanism; the reason of a change of the cap; or the erased dataset whose account
+    goes on.
+    """
     reference, job = entry["job_id"], jobs.get(entry["job_id"])
     if continued := entry.get("details", {}).get("continues"):
         return f"the erased {continued['dataset']}"
     if reason := entry.get("details", {}).get("reason"):
         return f"reason: {reason}"
     if job is None:
-        return f"external {reference}" if reference and reference.startswith("rs_") else reference
-    ran = ", ".join(filter(None, [job["algorithm"] or job["kind"], job["name"], *job["models"]]))
+        return (
+            f"external {reference}"
+            if reference and reference.startswith("rs_")
+            else reference
+        )
+    ran = ", ".join(
+        filter(None, [job["algorithm"] or job["kind"], job["name"], *job["models"]])
+    )
     purpose = entry.get("details", {}).get("purpose")
     return f"{reference}: {ran}" + (f"; purpose: {purpose}" if purpose else "")
 
 
-def _asked_by(entry: Mapping[str, Any], jobs: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _asked_by(
+    entry: Mapping[str, Any], jobs: Mapping[str, Any], names: Mapping[str, str]
+) -> str:
     """The key that acted, and the key that submitted the job."""
     actor, job = entry["actor"], jobs.get(entry["job_id"])
     if job is None or job["submitted_by"] == actor:
@@ -301,7 +434,9 @@ def _member_cells(member: dict[str, Any] | None) -> list[Any]:
     return [None, None] if member is None else [member["dataset"], member["sequence"]]
 
 
-NewFile = Annotated[Path | None, typer.Argument(help="File to write; must not exist. Default: print.")]
+NewFile = Annotated[
+    Path | None, typer.Argument(help="File to write; must not exist. Default: print.")
+]
 
 
 @app.command("checkpoint")
@@ -325,10 +460,12 @@ def deployment(
     account: AccountArgument,
     file: NewFile = None,
     owner: Annotated[
-        Path | None, typer.Option(help="What only you know, as a part of the record: YAML or JSON.")
+        Path | None,
+        typer.Option(help="What only you know, as a part of the record: YAML or JSON."),
     ] = None,
 ) -> None:
-    """Write a record for the public registry of deployments, with the members that only the owner knows.
+    """Write a record for the public registry of deployments, with the members that only
+    the owner knows.
 
     The service fills in what it knows and stores nothing of --owner.
     """
@@ -336,26 +473,36 @@ def deployment(
     with call.client() as client:
         answer = client.deployment(account)
     complete(answer, {} if owner is None else _read_part(owner))
-    text = yaml.safe_dump(answer["record"], sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.safe_dump(
+        answer["record"], sort_keys=False, allow_unicode=True, width=100
+    )
     give(call.output, text, file=file, as_json=answer)
     for pointer in answer["missing"]["required"]:
         call.output.complain(f"missing: {pointer} (give it with --owner FILE)")
 
 
 def complete(answer: dict[str, Any], part: dict[str, Any]) -> None:
-    """Puts the owner's part into the record of a deployment document; ``missing`` keeps what is still required.
+    """Puts the owner's part into the record of a deployment document; ``missing`` keeps
+    what is still required.
 
     Raises:
-        WrongUse: the part has a member that the service fills in, or that the registry does not have.
+        WrongUse: the part has a member that the service fills in, or that the registry
+            does not have.
     """
     missing = answer["missing"]
-    given = _fill_in(answer["record"], part, [*missing["required"], *missing["optional"]], at="")
-    missing["required"] = [pointer for pointer in missing["required"] if pointer not in given]
+    given = _fill_in(
+        answer["record"], part, [*missing["required"], *missing["optional"]], at=""
+    )
+    missing["required"] = [
+        pointer for pointer in missing["required"] if pointer not in given
+    ]
     if not missing["required"] and "/deployment/implementation/justification" in given:
         answer["record"]["tier"] = 3
 
 
-def _fill_in(record: dict[str, Any], part: dict[str, Any], owners: list[str], *, at: str) -> list[str]:
+def _fill_in(
+    record: dict[str, Any], part: dict[str, Any], owners: list[str], *, at: str
+) -> list[str]:
     """Fills in the members at a pointer, and returns the pointers of what was given."""
     given = []
     for name, value in part.items():
@@ -363,24 +510,34 @@ def _fill_in(record: dict[str, Any], part: dict[str, Any], owners: list[str], *,
         if pointer in owners:
             record[name] = value.isoformat() if hasattr(value, "isoformat") else value
             given.append(pointer)
-        elif isinstance(value, dict) and any(owned.startswith(f"{pointer}/") for owned in owners):
+        elif isinstance(value, dict) and any(
+            owned.startswith(f"{pointer}/") for owned in owners
+        ):
             given += _fill_in(record.setdefault(name, {}), value, owners, at=pointer)
         else:
-            raise WrongUse(f"{pointer} is not for the owner to fill in; these are: {', '.join(owners)}")
+            raise WrongUse(
+                f"{pointer} is not for the owner to fill in; these are: {', '.join(owners)}"
+            )
     return given
 
 
 def _read_part(file: Path) -> dict[str, Any]:
     content = read_bytes(file)
     try:
-        part = yaml.safe_load(content) if len(content) <= limits.MAX_JSON_BODY_BYTES else None
+        part = (
+            yaml.safe_load(content)
+            if len(content) <= limits.MAX_JSON_BODY_BYTES
+            else None
+        )
     except yaml.MarkedYAMLError as error:
         line = 1 if error.problem_mark is None else error.problem_mark.line + 1
         raise WrongUse(f"{file} is no YAML or JSON: line {line}") from None
     except yaml.YAMLError:
         part = None
     if not isinstance(part, dict):
-        raise WrongUse(f"{file} is no mapping in YAML or JSON of at most {limits.MAX_JSON_BODY_BYTES} bytes")
+        raise WrongUse(
+            f"{file} is no mapping in YAML or JSON of at most {limits.MAX_JSON_BODY_BYTES} bytes"
+        )
     return part
 
 
@@ -389,9 +546,17 @@ def proof(
     call: Remote,
     account: AccountArgument,
     file: NewFile = None,
-    sequence: Annotated[int | None, typer.Option(min=1, help="Prove that this entry is in the log.")] = None,
-    from_size: Annotated[int | None, typer.Option(min=1, help="Prove that the log only grew since this size.")] = None,
-    size: Annotated[int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.")] = None,
+    sequence: Annotated[
+        int | None, typer.Option(min=1, help="Prove that this entry is in the log.")
+    ] = None,
+    from_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Prove that the log only grew since this size."),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Size of the checkpoint; default the newest."),
+    ] = None,
 ) -> None:
     """Download a proof of inclusion (--sequence) or of consistency (--from-size)."""
     check_new(file)
@@ -402,10 +567,21 @@ def proof(
             answer = client.consistency(account, from_size, size=size)
         else:
             raise WrongUse("give --sequence or --from-size")
-    give(call.output, json.dumps(answer, ensure_ascii=False) + "\n", file=file, as_json=answer)
+    give(
+        call.output,
+        json.dumps(answer, ensure_ascii=False) + "\n",
+        file=file,
+        as_json=answer,
+    )
     if file is not None:
-        checkpoints = "--checkpoint CHECKPOINT" if from_size is None else "--checkpoint EARLIER --checkpoint LATER"
-        call.output.hint(f"grovekeeper verify {file} {checkpoints} --public-key SIGNER.pem")
+        checkpoints = (
+            "--checkpoint CHECKPOINT"
+            if from_size is None
+            else "--checkpoint EARLIER --checkpoint LATER"
+        )
+        call.output.hint(
+            f"grovekeeper verify {file} {checkpoints} --public-key SIGNER.pem"
+        )
 
 
 @app.command("signer")
@@ -422,14 +598,21 @@ def signer(call: Remote, file: NewFile = None) -> None:
 @command
 def verify(
     call: Plain,
-    file: Annotated[Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).")],
+    file: Annotated[
+        Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).")
+    ],
     checkpoint: Annotated[
-        list[Path] | None, typer.Option(help="A checkpoint to compare with; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="A checkpoint to compare with; may be repeated."),
     ] = None,
-    public_key: Annotated[Path | None, typer.Option(help="The public key that signed the checkpoints.")] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(help="The public key that signed the checkpoints.")
+    ] = None,
     member: Annotated[
         list[Path] | None,
-        typer.Option(help="The export of a member, if FILE is the export of its population; may be repeated."),
+        typer.Option(
+            help="The export of a member, if FILE is the export of its population; may be repeated."
+        ),
     ] = None,
     erased: Annotated[
         list[Path] | None,
@@ -438,19 +621,27 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no service.
+    """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no
+    service.
 
-    The first word, and in --json the verdict, says what was checked: VERIFIED with a checkpoint, CONSISTENT without.
+    The first word, and in --json the verdict, says what was checked: VERIFIED with a
+    checkpoint, CONSISTENT without.
     """
     from grovekeeper_verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
-        raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
-    evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()), tuple(erased or ()))
+        raise WrongUse(
+            "a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither"
+        )
+    evidence = verifier.Evidence(
+        tuple(checkpoint or ()), public_key, tuple(member or ()), tuple(erased or ())
+    )
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
 
 
-def give(output: Output, text: str, *, file: Path | None, as_json: dict[str, object]) -> None:
+def give(
+    output: Output, text: str, *, file: Path | None, as_json: dict[str, object]
+) -> None:
     """Writes a text into a file, or prints it."""
     if file is not None:
         file.write_text(text, encoding="utf-8")
@@ -467,14 +658,28 @@ act_commands = Group("List administrative acts and export them.")
 
 @act_commands.command("list")
 def list_acts(call: Remote) -> None:
-    """List administrative acts: keys, grants, declarations, erasures, caps, rules, aliases and others."""
+    """List administrative acts: keys, grants, declarations, erasures, caps, rules,
+    aliases and others.
+    """
     acts = call.ask_all("acts", lambda client: client.acts())
-    rows = [[act["sequence"], act["at"], act["kind"], act["actor"], _details(act["details"])] for act in acts]
+    rows = [
+        [
+            act["sequence"],
+            act["at"],
+            act["kind"],
+            act["actor"],
+            _details(act["details"]),
+        ]
+        for act in acts
+    ]
     call.output.table(["entry", "at", "act", "by", "details"], rows, empty="no acts")
 
 
 @act_commands.command("export")
-def export_acts(call: Remote, file: Annotated[Path, typer.Argument(help="File to write; must not exist.")]) -> None:
+def export_acts(
+    call: Remote,
+    file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
+) -> None:
     """Download every administrative act, for `grovekeeper verify`."""
     check_new(file)
     with call.client() as client:
@@ -486,7 +691,9 @@ def export_acts(call: Remote, file: Annotated[Path, typer.Argument(help="File to
 
 @act_commands.command("checkpoint")
 def checkpoint_of_acts(call: Remote, file: NewFile = None) -> None:
-    """Download the signed head of the administrative acts, to check later exports against."""
+    """Download the signed head of the administrative acts, to check later exports
+    against.
+    """
     check_new(file)
     with call.client() as client:
         note = client.checkpoint_of_acts()

@@ -1,7 +1,8 @@
 """Assembles the commands into the program ``grovekeeper``.
 
-The module of a command is imported when the command runs or shows its own help text: all of them take 1 s of CPU.
-Commands import the client (0.1 s), rich and the verifier (0.05 s each) and the server (1 s) in their functions.
+The module of a command is imported when the command runs or shows its own help text:
+all of them take 1 s of CPU. Commands import the client (0.1 s), rich and the verifier
+(0.05 s each) and the server (1 s) in their functions.
 """
 
 import io
@@ -16,12 +17,18 @@ from typer.core import TyperCommand, TyperGroup
 
 _PANELS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run": {
-        "serve": ("installation:serve", "Run the API and its workers on the embedded database, on one machine."),
+        "serve": (
+            "installation:serve",
+            "Run the API and its workers on the embedded database, on one machine.",
+        ),
         "demo": (
             "demo:demo",
             "Show everything on a real dataset: a quote, training, predictions, a refusal, the verified ledger.",
         ),
-        "api": ("installation:api", "Run the API alone; workers run as other processes."),
+        "api": (
+            "installation:api",
+            "Run the API alone; workers run as other processes.",
+        ),
         "worker": ("installation:worker", "Run one worker until a signal stops it."),
         "prepare": (
             "installation:prepare",
@@ -37,7 +44,10 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Read a backup into an empty database and home. Refuses a backup that lacks entries which heads prove.",
         ),
         "openapi": ("installation:openapi", "Print the API's OpenAPI document."),
-        "db": ("installation:db", "Upgrade the database of the installation, and change its keys."),
+        "db": (
+            "installation:db",
+            "Upgrade the database of the installation, and change its keys.",
+        ),
         "dask": (
             "installation:dask_commands",
             "Run the processes of a Dask cluster, which count the rows of large datasets.",
@@ -48,32 +58,61 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "training:algorithms",
             "List the algorithms, or show some: what their papers claim, what runs here, accuracy, parameters.",
         ),
-        "plan": ("training:plan", "Quote a training job. Reads no row and costs nothing."),
+        "plan": (
+            "training:plan",
+            "Quote a training job. Reads no row and costs nothing.",
+        ),
         "train": ("training:train", "Reserve budget and train a forest."),
-        "predict": ("models:predict", "Predict rows. Predictions cost no budget, and nothing is stored."),
+        "predict": (
+            "models:predict",
+            "Predict rows. Predictions cost no budget, and nothing is stored.",
+        ),
         "datasets": ("datasets:app", "Declare datasets, upload rows, grant roles."),
-        "populations": ("populations:app", "Open accounts over all datasets about the same people."),
+        "populations": (
+            "populations:app",
+            "Open accounts over all datasets about the same people.",
+        ),
         "keys": ("keys:app", "Make, list, rotate and revoke keys."),
         "jobs": ("jobs:app", "Look at jobs, and cancel them."),
         "rules": ("rules:app", "Limit what a dataset admits below its cap."),
-        "approvals": ("rules:approval_commands", "Decide about jobs that wait for an owner."),
-        "evaluations": ("releases:evaluation_commands", "Evaluate models privately, and choose the best of several."),
-        "profiles": ("releases:profile_commands", "Release profiles of datasets, and look at them."),
+        "approvals": (
+            "rules:approval_commands",
+            "Decide about jobs that wait for an owner.",
+        ),
+        "evaluations": (
+            "releases:evaluation_commands",
+            "Evaluate models privately, and choose the best of several.",
+        ),
+        "profiles": (
+            "releases:profile_commands",
+            "Release profiles of datasets, and look at them.",
+        ),
         "models": ("models:app", "Look at model cards, take models away."),
-        "aliases": ("models:alias_commands", "Give models names that can move to other models."),
-        "webhooks": ("rules:webhook_commands", "Send events about jobs, refusals and low budgets to other programs."),
+        "aliases": (
+            "models:alias_commands",
+            "Give models names that can move to other models.",
+        ),
+        "webhooks": (
+            "rules:webhook_commands",
+            "Send events about jobs, refusals and low budgets to other programs.",
+        ),
     },
     "Audit": {
         "verify": (
             "ledger:verify",
             "Check the export of an account (chain, sums, caps, prices), or a proof. Needs no service.",
         ),
-        "ledger": ("ledger:app", "Read balances and entries, export them, change caps."),
+        "ledger": (
+            "ledger:app",
+            "Read balances and entries, export them, change caps.",
+        ),
         "audit": ("ledger:act_commands", "List administrative acts and export them."),
     },
 }
-"""Commands and groups of commands in the order of the help text, by its panels: their places in ``app.cli``, and their
-first sentences, which a test compares with the commands' own. So the help text loads no command."""
+"""Commands and groups of commands in the order of the help text, by its panels: their
+places in ``app.cli``, and their first sentences, which a test compares with the
+commands' own. So the help text loads no command.
+"""
 _PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
 
 
@@ -104,14 +143,17 @@ def _command(name: str) -> Any:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # loads the standard library's modules for mail
+        # loads the standard library's modules for mail
+        from importlib.metadata import version
 
         print(f"grovekeeper {version('grovekeeper')}")
         raise typer.Exit
 
 
 class _Program(TyperGroup):
-    """The program. Of an unknown command it names the group that has a command of this name."""
+    """The program. Of an unknown command it names the group that has a command of this
+    name.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -130,7 +172,11 @@ class _Program(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
-            groups = [name for name, group in self.commands.items() if args[0] in getattr(group, "commands", ())]
+            groups = [
+                name
+                for name, group in self.commands.items()
+                if args[0] in getattr(group, "commands", ())
+            ]
             if groups:
                 meant = " or ".join(f"'{name} {args[0]}'" for name in groups)
                 ctx.fail(f"No such command '{args[0]}'. Did you mean {meant}?")
@@ -138,24 +184,37 @@ class _Program(TyperGroup):
 
 
 app = typer.Typer(
-    name="grovekeeper", cls=_Program, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    name="grovekeeper",
+    cls=_Program,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
 
 @app.callback()
 def options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
     ] = False,
 ) -> None:
-    """Lifetime privacy budgets in a ledger that cannot be overdrawn, and private forests trained against them."""
+    """Lifetime privacy budgets in a ledger that cannot be overdrawn, and private
+    forests trained against them.
+    """
 
 
 def main() -> None:
     """The ``grovekeeper`` command.
 
-    On a terminal that cannot show ε, it prints a question mark and continues. A file or a pipe gets UTF-8, whatever the
-    terminal shows: a question mark there would change a declaration or an export.
+    On a terminal that cannot show ε, it prints a question mark and continues. A file or
+    a pipe gets UTF-8, whatever the terminal shows: a question mark there would change a
+    declaration or an export.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

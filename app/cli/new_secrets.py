@@ -1,6 +1,8 @@
-"""Hands over a secret that the service has just made: to a file that had room for it before, or once on stdout.
+"""Hands over a secret that the service has just made: to a file that had room for it
+before, or once on stdout.
 
-What makes a secret is committed when the answer arrives, so a secret that cannot be written is lost for good.
+What makes a secret is committed when the answer arrives, so a secret that cannot be
+written is lost for good.
 """
 
 import os
@@ -19,18 +21,22 @@ from app.cli.problems import ExitCode
 from app.core import files
 
 SaveOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--save", help="A new file for the secret, which is then not shown.")
+    Path | None,
+    typer.Option("--save", help="A new file for the secret, which is then not shown."),
 ]
 
 _ROOM_BYTES = 512
 """Bytes of a file before its secret is made; every secret is shorter."""
 
-_ONCE = "This is shown once. Save it in a file that its owner alone can read (mode 0600)."
+_ONCE = (
+    "This is shown once. Save it in a file that its owner alone can read (mode 0600)."
+)
 
 
 @contextmanager
 def secret_file(file: Path | None) -> Iterator[FileIO | None]:
-    """A new file that no other account can read, with room on the disk, made before the secret is.
+    """A new file that no other account can read, with room on the disk, made before the
+    secret is.
 
     It is removed unless :func:`hand_over` has written a secret.
 
@@ -72,14 +78,17 @@ def hand_over(
     again: str,
     kept_in: Path | None = None,
 ) -> None:
-    """Writes the secret of an answer to its file, or prints it. With ``--json`` prints the answer and ends the command.
+    """Writes the secret of an answer to its file, or prints it. With ``--json`` prints
+    the answer and ends the command.
 
     Args:
         member: of the answer, with the secret.
         again: the command that replaces a lost secret.
         kept_in: another file that has the secret already.
     """
-    remedy = f"it is lost, replace it: {again}" if kept_in is None else f"{kept_in} has it"
+    remedy = (
+        f"it is lost, replace it: {again}" if kept_in is None else f"{kept_in} has it"
+    )
     if stream is None:
         try:
             output.answer(answer)
@@ -97,7 +106,9 @@ def hand_over(
         output.say(f"{saved}; give the file to its owner, and nobody else")
     except OSError as error:
         _drop_stdout()
-        output.complain(f"done: {saved}; the answer could not be printed: {error.strerror}")
+        output.complain(
+            f"done: {saved}; the answer could not be printed: {error.strerror}"
+        )
         raise typer.Exit(ExitCode.FAILED) from error
 
 
@@ -105,7 +116,8 @@ def _save(stream: FileIO, secret: str) -> None:
     stream.seek(0)
     line = f"{secret}\n".encode("ascii")
     _write_over(stream, line)
-    stream.truncate(len(line))  # after the secret is on the disk: a file of another length has a secret
+    # after the secret is on the disk: a file of another length has a secret
+    stream.truncate(len(line))
     os.fsync(stream.fileno())
 
 
@@ -116,15 +128,23 @@ def _write_over(stream: FileIO, data: bytes) -> None:
     os.fsync(stream.fileno())
 
 
-def _not_written(output: Output, made_id: str, error: OSError, remedy: str) -> typer.Exit:
-    """Says on stderr that the call has succeeded and its secret was not handed over; gives the end of the command."""
+def _not_written(
+    output: Output, made_id: str, error: OSError, remedy: str
+) -> typer.Exit:
+    """Says on stderr that the call has succeeded and its secret was not handed over;
+    gives the end of the command.
+    """
     _drop_stdout()
-    output.complain(f"done, but the secret of {made_id} could not be written: {error.strerror}; {remedy}")
+    output.complain(
+        f"done, but the secret of {made_id} could not be written: {error.strerror}; {remedy}"
+    )
     return typer.Exit(ExitCode.SECRET_NOT_WRITTEN)
 
 
 def _drop_stdout() -> None:
-    """Sends what stdout still holds nowhere: to write it again at the end would fail and change the exit code."""
+    """Sends what stdout still holds nowhere: to write it again at the end would fail
+    and change the exit code.
+    """
     if sys.stdout is sys.__stdout__:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)

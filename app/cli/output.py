@@ -1,7 +1,8 @@
-"""Prints the output of commands: text for people, or one JSON value on stdout with ``--json``.
+"""Prints the output of commands: text for people, or one JSON value on stdout with
+``--json``.
 
-Progress and problems go to stderr, so that stdout can be piped. Texts of the service are printed unchanged, never as
-markup.
+Progress and problems go to stderr, so that stdout can be piped. Texts of the service
+are printed unchanged, never as markup.
 """
 
 import json
@@ -19,13 +20,21 @@ from grovekeeper_client.errors import column_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _BAR_CELLS = 24
-_INSISTING = {"cells-unread": "--accept-unknown", "upload-empty": "--accept-empty", "upload-repeated": "--again"}
+_INSISTING = {
+    "cells-unread": "--accept-unknown",
+    "upload-empty": "--accept-empty",
+    "upload-repeated": "--again",
+}
 """Options of commands that upload, by the problem that they accept."""
 
 GIVEN_EARLIER = "Given everything that was released before,"
 """The condition of the odds of a single job."""
 
-_CHANGES = {"label": "a label changed", "add_remove": "added or removed", "replace_one": "replaced"}
+_CHANGES = {
+    "label": "a label changed",
+    "add_remove": "added or removed",
+    "replace_one": "replaced",
+}
 
 
 class Output:
@@ -40,7 +49,9 @@ class Output:
             print(json.dumps(value, indent=2), flush=True)
 
     def answer(self, value: object) -> None:
-        """Prints an answer as JSON and ends the command, with ``--json`` only; what follows is for people."""
+        """Prints an answer as JSON and ends the command, with ``--json`` only; what
+        follows is for people.
+        """
         if self.as_json:
             self.json(value)
             raise typer.Exit
@@ -53,11 +64,15 @@ class Output:
     def hint(self, *commands: str) -> None:
         """Prints the next commands."""
         self.say()
-        for prefix, command in zip(("next: ", *("      " for _ in commands)), commands, strict=False):
+        for prefix, command in zip(
+            ("next: ", *("      " for _ in commands)), commands, strict=False
+        ):
             self.say(f"{prefix}{command}")
 
     def facts(self, facts: Mapping[str, object]) -> None:
-        """Prints names and values, one pair per line, without the names that have no value."""
+        """Prints names and values, one pair per line, without the names that have no
+        value.
+        """
         width = max(map(len, facts), default=0) + 2
         for name, value in facts.items():
             if value is not None:
@@ -65,25 +80,38 @@ class Output:
 
     def parameters(self, parameters: Mapping[str, object]) -> None:
         """Prints the parameters of a job as a user types them."""
-        self.table(["parameter", "value"], list(parameters.items()), empty="no parameters")
+        self.table(
+            ["parameter", "value"], list(parameters.items()), empty="no parameters"
+        )
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str, indent: int = 0) -> None:
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        empty: str,
+        indent: int = 0,
+    ) -> None:
         """Prints a table, or the sentence ``empty`` if there are no rows."""
         if self.as_json:
             return
-        from app.cli import tables  # rich takes 0.05 s of CPU, which ``--json`` need not spend
+        # rich takes 0.05 s of CPU, which ``--json`` need not spend
+        from app.cli import tables
 
         tables.print_table(columns, rows, empty=empty, indent=indent)
 
     def guarantee(self, guarantee: Mapping[str, Any]) -> None:
         """Prints the numbers of a guarantee, then the statement that holds for them.
 
-        Of a dataset that the caller may not see, a card states only what the model adds.
+        Of a dataset that the caller may not see, a card states only what the model
+        adds.
         """
         if "adds" in guarantee:
             added = guarantee["adds"]
             symbol = SYMBOLS.get(added["unit"], added["unit"])
-            self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
+            self.say(
+                f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}"
+            )
             self.odds(added.get("odds", {}), condition=GIVEN_EARLIER)
         if "text" not in guarantee:
             return
@@ -93,9 +121,13 @@ class Output:
         self.say(guarantee["text"])
 
     def odds(self, odds: Mapping[str, str], *, condition: str = "") -> None:
-        """Prints how often somebody who knows every other row guesses right, one line for each change."""
+        """Prints how often somebody who knows every other row guesses right, one line
+        for each change.
+        """
         for change, chance in odds.items():
-            self.say(f"  {odds_words.sentence(change, chance, unit='privacy unit', condition=condition)}")
+            self.say(
+                f"  {odds_words.sentence(change, chance, unit='privacy unit', condition=condition)}"
+            )
 
     def warnings(self, answer: Mapping[str, Any]) -> None:
         """Prints the warnings of an answer, each as a note."""
@@ -111,7 +143,11 @@ class Output:
         if self.as_json:
             self.json(body)
             return
-        word = "refused" if of_problem(str(body.get("type"))) is ExitCode.REFUSED else "not done"
+        word = (
+            "refused"
+            if of_problem(str(body.get("type"))) is ExitCode.REFUSED
+            else "not done"
+        )
         self.complain(f"{word}: {sentence.removesuffix('; see errors')}")
         if "largest_that_fits" in body:
             self.complain(f"  largest ε that fits: {body['largest_that_fits']}")
@@ -120,7 +156,9 @@ class Output:
         for column in body.get("columns", ()):
             self.complain(f"  {column_in_words(column)}")
         if body.get("type") in _INSISTING:
-            self.complain(f"  to store the file nevertheless, add {_INSISTING[body['type']]}")
+            self.complain(
+                f"  to store the file nevertheless, add {_INSISTING[body['type']]}"
+            )
 
 
 def amount(account: Mapping[str, Any], name: str = "amount") -> str:
@@ -130,16 +168,28 @@ def amount(account: Mapping[str, Any], name: str = "amount") -> str:
 
 def _by_change(losses: Mapping[str, Any], in_words: Callable[[Any], str]) -> str:
     """The losses that are stated for each change of one privacy unit."""
-    return ", ".join(f"{in_words(losses[name])} ({change})" for name, change in _CHANGES.items() if losses.get(name))
+    return ", ".join(
+        f"{in_words(losses[name])} ({change})"
+        for name, change in _CHANGES.items()
+        if losses.get(name)
+    )
 
 
 def _epsilon_delta(terms: Mapping[str, Any]) -> str:
-    return f"ε = {terms['epsilon']}" + (f", δ = {terms['delta']}" if terms["delta"] != "0" else "")
+    return f"ε = {terms['epsilon']}" + (
+        f", δ = {terms['delta']}" if terms["delta"] != "0" else ""
+    )
 
 
 def budget_bar(*, cap: str, charged: str, reserved: str) -> str:
     """A bar of the charged and reserved parts of a cap, rounded down."""
     whole = Fraction(cap) or Fraction(1)
     spent = min(int(Fraction(charged) / whole * _BAR_CELLS), _BAR_CELLS)
-    held = min(int((Fraction(charged) + Fraction(reserved)) / whole * _BAR_CELLS), _BAR_CELLS) - spent
+    held = (
+        min(
+            int((Fraction(charged) + Fraction(reserved)) / whole * _BAR_CELLS),
+            _BAR_CELLS,
+        )
+        - spent
+    )
     return "#" * spent + "=" * held + "." * (_BAR_CELLS - spent - held)

@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from app.cli.command import AttemptOption, DatasetArgument, Group, Remote, YesOption, confirm, given, one_attempt
+from app.cli.command import (
+    AttemptOption,
+    DatasetArgument,
+    Group,
+    Remote,
+    YesOption,
+    confirm,
+    given,
+    one_attempt,
+)
 from app.cli.datasets import balance_cells, erased
 from app.cli.output import amount
 
@@ -22,8 +31,12 @@ PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a populat
 def create(
     call: Remote,
     name: Annotated[str, typer.Argument(help="Name of the population.")],
-    epsilon: Annotated[str, typer.Option(help="Lifetime ε of one person over all datasets.")],
-    accountant: Annotated[str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")] = "pure",
+    epsilon: Annotated[
+        str, typer.Option(help="Lifetime ε of one person over all datasets.")
+    ],
+    accountant: Annotated[
+        str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")
+    ] = "pure",
     delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.")] = None,
     idempotency_key: AttemptOption = None,
 ) -> None:
@@ -34,7 +47,9 @@ def create(
         population = client.open_population(name, budget, idempotency_key=key)
     output.answer(population)
     cap = amount(population, "cap")
-    output.say(f"opened {population['name']} ({population['id']}) with a lifetime budget of {cap}")
+    output.say(
+        f"opened {population['name']} ({population['id']}) with a lifetime budget of {cap}"
+    )
     output.odds(population["guarantee"]["odds"])
     output.warnings(population)
     output.hint(f"grovekeeper populations join DATASET {population['name']}")
@@ -42,10 +57,24 @@ def create(
 
 @app.command("list")
 def list_populations(call: Remote) -> None:
-    """List the populations that the key opened; all populations for admins and auditors."""
+    """List the populations that the key opened; all populations for admins and
+    auditors.
+    """
     listed = call.ask_all("populations", lambda client: client.populations())
-    rows = [[item["name"], item["id"], *balance_cells(item), str(len(item["members"]))] for item in listed]
-    columns = ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", "datasets"]
+    rows = [
+        [item["name"], item["id"], *balance_cells(item), str(len(item["members"]))]
+        for item in listed
+    ]
+    columns = [
+        "name",
+        "id",
+        "accountant",
+        "cap",
+        "charged",
+        "reserved",
+        "remaining",
+        "datasets",
+    ]
     create = "grovekeeper populations create NAME --epsilon 1"
     call.output.table(columns, rows, empty=f"no populations; open one with: {create}")
 
@@ -59,16 +88,28 @@ def show(call: Remote, population: PopulationArgument) -> None:
             "name": answer["name"],
             "id": answer["id"],
             "accountant": answer["accountant"],
-            "unit column": answer["unit_column"] or "none: a person has at most one row in each dataset",
-            **{name: amount(answer, name) for name in ("cap", "charged", "reserved", "remaining")},
+            "unit column": answer["unit_column"]
+            or "none: a person has at most one row in each dataset",
+            **{
+                name: amount(answer, name)
+                for name in ("cap", "charged", "reserved", "remaining")
+            },
         }
     )
     output.say()
     rows = [
-        [member["dataset_name"], member["dataset"], member["charged"], member["reserved"], erased(member)]
+        [
+            member["dataset_name"],
+            member["dataset"],
+            member["charged"],
+            member["reserved"],
+            erased(member),
+        ]
         for member in answer["members"]
     ]
-    output.table(["dataset", "id", "charged", "reserved", ""], rows, empty="no datasets yet")
+    output.table(
+        ["dataset", "id", "charged", "reserved", ""], rows, empty="no datasets yet"
+    )
     output.say()
     output.guarantee(answer["guarantee"])
     export = f"{answer['name']}.jsonl"
@@ -79,9 +120,16 @@ def show(call: Remote, population: PopulationArgument) -> None:
 
 
 @app.command("join")
-def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument, yes: YesOption = False) -> None:
+def join(
+    call: Remote,
+    dataset: DatasetArgument,
+    population: PopulationArgument,
+    yes: YesOption = False,
+) -> None:
     """State that a dataset is about the people of a population. This cannot be undone."""
     confirm(call.output, f"{_JOINING}Join {dataset} to {population} for good?", yes=yes)
     joined = call.ask(lambda client: client.join_population(dataset, population))
-    call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs")
+    call.output.say(
+        f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs"
+    )
     call.output.hint(f"grovekeeper populations show {joined['population']}")

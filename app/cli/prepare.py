@@ -1,4 +1,6 @@
-"""Prepares an installation before the server starts: home folder, newest database revision, admin key."""
+"""Prepares an installation before the server starts: home folder, newest database
+revision, admin key.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -20,34 +22,43 @@ from app.services.keys import ensure_first_admin
 
 
 def prepare(settings: Settings) -> None:
-    """Makes the home, upgrades the embedded database, and makes the first admin key if none exists.
+    """Makes the home, upgrades the embedded database, and makes the first admin key if
+    none exists.
 
-    A generated key is printed once, if stderr is a terminal. On loopback it is also written to the home, where the
-    client commands of the same home read it.
+    A generated key is printed once, if stderr is a terminal. On loopback it is also
+    written to the home, where the client commands of the same home read it.
 
     Raises:
-        InstallationError: a database outside the home is not at the newest revision, or a generated key would be
-            reachable from other machines.
+        InstallationError: a database outside the home is not at the newest revision, or
+            a generated key would be reachable from other machines.
     """
     if is_embedded(settings):
         upgrade(settings)
     file = settings.home / ADMIN_KEY_FILE
-    files.make_folder(settings.home)  # also beside PostgreSQL, which may have been upgraded with another home
+    # also beside PostgreSQL, which may have been upgraded with another home
+    files.make_folder(settings.home)
     with opened(settings) as database:
         _refuse_generated_key_on_the_network(settings, database)
         generated = ensure_first_admin(
-            database, settings.admin_key, of_file=_kept(file), keep=lambda key: _keep(key, file)
+            database,
+            settings.admin_key,
+            of_file=_kept(file),
+            keep=lambda key: _keep(key, file),
         )
     if generated is not None and sys.stderr.isatty():
-        print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
+        print(
+            f"The first admin key, shown this once: {generated.text}", file=sys.stderr
+        )
         print(f"It was also written to {file}", file=sys.stderr)
 
 
 def upgrade(settings: Settings) -> None:
-    """Makes the home and upgrades the database to the newest revision, unless an embedded database is there already.
+    """Makes the home and upgrades the database to the newest revision, unless an
+    embedded database is there already.
 
     Raises:
-        InstallationError: the database cannot be reached, belongs to another program, or is from a newer version.
+        InstallationError: the database cannot be reached, belongs to another program,
+            or is from a newer version.
     """
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     refuse_unfinished_restore(settings)
@@ -63,7 +74,9 @@ def upgrade(settings: Settings) -> None:
 
 
 def _kept(file: Path) -> str | None:
-    """The key that is in the home already: of a start that was killed, or of another database of this home."""
+    """The key that is in the home already: of a start that was killed, or of another
+    database of this home.
+    """
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -71,14 +84,18 @@ def _kept(file: Path) -> str | None:
 
 
 def _keep(key: NewKey, file: Path) -> None:
-    """Writes the first key of a database. An earlier file gets another name: its secret is in no other place."""
+    """Writes the first key of a database. An earlier file gets another name: its secret
+    is in no other place.
+    """
     with suppress(FileNotFoundError):
         file.rename(file.with_name(f"{file.name}.before-{key.id}"))
     files.write(file, f"{key.text}\n".encode())
 
 
 def register_configured_admin(settings: Settings) -> None:
-    """Registers ``GROVEKEEPER_ADMIN_KEY`` if it is set; ``api`` and ``worker`` never generate a key."""
+    """Registers ``GROVEKEEPER_ADMIN_KEY`` if it is set; ``api`` and ``worker`` never
+    generate a key.
+    """
     if settings.admin_key is not None:
         with opened(settings) as database:
             ensure_first_admin(database, settings.admin_key)
@@ -94,14 +111,18 @@ def opened(settings: Settings) -> Iterator[Database]:
     database = Database.open(settings.database_url, pool_size=1)
     try:
         if not revisions.is_current(database):
-            raise InstallationError("the database is not at the newest revision; run: grovekeeper db upgrade")
+            raise InstallationError(
+                "the database is not at the newest revision; run: grovekeeper db upgrade"
+            )
         yield database
     finally:
         database.close()
 
 
 def is_embedded(settings: Settings) -> bool:
-    """Whether the database is a file on this machine, which ``serve`` upgrades by itself."""
+    """Whether the database is a file on this machine, which ``serve`` upgrades by
+    itself.
+    """
     return settings.database_url.startswith("sqlite")
 
 
@@ -113,7 +134,9 @@ def _is_newest(embedded_url: str) -> bool:
     return False
 
 
-def _refuse_generated_key_on_the_network(settings: Settings, database: Database) -> None:
+def _refuse_generated_key_on_the_network(
+    settings: Settings, database: Database
+) -> None:
     if settings.admin_key is not None or is_loopback(settings.host):
         return
     with database.read() as session:

@@ -1,4 +1,6 @@
-"""Explains problems of requests in words, suggests what a user may have meant, and gives exit codes."""
+"""Explains problems of requests in words, suggests what a user may have meant, and
+gives exit codes.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,9 +39,15 @@ _MEANINGS = {
 
 
 def in_words(error: Mapping[str, Any]) -> str:
-    """One problem of an ``invalid-request`` answer. Neither the answer nor this line repeats a value of the request."""
+    """One problem of an ``invalid-request`` answer. Neither the answer nor this line
+    repeats a value of the request.
+    """
     at, problem = error["at"], error["problem"]
-    words = _MEANINGS.get(f"{at}: {problem}") or _MEANINGS.get(problem) or problem.replace("-", " ")
+    words = (
+        _MEANINGS.get(f"{at}: {problem}")
+        or _MEANINGS.get(problem)
+        or problem.replace("-", " ")
+    )
     if (at, problem) == ("/parameters", "unknown-field") and not error.get("accepted"):
         words = "the algorithm takes no parameter"
     named = f" {error['field']}" if "field" in error else ""
@@ -47,14 +55,22 @@ def in_words(error: Mapping[str, Any]) -> str:
     accepted = error.get("accepted", ())
     meant = question(similar(typed_words(), accepted))
     place = f"column {error['column']}" if "column" in error else at or "the request"
-    rows = f", in {error['count']} row{'s' * (error['count'] != 1)}" if "count" in error else ""
+    rows = (
+        f", in {error['count']} row{'s' * (error['count'] != 1)}"
+        if "count" in error
+        else ""
+    )
     return f"{place}: {words}{named}{rows}{limit}{_accepted(accepted)}{meant}"
 
 
 def _accepted(values: Sequence[str]) -> str:
     if not values:
         return ""
-    more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
+    more = (
+        f" and {len(values) - _SHOWN_VALUES} more"
+        if len(values) > _SHOWN_VALUES
+        else ""
+    )
     return f"; accepted: {', '.join(values[:_SHOWN_VALUES])}{more}"
 
 
@@ -67,8 +83,18 @@ _TYPED: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())
 @contextmanager
 def typed(values: Iterable[object]) -> Iterator[None]:
     """Remembers the values of the arguments and options of a command while it runs."""
-    listed = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    words = [word for item in listed if isinstance(item, str) for word in _SEPARATORS.split(item) if word]
+    listed = [
+        item
+        for value in values
+        for item in (value if isinstance(value, list) else [value])
+    ]
+    words = [
+        word
+        for item in listed
+        if isinstance(item, str)
+        for word in _SEPARATORS.split(item)
+        if word
+    ]
     token = _TYPED.set(tuple(words))
     try:
         yield
@@ -82,11 +108,22 @@ def typed_words() -> tuple[str, ...]:
 
 
 def similar(typed: Iterable[str], known: Collection[str]) -> list[str]:
-    """Known names that resemble a typed word which is none of them, the closest name of each word."""
+    """Known names that resemble a typed word which is none of them, the closest name of
+    each word.
+    """
     unknown = [word for word in typed if len(word) >= _SHORTEST and word not in known]
-    closest = [(word, name) for word in unknown for name in get_close_matches(word, known, n=1)]
-    # Typists rarely miss the first letter: of words as short as "spend" and "open", half of the letters are alike.
-    return list(dict.fromkeys(name for word, name in closest if word[0] == name[0] or _is_close(word, name)))
+    closest = [
+        (word, name) for word in unknown for name in get_close_matches(word, known, n=1)
+    ]
+    # Typists rarely miss the first letter: of words as short as "spend" and "open",
+    # half of the letters are alike.
+    return list(
+        dict.fromkeys(
+            name
+            for word, name in closest
+            if word[0] == name[0] or _is_close(word, name)
+        )
+    )
 
 
 def _is_close(word: str, name: str) -> bool:
@@ -111,8 +148,9 @@ class ExitCode(IntEnum):
     NOT_ALLOWED = 4
     UNREACHABLE = 5
     GOES_ON = 6
-    """A wait ended before its job: the job waits for an approval, no worker may start it, or the time of ``--timeout``
-    has passed."""
+    """A wait ended before its job: the job waits for an approval, no worker may start
+    it, or the time of ``--timeout`` has passed.
+    """
     SECRET_NOT_WRITTEN = 7
     """The service has made a secret, which could not be written."""
 
@@ -138,5 +176,7 @@ _BY_TYPE = {
 
 
 def of_problem(problem_type: str) -> ExitCode:
-    """The exit code for a problem type of the API; a type that is not listed is a failure."""
+    """The exit code for a problem type of the API; a type that is not listed is a
+    failure.
+    """
     return _BY_TYPE.get(problem_type, ExitCode.FAILED)

@@ -1,4 +1,6 @@
-"""Implements ``grovekeeper evaluations`` and ``profiles``: releases and shows private accuracy, bins and counts."""
+"""Implements ``grovekeeper evaluations`` and ``profiles``: releases and shows private
+accuracy, bins and counts.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +29,9 @@ from app.cli.jobs import price_of, show_accepted, show_quote
 from app.cli.output import Output
 from app.cli.training import read_parameters
 
-evaluation_commands = Group("Evaluate models privately, and choose the best of several.")
+evaluation_commands = Group(
+    "Evaluate models privately, and choose the best of several."
+)
 
 ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.")]
 
@@ -36,21 +40,38 @@ ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more mo
 class SpendOptions:
     """Options of an evaluation: its rows, its budget and its purpose."""
 
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.")]
+    epsilon: Annotated[
+        str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.")
+    ]
     delta: DeltaOption = None
-    dataset: Annotated[str | None, typer.Option(help="Dataset to evaluate on; default the model's dataset.")] = None
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Dataset to evaluate on; default the model's dataset."),
+    ] = None
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
     def to_json(self, client: Client, model_id: str) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
-        scope = read_scope(self.scope, lambda: client.dataset(dataset or client.model(model_id)["dataset"]))
-        return given(epsilon=self.epsilon, delta=self.delta, dataset=dataset, purpose=self.purpose, scope=scope)
+        scope = read_scope(
+            self.scope,
+            lambda: client.dataset(dataset or client.model(model_id)["dataset"]),
+        )
+        return given(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            dataset=dataset,
+            purpose=self.purpose,
+            scope=scope,
+        )
 
 
 MetricOption = Annotated[
-    list[str] | None, typer.Option("--metric", "-m", help="accuracy, confusion or auroc; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--metric", "-m", help="accuracy, confusion or auroc; may be repeated."
+    ),
 ]
 
 
@@ -65,10 +86,17 @@ def show_price(
     """Quote an evaluation. Reads no row and costs nothing."""
     with call.client() as client:
         answer = client.quote_evaluation(
-            model_id, spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
+            model_id,
+            spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]},
         )
     typed = as_typed([model_id], vars(spend) | {"metric": metric})
-    _show_quote(call.output, answer, what="an evaluation", following=f"run {typed}", receipt=receipt)
+    _show_quote(
+        call.output,
+        answer,
+        what="an evaluation",
+        following=f"run {typed}",
+        receipt=receipt,
+    )
 
 
 @evaluation_commands.command("run")
@@ -85,17 +113,30 @@ def run(
         body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.evaluate(model_id, body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, waiting=waiting, show=partial(_show_made, client, call.output))
+        show_accepted(
+            client,
+            accepted,
+            call.output,
+            waiting=waiting,
+            show=partial(_show_made, client, call.output),
+        )
 
 
 @dataclass(frozen=True)
 class SelectionOptions(SpendOptions):
-    """Options of a choice of the best model: rows, budget and the best model's accuracy."""
+    """Options of a choice of the best model: rows, budget and the best model's
+    accuracy.
+    """
 
     winner_accuracy: Annotated[
-        bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")
+        bool,
+        typer.Option(
+            "--winner-accuracy", help="Half of the price for the winner's accuracy."
+        ),
     ] = False
-    quote: Annotated[bool, typer.Option("--quote", help="Quote the price and spend nothing.")] = False
+    quote: Annotated[
+        bool, typer.Option("--quote", help="Quote the price and spend nothing.")
+    ] = False
     receipt: ReceiptOption = False
 
 
@@ -112,13 +153,30 @@ def best(
         body = selection.to_json(client, models[0])
         body |= {"models": models, "winner_accuracy": selection.winner_accuracy}
         if selection.quote:
-            typed = as_typed(models, vars(selection) | {"quote": False, "receipt": False})
-            what, answer = f"a choice among {len(models)} models", client.quote_selection(body)
-            _show_quote(call.output, answer, what=what, following=f"best {typed}", receipt=selection.receipt)
+            typed = as_typed(
+                models, vars(selection) | {"quote": False, "receipt": False}
+            )
+            what, answer = (
+                f"a choice among {len(models)} models",
+                client.quote_selection(body),
+            )
+            _show_quote(
+                call.output,
+                answer,
+                what=what,
+                following=f"best {typed}",
+                receipt=selection.receipt,
+            )
             return
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.select_model(body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, waiting=waiting, show=partial(_show_made, client, call.output))
+        show_accepted(
+            client,
+            accepted,
+            call.output,
+            waiting=waiting,
+            show=partial(_show_made, client, call.output),
+        )
 
 
 @evaluation_commands.command("list")
@@ -136,8 +194,11 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
         ]
         for item in listed
     ]
-    # Of a choice the accuracy is the best model's, which need not be the one whose evaluations are listed.
-    call.output.table(["id", "on", "released", "best", "accuracy", "at"], rows, empty="no evaluations")
+    # Of a choice the accuracy is the best model's, which need not be the one whose
+    # evaluations are listed.
+    call.output.table(
+        ["id", "on", "released", "best", "accuracy", "at"], rows, empty="no evaluations"
+    )
 
 
 @evaluation_commands.command("show")
@@ -146,12 +207,16 @@ def show_evaluation(
     evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.")],
     receipt: ReceiptOption = False,
 ) -> None:
-    """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the best model."""
+    """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the
+    best model.
+    """
     answer = call.ask(lambda client: client.evaluation(evaluation_id))
     _show(call.output, answer, receipt=receipt)
 
 
-def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following: str, receipt: bool) -> None:
+def _show_quote(
+    output: Output, answer: dict[str, Any], *, what: str, following: str, receipt: bool
+) -> None:
     output.answer(answer)
     show_quote(output, answer, what=what, receipt=receipt)
     if answer["fits"]:
@@ -180,9 +245,15 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
         classes = evaluation["confusion"]["classes"]
         rows = [
             [label, *(f"{count:.1f}" for count in counts)]
-            for label, counts in zip(classes, evaluation["confusion"]["counts"], strict=True)
+            for label, counts in zip(
+                classes, evaluation["confusion"]["counts"], strict=True
+            )
         ]
-        output.table(["true class", *(f"answered {label}" for label in classes)], rows, empty="no classes")
+        output.table(
+            ["true class", *(f"answered {label}" for label in classes)],
+            rows,
+            empty="no classes",
+        )
     output.say()
     output.guarantee(evaluation["guarantee"])
     if receipt:
@@ -200,17 +271,25 @@ def _auroc(auroc: dict[str, Any] | None) -> str | None:
 
 
 def _majority(majority: dict[str, Any] | None) -> str:
-    """The accuracy of always answering the largest class, beside which the model's accuracy is read."""
+    """The accuracy of always answering the largest class, beside which the model's
+    accuracy is read.
+    """
     if majority is None:
         return "not released (a confusion matrix, or a profile of the same rows, would tell)"
-    source = "the confusion matrix" if majority["source"] == "confusion" else f"profile {majority['source']}"
+    source = (
+        "the confusion matrix"
+        if majority["source"] == "confusion"
+        else f"profile {majority['source']}"
+    )
     return f"{majority['share']:.1%} ({majority['label']}; noisy, from {source})"
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
-    """A noisy accuracy with its two intervals, or why it tells nothing; nothing where no accuracy was released.
+    """A noisy accuracy with its two intervals, or why it tells nothing; nothing where
+    no accuracy was released.
 
-    The second covers noise and sampling error, each with probability 0.95, so both with 0.90 at least.
+    The second covers noise and sampling error, each with probability 0.95, so both with
+    0.90 at least.
     """
     if accuracy is None:
         return {}
@@ -219,7 +298,9 @@ def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
     return {
         "accuracy": f"{accuracy['estimate']:.1%}",
         "95 % interval, evaluated rows": _interval(accuracy["interval"]),
-        "90 % interval, other rows like them": _interval(accuracy["population_interval"]),
+        "90 % interval, other rows like them": _interval(
+            accuracy["population_interval"]
+        ),
     }
 
 
@@ -235,10 +316,15 @@ class ProfileOptions:
     """Options of a profile: its dataset and its budget."""
 
     dataset: DatasetArgument
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.")]
+    epsilon: Annotated[
+        str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.")
+    ]
     delta: DeltaOption = None
     parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.")
+        list[str] | None,
+        typer.Option(
+            "--parameter", "-p", help="bins, class_share or size_share, as name=value."
+        ),
     ] = None
     scope: ScopeOption = None
 
@@ -249,13 +335,22 @@ class ProfileOptions:
     def to_json(self, client: Client) -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         scope = read_scope(self.scope, partial(client.dataset, self.dataset))
-        return given(epsilon=self.epsilon, delta=self.delta, parameters=read_parameters(self.parameter), scope=scope)
+        return given(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            parameters=read_parameters(self.parameter),
+            scope=scope,
+        )
 
 
 @profile_commands.command("quote")
-def quote(call: Remote, request: ProfileOptions, receipt: ReceiptOption = False) -> None:
+def quote(
+    call: Remote, request: ProfileOptions, receipt: ReceiptOption = False
+) -> None:
     """Quote a profile. Reads no row and costs nothing."""
-    answer = call.ask(lambda client: client.quote_profile(request.dataset, request.to_json(client)))
+    answer = call.ask(
+        lambda client: client.quote_profile(request.dataset, request.to_json(client))
+    )
     show_quote(call.output, answer, what="a profile", receipt=receipt)
     if answer["fits"]:
         call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
@@ -270,11 +365,15 @@ def release(
     purpose: PurposeOption = None,
     idempotency_key: AttemptOption = None,
 ) -> None:
-    """Reserve budget and release a profile, which later jobs reuse with --profile at no privacy cost."""
+    """Reserve budget and release a profile, which later jobs reuse with --profile at no
+    privacy cost.
+    """
     with call.client() as client:
         body = request.to_json(client) | {"name": name, "purpose": purpose}
         with one_attempt(call.output, idempotency_key) as key:
-            accepted = client.release_profile(request.dataset, body, idempotency_key=key)
+            accepted = client.release_profile(
+                request.dataset, body, idempotency_key=key
+            )
         show_accepted(client, accepted, call.output, waiting=waiting)
 
 
@@ -282,17 +381,24 @@ def release(
 def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
     """List the profiles of a dataset, newest first."""
     profiles = call.ask_all("profiles", lambda client: client.profiles(dataset))
-    rows = [[item["id"], item["name"], price_of(item), item["created_at"]] for item in profiles]
+    rows = [
+        [item["id"], item["name"], price_of(item), item["created_at"]]
+        for item in profiles
+    ]
     call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
 
 
 @profile_commands.command("show")
 def show_profile(
     call: Remote,
-    profile_id: Annotated[str, typer.Argument(help="Id of the profile.", metavar="PROFILE")],
+    profile_id: Annotated[
+        str, typer.Argument(help="Id of the profile.", metavar="PROFILE")
+    ],
     receipt: ReceiptOption = False,
 ) -> None:
-    """Show a profile: noisy class counts and size, edges of the bins, the guarantee, and the receipt on request."""
+    """Show a profile: noisy class counts and size, edges of the bins, the guarantee,
+    and the receipt on request.
+    """
     profile, output = call.ask(lambda client: client.profile(profile_id)), call.output
     output.facts(
         {
@@ -304,13 +410,23 @@ def show_profile(
         }
     )
     counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]
-    rows = [[item["label"], f"{item['count']:.1f}", f"{item['noise_sd']:.1f}"] for item in counts]
+    rows = [
+        [item["label"], f"{item['count']:.1f}", f"{item['noise_sd']:.1f}"]
+        for item in counts
+    ]
     output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
-    bins = [[item["name"], ", ".join(f"{edge:g}" for edge in item["edges"])] for item in profile["features"]]
-    output.table(["number", "edges of its bins"], bins, empty="no number needs private bins")
+    bins = [
+        [item["name"], ", ".join(f"{edge:g}" for edge in item["edges"])]
+        for item in profile["features"]
+    ]
+    output.table(
+        ["number", "edges of its bins"], bins, empty="no number needs private bins"
+    )
     output.say()
     output.guarantee(profile["guarantee"])
     if receipt:
         output.say()
         output.say(profile["receipt"])
-    output.hint(f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}")
+    output.hint(
+        f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}"
+    )

@@ -1,4 +1,6 @@
-"""Implements ``grovekeeper rules``, ``approvals`` and ``webhooks``: what owners set on a dataset beside its cap."""
+"""Implements ``grovekeeper rules``, ``approvals`` and ``webhooks``: what owners set on
+a dataset beside its cap.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import DatasetArgument, Group, JobArgument, Remote, WrongUse, YesOption, confirm, given
+from app.cli.command import (
+    DatasetArgument,
+    Group,
+    JobArgument,
+    Remote,
+    WrongUse,
+    YesOption,
+    confirm,
+    given,
+)
 from app.cli.new_secrets import SaveOption, hand_over, secret_file
 from app.cli.output import Output, amount
 
 app = Group("Limit what a dataset admits below its cap.")
 
 _RULES = ("largest_job", "approval_above", "quotas", "frozen", "erase_rows_at")
-_NO_RULE: Mapping[str, Any] = {name: [] if name == "quotas" else False if name == "frozen" else None for name in _RULES}
+_NO_RULE: Mapping[str, Any] = {
+    name: [] if name == "quotas" else False if name == "frozen" else None
+    for name in _RULES
+}
 
 
 @app.command("show")
@@ -28,29 +42,46 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 class RuleOptions:
     """Rules to change. A rule that is not named stays."""
 
-    largest_job: Annotated[str | None, typer.Option(help="Largest amount of one job.")] = None
+    largest_job: Annotated[
+        str | None, typer.Option(help="Largest amount of one job.")
+    ] = None
     approval_above: Annotated[
-        str | None, typer.Option(help="Amount of a key above which its jobs wait for another owner.")
+        str | None,
+        typer.Option(
+            help="Amount of a key above which its jobs wait for another owner."
+        ),
     ] = None
     quota: Annotated[
-        list[str] | None, typer.Option(help="KEY=AMOUNT or KEY,KEY=AMOUNT; all quotas, may be repeated.")
+        list[str] | None,
+        typer.Option(help="KEY=AMOUNT or KEY,KEY=AMOUNT; all quotas, may be repeated."),
     ] = None
-    frozen: Annotated[bool | None, typer.Option("--freeze/--unfreeze", help="Admit and start nothing.")] = None
-    erase_rows_at: Annotated[str | None, typer.Option(help="Time with its zone: 2030-12-31T00:00:00Z.")] = None
+    frozen: Annotated[
+        bool | None,
+        typer.Option("--freeze/--unfreeze", help="Admit and start nothing."),
+    ] = None
+    erase_rows_at: Annotated[
+        str | None, typer.Option(help="Time with its zone: 2030-12-31T00:00:00Z.")
+    ] = None
     without: Annotated[
-        list[str] | None, typer.Option(help="Remove largest-job, approval-above, quotas or erase-rows-at.")
+        list[str] | None,
+        typer.Option(
+            help="Remove largest-job, approval-above, quotas or erase-rows-at."
+        ),
     ] = None
 
     def to_json(self) -> dict[str, Any]:
         """The changed members of the body.
 
         Raises:
-            WrongUse: a quota is malformed, a removed rule does not exist, or no rule is named.
+            WrongUse: a quota is malformed, a removed rule does not exist, or no rule is
+                named.
         """
         changed = given(
             largest_job=self.largest_job,
             approval_above=self.approval_above,
-            quotas=None if self.quota is None else [_quota(text) for text in self.quota],
+            quotas=None
+            if self.quota is None
+            else [_quota(text) for text in self.quota],
             frozen=self.frozen,
             erase_rows_at=self.erase_rows_at,
         ) | _removed(self.without)
@@ -61,16 +92,22 @@ class RuleOptions:
 
 @app.command("set")
 def set_rules(call: Remote, dataset: DatasetArgument, options: RuleOptions) -> None:
-    """Change some rules; the others stay. Amounts are in the account's unit. Looser rules need a second owner."""
+    """Change some rules; the others stay. Amounts are in the account's unit. Looser
+    rules need a second owner.
+    """
     changed = options.to_json()
     with call.client() as client:
         before = client.rules(dataset)
-        rules = client.change_rules(dataset, _body(before) | changed, etag=before["etag"])
+        rules = client.change_rules(
+            dataset, _body(before) | changed, etag=before["etag"]
+        )
     _print(call.output, rules)
 
 
 @app.command("confirm")
-def confirm_rules(call: Remote, dataset: DatasetArgument, yes: YesOption = False) -> None:
+def confirm_rules(
+    call: Remote, dataset: DatasetArgument, yes: YesOption = False
+) -> None:
     """Put looser rules in force that another owner proposed."""
     with call.client() as client:
         rules = client.rules(dataset)
@@ -80,7 +117,9 @@ def confirm_rules(call: Remote, dataset: DatasetArgument, yes: YesOption = False
         if not call.as_json:
             call.output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
         confirm(call.output, f"Put these rules of {proposal['by']} in force?", yes=yes)
-        rules = client.change_rules(dataset, _body(proposal["rules"]), etag=rules["etag"])
+        rules = client.change_rules(
+            dataset, _body(proposal["rules"]), etag=rules["etag"]
+        )
     _print(call.output, rules)
 
 
@@ -94,7 +133,9 @@ def _print(output: Output, rules: dict[str, Any]) -> None:
     proposal = rules["proposal"]
     if proposal is not None:
         output.say()
-        output.say(f"{proposal['by']} proposes looser rules, which another owner or an admin can put in force:")
+        output.say(
+            f"{proposal['by']} proposes looser rules, which another owner or an admin can put in force:"
+        )
         output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
         output.hint(f"grovekeeper rules confirm {rules['dataset_name']}")
 
@@ -102,9 +143,16 @@ def _print(output: Output, rules: dict[str, Any]) -> None:
 def _facts(rules: Mapping[str, Any]) -> dict[str, object]:
     """The rules as names and values; a rule that sets no limit says so."""
     return {
-        "largest job": "no limit" if rules["largest_job"] is None else amount(rules, "largest_job"),
-        "approval above": "never" if rules["approval_above"] is None else amount(rules, "approval_above"),
-        "quotas": "; ".join(f"{','.join(quota['keys'])}={quota['cap']}" for quota in rules["quotas"]) or "none",
+        "largest job": "no limit"
+        if rules["largest_job"] is None
+        else amount(rules, "largest_job"),
+        "approval above": "never"
+        if rules["approval_above"] is None
+        else amount(rules, "approval_above"),
+        "quotas": "; ".join(
+            f"{','.join(quota['keys'])}={quota['cap']}" for quota in rules["quotas"]
+        )
+        or "none",
         "frozen": "yes: nothing is admitted or started" if rules["frozen"] else "no",
         "rows erased at": rules["erase_rows_at"] or "no date",
     }
@@ -121,7 +169,9 @@ def _removed(names: list[str] | None) -> dict[str, Any]:
     removed = {name: name.replace("-", "_") for name in names or ()}
     for name, member in removed.items():
         if member not in _NO_RULE or member == "frozen":
-            raise WrongUse(f"there is no rule {name}; name largest-job, approval-above, quotas or erase-rows-at")
+            raise WrongUse(
+                f"there is no rule {name}; name largest-job, approval-above, quotas or erase-rows-at"
+            )
     return {member: _NO_RULE[member] for member in removed.values()}
 
 
@@ -134,20 +184,34 @@ def _quota(text: str) -> dict[str, Any]:
 
 approval_commands = Group("Decide about jobs that wait for an owner.")
 
-ReasonOption = Annotated[str, typer.Option(help="A sentence that the control chain keeps.")]
+ReasonOption = Annotated[
+    str, typer.Option(help="A sentence that the control chain keeps.")
+]
 
 
 @approval_commands.command("list")
 def list_approvals(call: Remote) -> None:
-    """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
+    """List the jobs that wait for a decision about a dataset that the key owns, oldest
+    first.
+    """
     waiting = call.ask_all("approvals", lambda client: client.approvals())
     rows = [
-        [job["job"], ", ".join(_prices(job)), job["algorithm"] or job["kind"], _submitter(job), job["expires_at"]]
+        [
+            job["job"],
+            ", ".join(_prices(job)),
+            job["algorithm"] or job["kind"],
+            _submitter(job),
+            job["expires_at"],
+        ]
         for job in waiting
     ]
-    call.output.table(["job", "price", "what", "by", "expires"], rows, empty="no job waits for you")
+    call.output.table(
+        ["job", "price", "what", "by", "expires"], rows, empty="no job waits for you"
+    )
     if waiting:
-        call.output.hint(f"grovekeeper approvals approve {waiting[0]['job']} --reason REASON")
+        call.output.hint(
+            f"grovekeeper approvals approve {waiting[0]['job']} --reason REASON"
+        )
 
 
 @approval_commands.command("approve")
@@ -163,13 +227,19 @@ def reject(call: Remote, job_id: JobArgument, reason: ReasonOption) -> None:
 
 
 def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
-    decided = call.ask(lambda client: client.decide_job(job_id, decision, reason=reason))
+    decided = call.ask(
+        lambda client: client.decide_job(job_id, decision, reason=reason)
+    )
     verb = "approved" if decision == "approve" else "rejected"
-    call.output.say(f"{verb} job {job_id} ({', '.join(_prices(decided))}); it is now {decided['state']}")
+    call.output.say(
+        f"{verb} job {job_id} ({', '.join(_prices(decided))}); it is now {decided['state']}"
+    )
 
 
 def _prices(job: dict[str, Any]) -> list[str]:
-    return [f"{amount(part['price'])} on {part['dataset_name']}" for part in job["parts"]]
+    return [
+        f"{amount(part['price'])} on {part['dataset_name']}" for part in job["parts"]
+    ]
 
 
 def _submitter(job: Mapping[str, Any]) -> str:
@@ -180,7 +250,9 @@ def _submitter(job: Mapping[str, Any]) -> str:
 
 WebhookArgument = Annotated[str, typer.Argument(help="Id of the webhook.")]
 
-webhook_commands = Group("Send events about jobs, refusals and low budgets to other programs.")
+webhook_commands = Group(
+    "Send events about jobs, refusals and low budgets to other programs."
+)
 
 
 @webhook_commands.command("add")
@@ -190,14 +262,21 @@ def add(
     address: Annotated[str, typer.Argument(help="A public https address.")],
     event: Annotated[
         list[str] | None,
-        typer.Option(help="job.queued, job.started, job.ended (default) or request.refused; may be repeated."),
+        typer.Option(
+            help="job.queued, job.started, job.ended (default) or request.refused; may be repeated."
+        ),
     ] = None,
     below: Annotated[
-        str | None, typer.Option(help="Also when less than this share of the cap remains, such as 0.2.")
+        str | None,
+        typer.Option(
+            help="Also when less than this share of the cap remains, such as 0.2."
+        ),
     ] = None,
     save: SaveOption = None,
 ) -> None:
-    """Register an address. The secret of its signatures is shown once, or saved to a file."""
+    """Register an address. The secret of its signatures is shown once, or saved to a
+    file.
+    """
     events = [*(event or ["job.ended"]), *(["budget.low"] if below is not None else [])]
     with secret_file(save) as stream:
         with call.client() as client:
@@ -213,10 +292,21 @@ def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
     """List the webhooks of a dataset, and how many events wait for each."""
     listed = call.ask_all("webhooks", lambda client: client.webhooks(dataset))
     rows = [
-        [item["id"], item["url"], ", ".join(item["events"]), item["threshold"], item["waiting"], item["failures"]]
+        [
+            item["id"],
+            item["url"],
+            ", ".join(item["events"]),
+            item["threshold"],
+            item["waiting"],
+            item["failures"],
+        ]
         for item in listed
     ]
-    call.output.table(["id", "address", "events", "below", "waiting", "failures"], rows, empty="no webhooks")
+    call.output.table(
+        ["id", "address", "events", "below", "waiting", "failures"],
+        rows,
+        empty="no webhooks",
+    )
 
 
 @webhook_commands.command("rotate")
@@ -235,7 +325,9 @@ def rotate(
     ] = None,
     save: SaveOption = None,
 ) -> None:
-    """Replace the secret of a webhook's signatures. The new secret is shown once, or saved to a file."""
+    """Replace the secret of a webhook's signatures. The new secret is shown once, or
+    saved to a file.
+    """
     with secret_file(save) as stream:
         with call.client() as client:
             answer = client.rotate_webhook(dataset, webhook, overlap_s=overlap_s)
@@ -249,5 +341,8 @@ def rotate(
 @webhook_commands.command("remove")
 def remove(call: Remote, dataset: DatasetArgument, webhook: WebhookArgument) -> None:
     """Remove a webhook. Events that wait for it are dropped."""
-    call.ask(lambda client: client.delete_webhook(dataset, webhook), as_json={"webhook": webhook, "removed": True})
+    call.ask(
+        lambda client: client.delete_webhook(dataset, webhook),
+        as_json={"webhook": webhook, "removed": True},
+    )
     call.output.say(f"removed {webhook}")

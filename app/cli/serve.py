@@ -1,8 +1,10 @@
-"""Serves the API in this process and runs workers in other processes, until signals end all of them.
+"""Serves the API in this process and runs workers in other processes, until signals end
+all of them.
 
-At the first signal the workers finish their jobs while the API still answers; then everything ends. The second signal
-ends everything at once. The main thread starts processes, restarts dead ones and waits for signals. The API runs in
-another thread, so that the signal handlers of its server are not installed.
+At the first signal the workers finish their jobs while the API still answers; then
+everything ends. The second signal ends everything at once. The main thread starts
+processes, restarts dead ones and waits for signals. The API runs in another thread, so
+that the signal handlers of its server are not installed.
 """
 
 import http.client
@@ -29,7 +31,12 @@ from app.cli.worker_pool import WorkerPool
 from app.core import limits
 from app.core.errors import InstallationError, Unavailable
 from app.core.logging import configure
-from app.core.memory import ONE_BLAS_THREAD, forbid_core_dumps, share_arenas, without_collection
+from app.core.memory import (
+    ONE_BLAS_THREAD,
+    forbid_core_dumps,
+    share_arenas,
+    without_collection,
+)
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
 from app.services.datasets.erase import erase_due
@@ -51,7 +58,9 @@ _log = logging.getLogger(__name__)
 
 
 class ApiThread:
-    """Threads: uvicorn on a bound socket, the writer of heads, comparisons of balances, and erasures that are due."""
+    """Threads: uvicorn on a bound socket, the writer of heads, comparisons of balances,
+    and erasures that are due.
+    """
 
     def __init__(self, application: Application, listener: socket.socket) -> None:
         self._server = uvicorn.Server(server_config(application))
@@ -59,7 +68,9 @@ class ApiThread:
         self._installation: Installation = application.state.installation
         self._upkeep = upkeep(self._installation, application.state.heads)
         self._gone_at = 0.0
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listener],), name="api", daemon=True
+        )
 
     @property
     def lives(self) -> bool:
@@ -87,7 +98,8 @@ class ApiThread:
 
 def server_config(application: Application) -> uvicorn.Config:
     """The options of the HTTP server."""
-    # A thread that computes gives way ten times as often as usual, because a request changes threads several times.
+    # A thread that computes gives way ten times as often as usual, because a request
+    # changes threads several times.
     sys.setswitchinterval(0.0005)
     # The library declares a class, and calls it.
     layer = application.every_request
@@ -105,14 +117,21 @@ def server_config(application: Application) -> uvicorn.Config:
 
 
 def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
-    """The periodic tasks of a serving process; none runs before the database is at this program's revision."""
+    """The periodic tasks of a serving process; none runs before the database is at this
+    program's revision.
+    """
 
     def periodic(
-        name: str, task: Callable[[threading.Event], object], interval_s: float, *, confirms: bool = False
+        name: str,
+        task: Callable[[threading.Event], object],
+        interval_s: float,
+        *,
+        confirms: bool = False,
     ) -> Periodic:
         def run(stopping: threading.Event) -> None:
             if heads.is_current:
-                if confirms:  # nothing is erased or told on the word of a database that was rewound
+                # nothing is erased or told on the word of a database that was rewound
+                if confirms:
                     heads.confirm()
                 task(stopping)
 
@@ -122,24 +141,45 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         deliver_due(installation, heads=heads, stopping=stopping)
 
     return [
-        periodic("preparation", lambda _: prepare_newest(installation), limits.PREPARATION_INTERVAL_S),
+        periodic(
+            "preparation",
+            lambda _: prepare_newest(installation),
+            limits.PREPARATION_INTERVAL_S,
+        ),
         periodic("webhooks", deliver, limits.WEBHOOK_INTERVAL_S, confirms=True),
-        periodic("last uses", lambda _: record_uses(installation), limits.LAST_USES_INTERVAL_S),
-        periodic("copies", lambda _: installation.files.tidy(), limits.COPIES_INTERVAL_S),
-        periodic("overdue jobs", lambda _: expire_jobs(installation), limits.SWEEP_INTERVAL_S, confirms=True),
-        periodic("erasures", lambda _: erase_due(installation), limits.ERASURE_INTERVAL_S, confirms=True),
+        periodic(
+            "last uses",
+            lambda _: record_uses(installation),
+            limits.LAST_USES_INTERVAL_S,
+        ),
+        periodic(
+            "copies", lambda _: installation.files.tidy(), limits.COPIES_INTERVAL_S
+        ),
+        periodic(
+            "overdue jobs",
+            lambda _: expire_jobs(installation),
+            limits.SWEEP_INTERVAL_S,
+            confirms=True,
+        ),
+        periodic(
+            "erasures",
+            lambda _: erase_due(installation),
+            limits.ERASURE_INTERVAL_S,
+            confirms=True,
+        ),
     ]
 
 
 def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
-    """Prepares an installation on one machine and serves it until signals end it; leaves no process running.
+    """Prepares an installation on one machine and serves it until signals end it;
+    leaves no process running.
 
     Args:
         announce: called with the address when requests are answered.
 
     Raises:
-        InstallationError: the address is in use, the installation is unsafe or did not become ready, its ledger
-            was rewound, or the API ended by itself.
+        InstallationError: the address is in use, the installation is unsafe or did not
+            become ready, its ledger was rewound, or the API ended by itself.
     """
     configure(settings.log_level)
     code_cache.choose()  # workers and their children inherit the folder
@@ -147,7 +187,11 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
         _require_space(settings)
-        pool = WorkerPool(settings.workers, environ=worker_environment(settings), secrets=worker_secrets(settings))
+        pool = WorkerPool(
+            settings.workers,
+            environ=worker_environment(settings),
+            secrets=worker_secrets(settings),
+        )
         api = _api(settings, listener)
         try:
             pool.tend()
@@ -171,18 +215,21 @@ def _drain(pool: WorkerPool, api: ApiThread, stop: Stop) -> None:
     while pool.lives and api.lives and not stop.now.wait(_TICK_S):
         if time.monotonic() > told_at:
             told_at = float("inf")
-            _log.warning("finishing the running job; press Ctrl-C again to stop now, which loses what the job spent")
+            _log.warning(
+                "finishing the running job; press Ctrl-C again to stop now, which loses what the job spent"
+            )
 
 
 def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
-    """Serves the API alone; workers run as other processes. It is not ready until ``db upgrade`` was run.
+    """Serves the API alone; workers run as other processes. It is not ready until ``db
+    upgrade`` was run.
 
     Args:
         announce: called with the address when requests are answered.
 
     Raises:
-        InstallationError: the address is in use, the disk is nearly full, the ledger was rewound, or the API ended by
-            itself.
+        InstallationError: the address is in use, the disk is nearly full, the ledger
+            was rewound, or the API ended by itself.
     """
     configure(settings.log_level)
     _limit_memory()
@@ -203,7 +250,8 @@ def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A bound socket that does not listen yet, so that the real port is known before anything starts.
+    """A bound socket that does not listen yet, so that the real port is known before
+    anything starts.
 
     Raises:
         InstallationError: the address is not of this machine, or in use.
@@ -220,7 +268,9 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.bind(target)
         except OSError as error:
-            raise InstallationError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+            raise InstallationError(
+                f"cannot listen on {host}, port {port}: {error.strerror}"
+            ) from None
         yield listener
 
 
@@ -230,22 +280,40 @@ def address(host: str, listener: socket.socket) -> str:
 
 
 def _limit_memory() -> None:
-    """Forbids core dumps, and limits what threads of this process take, before the second thread starts."""
+    """Forbids core dumps, and limits what threads of this process take, before the
+    second thread starts.
+    """
     forbid_core_dumps()
     share_arenas(2)
     os.environ.update(ONE_BLAS_THREAD)
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:
-    """The environment of a worker: this process's, with the settings that a worker needs and without secrets."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    values = {it.variable: getattr(settings, it.name) for it in SETTINGS if it.worker and not it.secret}
-    return environ | {variable: str(value) for variable, value in values.items() if value is not None}
+    """The environment of a worker: this process's, with the settings that a worker
+    needs and without secrets.
+    """
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith(PREFIX)
+    }
+    values = {
+        it.variable: getattr(settings, it.name)
+        for it in SETTINGS
+        if it.worker and not it.secret
+    }
+    return environ | {
+        variable: str(value) for variable, value in values.items() if value is not None
+    }
 
 
 def worker_secrets(settings: Settings) -> dict[str, str]:
-    """The settings that a worker reads from its standard input, because other processes may see an environment."""
-    values = {it.name: getattr(settings, it.name) for it in SETTINGS if it.worker and it.secret}
+    """The settings that a worker reads from its standard input, because other processes
+    may see an environment.
+    """
+    values = {
+        it.name: getattr(settings, it.name)
+        for it in SETTINGS
+        if it.worker and it.secret
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -253,7 +321,8 @@ def _api(settings: Settings, listener: socket.socket) -> ApiThread:
     with without_collection():
         application = create_app(settings)
     heads: Heads = application.state.heads
-    with suppress(Unavailable):  # a database that cannot be reached yet is compared before the first answer
+    # a database that cannot be reached yet is compared before the first answer
+    with suppress(Unavailable):
         if heads.is_current:
             heads.confirm()
     return ApiThread(application, listener)
@@ -263,7 +332,8 @@ def _became_ready(api: ApiThread, listener: socket.socket, stop: Stop) -> bool:
     """Whether ``/readyz`` answered 200 before a stop.
 
     Raises:
-        InstallationError: the API did not answer 200 within :data:`READY_WITHIN_S` seconds.
+        InstallationError: the API did not answer 200 within :data:`READY_WITHIN_S`
+            seconds.
     """
     reason = "nothing answers"
     for _ in range(int(READY_WITHIN_S / _TICK_S)):
@@ -278,7 +348,8 @@ def _became_ready(api: ApiThread, listener: socket.socket, stop: Stop) -> bool:
 
 
 def _require_space(settings: Settings) -> None:
-    """Checks the disk of the home before the first request, as ``/readyz`` does at every request.
+    """Checks the disk of the home before the first request, as ``/readyz`` does at
+    every request.
 
     Raises:
         InstallationError: the disk is nearly full.

@@ -16,8 +16,12 @@ from grovekeeper_client import progress
 _WIDTH_OF_A_PIPE = 200
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str, indent: int) -> None:
-    """Prints a table on standard output, or the sentence ``empty`` if there are no rows."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str, indent: int
+) -> None:
+    """Prints a table on standard output, or the sentence ``empty`` if there are no
+    rows.
+    """
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -32,7 +36,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
 @contextmanager
 def progress_of_bytes(*, hidden: bool) -> Iterator[Progress]:
     """A progress bar of bytes on stderr that redraws only on a terminal."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+    )
     with Progress(*columns, console=console(error=True), disable=hidden) as bar:
         yield bar
 
@@ -45,4 +53,9 @@ def progress_of_job(*, hidden: bool) -> AbstractContextManager[progress.Show]:
 def console(*, error: bool) -> Console:
     """Standard output or standard error, as wide as the terminal."""
     is_terminal = (sys.stderr if error else sys.stdout).isatty()
-    return Console(stderr=error, markup=False, highlight=False, width=None if is_terminal else _WIDTH_OF_A_PIPE)
+    return Console(
+        stderr=error,
+        markup=False,
+        highlight=False,
+        width=None if is_terminal else _WIDTH_OF_A_PIPE,
+    )

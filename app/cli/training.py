@@ -1,4 +1,6 @@
-"""Implements ``grovekeeper algorithms``, ``plan`` and ``train``: lists algorithms, quotes and trains forests."""
+"""Implements ``grovekeeper algorithms``, ``plan`` and ``train``: lists algorithms,
+quotes and trains forests.
+"""
 
 import shlex
 from collections.abc import Mapping
@@ -39,34 +41,53 @@ class PlanOptions:
     """Options of a training job: algorithm, rows and budget."""
 
     dataset: DatasetArgument
-    algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms")] = "auto"
-    epsilon: Annotated[str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.")] = None
+    algorithm: Annotated[
+        str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms")
+    ] = "auto"
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.")
+    ] = None
     delta: DeltaOption = None
-    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.")] = (
-        None
-    )
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", help="name=value; may be repeated."),
+    ] = None
     scope: ScopeOption = None
 
-    profile: Annotated[str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.")] = None
+    profile: Annotated[
+        str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.")
+    ] = None
 
     unlabelled: Annotated[
-        str | None, typer.Option(help="For sspe-1: the second dataset, or the same dataset with another scope.")
+        str | None,
+        typer.Option(
+            help="For sspe-1: the second dataset, or the same dataset with another scope."
+        ),
     ] = None
-    unlabelled_epsilon: Annotated[str | None, typer.Option(help="ε of the second dataset; default --epsilon.")] = None
-    unlabelled_delta: Annotated[str | None, typer.Option(help="δ of the second dataset, if its account has one.")] = (
-        None
-    )
+    unlabelled_epsilon: Annotated[
+        str | None, typer.Option(help="ε of the second dataset; default --epsilon.")
+    ] = None
+    unlabelled_delta: Annotated[
+        str | None,
+        typer.Option(help="δ of the second dataset, if its account has one."),
+    ] = None
     unlabelled_scope: Annotated[
-        list[str] | None, typer.Option(help="Scope of the second dataset, as --scope; default all cells.")
+        list[str] | None,
+        typer.Option(
+            help="Scope of the second dataset, as --scope; default all cells."
+        ),
     ] = None
 
     def as_typed(self) -> str:
         """These options as a user types them."""
         algorithm = None if self.algorithm == "auto" else self.algorithm
-        return as_typed([self.dataset], vars(self) | {"dataset": None, "algorithm": algorithm})
+        return as_typed(
+            [self.dataset], vars(self) | {"dataset": None, "algorithm": algorithm}
+        )
 
     def to_json(self, client: Client) -> dict[str, Any]:
-        """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float.
+        """The body of ``POST /plans``. ε and δ are sent as they were typed, never
+        converted to a float.
 
         Raises:
             WrongUse: the options name no ε.
@@ -93,45 +114,87 @@ class PlanOptions:
             WrongUse: the options name an ε, or a second dataset.
         """
         if self.epsilon is not None or self.unlabelled is not None:
-            raise WrongUse("--largest goes neither with --epsilon nor with --unlabelled")
+            raise WrongUse(
+                "--largest goes neither with --epsilon nor with --unlabelled"
+            )
         quote = client.plan(replace(self, epsilon="1").to_json(client))
         return replace(self, epsilon=quote["largest_that_fits"])
 
     def _unlabelled(self, client: Client) -> dict[str, Any] | None:
-        epsilon, delta, scope = self.unlabelled_epsilon, self.unlabelled_delta, self.unlabelled_scope
+        epsilon, delta, scope = (
+            self.unlabelled_epsilon,
+            self.unlabelled_delta,
+            self.unlabelled_scope,
+        )
         if self.unlabelled is None:
             if (epsilon, delta, scope) != (None, None, None):
-                raise WrongUse("--unlabelled names the dataset that the other --unlabelled options are about")
+                raise WrongUse(
+                    "--unlabelled names the dataset that the other --unlabelled options are about"
+                )
             return None
-        cells = None if scope is None else read_scope(scope, partial(client.dataset, self.unlabelled))
-        return given(dataset=self.unlabelled, epsilon=epsilon or self.epsilon, delta=delta, scope=cells)
+        cells = (
+            None
+            if scope is None
+            else read_scope(scope, partial(client.dataset, self.unlabelled))
+        )
+        return given(
+            dataset=self.unlabelled,
+            epsilon=epsilon or self.epsilon,
+            delta=delta,
+            scope=cells,
+        )
 
 
 @command
 def algorithms(
     call: Remote,
-    slugs: Annotated[list[str] | None, typer.Argument(metavar="ALGORITHM", help="Algorithms to show in full.")] = None,
+    slugs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ALGORITHM", help="Algorithms to show in full."),
+    ] = None,
 ) -> None:
-    """List the algorithms, or show some: what their papers claim, what runs here, accuracy, parameters."""
+    """List the algorithms, or show some: what their papers claim, what runs here,
+    accuracy, parameters.
+    """
     with call.client() as client:
         listed = client.algorithms()
-    unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in listed}]
+    unknown = [
+        slug for slug in slugs or () if slug not in {item["slug"] for item in listed}
+    ]
     if unknown:
-        meant = problems.question(problems.similar(unknown, [item["slug"] for item in listed]))
-        raise WrongUse(f"there is no algorithm {unknown[0]}{meant or '; see: grovekeeper algorithms'}")
+        meant = problems.question(
+            problems.similar(unknown, [item["slug"] for item in listed])
+        )
+        raise WrongUse(
+            f"there is no algorithm {unknown[0]}{meant or '; see: grovekeeper algorithms'}"
+        )
     listed = [item for item in listed if not slugs or item["slug"] in slugs]
     call.output.answer({"algorithms": listed})
     if not slugs:
-        rows = [[item["slug"], ", ".join(item["accountants"]), item["title"]] for item in listed]
-        call.output.table(["algorithm", "accounts", "title"], rows, empty="no algorithms")
-        call.output.hint("grovekeeper algorithms ALGORITHM    (claims, accuracy, parameters)")
+        rows = [
+            [item["slug"], ", ".join(item["accountants"]), item["title"]]
+            for item in listed
+        ]
+        call.output.table(
+            ["algorithm", "accounts", "title"], rows, empty="no algorithms"
+        )
+        call.output.hint(
+            "grovekeeper algorithms ALGORITHM    (claims, accuracy, parameters)"
+        )
         return
     for item in listed:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
         call.output.say(f"  accounts: {', '.join(item['accountants'])}")
         _show_about(call.output, item["about"])
-        rows = [[p["name"], _range(p), p.get("description")] for p in item["parameters"]]
-        call.output.table(["parameter", "values (default)", "meaning"], rows, empty="no parameters", indent=2)
+        rows = [
+            [p["name"], _range(p), p.get("description")] for p in item["parameters"]
+        ]
+        call.output.table(
+            ["parameter", "values (default)", "meaning"],
+            rows,
+            empty="no parameters",
+            indent=2,
+        )
         call.output.say()
 
 
@@ -139,9 +202,15 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
     for heading in ("claimed", "wrong", "here"):
         if about[heading] is not None:
             output.say(f"  {heading}: {about[heading]}")
-    for terms, measured in groupby(about["accuracy"], key=itemgetter("accountant", "epsilon")):
-        numbers = ", ".join(f"{result['dataset']} {result['percent']} %" for result in measured)
-        output.say(f"  accuracy at ε = {terms[1]} ({terms[0]}): {numbers}; {about['results']}")
+    for terms, measured in groupby(
+        about["accuracy"], key=itemgetter("accountant", "epsilon")
+    ):
+        numbers = ", ".join(
+            f"{result['dataset']} {result['percent']} %" for result in measured
+        )
+        output.say(
+            f"  accuracy at ε = {terms[1]} ({terms[0]}): {numbers}; {about['results']}"
+        )
     output.say(f"  proof: {about['proof']}")
 
 
@@ -157,7 +226,9 @@ RecoverOption = Annotated[
 def plan(
     call: Remote,
     request: PlanOptions,
-    largest: Annotated[bool, typer.Option("--largest", help="Quote the largest ε that fits.")] = False,
+    largest: Annotated[
+        bool, typer.Option("--largest", help="Quote the largest ε that fits.")
+    ] = False,
     recover: RecoverOption = None,
     receipt: ReceiptOption = False,
 ) -> None:
@@ -166,7 +237,9 @@ def plan(
         if largest:
             request = request.at_largest(client)
             if not Fraction(request.epsilon or 0):
-                raise WrongUse(f"no ε fits; see: grovekeeper ledger show {shlex.quote(request.dataset)}")
+                raise WrongUse(
+                    f"no ε fits; see: grovekeeper ledger show {shlex.quote(request.dataset)}"
+                )
         quote = client.plan(request.to_json(client))
     output = call.output
     output.answer(quote)
@@ -213,5 +286,6 @@ def _parameter(text: str) -> tuple[str, object]:
         raise WrongUse("a parameter is given as name=value")
     try:
         return name, json_text.loads(value.encode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError):  # also NaN, which no body can hold: the service says what it takes
+    except (ValueError, RecursionError):
+        # also NaN, which no body can hold: the service says what it takes
         return name, value

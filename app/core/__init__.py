@@ -1,1 +1,3 @@
-"""Defines errors, time, ids, exact amounts, limits, settings, logging and durable files for all other packages."""
+"""Defines errors, time, ids, exact amounts, limits, settings, logging and durable files
+for all other packages.
+"""

@@ -1,6 +1,7 @@
 """Converts arrays of Arrow to NumPy.
 
-The conversions of pyarrow itself first search for pandas, which costs time and opens files.
+The conversions of pyarrow itself first search for pandas, which costs time and opens
+files.
 """
 
 from typing import TypeVar
@@ -16,35 +17,57 @@ Number = TypeVar("Number", bound=np.generic)
 def has_text(kind: pa.DataType) -> bool:
     """Whether the cells of a column of this type are strings, in a dictionary or not."""
     kind = _of_cells(kind)
-    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+    return any(
+        test(kind)
+        for test in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+        )
+    )
 
 
 def has_numbers(kind: pa.DataType) -> bool:
-    """Whether the cells of a column of this type are integers or floats, in a dictionary or not."""
+    """Whether the cells of a column of this type are integers or floats, in a
+    dictionary or not.
+    """
     kind = _of_cells(kind)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def are_valid(array: pa.Array) -> NDArray[np.bool_]:
     """Which elements of an array are not null."""
-    return np.frombuffer(pc.is_valid(array).cast(pa.uint8()).buffers()[1], np.bool_, count=len(array))
+    return np.frombuffer(
+        pc.is_valid(array).cast(pa.uint8()).buffers()[1], np.bool_, count=len(array)
+    )
 
 
 def floats(array: pa.Array) -> NDArray[np.float64]:
     """Numbers as the nearest floats, as their texts would be read; NaN for a null."""
-    values: NDArray[np.float64] = elements(array.cast(pa.float64(), safe=False), np.float64)
+    values: NDArray[np.float64] = elements(
+        array.cast(pa.float64(), safe=False), np.float64
+    )
     return np.where(are_valid(array), values, np.nan) if array.null_count else values
 
 
 def elements(array: pa.Array, dtype: type[Number]) -> NDArray[Number]:
     """The elements of an array of numbers; any number for a null."""
     # A foreign buffer may be longer than its elements, and end in the middle of one.
-    return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=array.offset * np.dtype(dtype).itemsize)
+    return np.frombuffer(
+        array.buffers()[1],
+        dtype,
+        count=len(array),
+        offset=array.offset * np.dtype(dtype).itemsize,
+    )
 
 
 def mask(flags: NDArray[np.bool_]) -> pa.BooleanArray:
     """The array of truth values by which Arrow filters rows."""
-    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(np.packbits(flags, bitorder="little"))])
+    return pa.Array.from_buffers(
+        pa.bool_(),
+        len(flags),
+        [None, pa.py_buffer(np.packbits(flags, bitorder="little"))],
+    )
 
 
 def _of_cells(kind: pa.DataType) -> pa.DataType:

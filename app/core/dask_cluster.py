@@ -1,4 +1,6 @@
-"""Defines the address of a Dask cluster and the rules of its connections: mutual TLS beyond this machine."""
+"""Defines the address of a Dask cluster and the rules of its connections: mutual TLS
+beyond this machine.
+"""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -24,8 +26,9 @@ CONFIG = {
     "distributed.admin.system-monitor.gil.enabled": False,
     "distributed.diagnostics.nvml": False,
 }
-"""Configuration of every process that speaks Dask: no spilling, no pages, no profiles, no moving of tasks to workers
-that do not have the rows."""
+"""Configuration of every process that speaks Dask: no spilling, no pages, no profiles,
+no moving of tasks to workers that do not have the rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,15 @@ class DaskCluster:
 
     Attributes:
         scheduler: ``tls://host:port``, or ``tcp://`` at a loopback address.
-        ca_file: certificates of the authority that signs every certificate of the cluster, and no other; PEM.
+        ca_file: certificates of the authority that signs every certificate of the
+            cluster, and no other; PEM.
         cert_file: certificate of this process, PEM.
         key_file: its private key, PEM.
         deadline_s: seconds in which all machines answer a question, or read their rows.
 
     Raises:
-        ValueError: the address is not one of a scheduler, or needs the files of a certificate, or has no use for them.
+        ValueError: the address is not one of a scheduler, or needs the files of a
+            certificate, or has no use for them.
     """
 
     scheduler: str
@@ -53,30 +58,47 @@ class DaskCluster:
         address = _split(self.scheduler)
         files = {self.ca_file is None, self.cert_file is None, self.key_file is None}
         if files != {address.scheme == TCP}:
-            raise ValueError("an address with TLS needs three files, and an address without TLS none")
+            raise ValueError(
+                "an address with TLS needs three files, and an address without TLS none"
+            )
         if address.scheme == TCP and not is_loopback(address.hostname or ""):
             raise ValueError("beyond this machine, a scheduler needs TLS")
 
     def to_json(self) -> dict[str, Any]:
         """For the child of a job."""
-        return {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in vars(self).items()
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Inverse of :meth:`to_json`."""
-        paths = {name: path and Path(path) for name, path in value.items() if name.endswith("_file")}
+        paths = {
+            name: path and Path(path)
+            for name, path in value.items()
+            if name.endswith("_file")
+        }
         return cls(**{**value, **paths})
 
 
 def _split(scheduler: str) -> SplitResult:
-    """The parts of an address, which is shown in lists of processes and has nothing but a host and a port."""
+    """The parts of an address, which is shown in lists of processes and has nothing but
+    a host and a port.
+    """
     wrong = ValueError("not the address of a scheduler")
     try:
         address = urlsplit(scheduler)
-        is_place = address.scheme in (TLS, TCP) and address.hostname and address.port is not None
+        is_place = (
+            address.scheme in (TLS, TCP)
+            and address.hostname
+            and address.port is not None
+        )
     except ValueError:  # its message shows a part of the address
         raise wrong from None
-    is_more = "@" in scheduler or address.path.strip("/") or address.query or address.fragment
+    is_more = (
+        "@" in scheduler or address.path.strip("/") or address.query or address.fragment
+    )
     if not is_place or is_more:
         raise wrong
     return address

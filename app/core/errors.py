@@ -1,6 +1,8 @@
-"""Defines the errors that callers distinguish: one class per fact, with the details as attributes.
+"""Defines the errors that callers distinguish: one class per fact, with the details as
+attributes.
 
-No message and no attribute carries a private value, an exact private count or a rejected input value.
+No message and no attribute carries a private value, an exact private count or a
+rejected input value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from app.core import limits
 from grovekeeper_forests.amounts import SYMBOLS
-from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid, ParameterProblem, Place
+from grovekeeper_forests.errors import (
+    GrovekeeperError,
+    ParameterInvalid,
+    ParameterProblem,
+    Place,
+)
 from grovekeeper_forests.kept import kept_property
 
 
@@ -30,24 +37,36 @@ class Unauthenticated(GrovekeeperError):
 
 @dataclass(eq=False)
 class RoleMissing(GrovekeeperError):
-    """The key is valid but holds none of the roles that the call needs, globally or on the dataset of the call."""
+    """The key is valid but holds none of the roles that the call needs, globally or on
+    the dataset of the call.
+    """
 
     needed: Sequence[str]
     is_global: bool = False
 
     def __str__(self) -> str:
-        giver = "an admin can give it" if self.is_global else "an owner of the dataset, or an admin, can grant it"
-        return f"only a key with the role {' or '.join(self.needed)} may do this; {giver}"
+        giver = (
+            "an admin can give it"
+            if self.is_global
+            else "an owner of the dataset, or an admin, can grant it"
+        )
+        return (
+            f"only a key with the role {' or '.join(self.needed)} may do this; {giver}"
+        )
 
 
 @dataclass(eq=False)
 class NotFound(GrovekeeperError):
-    """The resource does not exist, or the key may not know that it exists; the error does not say which."""
+    """The resource does not exist, or the key may not know that it exists; the error
+    does not say which.
+    """
 
     kind: str
 
     def __str__(self) -> str:
-        return f"no such {self.kind}" + ("" if self.kind == "path" else ", or none that this key may see")
+        return f"no such {self.kind}" + (
+            "" if self.kind == "path" else ", or none that this key may see"
+        )
 
 
 class MethodNotAllowed(GrovekeeperError):
@@ -57,7 +76,9 @@ class MethodNotAllowed(GrovekeeperError):
 
 
 class ChangedMeanwhile(GrovekeeperError):
-    """What the request would replace is not what its ``If-Match`` names, or is there against its ``If-None-Match``."""
+    """What the request would replace is not what its ``If-Match`` names, or is there
+    against its ``If-None-Match``.
+    """
 
     sentence = (
         "it was changed since your ETag, or exists against your If-None-Match; read it again, and send the change with "
@@ -113,11 +134,15 @@ class FieldProblem:
     Attributes:
         at: JSON pointer into the request.
         problem: stable slug of the rule.
-        limit: the largest number that is valid there, if that depends on the rest of the request.
-        accepted: what is valid there: public names, choices of the declaration, or bounds in words.
-        column: the public name of the column whose cells have the problem; ``at`` is then the first of them.
+        limit: the largest number that is valid there, if that depends on the rest of
+            the request.
+        accepted: what is valid there: public names, choices of the declaration, or
+            bounds in words.
+        column: the public name of the column whose cells have the problem; ``at`` is
+            then the first of them.
         count: number of rows of the request that have the problem.
-        field: the unknown field's name as the request has it, where it reads like the name of a field.
+        field: the unknown field's name as the request has it, where it reads like the
+            name of a field.
     """
 
     at: str
@@ -135,20 +160,31 @@ _MEMBERS = frozenset(
         "schema", "unlabelled",
     }
 )  # fmt: skip
-"""Members of requests that have the name of an argument. Other arguments are members of ``parameters``."""
+"""Members of requests that have the name of an argument. Other arguments are members of
+``parameters``.
+"""
 
 
 def pointer(place: Place) -> str:
-    """The JSON pointer (RFC 6901) of an argument, or of a part of it, in the request of a caller."""
+    """The JSON pointer (RFC 6901) of an argument, or of a part of it, in the request of
+    a caller.
+    """
     above = () if place[0] in _MEMBERS else ("parameters",)
-    tokens = (str(part).replace("~", "~0").replace("/", "~1") for part in (*above, *place))
+    tokens = (
+        str(part).replace("~", "~0").replace("/", "~1") for part in (*above, *place)
+    )
     return "".join(f"/{token}" for token in tokens)
 
 
 def field_problem(problem: ParameterProblem) -> FieldProblem:
     """What a caller of the service reads of one argument that breaks a rule."""
     return FieldProblem(
-        pointer(problem.place), problem.problem, problem.limit, problem.accepted, problem.column, problem.count
+        pointer(problem.place),
+        problem.problem,
+        problem.limit,
+        problem.accepted,
+        problem.column,
+        problem.count,
     )
 
 
@@ -165,30 +201,42 @@ class InvalidRequest(GrovekeeperError):
 
     @classmethod
     def at(
-        cls, pointer: str, problem: str, *, limit: int | None = None, accepted: Iterable[str] = ()
+        cls,
+        pointer: str,
+        problem: str,
+        *,
+        limit: int | None = None,
+        accepted: Iterable[str] = (),
     ) -> "InvalidRequest":
         """The error for a single field."""
         return cls([FieldProblem(pointer, problem, limit, tuple(accepted))])
 
     def below(self, pointer: str) -> "InvalidRequest":
         """The same errors, for an object that is nested at ``pointer`` in the request."""
-        return InvalidRequest([replace(error, at=pointer + error.at) for error in self.errors])
+        return InvalidRequest(
+            [replace(error, at=pointer + error.at) for error in self.errors]
+        )
 
     sentence = "the request breaks a rule; see errors"
 
 
 @dataclass(frozen=True)
 class ColumnProblem:
-    """A column that does not match its declaration. For owners, like everything about an upload.
+    """A column that does not match its declaration. For owners, like everything about
+    an upload.
 
     Attributes:
-        name: of a declared column; empty where the problem is one of the file, or of columns that are not declared.
+        name: of a declared column; empty where the problem is one of the file, or of
+            columns that are not declared.
         count: number of cells, or 1.
-        row: the first row that has the problem, from 1, without the header and empty lines; ``None`` if not known.
+        row: the first row that has the problem, from 1, without the header and empty
+            lines; ``None`` if not known.
         positions: places in the header of columns that are not declared, from 1.
-        line: line of the file, from 1, where the problem is one of the file or of its header.
+        line: line of the file, from 1, where the problem is one of the file or of its
+            header.
         byte: byte of the unpacked file, from 1, where the problem is no line's.
-        suspected: what most likely caused the problem, in words: a sentence of the service, never a cell.
+        suspected: what most likely caused the problem, in words: a sentence of the
+            service, never a cell.
     """
 
     name: str
@@ -203,7 +251,9 @@ class ColumnProblem:
 
 @dataclass(eq=False)
 class RowsInvalid(GrovekeeperError):
-    """The upload does not match the declaration, and nothing was stored. Shown to the owner only."""
+    """The upload does not match the declaration, and nothing was stored. Shown to the
+    owner only.
+    """
 
     columns: Sequence[ColumnProblem]
 
@@ -212,14 +262,17 @@ class RowsInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class UnreadColumn:
-    """A column of an upload with many cells that the declaration does not list, or a unit column with marks.
+    """A column of an upload with many cells that the declaration does not list, or a
+    unit column with marks.
 
     Attributes:
-        problem: ``unknown`` (no declared value), ``clamped`` (out of bounds) or ``missing-mark`` (a unit column has a
-            mark such as ``NA`` for a missing value).
+        problem: ``unknown`` (no declared value), ``clamped`` (out of bounds) or
+            ``missing-mark`` (a unit column has a mark such as ``NA`` for a missing
+            value).
         count: exact and PRIVATE; for the owner.
         percent: of the cells of the column, rounded to tenths; of marks at least 0.1.
-        suspected: what most likely caused the problem, in words, as in :class:`ColumnProblem`.
+        suspected: what most likely caused the problem, in words, as in
+            :class:`ColumnProblem`.
         row: the first row with a mark, as in :class:`ColumnProblem`.
     """
 
@@ -233,8 +286,9 @@ class UnreadColumn:
 
 @dataclass(eq=False)
 class CellsUnread(GrovekeeperError):
-    """Columns of an upload have many undeclared or clamped cells, or the unit column has marks for missing values, and
-    nothing was stored. Shown to the owner only."""
+    """Columns of an upload have many undeclared or clamped cells, or the unit column
+    has marks for missing values, and nothing was stored. Shown to the owner only.
+    """
 
     columns: Sequence[UnreadColumn]
 
@@ -246,7 +300,9 @@ class CellsUnread(GrovekeeperError):
 
 
 class UploadEmpty(GrovekeeperError):
-    """The body of an upload has a header and no row, and nothing was stored. Shown to the owner only."""
+    """The body of an upload has a header and no row, and nothing was stored. Shown to
+    the owner only.
+    """
 
     sentence = (
         "the file has a header and no row; nothing was stored: a job would be charged for nothing. Did the export "
@@ -256,7 +312,9 @@ class UploadEmpty(GrovekeeperError):
 
 @dataclass(eq=False)
 class UploadRepeated(GrovekeeperError):
-    """The same key uploaded the same rows to the dataset before, as ``upload``, and they are still stored."""
+    """The same key uploaded the same rows to the dataset before, as ``upload``, and
+    they are still stored.
+    """
 
     upload: str
 
@@ -268,7 +326,9 @@ class UploadRepeated(GrovekeeperError):
 
 @dataclass(eq=False)
 class TooManyRequests(GrovekeeperError):
-    """The process or the key has too many requests in flight, or the key has too many unfinished jobs."""
+    """The process or the key has too many requests in flight, or the key has too many
+    unfinished jobs.
+    """
 
     what: str = "requests"
     retry_after_s: int = 1
@@ -278,11 +338,12 @@ class TooManyRequests(GrovekeeperError):
 
 @dataclass(eq=False)
 class _DoesNotFit(GrovekeeperError):
-    """A request costs more than fits. Amounts are exact decimal strings in the account's unit.
+    """A request costs more than fits. Amounts are exact decimal strings in the
+    account's unit.
 
     Attributes:
-        what_fits: computes :attr:`largest_that_fits`, an ε. The computation is slow, and the error is raised under
-            locks, so it runs when the answer is written.
+        what_fits: computes :attr:`largest_that_fits`, an ε. The computation is slow,
+            and the error is raised under locks, so it runs when the answer is written.
     """
 
     dataset: str
@@ -294,17 +355,22 @@ class _DoesNotFit(GrovekeeperError):
 
     @kept_property
     def largest_that_fits(self) -> str:
-        """The largest ε with which the same request would be admitted at once; computed at the first access."""
+        """The largest ε with which the same request would be admitted at once; computed
+        at the first access.
+        """
         return self.what_fits()
 
 
 @dataclass(eq=False)
 class BudgetExceeded(_DoesNotFit):
-    """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds the cap.
+    """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds
+    the cap.
 
     Attributes:
-        population: name of the dataset's population if its cap refuses; the amounts are then its members' together.
-        exact: ``False`` if the maximum over all joint cells took too much work; the amounts are then upper bounds.
+        population: name of the dataset's population if its cap refuses; the amounts are
+            then its members' together.
+        exact: ``False`` if the maximum over all joint cells took too much work; the
+            amounts are then upper bounds.
     """
 
     cap: str
@@ -320,14 +386,17 @@ class BudgetExceeded(_DoesNotFit):
         if self.population is not None:
             where = f"population {self.population} of {where}"
         if self.tightest_cell:
-            cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
+            cell = ", ".join(
+                f"{name}={value}" for name, value in self.tightest_cell.items()
+            )
             where = f"cell {cell} of {where}"
         symbol = SYMBOLS[self.unit]
         return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
 
 
 class QuotaExceeded(_DoesNotFit):
-    """The request is above a limit of one job, or of what its key and other keys may spend together.
+    """The request is above a limit of one job, or of what its key and other keys may
+    spend together.
 
     The error states what would fit, and neither the rules nor the other keys.
     """
@@ -349,7 +418,9 @@ class NeedsApproval(QuotaExceeded):
 
 @dataclass(eq=False)
 class PopulationMismatch(GrovekeeperError):
-    """The dataset cannot become a member of the population; ``differs`` lists the fields in which they differ."""
+    """The dataset cannot become a member of the population; ``differs`` lists the
+    fields in which they differ.
+    """
 
     differs: Sequence[str]
 
@@ -361,11 +432,13 @@ class PopulationMismatch(GrovekeeperError):
 
 @dataclass(eq=False)
 class AccountDiffers(GrovekeeperError):
-    """A declaration takes up the name of an erased dataset that has spent, and cannot continue its account.
+    """A declaration takes up the name of an erased dataset that has spent, and cannot
+    continue its account.
 
     Attributes:
         dataset: id of the erased dataset.
-        differs: the facts in which the accounts differ; ``cap`` where the declared cap is above the erased account's.
+        differs: the facts in which the accounts differ; ``cap`` where the declared cap
+            is above the erased account's.
     """
 
     dataset: str
@@ -392,7 +465,9 @@ class ReservationSettled(GrovekeeperError):
 
 
 class NoRowsYet(GrovekeeperError):
-    """The dataset has no upload yet. Uploads are public events, so this error reveals nothing private."""
+    """The dataset has no upload yet. Uploads are public events, so this error reveals
+    nothing private.
+    """
 
     sentence = "this dataset has no rows yet"
 
@@ -405,7 +480,9 @@ class NoRowsOfUnit(GrovekeeperError):
 
 @dataclass(eq=False)
 class NameTaken(GrovekeeperError):
-    """A dataset or a population has this name, or an erased dataset of other owners had it."""
+    """A dataset or a population has this name, or an erased dataset of other owners had
+    it.
+    """
 
     kind: str = "dataset"
 
@@ -426,7 +503,9 @@ class DatasetDeleted(GrovekeeperError):
 
 @dataclass(eq=False)
 class ErasureDue(GrovekeeperError):
-    """The date has come at which the rows of the dataset are erased: nothing is admitted, and no job is started."""
+    """The date has come at which the rows of the dataset are erased: nothing is
+    admitted, and no job is started.
+    """
 
     dataset: str
     dataset_name: str
@@ -439,7 +518,9 @@ class ErasureDue(GrovekeeperError):
 
 @dataclass(eq=False)
 class Frozen(GrovekeeperError):
-    """An owner or an admin froze the dataset: nothing is admitted, and queued jobs wait."""
+    """An owner or an admin froze the dataset: nothing is admitted, and queued jobs
+    wait.
+    """
 
     dataset: str
     dataset_name: str
@@ -449,7 +530,9 @@ class Frozen(GrovekeeperError):
 
 @dataclass(eq=False)
 class TooManyCells(GrovekeeperError):
-    """The entries of an account would list more of its ``limit`` cells for scopes of a key than it leaves to others."""
+    """The entries of an account would list more of its ``limit`` cells for scopes of a
+    key than it leaves to others.
+    """
 
     dataset: str
     dataset_name: str
@@ -510,7 +593,8 @@ class Unavailable(GrovekeeperError):
 
 
 class BalanceMismatch(Unavailable):
-    """An account differs from its entries, so nothing is admitted until the operator acts.
+    """An account differs from its entries, so nothing is admitted until the operator
+    acts.
 
     Attributes:
         account_id: of a dataset or a population, for the operator; no message names it.
@@ -525,7 +609,9 @@ class BalanceMismatch(Unavailable):
 
 @dataclass(eq=False)
 class InstallationError(GrovekeeperError):
-    """The operator has to act: a setting is missing, the schema is old, or the address is unsafe."""
+    """The operator has to act: a setting is missing, the schema is old, or the address
+    is unsafe.
+    """
 
     why: str
 
@@ -533,7 +619,9 @@ class InstallationError(GrovekeeperError):
 
 
 class LedgerRewound(InstallationError):
-    """The database contradicts a head that was written outside it: an older backup was restored, or it was forged."""
+    """The database contradicts a head that was written outside it: an older backup was
+    restored, or it was forged.
+    """
 
     def __init__(self, account_id: str) -> None:
         super().__init__(
@@ -544,7 +632,9 @@ class LedgerRewound(InstallationError):
 
 
 class HeadNotSigned(LedgerRewound):
-    """A head outside the database is forged; or the database is older than the key that signed the head."""
+    """A head outside the database is forged; or the database is older than the key that
+    signed the head.
+    """
 
     def __init__(self, file: str) -> None:
         self.why = (

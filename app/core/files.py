@@ -1,11 +1,13 @@
-"""Writes files durably, keeps private files closed to other accounts, and defines stores of files.
+"""Writes files durably, keeps private files closed to other accounts, and defines
+stores of files.
 
 A file gets its name only when its content is complete and on the disk.
 
-A store has files under names with folders, such as ``rows/ds_1/ep_1.parquet``; :class:`Directory` is the store in a
-folder of this machine. A file never changes under its name: only ``existing="replace"`` puts another file in its
-place, in one step. A store gives no meaning to a name. A store that cannot answer raises ``OSError``, as a broken disk
-does, so callers have one rule for both.
+A store has files under names with folders, such as ``rows/ds_1/ep_1.parquet``;
+:class:`Directory` is the store in a folder of this machine. A file never changes under
+its name: only ``existing="replace"`` puts another file in its place, in one step. A
+store gives no meaning to a name. A store that cannot answer raises ``OSError``, as a
+broken disk does, so callers have one rule for both.
 """
 
 import errno
@@ -26,7 +28,9 @@ from typing import BinaryIO, Literal, Protocol, cast
 from app.core.errors import InstallationError
 
 UNFINISHED = ".part"
-"""Ending of the hidden file that holds content until it is complete. A killed process leaves such a file behind."""
+"""Ending of the hidden file that holds content until it is complete. A killed process
+leaves such a file behind.
+"""
 
 Existing = Literal["replace", "keep", "refuse"]
 """What to do when a file of that name exists; see :func:`new_file`."""
@@ -41,13 +45,15 @@ _log = logging.getLogger(__name__)
 def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
     """Opens a file that gets its name when the block ends well.
 
-    The content goes to a hidden file in the same folder, readable by its owner only. At the end the file is synced and
-    renamed, and the folder is synced. When the block raises, no file is left.
+    The content goes to a hidden file in the same folder, readable by its owner only. At
+    the end the file is synced and renamed, and the folder is synced. When the block
+    raises, no file is left.
 
     Args:
         path: the final name, in a folder that exists.
-        existing: what to do when a file of that name exists: ``replace`` it, ``keep`` it and drop the new file (so that
-            the first of several writers wins), or ``refuse`` to write.
+        existing: what to do when a file of that name exists: ``replace`` it, ``keep``
+            it and drop the new file (so that the first of several writers wins), or
+            ``refuse`` to write.
 
     Yields:
         A binary file open for reading and writing.
@@ -79,15 +85,21 @@ def open_private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def write(path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "replace") -> None:
+def write(
+    path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "replace"
+) -> None:
     """Writes a whole file; see :func:`new_file`."""
     with new_file(path, existing=existing) as file:
         file.write(data)
 
 
 def note_text(content: bytes) -> str:
-    """The text of a file with a signed note, with the line ends that were signed: git, mail and editors change them."""
-    return content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n") + "\n"
+    """The text of a file with a signed note, with the line ends that were signed: git,
+    mail and editors change them.
+    """
+    return (
+        content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n") + "\n"
+    )
 
 
 def make_folder(folder: Path) -> None:
@@ -101,7 +113,9 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable: a new or removed name is on the disk only when its folder is synced."""
+    """Makes the names in a folder durable: a new or removed name is on the disk only
+    when its folder is synced.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -110,17 +124,21 @@ def sync_folder(folder: Path) -> None:
 
 
 def close_to_others(paths: Iterable[Path]) -> None:
-    """Removes the access of other accounts from files and folders, as far as they exist.
+    """Removes the access of other accounts from files and folders, as far as they
+    exist.
 
     Raises:
-        InstallationError: the access cannot be removed, because the file belongs to another account.
+        InstallationError: the access cannot be removed, because the file belongs to
+            another account.
     """
     for path in paths:
         try:
             mode = path.stat().st_mode & 0o777
             if mode & OTHERS:
                 path.chmod(mode & ~OTHERS)
-                _log.warning("other accounts could open a private file or folder of the home; their access was removed")
+                _log.warning(
+                    "other accounts could open a private file or folder of the home; their access was removed"
+                )
         except FileNotFoundError:
             continue
         except OSError:
@@ -130,7 +148,9 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class SeekableReader(io.RawIOBase):
-    """A file object of ``size`` bytes that can only be read. A subclass reads the bytes of a range."""
+    """A file object of ``size`` bytes that can only be read. A subclass reads the bytes
+    of a range.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -138,7 +158,9 @@ class SeekableReader(io.RawIOBase):
 
     @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:
-        """The bytes from ``start`` up to and without ``end``; 0 ≤ ``start`` < ``end`` ≤ ``size``."""
+        """The bytes from ``start`` up to and without ``end``; 0 ≤ ``start`` < ``end`` ≤
+        ``size``.
+        """
 
     def readable(self) -> bool:
         return True
@@ -150,7 +172,9 @@ class SeekableReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[
+            whence
+        ]
         if start + offset < 0:
             raise ValueError("a position before the start of a file")
         self._position = start + offset
@@ -211,7 +235,8 @@ class Store(Protocol):
     """Files under names. Threads and processes share a store without locks."""
 
     def new(self, name: str, *, existing: Existing) -> AbstractContextManager[BinaryIO]:
-        """Opens a file that gets its name when the block ends well, and its folders as needed.
+        """Opens a file that gets its name when the block ends well, and its folders as
+        needed.
 
         Raises:
             FileExistsError: a file of that name exists, and ``existing`` is ``refuse``.
@@ -220,7 +245,8 @@ class Store(Protocol):
         """
 
     def open(self, name: str) -> BinaryIO:
-        """Opens a file for reading at any place; what is read is of one file, even if another replaces it meanwhile.
+        """Opens a file for reading at any place; what is read is of one file, even if
+        another replaces it meanwhile.
 
         Raises:
             FileNotFoundError: no such file.
@@ -228,7 +254,8 @@ class Store(Protocol):
         """
 
     def local(self, name: str) -> Path:
-        """The path of a complete copy of a file on this machine, or of the file itself; raises what :meth:`open` does.
+        """The path of a complete copy of a file on this machine, or of the file itself;
+        raises what :meth:`open` does.
 
         The copy stays for an hour at least.
         """
@@ -244,8 +271,8 @@ class Store(Protocol):
         """Deletes a file durably, if it exists."""
 
     def free_bytes(self, folder: str) -> int:
-        """The free bytes of the disk of this machine on which new files of a folder are written; 0 if this account may
-        not write to one of its folders.
+        """The free bytes of the disk of this machine on which new files of a folder are
+        written; 0 if this account may not write to one of its folders.
 
         Raises:
             OSError: the folder does not exist: nothing was ever stored there.
@@ -257,7 +284,8 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Directory:
-    """A :class:`Store` in a folder of this machine. Files are readable by their owner only.
+    """A :class:`Store` in a folder of this machine. Files are readable by their owner
+    only.
 
     Attributes:
         folder: made by the first new file.
@@ -290,7 +318,9 @@ class Directory:
             for path in (Path(parent, name) for name in names):
                 with suppress(FileNotFoundError):  # deleted since the listing
                     facts, name = path.stat(), path.relative_to(self.folder).as_posix()
-                    yield Listed(name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+                    yield Listed(
+                        name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC)
+                    )
 
     def delete(self, name: str) -> None:
         path = self.path(name)
@@ -300,7 +330,8 @@ class Directory:
 
     def free_bytes(self, folder: str) -> int:
         path = self.path(folder)
-        inner = (each for each in path.iterdir() if each.is_dir())  # a name decides which of them gets the next file
+        # a name decides which of them gets the next file
+        inner = (each for each in path.iterdir() if each.is_dir())
         if not all(os.access(each, os.W_OK | os.X_OK) for each in (path, *inner)):
             return 0
         return shutil.disk_usage(path).free

@@ -1,8 +1,10 @@
-"""Writes logs as JSON lines on standard error, without any private value, and counts events for metrics.
+"""Writes logs as JSON lines on standard error, without any private value, and counts
+events for metrics.
 
-A line carries the *constant* text of a message, never its arguments, and of the extra fields only those in
-:data:`PUBLIC_FIELDS`. Of an exception, a line carries the type and the traceback's places in the code, not the message:
-parsers quote the cell that they cannot read. Log like this::
+A line carries the *constant* text of a message, never its arguments, and of the extra
+fields only those in :data:`PUBLIC_FIELDS`. Of an exception, a line carries the type and
+the traceback's places in the code, not the message: parsers quote the cell that they
+cannot read. Log like this::
 
     logger.warning("the lease on a job was lost", extra={"job_id": job_id})
 
@@ -46,7 +48,9 @@ PUBLIC_FIELDS = (
     "signal",
     "revision",
 )
-"""Names of the extra fields that are written: ids, routes and states, never rows, numbers of rows or bodies."""
+"""Names of the extra fields that are written: ids, routes and states, never rows,
+numbers of rows or bodies.
+"""
 
 _about: ContextVar[dict[str, object]] = ContextVar("about", default={})  # noqa: B039  # never changed in place
 
@@ -55,7 +59,9 @@ Labels = TypeVar("Labels")
 
 @contextmanager
 def about(**fields: str) -> Iterator[None]:
-    """Adds public fields to every line that this thread or task writes meanwhile: the request or the job."""
+    """Adds public fields to every line that this thread or task writes meanwhile: the
+    request or the job.
+    """
     token = _about.set(_about.get() | fields)
     try:
         yield
@@ -64,7 +70,9 @@ def about(**fields: str) -> Iterator[None]:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: ``at``, ``level``, ``logger``, ``message``, public fields, ``error``."""
+    """One JSON object per record: ``at``, ``level``, ``logger``, ``message``, public
+    fields, ``error``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -77,12 +85,19 @@ class JsonFormatter(logging.Formatter):
         line |= {name: fields[name] for name in PUBLIC_FIELDS if name in fields}
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, at = record.exc_info
-            line["error"] = {"type": f"{kind.__module__}.{kind.__qualname__}", "at": _places(at)}
-        return json.dumps(line, ensure_ascii=False, default=lambda value: type(value).__name__)
+            line["error"] = {
+                "type": f"{kind.__module__}.{kind.__qualname__}",
+                "at": _places(at),
+            }
+        return json.dumps(
+            line, ensure_ascii=False, default=lambda value: type(value).__name__
+        )
 
 
 def _text(record: logging.LogRecord) -> str:
-    """The text of a message; of a library's message only the first line, because asyncio appends texts of objects."""
+    """The text of a message; of a library's message only the first line, because
+    asyncio appends texts of objects.
+    """
     if not isinstance(record.msg, str):
         return type(record.msg).__name__
     is_own = record.name.partition(".")[0] in ("app", "grovekeeper_forests")
@@ -95,7 +110,8 @@ def _places(at: TracebackType | None) -> list[str]:
 
 
 def configure(level: str, *, stream: TextIO | None = None) -> None:
-    """Makes every logger of the process write through :class:`JsonFormatter`. May be called again.
+    """Makes every logger of the process write through :class:`JsonFormatter`. May be
+    called again.
 
     Args:
         level: one of :data:`app.core.settings.LOG_LEVELS`.
@@ -108,12 +124,15 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
         root.removeHandler(earlier_handler)
     root.addHandler(handler)
     root.setLevel(level)
-    for name in ("alembic", "uvicorn"):  # at INFO they log readings of the revision, and patterns of arguments
+    # at INFO they log readings of the revision, and patterns of arguments
+    for name in ("alembic", "uvicorn"):
         logging.getLogger(name).setLevel("WARNING")
 
 
 class Tally(Generic[Labels]):
-    """Counts that only grow. Labels are public facts: names of routes, states and errors."""
+    """Counts that only grow. Labels are public facts: names of routes, states and
+    errors.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[Labels] = Counter()
@@ -131,9 +150,25 @@ class Tally(Generic[Labels]):
 
 
 class Durations:
-    """Durations of requests by kind, in buckets. A kind is a public fact, and no kind is a job."""
+    """Durations of requests by kind, in buckets. A kind is a public fact, and no kind
+    is a job.
+    """
 
-    ENDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+    ENDS: Final = (
+        0.001,
+        0.0025,
+        0.005,
+        0.01,
+        0.025,
+        0.05,
+        0.1,
+        0.25,
+        0.5,
+        1.0,
+        2.5,
+        5.0,
+        10.0,
+    )
     """The upper ends of the buckets in seconds; the last bucket has none."""
 
     def __init__(self) -> None:
@@ -151,4 +186,7 @@ class Durations:
     def counts(self) -> Mapping[str, tuple[Sequence[int], float]]:
         """The number of requests in each bucket, and the sum of their seconds, by kind."""
         with self._lock:
-            return {kind: (list(numbers), self._seconds[kind]) for kind, numbers in self._numbers.items()}
+            return {
+                kind: (list(numbers), self._seconds[kind])
+                for kind, numbers in self._numbers.items()
+            }

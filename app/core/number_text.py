@@ -1,11 +1,15 @@
-"""Reads the text of a number as uploads do, wherever people type or export one, and writes one as a category."""
+"""Reads the text of a number as uploads do, wherever people type or export one, and
+writes one as a category.
+"""
 
 import re
 import sys
 from decimal import Decimal
 from typing import Final
 
-NUMBER: Final = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
+NUMBER: Final = (
+    r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
+)
 NAN: Final = r"(?i)^[+-]?nan$"
 BLANKS: Final = " \t"
 """Around a number, they do not count."""
@@ -16,9 +20,11 @@ _nan = re.compile(NAN)
 
 
 def number_of(text: str) -> int | float | None:
-    """The number in a cell of text, as JSON can hold it; ``None`` for an empty cell and for NaN.
+    """The number in a cell of text, as JSON can hold it; ``None`` for an empty cell and
+    for NaN.
 
-    An infinity becomes the largest float of its sign, because the nearer bound counts for both.
+    An infinity becomes the largest float of its sign, because the nearer bound counts
+    for both.
 
     Raises:
         ValueError: the text is no number.
@@ -34,7 +40,8 @@ def number_of(text: str) -> int | float | None:
 
 
 def text_of_number(number: float) -> str:
-    """The shortest decimal that is read as a number, as JavaScript writes it, but for infinities.
+    """The shortest decimal that is read as a number, as JavaScript writes it, but for
+    infinities.
 
     The client has the same rule (``grovekeeper_client.rows``).
     """

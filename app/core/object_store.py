@@ -1,11 +1,15 @@
-"""Stores files as objects: S3 and compatible servers, Google Cloud Storage, Azure, or a folder by ``file://``.
+"""Stores files as objects: S3 and compatible servers, Google Cloud Storage, Azure, or a
+folder by ``file://``.
 
-An object appears completely or not at all. ``keep`` and ``refuse`` are conditional requests, so of several writers the
-first wins. Credentials come from the usual variables of the provider's tools. The library's errors quote addresses and
-names, so they never leave this module. The library is an extra, so users import this module where they open a store.
+An object appears completely or not at all. ``keep`` and ``refuse`` are conditional
+requests, so of several writers the first wins. Credentials come from the usual
+variables of the provider's tools. The library's errors quote addresses and names, so
+they never leave this module. The library is an extra, so users import this module where
+they open a store.
 
-Copies of objects that this machine reads as a whole are in a folder of the cache: one folder per version of an object,
-named by a digest of the object's name and entity tag. Bytes are as they are in the store: sealed files stay sealed.
+Copies of objects that this machine reads as a whole are in a folder of the cache: one
+folder per version of an object, named by a digest of the object's name and entity tag.
+Bytes are as they are in the store: sealed files stay sealed.
 
 Raises:
     InstallationError: on import, if the extra ``objectstore`` is not installed.
@@ -34,7 +38,9 @@ try:
     from obstore.store import ObjectStore as Remote
     from obstore.store import from_url
 except ModuleNotFoundError:
-    raise InstallationError("GROVEKEEPER_STORE needs the extra objectstore; install it first") from None
+    raise InstallationError(
+        "GROVEKEEPER_STORE needs the extra objectstore; install it first"
+    ) from None
 
 Facts: TypeAlias = Mapping[str, Any]
 """What a store says about an object: its path, size, entity tag and time."""
@@ -42,8 +48,9 @@ Facts: TypeAlias = Mapping[str, Any]
 _WHOLE_BYTES = 32 * 1024 * 1024  # largest object that one conditional request writes
 
 _PIECE_BYTES = 8 * 1024 * 1024
-"""Bytes that one request reads, or writes of a larger object. A request ends after 30 seconds, so 300 kB a second are
-enough. A reader that goes on where it ended takes a whole piece in advance: every request waits for the network once.
+"""Bytes that one request reads, or writes of a larger object. A request ends after 30
+seconds, so 300 kB a second are enough. A reader that goes on where it ended takes a
+whole piece in advance: every request waits for the network once.
 """
 
 _NAME = "name"  # file in the folder of a copy: the name of the object
@@ -67,8 +74,10 @@ class ObjectStore:
 
     Args:
         address: ``s3://bucket/prefix`` and the like.
-        cache: folder for copies and unfinished files; made by the first use. Processes of one machine may share it.
-        n_attempts: of a request that finds no answer; the pauses begin with a tenth of a second and double.
+        cache: folder for copies and unfinished files; made by the first use. Processes
+            of one machine may share it.
+        n_attempts: of a request that finds no answer; the pauses begin with a tenth of
+            a second and double.
 
     Raises:
         InstallationError: the address is not usable.
@@ -79,11 +88,15 @@ class ObjectStore:
         try:
             self._remote = _remote(address, n_attempts)
         except (BaseError, OSError, ValueError, TypeError):
-            raise InstallationError("GROVEKEEPER_STORE cannot be used; see the operator's guide") from None
+            raise InstallationError(
+                "GROVEKEEPER_STORE cannot be used; see the operator's guide"
+            ) from None
 
     @contextmanager
     def new(self, name: str, *, existing: Existing) -> Iterator[BinaryIO]:
-        """See :meth:`app.core.files.Store.new`. Until its end, the content is in a file without a name."""
+        """See :meth:`app.core.files.Store.new`. Until its end, the content is in a file
+        without a name.
+        """
         files.make_folder(self._cache)
         with tempfile.TemporaryFile(dir=self._cache) as file:
             yield cast(BinaryIO, file)
@@ -101,14 +114,26 @@ class ObjectStore:
             if is_small:
                 replaces = existing == "replace"
                 obstore.put(
-                    self._remote, name, file.read(), mode="overwrite" if replaces else "create", use_multipart=False
+                    self._remote,
+                    name,
+                    file.read(),
+                    mode="overwrite" if replaces else "create",
+                    use_multipart=False,
                 )
                 return
-            if existing != "replace":  # no store writes parts under a condition; names of large files are random
+            # no store writes parts under a condition; names of large files are random
+            if existing != "replace":
                 with suppress(FileNotFoundError):
                     obstore.head(self._remote, name)
                     raise FileExistsError(errno.EEXIST, "an object of that name exists")
-            obstore.put(self._remote, name, file, use_multipart=True, chunk_size=_PIECE_BYTES, max_concurrency=2)
+            obstore.put(
+                self._remote,
+                name,
+                file,
+                use_multipart=True,
+                chunk_size=_PIECE_BYTES,
+                max_concurrency=2,
+            )
 
     def open(self, name: str) -> BinaryIO:
         facts = self._head(name)
@@ -119,11 +144,15 @@ class ObjectStore:
     def local(self, name: str) -> Path:
         facts = self._head(name)
         path, folder = self._copy(facts), self._folder(facts)
-        if _keep(folder) and path.exists():  # in this order: from now on, no other process takes the copy away
+        # in this order: from now on, no other process takes the copy away
+        if _keep(folder) and path.exists():
             return path
         files.make_folder(path.parent)
         files.write(folder / _NAME, name.encode("utf-8"), existing="keep")
-        with _RemoteReader(self._remote, facts) as reader, files.new_file(path, existing="keep") as copy:
+        with (
+            _RemoteReader(self._remote, facts) as reader,
+            files.new_file(path, existing="keep") as copy,
+        ):
             while piece := reader.read(_PIECE_BYTES):
                 copy.write(piece)
                 _keep(folder)
@@ -141,7 +170,9 @@ class ObjectStore:
             obstore.delete(self._remote, name)
 
     def free_bytes(self, folder: str) -> int:
-        """See :meth:`app.core.files.Store.free_bytes`: a new object of any folder is first a file of the cache."""
+        """See :meth:`app.core.files.Store.free_bytes`: a new object of any folder is
+        first a file of the cache.
+        """
         return shutil.disk_usage(self._cache).free
 
     def tidy(self) -> None:
@@ -155,8 +186,14 @@ class ObjectStore:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _make_room(self) -> None:
-        """Removes the copies that were not used for longest while the cache is over its limit."""
-        sizes = {folder: _size_bytes(folder) for folder in self._cache.iterdir() if folder.is_dir()}
+        """Removes the copies that were not used for longest while the cache is over its
+        limit.
+        """
+        sizes = {
+            folder: _size_bytes(folder)
+            for folder in self._cache.iterdir()
+            if folder.is_dir()
+        }
         excess = sum(sizes.values()) - limits.MAX_CACHED_OBJECT_BYTES
         for folder in self._unused():
             if excess > 0:
@@ -164,7 +201,9 @@ class ObjectStore:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _unused(self) -> list[Path]:
-        """Folders of copies that no running job still has to open, the longest unused first."""
+        """Folders of copies that no running job still has to open, the longest unused
+        first.
+        """
         used_before = time.time() - limits.CACHED_OBJECT_STAYS_S
         folders = []
         with suppress(FileNotFoundError):
@@ -202,7 +241,10 @@ class _RemoteReader(SeekableReader):
     def read_range(self, start: int, end: int) -> bytes:
         if not self._start <= start <= end <= self._start + len(self._ahead):
             is_sequel = start == self._read_to
-            self._ahead = self._fetched(start, max(end, min(start + _PIECE_BYTES, self.size)) if is_sequel else end)
+            self._ahead = self._fetched(
+                start,
+                max(end, min(start + _PIECE_BYTES, self.size)) if is_sequel else end,
+            )
             self._start = start
         self._read_to = end
         return self._ahead[start - self._start : end - self._start]
@@ -228,22 +270,32 @@ def _remote(address: str, n_attempts: int) -> Remote:
     if parts.scheme == "file":
         _make_closed(Path(unquote(parts.path)), is_here=not parts.netloc)
         return from_url(address)
-    # Options of the client would replace those of the provider's variables, such as AWS_ALLOW_HTTP.
+    # Options of the client would replace those of the provider's variables, such as
+    # AWS_ALLOW_HTTP.
     patience = timedelta(seconds=limits.OBJECT_STORE_WAIT_S)
-    return from_url(address, retry_config={"max_retries": n_attempts - 1, "retry_timeout": patience})
+    return from_url(
+        address, retry_config={"max_retries": n_attempts - 1, "retry_timeout": patience}
+    )
 
 
 def _make_closed(folder: Path, *, is_here: bool) -> None:
-    """Makes the folder of a store. The library would open folders and files to other accounts."""
+    """Makes the folder of a store. The library would open folders and files to other
+    accounts.
+    """
     if not (is_here and folder.is_absolute()):
         raise ValueError("not a folder of this machine")
     files.make_folder(folder)
-    if folder.stat().st_mode & files.OTHERS:  # not closed here: it may be a folder of others, such as /tmp
-        raise InstallationError(f"other accounts have access to the folder of the store. Run: chmod go= '{folder}'")
+    # not closed here: it may be a folder of others, such as /tmp
+    if folder.stat().st_mode & files.OTHERS:
+        raise InstallationError(
+            f"other accounts have access to the folder of the store. Run: chmod go= '{folder}'"
+        )
 
 
 def _keep(folder: Path) -> bool:
-    """Notes the use of a copy; returns whether its folder exists. (``Path.touch`` would make a file in its place.)"""
+    """Notes the use of a copy; returns whether its folder exists. (``Path.touch`` would
+    make a file in its place.)
+    """
     try:
         os.utime(folder)
     except FileNotFoundError:

@@ -1,4 +1,6 @@
-"""Conditions on a change: what it replaces is still what its sender has seen (``ETag``, RFC 9110)."""
+"""Conditions on a change: what it replaces is still what its sender has seen (``ETag``,
+RFC 9110).
+"""
 
 import hashlib
 import json
@@ -8,7 +10,9 @@ from typing import TypeAlias
 from app.core.errors import ChangedMeanwhile, InvalidRequest
 
 Condition: TypeAlias = frozenset[str] | None
-"""The entity tags of which one must hold; ``*`` holds for everything that exists. ``None``: no condition."""
+"""The entity tags of which one must hold; ``*`` holds for everything that exists.
+``None``: no condition.
+"""
 
 NOTHING: frozenset[str] = frozenset()
 """The condition that nothing exists yet: no tag holds."""
@@ -30,35 +34,55 @@ def etag_of(*facts: object) -> str:
 def condition_of(if_match: str | None, if_none_match: str | None = None) -> Condition:
     """The condition in a field ``If-Match`` or ``If-None-Match``.
 
-    A tag names a state, not the bytes of an answer. So a tag that a proxy made weak, when it compressed the answer,
-    names the same state.
+    A tag names a state, not the bytes of an answer. So a tag that a proxy made weak,
+    when it compressed the answer, names the same state.
 
     Raises:
-        InvalidRequest: ``If-Match`` is no list of entity tags, or ``If-None-Match`` is not ``*`` alone.
+        InvalidRequest: ``If-Match`` is no list of entity tags, or ``If-None-Match`` is
+            not ``*`` alone.
     """
-    if if_none_match is not None and (if_none_match.strip(" \t") != "*" or if_match is not None):
-        raise InvalidRequest.at("/If-None-Match", "malformed", accepted=["*, without If-Match: only make what is new"])
+    if if_none_match is not None and (
+        if_none_match.strip(" \t") != "*" or if_match is not None
+    ):
+        raise InvalidRequest.at(
+            "/If-None-Match",
+            "malformed",
+            accepted=["*, without If-Match: only make what is new"],
+        )
     if if_none_match is not None:
         return NOTHING
     if if_match is None:
         return None
     if not _IF_MATCH.fullmatch(if_match):
-        raise InvalidRequest.at("/If-Match", "malformed", accepted=["*, or the ETag of an answer, with its quotes"])
-    return frozenset(tag.removeprefix("W/").strip('"') for tag in re.findall(rf"\*|{_TAG}", if_match))
+        raise InvalidRequest.at(
+            "/If-Match",
+            "malformed",
+            accepted=["*, or the ETag of an answer, with its quotes"],
+        )
+    return frozenset(
+        tag.removeprefix("W/").strip('"') for tag in re.findall(rf"\*|{_TAG}", if_match)
+    )
 
 
-def require_unchanged(condition: Condition, etag: str | None, *, exists: bool = True) -> None:
+def require_unchanged(
+    condition: Condition, etag: str | None, *, exists: bool = True
+) -> None:
     """Checks a condition inside the transaction that makes the change.
 
     Args:
         etag: of the present state; ``None`` if there never was one.
-        exists: whether the state is that something exists. What was removed has a state, too.
+        exists: whether the state is that something exists. What was removed has a
+            state, too.
 
     Raises:
         ChangedMeanwhile: the condition does not hold.
     """
     if condition is None:
         return
-    holds = etag in condition or (exists and "*" in condition) or (condition == NOTHING and not exists)
+    holds = (
+        etag in condition
+        or (exists and "*" in condition)
+        or (condition == NOTHING and not exists)
+    )
     if not holds:
         raise ChangedMeanwhile

@@ -1,8 +1,9 @@
-"""Starts processes of this program, says which code they run, turns signals into requests to stop, and runs threads.
+"""Starts processes of this program, says which code they run, turns signals into
+requests to stop, and runs threads.
 
-Child processes start without addresses and keys in their environment. ``python -m`` searches the working directory for
-modules first. A user's folder may contain another ``app``, so the environment names this program's path and switches
-that rule off.
+Child processes start without addresses and keys in their environment. ``python -m``
+searches the working directory for modules first. A user's folder may contain another
+``app``, so the environment names this program's path and switches that rule off.
 """
 
 import hashlib
@@ -40,7 +41,9 @@ _INHERITED = (
 PROVIDER_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
 
 TERMINAL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What service managers and terminals send to end a program; a terminal sends the last two to all its processes."""
+"""What service managers and terminals send to end a program; a terminal sends the last
+two to all its processes.
+"""
 
 _PATH: Final = tuple(sys.path)
 """Where libraries are, before any of them adds a folder."""
@@ -51,12 +54,20 @@ _log = logging.getLogger(__name__)
 
 
 def provider_environment() -> dict[str, str]:
-    """The variables with the credentials of an object store, for a process that reads one."""
-    return {name: value for name, value in os.environ.items() if name.startswith(PROVIDER_PREFIXES)}
+    """The variables with the credentials of an object store, for a process that reads
+    one.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(PROVIDER_PREFIXES)
+    }
 
 
 def scrubbed_environment() -> dict[str, str]:
-    """The environment of a child: the paths of Python and its caches, without addresses and keys."""
+    """The environment of a child: the paths of Python and its caches, without addresses
+    and keys.
+    """
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {**inherited, **ONE_BLAS_THREAD, **_path_of_this_program()}
 
@@ -76,7 +87,8 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Sets ``begun`` at the first SIGTERM, SIGINT (Ctrl-C) or SIGHUP, and ``now`` at the second SIGTERM or SIGINT.
+    """Sets ``begun`` at the first SIGTERM, SIGINT (Ctrl-C) or SIGHUP, and ``now`` at
+    the second SIGTERM or SIGINT.
 
     SIGHUP is never the second signal: a terminal that closes sends it, often twice.
     """
@@ -91,9 +103,12 @@ def stop_signals() -> Iterator[Stop]:
             stop.begun.set()
 
     threading.Thread(target=obey, name="signals", daemon=True).start()
-    # A handler runs between two steps of the main thread, which may hold the lock of an event and would wait for itself
-    # for ever. ``SimpleQueue.put`` takes no lock.
-    before = {number: signal.signal(number, lambda number, _: received.put(number)) for number in TERMINAL_SIGNALS}
+    # A handler runs between two steps of the main thread, which may hold the lock of an
+    # event and would wait for itself for ever. ``SimpleQueue.put`` takes no lock.
+    before = {
+        number: signal.signal(number, lambda number, _: received.put(number))
+        for number in TERMINAL_SIGNALS
+    }
     try:
         yield stop
     finally:
@@ -106,12 +121,14 @@ class Periodic:
     """A thread that runs a task at once and then at an interval.
 
     Args:
-        task: takes an event that is set when the thread is to end. Whatever it raises is logged, and the next turn
-            tries again.
+        task: takes an event that is set when the thread is to end. Whatever it raises
+            is logged, and the next turn tries again.
         interval_s: seconds between the end of a turn and the next turn.
     """
 
-    def __init__(self, name: str, task: Callable[[threading.Event], object], *, interval_s: float) -> None:
+    def __init__(
+        self, name: str, task: Callable[[threading.Event], object], *, interval_s: float
+    ) -> None:
         self._task = task
         self._interval_s = interval_s
         self._stopping = threading.Event()
@@ -139,13 +156,17 @@ class Periodic:
 
 
 def code_digest() -> str:
-    """Identifies the code that a process of this program would load now: its files, and the versions of its libraries.
+    """Identifies the code that a process of this program would load now: its files, and
+    the versions of its libraries.
 
-    Processes that load code before and after an equal digest run the same code. Contents of files count and no times,
-    so that a copy or a check-out of the same code is no change. Takes 15 ms.
+    Processes that load code before and after an equal digest run the same code.
+    Contents of files count and no times, so that a copy or a check-out of the same code
+    is no change. Takes 15 ms.
     """
     digest = hashlib.sha256()
-    packages = (Path(str(package.__file__)).parent for package in (app, grovekeeper_forests))
+    packages = (
+        Path(str(package.__file__)).parent for package in (app, grovekeeper_forests)
+    )
     for path in sorted(path for package in packages for path in package.rglob("*.py")):
         digest.update(f"{path}\0".encode())
         with suppress(OSError):  # the file was removed meanwhile
@@ -162,13 +183,21 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which ``app`` is this program, and the packages beside it are those of the same source."""
+    """An environment in which ``app`` is this program, and the packages beside it are
+    those of the same source.
+    """
     return dict(environ) | _path_of_this_program(environ.get("PYTHONPATH"))
 
 
 def _path_of_this_program(further: str | None = None) -> dict[str, str]:
-    """The variables by which a process finds this program first, and then what is in ``further`` folders."""
+    """The variables by which a process finds this program first, and then what is in
+    ``further`` folders.
+    """
     above = Path(app.__file__).parents[1]
-    beside = [above / "packages" / name for name in ("forests", "verifier")]  # a wheel has them beside ``app``
+    # a wheel has them beside ``app``
+    beside = [above / "packages" / name for name in ("forests", "verifier")]
     folders = [str(folder) for folder in (above, *beside) if folder.is_dir()]
-    return {"PYTHONPATH": os.pathsep.join([*folders, *filter(None, [further])]), "PYTHONSAFEPATH": "1"}
+    return {
+        "PYTHONPATH": os.pathsep.join([*folders, *filter(None, [further])]),
+        "PYTHONSAFEPATH": "1",
+    }

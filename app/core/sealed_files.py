@@ -1,25 +1,30 @@
-"""Encrypts what is stored about a dataset with its data key, and wraps data keys with an installation's storage keys.
+"""Encrypts what is stored about a dataset with its data key, and wraps data keys with
+an installation's storage keys.
 
-A data key is 32 random bytes. Every use has a key of its own, derived with HKDF-SHA256 (RFC 5869), so that no two uses
-share a nonce. A storage key never leaves its process; the database has data keys only as :meth:`StorageKeys.wrap`
-returns them::
+A data key is 32 random bytes. Every use has a key of its own, derived with HKDF-SHA256
+(RFC 5869), so that no two uses share a nonce. A storage key never leaves its process;
+the database has data keys only as :meth:`StorageKeys.wrap` returns them::
 
     version (1 byte) | id of the storage key (8) | nonce (12) | AES-256-GCM of the data key and its tag (48)
 
-Files are encrypted in chunks, so that a file is written as a stream and read at any place::
+Files are encrypted in chunks, so that a file is written as a stream and read at any
+place::
 
     header    48 bytes: "GKSF", version, log2 of the chunk size, two zeros, id of the data key (8), id of the file (32)
     chunks    65,536 bytes of text each, the last one shorter or empty; each is AES-256-GCM with its tag of 16 bytes
 
-Each file has a random id of 256 bits and a key of its own, derived from the data key with the id and the name of the
-file without its folders, such as ``ep_1.parquet``: a file that was moved to another name is not accepted. The nonce of
-a chunk is its index, so no two chunks share a key and a nonce. The header, the index, and whether the chunk is the last
-are authenticated with each chunk: a chunk that was changed, moved, taken from another file or dataset, appended or
-removed at the end is not accepted. A reader decrypts the last chunk first, which authenticates the file's length.
+Each file has a random id of 256 bits and a key of its own, derived from the data key
+with the id and the name of the file without its folders, such as ``ep_1.parquet``: a
+file that was moved to another name is not accepted. The nonce of a chunk is its index,
+so no two chunks share a key and a nonce. The header, the index, and whether the chunk
+is the last are authenticated with each chunk: a chunk that was changed, moved, taken
+from another file or dataset, appended or removed at the end is not accepted. A reader
+decrypts the last chunk first, which authenticates the file's length.
 
 Files of version 1, whose keys are derived without a name, are still read.
 
-A file is as long as its text, with 16 bytes for each chunk and the header: whoever sees the disk learns the size.
+A file is as long as its text, with 16 bytes for each chunk and the header: whoever sees
+the disk learns the size.
 """
 
 import base64
@@ -48,7 +53,9 @@ _WRAP_DOMAIN = b"grovekeeper/data-key/1\0"
 _STORAGE_KEY_ID = b"grovekeeper/storage-key-id/1\0"
 
 CHUNK_BYTES = 2**16
-"""Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes decrypts one chunk."""
+"""Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes
+decrypts one chunk.
+"""
 
 FILE_ID_BYTES = 32
 TAG_BYTES = 16
@@ -62,7 +69,9 @@ _KEY_ID = b"grovekeeper/data-key-id/1"
 
 
 class SealBroken(Exception):
-    """Encrypted bytes are damaged, incomplete, of another place, or encrypted with another key. Says nothing else."""
+    """Encrypted bytes are damaged, incomplete, of another place, or encrypted with
+    another key. Says nothing else.
+    """
 
     def __str__(self) -> str:
         return "encrypted bytes are damaged or belong elsewhere"
@@ -82,15 +91,20 @@ class DataKey:
         """A key from the operating system's generator."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
-    def derived(self, purpose: bytes, *, salt: bytes | None = None, n_bytes: int = KEY_BYTES) -> bytes:
+    def derived(
+        self, purpose: bytes, *, salt: bytes | None = None, n_bytes: int = KEY_BYTES
+    ) -> bytes:
         """The secret of one use of the key.
 
         Args:
             purpose: a constant that names the use and its version.
-            salt: random bytes that separate keys of the same use, such as the id of a file.
+            salt: random bytes that separate keys of the same use, such as the id of a
+                file.
             n_bytes: length of the secret.
         """
-        return HKDF(algorithm=SHA256(), length=n_bytes, salt=salt, info=purpose).derive(self.secret)
+        return HKDF(algorithm=SHA256(), length=n_bytes, salt=salt, info=purpose).derive(
+            self.secret
+        )
 
     def seal(self, text: bytes, *, purpose: bytes) -> bytes:
         """Encrypts a short text with the key of a purpose."""
@@ -107,14 +121,18 @@ class DataKey:
 
 
 class StorageKeys:
-    """The keys of an installation that wrap data keys: the newest, and older keys during a rotation.
+    """The keys of an installation that wrap data keys: the newest, and older keys
+    during a rotation.
 
     Args:
         keys: the newest first.
     """
 
     def __init__(self, keys: Collection[bytes]) -> None:
-        self._keys = {hashlib.sha256(_STORAGE_KEY_ID + key).digest()[:KEY_ID_BYTES]: key for key in keys}
+        self._keys = {
+            hashlib.sha256(_STORAGE_KEY_ID + key).digest()[:KEY_ID_BYTES]: key
+            for key in keys
+        }
         self._newest = next(iter(self._keys))
 
     @classmethod
@@ -122,14 +140,17 @@ class StorageKeys:
         """Reads keys in base64, separated by spaces or lines, the newest first.
 
         Raises:
-            InstallationError: no key, or a text that is no key. The message does not show the text.
+            InstallationError: no key, or a text that is no key. The message does not
+                show the text.
         """
         try:
             keys = [base64.b64decode(word, validate=True) for word in text.split()]
         except ValueError:
             keys = []
         if not keys or any(len(key) != KEY_BYTES for key in keys):
-            raise InstallationError("a storage key is 32 random bytes in base64; see the operator's guide")
+            raise InstallationError(
+                "a storage key is 32 random bytes in base64; see the operator's guide"
+            )
         return cls(keys)
 
     @staticmethod
@@ -145,23 +166,30 @@ class StorageKeys:
     def wrap(self, key: DataKey, *, dataset_id: str) -> bytes:
         """Encrypts a data key with the newest storage key, for one dataset."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = AESGCM(self._keys[self._newest]).encrypt(nonce, key.secret, _wrap_context(self._newest, dataset_id))
+        sealed = AESGCM(self._keys[self._newest]).encrypt(
+            nonce, key.secret, _wrap_context(self._newest, dataset_id)
+        )
         return _WRAP_VERSION + self._newest + nonce + sealed
 
     def unwrap(self, wrapped: bytes, *, dataset_id: str) -> DataKey:
         """Inverse of :meth:`wrap`.
 
         Raises:
-            InstallationError: no storage key of this process wrapped the data key, or it belongs to another dataset.
+            InstallationError: no storage key of this process wrapped the data key, or
+                it belongs to another dataset.
         """
         key_id, sealed = _parts(wrapped)
         storage_key = self._keys.get(key_id)
         if storage_key is None:
             raise _unknown(key_id)
         try:
-            return DataKey(_decrypted(storage_key, sealed, _wrap_context(key_id, dataset_id)))
+            return DataKey(
+                _decrypted(storage_key, sealed, _wrap_context(key_id, dataset_id))
+            )
         except SealBroken:
-            raise InstallationError("the data key of a dataset is damaged; restore the database") from None
+            raise InstallationError(
+                "the data key of a dataset is damaged; restore the database"
+            ) from None
 
     def is_newest(self, wrapped: bytes) -> bool:
         """Whether the newest storage key wrapped a data key."""
@@ -191,7 +219,9 @@ def _wrap_context(key_id: bytes, dataset_id: str) -> bytes:
 
 def _decrypted(key: bytes, sealed: bytes, context: bytes | None) -> bytes:
     try:
-        return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
+        return AESGCM(key).decrypt(
+            sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context
+        )
     except (InvalidTag, ValueError):
         raise SealBroken from None
 
@@ -222,7 +252,9 @@ class SealedFile:
 
     @contextmanager
     def new(self, *, existing: Existing) -> Iterator["Writer"]:
-        """Opens a file that gets its name when the block ends well; see :meth:`app.core.files.Store.new`."""
+        """Opens a file that gets its name when the block ends well; see
+        :meth:`app.core.files.Store.new`.
+        """
         with self.file.new(existing=existing) as file:
             writer = Writer(file, self.key, name=self.basename)
             yield writer
@@ -245,13 +277,16 @@ class SealedFile:
             raise
 
     def authenticate(self) -> None:
-        """Checks every chunk of the file, and interprets none; raises what :meth:`open` raises."""
+        """Checks every chunk of the file, and interprets none; raises what :meth:`open`
+        raises.
+        """
         with self.open() as reader:
             reader.authenticate()
 
 
 class Writer:
-    """Encrypts a stream of bytes into a file, with one chunk in memory. pyarrow writes to it.
+    """Encrypts a stream of bytes into a file, with one chunk in memory. pyarrow writes
+    to it.
 
     The file is complete only after :meth:`finish`.
 
@@ -273,7 +308,8 @@ class Writer:
         view = memoryview(text).cast("B")
         taken = 0
         while taken < len(view):
-            if len(self._waiting) == CHUNK_BYTES:  # more text follows, so this chunk is not the last
+            # more text follows, so this chunk is not the last
+            if len(self._waiting) == CHUNK_BYTES:
                 self._put(self._waiting, is_last=False)
                 self._waiting.clear()
             piece = view[taken : taken + CHUNK_BYTES - len(self._waiting)]
@@ -295,7 +331,9 @@ class Writer:
 
     def _put(self, chunk: bytearray | memoryview, *, is_last: bool) -> None:
         assert not self.closed, "no chunk follows the last"
-        self.size_bytes += self._file.write(self._seal.encrypted(chunk, self._n_chunks, is_last=is_last))
+        self.size_bytes += self._file.write(
+            self._seal.encrypted(chunk, self._n_chunks, is_last=is_last)
+        )
         self._n_chunks += 1
 
 
@@ -307,8 +345,9 @@ class Reader(SeekableReader):
         name: of the file, without folders.
 
     Raises:
-        SealBroken: at once and at every read, if the file is damaged, incomplete or of another key or name. Bytes of a
-            chunk that is not authentic are never returned.
+        SealBroken: at once and at every read, if the file is damaged, incomplete or of
+            another key or name. Bytes of a chunk that is not authentic are never
+            returned.
     """
 
     def __init__(self, file: BinaryIO, key: DataKey, *, name: str = "") -> None:
@@ -318,14 +357,20 @@ class Reader(SeekableReader):
         n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
         self._n_chunks = -(-n_sealed // _STRIDE)
         super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
-        if self._n_chunks < 1 or self.size < 0 or (self._n_chunks - 1) * CHUNK_BYTES > self.size:
+        if (
+            self._n_chunks < 1
+            or self.size < 0
+            or (self._n_chunks - 1) * CHUNK_BYTES > self.size
+        ):
             raise SealBroken
         self._index, self._chunk = -1, memoryview(b"")
         self._kept(self._n_chunks - 1)
 
     @property
     def file_id(self) -> bytes:
-        """The random id of the file, which is in its header alone: a file that replaces this one has another id."""
+        """The random id of the file, which is in its header alone: a file that replaces
+        this one has another id.
+        """
         return self._seal.header[-FILE_ID_BYTES:]
 
     def read_range(self, start: int, end: int) -> bytes:
@@ -334,7 +379,9 @@ class Reader(SeekableReader):
         return bytes(text)
 
     def read_into(self, start: int, text: memoryview) -> None:
-        """Fills ``text`` with the bytes from ``start``. If it raises an error, ``text`` is of no use."""
+        """Fills ``text`` with the bytes from ``start``. If it raises an error, ``text``
+        is of no use.
+        """
         filled = 0
         while filled < len(text):
             index, offset = divmod(start + filled, CHUNK_BYTES)
@@ -349,7 +396,9 @@ class Reader(SeekableReader):
         """Decrypts every chunk into the same memory, which nobody reads."""
         text = memoryview(bytearray(CHUNK_BYTES))
         for index in range(self._n_chunks):
-            self._decrypt(index, text[: min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)])
+            self._decrypt(
+                index, text[: min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)]
+            )
 
     def close(self) -> None:
         """Closes the file, too."""
@@ -358,20 +407,30 @@ class Reader(SeekableReader):
         super().close()
 
     def _kept(self, index: int) -> memoryview:
-        """The text of a chunk. The last one of these is kept, since consecutive reads often share a chunk."""
+        """The text of a chunk. The last one of these is kept, since consecutive reads
+        often share a chunk.
+        """
         if index != self._index:
-            self._index, self._chunk = -1, memoryview(bytearray(min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)))
+            self._index, self._chunk = (
+                -1,
+                memoryview(
+                    bytearray(min(CHUNK_BYTES, self.size - index * CHUNK_BYTES))
+                ),
+            )
             self._decrypt(index, self._chunk)
             self._index = index
         return self._chunk
 
     def _decrypt(self, index: int, text: memoryview) -> None:
         self._file.seek(HEADER_BYTES + index * _STRIDE)
-        self._seal.decrypt(self._file.read(_STRIDE), index, text, is_last=index == self._n_chunks - 1)
+        self._seal.decrypt(
+            self._file.read(_STRIDE), index, text, is_last=index == self._n_chunks - 1
+        )
 
 
 class Spool:
-    """A file without a name, encrypted with a key that exists in this object only: written once, then read.
+    """A file without a name, encrypted with a key that exists in this object only:
+    written once, then read.
 
     Args:
         file: empty, open for reading and writing; the caller closes it.
@@ -397,12 +456,18 @@ class _Seal:
 
     def __init__(self, header: bytes, key: DataKey, name: str) -> None:
         self.header = header
-        purpose = _FILE_KEY + name.encode() if header.startswith(_PREFIX) else _UNNAMED_FILE_KEY
+        purpose = (
+            _FILE_KEY + name.encode()
+            if header.startswith(_PREFIX)
+            else _UNNAMED_FILE_KEY
+        )
         self._cipher = AESGCM(key.derived(purpose, salt=header[-FILE_ID_BYTES:]))
 
     @classmethod
     def new(cls, key: DataKey, name: str) -> "_Seal":
-        return cls(_PREFIX + _key_id(key) + secrets.token_bytes(FILE_ID_BYTES), key, name)
+        return cls(
+            _PREFIX + _key_id(key) + secrets.token_bytes(FILE_ID_BYTES), key, name
+        )
 
     @classmethod
     def of(cls, header: bytes, key: DataKey, name: str) -> "_Seal":
@@ -411,12 +476,20 @@ class _Seal:
             raise SealBroken
         return cls(header, key, name)
 
-    def encrypted(self, text: bytearray | memoryview, index: int, *, is_last: bool) -> bytes:
-        return self._cipher.encrypt(index.to_bytes(12), text, self._context(index, is_last=is_last))
+    def encrypted(
+        self, text: bytearray | memoryview, index: int, *, is_last: bool
+    ) -> bytes:
+        return self._cipher.encrypt(
+            index.to_bytes(12), text, self._context(index, is_last=is_last)
+        )
 
-    def decrypt(self, sealed: bytes, index: int, text: memoryview, *, is_last: bool) -> None:
+    def decrypt(
+        self, sealed: bytes, index: int, text: memoryview, *, is_last: bool
+    ) -> None:
         try:
-            self._cipher.decrypt_into(index.to_bytes(12), sealed, self._context(index, is_last=is_last), text)
+            self._cipher.decrypt_into(
+                index.to_bytes(12), sealed, self._context(index, is_last=is_last), text
+            )
         except (InvalidTag, ValueError):
             raise SealBroken from None
 

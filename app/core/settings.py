@@ -1,7 +1,8 @@
 """Reads the settings of a process from environment variables and command-line flags.
 
-:data:`SETTINGS` is the table of all settings; ``python -m app.core.settings`` prints it as ``docs/settings.md``. A flag
-takes precedence over the variable of the same name. A secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
+:data:`SETTINGS` is the table of all settings; ``python -m app.core.settings`` prints it
+as ``docs/settings.md``. A flag takes precedence over the variable of the same name. A
+secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
 """
 
 import importlib.util
@@ -23,7 +24,9 @@ GlobalRole: TypeAlias = Literal["admin", "owner", "auditor"]
 GLOBAL_ROLES: tuple[GlobalRole, ...] = get_args(GlobalRole)
 """Roles that take effect without a grant."""
 _PATH_PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+")
-"""Names of the unreserved characters of RFC 3986; browsers remove the names ``.`` and ``..``."""
+"""Names of the unreserved characters of RFC 3986; browsers remove the names ``.`` and
+``..``.
+"""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -32,12 +35,15 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: attribute of :class:`Settings`; the variable is :data:`PREFIX` and this name in capitals.
+        name: attribute of :class:`Settings`; the variable is :data:`PREFIX` and this
+            name in capitals.
         default: the default as text for people; empty if there is none.
         meaning: the setting's meaning and range, in sentences.
         read: converts the variable's text to a value; raises ``ValueError``.
-        secret: whether the setting may be read from a file (``_FILE``) and is never shown.
-        worker: whether a worker process needs the setting; ``serve`` passes these and no others to its workers.
+        secret: whether the setting may be read from a file (``_FILE``) and is never
+            shown.
+        worker: whether a worker process needs the setting; ``serve`` passes these and
+            no others to its workers.
     """
 
     name: str
@@ -61,7 +67,9 @@ def _default_home() -> Path:
     try:
         return _read_path("~/.grovekeeper")
     except RuntimeError:  # neither HOME nor an entry in passwd
-        raise InstallationError(f"this account has no home folder: set {PREFIX}HOME") from None
+        raise InstallationError(
+            f"this account has no home folder: set {PREFIX}HOME"
+        ) from None
 
 
 def _read_location(text: str) -> str | Path:
@@ -79,7 +87,11 @@ def _is_address(text: str) -> bool:
         address = urlsplit(text)
     except ValueError:  # an unclosed bracket
         return False
-    is_here = address.scheme == "http" and address.hostname in ("127.0.0.1", "::1", "localhost")
+    is_here = address.scheme == "http" and address.hostname in (
+        "127.0.0.1",
+        "::1",
+        "localhost",
+    )
     return bool(address.hostname) and (address.scheme == "https" or is_here)
 
 
@@ -90,12 +102,18 @@ def _read_endpoint(text: str) -> str:
 
 
 def _read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    return () if text == "none" else tuple(ip_network(word.strip()) for word in text.split(","))
+    return (
+        ()
+        if text == "none"
+        else tuple(ip_network(word.strip()) for word in text.split(","))
+    )
 
 
 def _read_roles(text: str) -> dict[str, str]:
     roles = json_text.loads(text.encode("utf-8"))
-    if not isinstance(roles, dict) or not all(role in GLOBAL_ROLES for role in roles.values()):
+    if not isinstance(roles, dict) or not all(
+        role in GLOBAL_ROLES for role in roles.values()
+    ):
         raise ValueError("not an object of roles")
     return roles
 
@@ -109,11 +127,23 @@ def _setting(
     secret: bool = False,
     is_required: bool = False,
 ) -> Any:
-    """A field of :class:`Settings`, with the facts of its :class:`Setting`; without a default it is ``None``."""
-    facts = {"default": default, "meaning": meaning, "read": read, "worker": worker, "secret": secret}
+    """A field of :class:`Settings`, with the facts of its :class:`Setting`; without a
+    default it is ``None``.
+    """
+    facts = {
+        "default": default,
+        "meaning": meaning,
+        "read": read,
+        "worker": worker,
+        "secret": secret,
+    }
     if is_required:
         return field(repr=not secret, metadata=facts)
-    return field(default_factory=lambda: read(default) if default else None, repr=not secret, metadata=facts)
+    return field(
+        default_factory=lambda: read(default) if default else None,
+        repr=not secret,
+        metadata=facts,
+    )
 
 
 @dataclass(frozen=True)
@@ -160,10 +190,19 @@ class Settings:
         worker=False,
     )
     workers: int = _setting(
-        "1", "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.", int, worker=False
+        "1",
+        "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.",
+        int,
+        worker=False,
     )
-    host: str = _setting("127.0.0.1", "Address that the API listens on. A proxy provides TLS.", worker=False)
-    port: int = _setting("8731", "Port that the API listens on; 0 picks a free one.", int, worker=False)
+    host: str = _setting(
+        "127.0.0.1",
+        "Address that the API listens on. A proxy provides TLS.",
+        worker=False,
+    )
+    port: int = _setting(
+        "8731", "Port that the API listens on; 0 picks a free one.", int, worker=False
+    )
     path_prefix: str | None = _setting(
         "",
         "Path below which a reverse proxy serves the service, and which it removes from requests: `/grovekeeper` for "
@@ -179,7 +218,10 @@ class Settings:
         worker=True,
     )
     poll_interval_s: float = _setting(
-        "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float, worker=True
+        "0.5",
+        "Seconds between an idle worker's looks for a job, 0.01 to 60.",
+        float,
+        worker=True,
     )
     release_interval_s: int = _setting(
         "0",
@@ -209,7 +251,10 @@ class Settings:
         worker=True,
     )
     dask_rows: int = _setting(
-        "10000000", "Declared size from which on a dataset's forests are grown on the Dask cluster.", int, worker=True
+        "10000000",
+        "Declared size from which on a dataset's forests are grown on the Dask cluster.",
+        int,
+        worker=True,
     )
     dask_deadline_s: int = _setting(
         "600",
@@ -225,11 +270,19 @@ class Settings:
         worker=True,
     )
     dask_cert_file: Path | None = _setting(
-        "", "This machine's certificate in the Dask cluster, in PEM.", _read_path, worker=True
+        "",
+        "This machine's certificate in the Dask cluster, in PEM.",
+        _read_path,
+        worker=True,
     )
-    dask_key_file: Path | None = _setting("", "The private key of that certificate, in PEM.", _read_path, worker=True)
+    dask_key_file: Path | None = _setting(
+        "", "The private key of that certificate, in PEM.", _read_path, worker=True
+    )
     log_level: str = _setting(
-        "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper, worker=True
+        "INFO",
+        f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.",
+        str.upper,
+        worker=True,
     )
     signing_key_file: Path | None = _setting(
         "",
@@ -258,7 +311,9 @@ class Settings:
         "The `iss` claim of the tokens that are accepted beside keys. When unset, keys alone are accepted.",
         worker=False,
     )
-    oidc_audience: str | None = _setting("", "The only audience in the `aud` claim of a token.", worker=False)
+    oidc_audience: str | None = _setting(
+        "", "The only audience in the `aud` claim of a token.", worker=False
+    )
     oidc_jwks: str | Path | None = _setting(
         "",
         "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
@@ -273,7 +328,9 @@ class Settings:
         int,
         worker=False,
     )
-    oidc_roles_claim: str = _setting("roles", "The claim that names roles: a text, or a list of texts.", worker=False)
+    oidc_roles_claim: str = _setting(
+        "roles", "The claim that names roles: a text, or a list of texts.", worker=False
+    )
     oidc_roles: Mapping[str, str] = _setting(
         "{}",
         'Global roles by value of that claim, as a JSON object: `{"stewards": "owner"}`. The roles are '
@@ -282,7 +339,10 @@ class Settings:
         worker=False,
     )
     url: str = _setting(
-        "http://127.0.0.1:8731", "Address of the service that the client commands use.", str.strip, worker=False
+        "http://127.0.0.1:8731",
+        "Address of the service that the client commands use.",
+        str.strip,
+        worker=False,
     )
     api_key: str | None = _setting(
         "",
@@ -298,24 +358,34 @@ class Settings:
             "port": 0 <= self.port <= 65_535,
             "lease_ttl_s": 3 <= self.lease_ttl_s <= 3_600,
             "poll_interval_s": 0.01 <= self.poll_interval_s <= 60,
-            "release_interval_s": 0 <= self.release_interval_s <= limits.MAX_RELEASE_INTERVAL_S,
+            "release_interval_s": 0
+            <= self.release_interval_s
+            <= limits.MAX_RELEASE_INTERVAL_S,
             "dask_rows": self.dask_rows >= 0,
             "dask_deadline_s": 1 <= self.dask_deadline_s <= 86_400,
-            "oidc_max_lifetime_s": 60 <= self.oidc_max_lifetime_s <= limits.MAX_TOKEN_LIFETIME_S,
+            "oidc_max_lifetime_s": 60
+            <= self.oidc_max_lifetime_s
+            <= limits.MAX_TOKEN_LIFETIME_S,
             "log_level": self.log_level in LOG_LEVELS,
         }
         for name, holds in in_range.items():
             if not holds:
-                raise InstallationError(f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md")
+                raise InstallationError(
+                    f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md"
+                )
         self._check_path_prefix()
         self._check_store()
         self._check_provider()
-        _ = self.dask_cluster  # refused at the start of a process, not at the charge of a job
+        # refused at the start of a process, not at the charge of a job
+        _ = self.dask_cluster
 
     def _check_path_prefix(self) -> None:
         """Checks that the prefix and the path of a page give the path of an address."""
         prefix = self.path_prefix or ""
-        if prefix and (len(prefix) > limits.MAX_PATH_PREFIX_CHARS or not _PATH_PREFIX.fullmatch(prefix)):
+        if prefix and (
+            len(prefix) > limits.MAX_PATH_PREFIX_CHARS
+            or not _PATH_PREFIX.fullmatch(prefix)
+        ):
             raise InstallationError(
                 f"{PREFIX}PATH_PREFIX is no path prefix. It has names of letters (A to Z), digits and `-._~`, one `/` "
                 "before each name and none at the end, as in `/tools/grovekeeper`; at most "
@@ -323,11 +393,15 @@ class Settings:
             )
 
     def _check_store(self) -> None:
-        """Checks that the address of the store has no secret: it is shown when processes start."""
+        """Checks that the address of the store has no secret: it is shown when
+        processes start.
+        """
         scheme, _, place = (self.store or "").partition("://")
         authority = place.partition("/")[0]
-        has_container = scheme in ("abfs", "abfss") and "@" in authority  # <container>@<account>
-        # Not read as an address: a slash in a secret that is not quoted ends its authority.
+        # <container>@<account>
+        has_container = scheme in ("abfs", "abfss") and "@" in authority
+        # Not read as an address: a slash in a secret that is not quoted ends its
+        # authority.
         n_signs = (authority if scheme == "file" else place).count("@") - has_container
         has_password = ":" in authority and scheme not in ("http", "https")
         if n_signs or has_password or "?" in place or "#" in place:
@@ -338,10 +412,18 @@ class Settings:
     def _check_provider(self) -> None:
         """Checks that the settings of an identity provider agree."""
         needed = {"oidc_issuer": self.oidc_issuer, "oidc_audience": self.oidc_audience}
-        unset = [f"{PREFIX}{name.upper()}" for name, value in needed.items() if value is None]
+        unset = [
+            f"{PREFIX}{name.upper()}" for name, value in needed.items() if value is None
+        ]
         if unset and (len(unset) < len(needed) or self.oidc_jwks is not None):
-            raise InstallationError(f"{', '.join(unset)} must be set, too, for tokens of an identity provider")
-        if self.oidc_issuer is not None and self.oidc_jwks is None and not _is_address(self.oidc_issuer):
+            raise InstallationError(
+                f"{', '.join(unset)} must be set, too, for tokens of an identity provider"
+            )
+        if (
+            self.oidc_issuer is not None
+            and self.oidc_jwks is None
+            and not _is_address(self.oidc_issuer)
+        ):
             raise InstallationError(
                 f"{PREFIX}OIDC_JWKS must be set, too: {PREFIX}OIDC_ISSUER is no `https://` address to read it from"
             )
@@ -351,7 +433,8 @@ class Settings:
         """The cluster that counts the rows of large datasets.
 
         Raises:
-            InstallationError: the settings of the cluster do not agree, or a file of its certificates cannot be read.
+            InstallationError: the settings of the cluster do not agree, or a file of
+                its certificates cannot be read.
         """
         if self.dask_scheduler is None:
             return None
@@ -359,7 +442,9 @@ class Settings:
             raise InstallationError(f"{PREFIX}DASK_SCHEDULER needs the extra `dask`")
         files = self.dask_ca_file, self.dask_cert_file, self.dask_key_file
         try:
-            cluster = DaskCluster(self.dask_scheduler, *files, deadline_s=self.dask_deadline_s)
+            cluster = DaskCluster(
+                self.dask_scheduler, *files, deadline_s=self.dask_deadline_s
+            )
         except ValueError as error:
             raise InstallationError(f"{PREFIX}DASK_SCHEDULER: {error}") from None
         for name, file in zip(("CA", "CERT", "KEY"), files, strict=True):
@@ -372,23 +457,31 @@ class Settings:
 
         Args:
             environ: usually ``os.environ``. An empty variable counts as unset.
-            overrides: values of command-line flags by setting name; ``None`` means that the flag was not given.
+            overrides: values of command-line flags by setting name; ``None`` means that
+                the flag was not given.
 
         Raises:
-            InstallationError: a value cannot be read, or a secret is given both as a variable and as a file. The
-                message never shows the value.
+            InstallationError: a value cannot be read, or a secret is given both as a
+                variable and as a file. The message never shows the value.
         """
         known = {setting.name for setting in SETTINGS}
         if not overrides.keys() <= known:
-            raise TypeError(f"no such setting: {', '.join(sorted(overrides.keys() - known))}")
+            raise TypeError(
+                f"no such setting: {', '.join(sorted(overrides.keys() - known))}"
+            )
         values = {setting.name: _read(setting, environ) for setting in SETTINGS}
-        values |= {name: value for name, value in overrides.items() if value is not None}
+        values |= {
+            name: value for name, value in overrides.items() if value is not None
+        }
         arguments = {name: value for name, value in values.items() if value is not None}
         home = arguments["home"] if "home" in arguments else _default_home()
         arguments["home"] = home
         _require_utf8(arguments)
-        # Quoted, because the database reads its address as a URL: a ``?`` in a folder's name would end the path.
-        arguments.setdefault("database_url", f"sqlite:///{quote(str(home))}/grovekeeper.sqlite3")
+        # Quoted, because the database reads its address as a URL: a ``?`` in a folder's
+        # name would end the path.
+        arguments.setdefault(
+            "database_url", f"sqlite:///{quote(str(home))}/grovekeeper.sqlite3"
+        )
         return cls(**arguments)  # type: ignore[arg-type]  # each value was read by its own setting
 
 
@@ -397,14 +490,26 @@ SETTINGS = tuple(Setting(it.name, **it.metadata) for it in fields(Settings))
 
 
 _OF_A_CLUSTER = re.compile(r"SERVICE_(HOST|PORT)|PORT_[0-9]+_(TCP|UDP)")
-"""In variables that Kubernetes sets for each Service object, as one of the name ``grovekeeper``."""
+"""In variables that Kubernetes sets for each Service object, as one of the name
+``grovekeeper``.
+"""
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables with the prefix that set nothing: misspelt ones, or those of another version."""
-    known = {it.variable for it in SETTINGS} | {f"{it.variable}_FILE" for it in SETTINGS if it.secret}
-    unknown = [name for name in environ if name.startswith(PREFIX) and name not in known]
-    return sorted(name for name in unknown if not (_OF_A_CLUSTER.search(name) or environ[name].startswith("tcp://")))
+    """Variables with the prefix that set nothing: misspelt ones, or those of another
+    version.
+    """
+    known = {it.variable for it in SETTINGS} | {
+        f"{it.variable}_FILE" for it in SETTINGS if it.secret
+    }
+    unknown = [
+        name for name in environ if name.startswith(PREFIX) and name not in known
+    ]
+    return sorted(
+        name
+        for name in unknown
+        if not (_OF_A_CLUSTER.search(name) or environ[name].startswith("tcp://"))
+    )
 
 
 def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
@@ -416,11 +521,15 @@ def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
     try:
         return setting.read(text)
     except ValueError:
-        raise InstallationError(f"{setting.variable} cannot be read; see docs/settings.md") from None
+        raise InstallationError(
+            f"{setting.variable} cannot be read; see docs/settings.md"
+        ) from None
 
 
 def _require_utf8(values: Mapping[str, object]) -> None:
-    """Checks that every value can be written in JSON and in addresses. Python reads other bytes as surrogates."""
+    """Checks that every value can be written in JSON and in addresses. Python reads
+    other bytes as surrogates.
+    """
     for name, value in values.items():
         try:
             str(value).encode("utf-8")
@@ -428,7 +537,9 @@ def _require_utf8(values: Mapping[str, object]) -> None:
             raise InstallationError(f"{PREFIX}{name.upper()} is not UTF-8") from None
 
 
-def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | None) -> str | None:
+def _read_secret(
+    setting: Setting, environ: Mapping[str, str], *, text: str | None
+) -> str | None:
     file_variable = f"{setting.variable}_FILE"
     path = environ.get(file_variable)
     if not path:
@@ -438,7 +549,9 @@ def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | No
     try:
         content = Path(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError):
-        raise InstallationError(f"the file that {file_variable} names cannot be read") from None
+        raise InstallationError(
+            f"the file that {file_variable} names cannot be read"
+        ) from None
     if not content:
         raise InstallationError(f"the file that {file_variable} names is empty")
     return content
@@ -449,7 +562,9 @@ def _require_readable(file: Path | None, variable: str) -> None:
         if file is not None:
             file.open("rb").close()
     except OSError:
-        raise InstallationError(f"the file that {variable} names cannot be read") from None
+        raise InstallationError(
+            f"the file that {variable} names cannot be read"
+        ) from None
 
 
 def to_markdown() -> str:

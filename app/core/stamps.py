@@ -1,4 +1,6 @@
-"""Reads the wall clock, converts times to text and back, and makes ids. Every time has a zone, which is UTC."""
+"""Reads the wall clock, converts times to text and back, and makes ids. Every time has
+a zone, which is UTC.
+"""
 
 import base64
 import re
@@ -8,7 +10,8 @@ from datetime import UTC, datetime
 from app.core import limits
 
 _RFC_3339 = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
 )
 
 
@@ -18,7 +21,8 @@ def now() -> datetime:
 
 
 def to_text(at: datetime) -> str:
-    """Writes a time as RFC 3339 with microseconds and ``Z``: ``2026-11-20T09:30:00.000000Z``.
+    """Writes a time as RFC 3339 with microseconds and ``Z``:
+    ``2026-11-20T09:30:00.000000Z``.
 
     Raises:
         ValueError: the time has no zone.
@@ -39,10 +43,12 @@ def from_text(text: str) -> datetime:
 
 
 def from_rfc_3339(text: str) -> datetime:
-    """Reads a time of a request: RFC 3339 with a zone and at most nine decimal places, of which six count.
+    """Reads a time of a request: RFC 3339 with a zone and at most nine decimal places,
+    of which six count.
 
     Raises:
-        ValueError: another text, or a time that UTC cannot express between the years 1 and 9999.
+        ValueError: another text, or a time that UTC cannot express between the years 1
+            and 9999.
     """
     if _RFC_3339.fullmatch(text) is None:
         raise ValueError("not an RFC 3339 time")
@@ -67,23 +73,32 @@ DELIVERY = "whd"
 PROCESS = "pr"
 ERASURE = "er"
 
-_REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
+_REFERENCE = re.compile(
+    rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII
+)
 
 
 _ID = re.compile(r"[a-z]{2,3}_[a-z2-7]{16}")
 
 
 def is_id(text: str) -> bool:
-    """Whether a text has the form of an id that :func:`new` makes. As a name, it would stand for two things."""
+    """Whether a text has the form of an id that :func:`new` makes. As a name, it would
+    stand for two things.
+    """
     return _ID.fullmatch(text) is not None
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text has the form of an id or a name. Other texts need no query, and may hold characters such as NUL
-    that a database refuses."""
+    """Whether a text has the form of an id or a name. Other texts need no query, and
+    may hold characters such as NUL that a database refuses.
+    """
     return _REFERENCE.fullmatch(text) is not None
 
 
 def new(prefix: str) -> str:
-    """A new id, such as ``ds_4xk2m7q3vdn5t6wa``: lower case letters and digits after the prefix."""
-    return f"{prefix}_{base64.b32encode(secrets.token_bytes(10)).decode('ascii').lower()}"
+    """A new id, such as ``ds_4xk2m7q3vdn5t6wa``: lower case letters and digits after
+    the prefix.
+    """
+    return (
+        f"{prefix}_{base64.b32encode(secrets.token_bytes(10)).decode('ascii').lower()}"
+    )

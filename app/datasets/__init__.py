@@ -1,1 +1,3 @@
-"""Stores the declarations, uploads and private rows of datasets. Only one module reads stored rows for a release."""
+"""Stores the declarations, uploads and private rows of datasets. Only one module reads
+stored rows for a release.
+"""

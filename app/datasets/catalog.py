@@ -32,18 +32,25 @@ from app.db.base import Base, CanonicalJson, find_row
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.events import Adjacency
-from grovekeeper_forests.privacy.partitions import CellProblem, Partitions, UnknownPartition
+from grovekeeper_forests.privacy.partitions import (
+    CellProblem,
+    Partitions,
+    UnknownPartition,
+)
 from grovekeeper_forests.privacy.scope import Scope
 
 
 class DatasetRow(Base):
-    """A dataset's declaration, fixed before the first upload; a tombstone once ``deleted_at`` is set.
+    """A dataset's declaration, fixed before the first upload; a tombstone once
+    ``deleted_at`` is set.
 
     Attributes:
-        living_name: the name until the dataset is deleted, then null, so that its owners may take it up again.
-        wrapped_key: the data key, wrapped by a storage key (:mod:`app.core.sealed_files`); null once the dataset is
-            deleted.
-        jobs_ended_at: when no job of the deleted dataset was left in the queue; null before.
+        living_name: the name until the dataset is deleted, then null, so that its
+            owners may take it up again.
+        wrapped_key: the data key, wrapped by a storage key
+            (:mod:`app.core.sealed_files`); null once the dataset is deleted.
+        jobs_ended_at: when no job of the deleted dataset was left in the queue; null
+            before.
     """
 
     __tablename__ = "datasets"
@@ -64,17 +71,24 @@ class DatasetRow(Base):
     jobs_ended_at: Mapped[datetime | None]
 
     __table_args__ = (
-        CheckConstraint("(deleted_at IS NULL) = (living_name IS NOT NULL)", name="living_has_its_name"),
-        CheckConstraint("(deleted_at IS NULL) = (wrapped_key IS NOT NULL)", name="living_has_its_key"),
+        CheckConstraint(
+            "(deleted_at IS NULL) = (living_name IS NOT NULL)",
+            name="living_has_its_name",
+        ),
+        CheckConstraint(
+            "(deleted_at IS NULL) = (wrapped_key IS NOT NULL)",
+            name="living_has_its_key",
+        ),
     )
 
 
 class EpochRow(Base):
-    """One upload, called an epoch. Its rows are in the file named by its id, which has none once it is erased.
+    """One upload, called an epoch. Its rows are in the file named by its id, which has
+    none once it is erased.
 
     Attributes:
-        places_freed_at: when the places of its units became free again: no job read its rows before they were erased
-            (docs/proofs/accounting.md A7).
+        places_freed_at: when the places of its units became free again: no job read its
+            rows before they were erased (docs/proofs/accounting.md A7).
     """
 
     __tablename__ = "epochs"
@@ -99,19 +113,28 @@ class NamedDataset(NamedTuple):
 _NAMES = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at)
 
 
-def _named(session: Session, query: Select[str, str, datetime | None]) -> dict[str, NamedDataset]:
-    return {dataset_id: NamedDataset(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
+def _named(
+    session: Session, query: Select[str, str, datetime | None]
+) -> dict[str, NamedDataset]:
+    return {
+        dataset_id: NamedDataset(name, deleted_at)
+        for dataset_id, name, deleted_at in session.execute(query)
+    }
 
 
 PROTECTS_LABEL = "label"
-"""Value of ``protects`` for datasets whose features and membership are public: only labels are protected."""
+"""Value of ``protects`` for datasets whose features and membership are public: only
+labels are protected.
+"""
 
 _LOADED_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset's declaration, typed. Its row changes when the dataset is deleted, or its data key is wrapped anew."""
+    """A dataset's declaration, typed. Its row changes when the dataset is deleted, or
+    its data key is wrapped anew.
+    """
 
     row: DatasetRow
 
@@ -138,8 +161,14 @@ class Dataset:
 
     @property
     def adjacency(self) -> Adjacency:
-        """What the account protects: a row's presence, or its label where features and membership are public."""
-        return Adjacency.LABEL if self.row.protects == PROTECTS_LABEL else Adjacency.ADD_REMOVE_ONE
+        """What the account protects: a row's presence, or its label where features and
+        membership are public.
+        """
+        return (
+            Adjacency.LABEL
+            if self.row.protects == PROTECTS_LABEL
+            else Adjacency.ADD_REMOVE_ONE
+        )
 
     @property
     def unit_column(self) -> str | None:
@@ -154,7 +183,9 @@ class Dataset:
 
     @property
     def privacy_unit(self) -> dict[str, Any]:
-        """The privacy unit as answers show it. Datasets of an earlier version have a unit column without a form."""
+        """The privacy unit as answers show it. Datasets of an earlier version have a
+        unit column without a form.
+        """
         unit = self.row.privacy_unit
         return unit if unit["column"] is None else {**unit, "form": self.unit_form}
 
@@ -165,9 +196,15 @@ class Dataset:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Who is protected, and how rows are divided into cells: the first entry of the account states the same."""
+        """Who is protected, and how rows are divided into cells: the first entry of the
+        account states the same.
+        """
         row = self.row
-        return {"adjacency": self.adjacency, "privacy_unit": row.privacy_unit, "partitions": row.partitions}
+        return {
+            "adjacency": self.adjacency,
+            "privacy_unit": row.privacy_unit,
+            "partitions": row.partitions,
+        }
 
     @property
     def is_deleted(self) -> bool:
@@ -185,33 +222,54 @@ class Dataset:
 
     def is_declared_as(self, other: "Dataset") -> bool:
         """Whether two readings of a dataset found one declaration."""
-        declared = ("id", "name", "schema", "privacy_unit", "protects", "partitions", "public_size")
-        return all(getattr(self.row, column) == getattr(other.row, column) for column in declared)
+        declared = (
+            "id",
+            "name",
+            "schema",
+            "privacy_unit",
+            "protects",
+            "partitions",
+            "public_size",
+        )
+        return all(
+            getattr(self.row, column) == getattr(other.row, column)
+            for column in declared
+        )
 
-    def read_scope(self, value: Mapping[str, object], uploads: Collection[str]) -> Scope:
+    def read_scope(
+        self, value: Mapping[str, object], uploads: Collection[str]
+    ) -> Scope:
         """Reads the scope of a request.
 
         Raises:
-            InvalidRequest: a partition that was not declared, or a list that names no cell.
+            InvalidRequest: a partition that was not declared, or a list that names no
+                cell.
         """
         try:
             scope = self.partitions.read_scope(value)
         except UnknownPartition:
             names = [partition.name for partition in self.partitions.declared]
-            raise InvalidRequest.at("/scope", "unknown-partition", accepted=names) from None
+            raise InvalidRequest.at(
+                "/scope", "unknown-partition", accepted=names
+            ) from None
         except CellProblem as problem:
             cells = self.partitions.cells_of(problem.partition)
-            raise InvalidRequest.at(f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)) from None
+            raise InvalidRequest.at(
+                f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)
+            ) from None
         by_upload = self.partitions.epoch_partition
-        if by_upload is not None and not set(uploads).issuperset(scope.get(by_upload.name, ())):
+        if by_upload is not None and not set(uploads).issuperset(
+            scope.get(by_upload.name, ())
+        ):
             raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
         return scope
 
     def with_uploads(self, scope: Scope, uploads: Collection[str]) -> Scope:
-        """Resolves the scope that is charged: where uploads are cells, it lists the present uploads only.
+        """Resolves the scope that is charged: where uploads are cells, it lists the
+        present uploads only.
 
-        Acceptance reads ``uploads`` under the dataset's lock, in the transaction that reserves. Before the first upload
-        the scope lists no upload.
+        Acceptance reads ``uploads`` under the dataset's lock, in the transaction that
+        reserves. Before the first upload the scope lists no upload.
         """
         by_upload = self.partitions.epoch_partition
         if by_upload is None or by_upload.name in scope or not uploads:
@@ -227,9 +285,11 @@ class Dataset:
         return [upload for upload in uploads if upload in named]
 
     def expected_rows(self, scope: Scope, *, n_epochs: int) -> int | None:
-        """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.
+        """The expected number of rows in a scope, from declared sizes alone; ``None``
+        where no size is declared.
 
-        Shares of several partitions multiply. All uploads have equal shares; their number is public.
+        Shares of several partitions multiply. All uploads have equal shares; their
+        number is public.
         """
         if self.row.public_size is None:
             return None
@@ -248,9 +308,11 @@ class Dataset:
 
 
 def declare(session: Session, row: DatasetRow) -> Dataset:
-    """Adds a declaration, which is dated after every dataset of its name, whatever this machine's clock says.
+    """Adds a declaration, which is dated after every dataset of its name, whatever this
+    machine's clock says.
 
-    From here on, no other transaction declares or erases a dataset of the name until this one ends.
+    From here on, no other transaction declares or erases a dataset of the name until
+    this one ends.
 
     Raises:
         NameTaken: a living dataset has the name.
@@ -262,22 +324,34 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
     except IntegrityError:  # another declaration of the name committed in between
         raise NameTaken from None
     if earlier := erased(session, row.name):
-        row.created_at = max(row.created_at, find(session, earlier[0]).row.created_at + timedelta(microseconds=1))
+        row.created_at = max(
+            row.created_at,
+            find(session, earlier[0]).row.created_at + timedelta(microseconds=1),
+        )
         session.flush()
     return Dataset(row)
 
 
 def erased(session: Session, name: str) -> list[str]:
     """Ids of the erased datasets that had a name, the newest first."""
-    query = select(DatasetRow.id).where(DatasetRow.name == name, DatasetRow.deleted_at.is_not(None))
+    query = select(DatasetRow.id).where(
+        DatasetRow.name == name, DatasetRow.deleted_at.is_not(None)
+    )
     return list(session.execute(query.order_by(DatasetRow.created_at.desc())).scalars())
 
 
-def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) -> dict[str, NamedDataset]:
-    """Those of several datasets that declare the columns of another dataset, under another name and outside its
-    population; the newest first, by id."""
+def of_same_columns(
+    session: Session, dataset: Dataset, ids: Collection[str]
+) -> dict[str, NamedDataset]:
+    """Those of several datasets that declare the columns of another dataset, under
+    another name and outside its population; the newest first, by id.
+    """
     row = dataset.row
-    query = _NAMES.where(DatasetRow.id.in_(ids), DatasetRow.name != row.name, DatasetRow.schema == row.schema)
+    query = _NAMES.where(
+        DatasetRow.id.in_(ids),
+        DatasetRow.name != row.name,
+        DatasetRow.schema == row.schema,
+    )
     if row.population is not None:
         query = query.where(func.coalesce(DatasetRow.population, "") != row.population)
     return _named(session, query.order_by(DatasetRow.created_at.desc()))
@@ -285,16 +359,21 @@ def of_same_columns(session: Session, dataset: Dataset, ids: Collection[str]) ->
 
 def require_free(session: Session, name: str) -> None:
     """Raises :class:`NameTaken` if a living dataset has the name."""
-    if session.execute(select(DatasetRow.id).where(DatasetRow.living_name == name)).first():
+    if session.execute(
+        select(DatasetRow.id).where(DatasetRow.living_name == name)
+    ).first():
         raise NameTaken
 
 
 _BY_NAME = (DatasetRow.living_name.is_(None), DatasetRow.created_at.desc())
-"""The order of the datasets of one name: the living one, then the newest of those that are erased."""
+"""The order of the datasets of one name: the living one, then the newest of those that
+are erased.
+"""
 
 
 def find(session: Session, reference: str) -> Dataset:
-    """A dataset by id or by name: the living dataset of that name, else the newest deleted one.
+    """A dataset by id or by name: the living dataset of that name, else the newest
+    deleted one.
 
     Raises:
         NotFound: no such dataset.
@@ -305,7 +384,9 @@ def find(session: Session, reference: str) -> Dataset:
     if row is None:
         row = session.execute(
             select(DatasetRow)
-            .where(or_(DatasetRow.living_name == reference, DatasetRow.name == reference))
+            .where(
+                or_(DatasetRow.living_name == reference, DatasetRow.name == reference)
+            )
             .order_by(*_BY_NAME)
             .limit(1)
         ).scalar_one_or_none()
@@ -315,7 +396,8 @@ def find(session: Session, reference: str) -> Dataset:
 
 
 def listed_id(session: Session, reference: str, *, among: Sequence[str] | None) -> str:
-    """The id of the dataset that the filter of a list names, as :func:`find` does among those that the caller sees.
+    """The id of the dataset that the filter of a list names, as :func:`find` does among
+    those that the caller sees.
 
     Args:
         among: ids of the datasets that the caller sees; ``None``: all.
@@ -323,7 +405,9 @@ def listed_id(session: Session, reference: str, *, among: Sequence[str] | None) 
     Raises:
         NotFound: no such dataset; an empty list would say that it has nothing.
     """
-    named = select(DatasetRow.id).where(or_(DatasetRow.id == reference, DatasetRow.name == reference))
+    named = select(DatasetRow.id).where(
+        or_(DatasetRow.id == reference, DatasetRow.name == reference)
+    )
     if among is not None:
         named = named.where(DatasetRow.id.in_(among))
     found = session.execute(named.order_by(*_BY_NAME).limit(1)).scalar_one_or_none()
@@ -338,11 +422,18 @@ def locked(session: Session, dataset_id: str) -> Dataset:
 
 
 def page(
-    session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int, name: str | None = None
+    session: Session,
+    *,
+    ids: Sequence[str] | None,
+    after: str | None,
+    limit: int,
+    name: str | None = None,
 ) -> Iterator[Dataset]:
-    """Yields datasets in order of id, deleted ones included; ``ids`` restricts them (``None``: all datasets).
+    """Yields datasets in order of id, deleted ones included; ``ids`` restricts them
+    (``None``: all datasets).
 
-    Declarations can be large, so the database sends a few at a time: a caller that stops does not load the others.
+    Declarations can be large, so the database sends a few at a time: a caller that
+    stops does not load the others.
 
     Args:
         after: the last id of the page before.
@@ -351,11 +442,21 @@ def page(
     Raises:
         NotFound: ``after`` is not one of the given datasets.
     """
-    query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
+    query = (
+        select(DatasetRow)
+        .order_by(DatasetRow.id)
+        .limit(limit)
+        .execution_options(yield_per=_LOADED_AT_ONCE)
+    )
     if ids is not None:
         query = query.where(DatasetRow.id.in_(ids))
     if after is not None:
-        if session.execute(query.where(DatasetRow.id == after).with_only_columns(DatasetRow.id)).first() is None:
+        if (
+            session.execute(
+                query.where(DatasetRow.id == after).with_only_columns(DatasetRow.id)
+            ).first()
+            is None
+        ):
             raise NotFound("dataset")
         query = query.where(DatasetRow.id > after)
     if name is not None:
@@ -365,10 +466,16 @@ def page(
             yield Dataset(row)
 
 
-def add_epoch(session: Session, dataset_id: str, *, epoch_id: str, at: datetime) -> EpochRow:
+def add_epoch(
+    session: Session, dataset_id: str, *, epoch_id: str, at: datetime
+) -> EpochRow:
     """Records an upload; the caller holds the dataset's lock."""
-    last = session.execute(select(func.max(EpochRow.ordinal)).where(EpochRow.dataset_id == dataset_id)).scalar()
-    row = EpochRow(id=epoch_id, dataset_id=dataset_id, ordinal=(last or 0) + 1, uploaded_at=at)
+    last = session.execute(
+        select(func.max(EpochRow.ordinal)).where(EpochRow.dataset_id == dataset_id)
+    ).scalar()
+    row = EpochRow(
+        id=epoch_id, dataset_id=dataset_id, ordinal=(last or 0) + 1, uploaded_at=at
+    )
     session.add(row)
     session.flush()
     return row
@@ -385,16 +492,25 @@ def upload_ids(session: Session, dataset_id: str) -> list[str]:
 
 
 def uploads_as_text() -> ColumnElement[str | None]:
-    """A column with the ids and the order of a dataset's uploads, for queries of datasets; :func:`uploads_of_text`."""
+    """A column with the ids and the order of a dataset's uploads, for queries of
+    datasets; :func:`uploads_of_text`.
+    """
     upload = cast(EpochRow.ordinal, Text) + ":" + EpochRow.id
-    uploads = select(func.aggregate_strings(upload, " ")).where(EpochRow.dataset_id == DatasetRow.id)
+    uploads = select(func.aggregate_strings(upload, " ")).where(
+        EpochRow.dataset_id == DatasetRow.id
+    )
     return uploads.correlate(DatasetRow).scalar_subquery()
 
 
 def uploads_of_text(text: str | None) -> list[str]:
     """Ids of the uploads in :func:`uploads_as_text`, in order."""
     pairs = (upload.split(":") for upload in (text or "").split())
-    return [upload_id for _, upload_id in sorted((int(ordinal), upload_id) for ordinal, upload_id in pairs)]
+    return [
+        upload_id
+        for _, upload_id in sorted(
+            (int(ordinal), upload_id) for ordinal, upload_id in pairs
+        )
+    ]
 
 
 def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:
@@ -403,7 +519,11 @@ def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:
     Raises:
         NotFound: the dataset has no such upload.
     """
-    row = session.get(EpochRow, epoch_id, populate_existing=True) if is_reference(epoch_id) else None
+    row = (
+        session.get(EpochRow, epoch_id, populate_existing=True)
+        if is_reference(epoch_id)
+        else None
+    )
     if row is None or row.dataset_id != dataset_id:
         raise NotFound("upload")
     return row
@@ -411,18 +531,34 @@ def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:
 
 def erased_uploads(session: Session) -> list[tuple[Dataset, list[str]]]:
     """Living datasets of which uploads were erased, each with the ids of these uploads."""
-    query = select(EpochRow).where(EpochRow.erased_at.is_not(None)).order_by(EpochRow.dataset_id, EpochRow.ordinal)
+    query = (
+        select(EpochRow)
+        .where(EpochRow.erased_at.is_not(None))
+        .order_by(EpochRow.dataset_id, EpochRow.ordinal)
+    )
     by_dataset: dict[str, list[str]] = {}
     for row in session.execute(query).scalars():
         by_dataset.setdefault(row.dataset_id, []).append(row.id)
     found = of_each(session, list(by_dataset))
-    return [(found[name], uploads) for name, uploads in by_dataset.items() if not found[name].is_deleted]
+    return [
+        (found[name], uploads)
+        for name, uploads in by_dataset.items()
+        if not found[name].is_deleted
+    ]
 
 
-def epochs_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, list[EpochRow]]:
+def epochs_of_each(
+    session: Session, dataset_ids: Collection[str]
+) -> dict[str, list[EpochRow]]:
     """The uploads of several datasets in one query: by dataset, in order."""
-    epochs_by_dataset: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}
-    query = select(EpochRow).where(EpochRow.dataset_id.in_(dataset_ids)).order_by(EpochRow.ordinal)
+    epochs_by_dataset: dict[str, list[EpochRow]] = {
+        dataset_id: [] for dataset_id in dataset_ids
+    }
+    query = (
+        select(EpochRow)
+        .where(EpochRow.dataset_id.in_(dataset_ids))
+        .order_by(EpochRow.ordinal)
+    )
     for row in session.execute(query).scalars():
         epochs_by_dataset[row.dataset_id].append(row)
     return epochs_by_dataset
@@ -430,7 +566,9 @@ def epochs_of_each(session: Session, dataset_ids: Collection[str]) -> dict[str, 
 
 def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
     """Several datasets in one query, by id; deleted datasets included."""
-    rows = session.execute(select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))).scalars()
+    rows = session.execute(
+        select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))
+    ).scalars()
     return {row.id: Dataset(row) for row in rows}
 
 
@@ -440,8 +578,8 @@ def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, NamedDatase
 
 
 def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
-    """Turns a dataset into a tombstone and destroys its data key. Its spend and its name stay visible; only its owners
-    take the name up again.
+    """Turns a dataset into a tombstone and destroys its data key. Its spend and its
+    name stay visible; only its owners take the name up again.
     """
     row.deleted_at = at
     row.living_name = None
@@ -449,8 +587,15 @@ def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
 
 
 def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
-    """Wraps the data keys of all living datasets with the newest storage key; returns how many datasets changed."""
-    living = select(DatasetRow).where(DatasetRow.deleted_at.is_(None)).order_by(DatasetRow.id).with_for_update()
+    """Wraps the data keys of all living datasets with the newest storage key; returns
+    how many datasets changed.
+    """
+    living = (
+        select(DatasetRow)
+        .where(DatasetRow.deleted_at.is_(None))
+        .order_by(DatasetRow.id)
+        .with_for_update()
+    )
     n_changed = 0
     for row in session.execute(living).scalars():
         if row.wrapped_key is not None and not keys.is_newest(row.wrapped_key):
@@ -461,12 +606,16 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
 
 def wrapped_keys(session: Session) -> list[bytes]:
     """The wrapped data keys of all living datasets."""
-    stored = session.execute(select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))).scalars()
+    stored = session.execute(
+        select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))
+    ).scalars()
     return [wrapped for wrapped in stored if wrapped is not None]
 
 
 def epoch_ids(session: Session) -> set[str]:
-    """Ids of all uploads: the row files that may exist while their datasets are not deleted."""
+    """Ids of all uploads: the row files that may exist while their datasets are not
+    deleted.
+    """
     return set(session.execute(select(EpochRow.id)).scalars())
 
 
@@ -482,11 +631,19 @@ def living_ids(session: Session) -> list[str]:
 
 
 def closing_ids(session: Session) -> frozenset[str]:
-    """Ids of the deleted datasets whose jobs have not all ended: none of these jobs may begin."""
-    closing = select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None), DatasetRow.jobs_ended_at.is_(None))
+    """Ids of the deleted datasets whose jobs have not all ended: none of these jobs may
+    begin.
+    """
+    closing = select(DatasetRow.id).where(
+        DatasetRow.deleted_at.is_not(None), DatasetRow.jobs_ended_at.is_(None)
+    )
     return frozenset(session.execute(closing).scalars())
 
 
 def deleted_ids(session: Session) -> set[str]:
     """Ids of all deleted datasets: none of their row files may exist."""
-    return set(session.execute(select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))).scalars())
+    return set(
+        session.execute(
+            select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))
+        ).scalars()
+    )

@@ -1,11 +1,14 @@
-"""Stores the codes of an upload's rows by public bins, so that later jobs with the same bins read no values.
+"""Stores the codes of an upload's rows by public bins, so that later jobs with the same
+bins read no values.
 
-A file is sealed under a key that is derived from the dataset's data key, the bins and the random id of the file of the
-rows. That id is in the header of the file of the rows alone. So codes cannot be read once the rows were erased or
-replaced, even if a job that had opened the rows before writes the codes afterwards; erasures also remove the files.
+A file is sealed under a key that is derived from the dataset's data key, the bins and
+the random id of the file of the rows. That id is in the header of the file of the rows
+alone. So codes cannot be read once the rows were erased or replaced, even if a job that
+had opened the rows before writes the codes afterwards; erasures also remove the files.
 
-The text of a file has, for every row group of the rows: the lowest bytes of the codes, one column after another, then
-their ninth bits if the bins are wide (:class:`grovekeeper_forests.data.coded_rows.CodedBlock`).
+The text of a file has, for every row group of the rows: the lowest bytes of the codes,
+one column after another, then their ninth bits if the bins are wide
+(:class:`grovekeeper_forests.data.coded_rows.CodedBlock`).
 """
 
 import errno
@@ -27,16 +30,21 @@ from grovekeeper_forests.data.coded_rows import CodedBlock
 from grovekeeper_forests.data.encoding import Encoding
 
 FEWEST_ROWS: Final = 2**16
-"""Codes of fewer rows are not stored: reading their values takes less than a tenth of a second."""
+"""Codes of fewer rows are not stored: reading their values takes less than a tenth of a
+second.
+"""
 
 MAX_FILES: Final = 2
-"""Most files of codes of one upload, for example those of the public grid and of the forests with public bins."""
+"""Most files of codes of one upload, for example those of the public grid and of the
+forests with public bins.
+"""
 
 _PURPOSE: Final = b"grovekeeper/codes/1"
 
 
 def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | None:
-    """The sealed file of the codes of an upload; ``None`` if its rows are not on this machine.
+    """The sealed file of the codes of an upload; ``None`` if its rows are not on this
+    machine.
 
     Args:
         rows_id: the id in its header, as the rows were opened.
@@ -45,19 +53,24 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | 
         return None
     digest, path = _digest(public), rows.file.local()
     path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
-    return SealedFile.at(path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id)))
+    return SealedFile.at(
+        path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id))
+    )
 
 
 def _digest(public: Encoding) -> bytes:
     """A digest of everything that the codes of a row depend on, except the row."""
     digest = hashlib.sha256(repr(public.schema.features).encode())
     for edges in public.edges:
-        digest.update(b"|" if edges is None else len(edges).to_bytes(4) + edges.tobytes())
+        digest.update(
+            b"|" if edges is None else len(edges).to_bytes(4) + edges.tobytes()
+        )
     return digest.digest()
 
 
 class CodeReader:
-    """Reads stored codes by row group. Files that are absent, damaged or of other rows have no codes.
+    """Reads stored codes by row group. Files that are absent, damaged or of other rows
+    have no codes.
 
     Args:
         file: from :func:`file_of`, or ``None`` if there are no codes.
@@ -65,9 +78,23 @@ class CodeReader:
         is_wide: whether codes have nine bits.
     """
 
-    def __init__(self, file: SealedFile | None, *, n_columns: int, group_rows: Sequence[int], is_wide: bool) -> None:
-        self._n_columns, self._group_rows, self._is_wide = n_columns, group_rows, is_wide
-        self._ends = [0, *accumulate(n_columns * self._row_bytes(n_rows) for n_rows in group_rows)]
+    def __init__(
+        self,
+        file: SealedFile | None,
+        *,
+        n_columns: int,
+        group_rows: Sequence[int],
+        is_wide: bool,
+    ) -> None:
+        self._n_columns, self._group_rows, self._is_wide = (
+            n_columns,
+            group_rows,
+            is_wide,
+        )
+        self._ends = [
+            0,
+            *accumulate(n_columns * self._row_bytes(n_rows) for n_rows in group_rows),
+        ]
         self._reader: Reader | None = None
         if file is not None:
             with suppress(SealBroken, OSError):
@@ -94,7 +121,11 @@ class CodeReader:
             self._reader.read_into(start, text.data)
         except (SealBroken, OSError):
             return None
-        high = text[n_low:].reshape(self._n_columns, -1) if self._is_wide else np.empty((0, 0), dtype=np.uint8)
+        high = (
+            text[n_low:].reshape(self._n_columns, -1)
+            if self._is_wide
+            else np.empty((0, 0), dtype=np.uint8)
+        )
         return CodedBlock(text[:n_low].reshape(self._n_columns, -1), high)
 
     def close(self) -> None:
@@ -105,9 +136,11 @@ class CodeReader:
 
 
 class CodeWriter:
-    """Writes codes by row group into a file that gets its name when the block ends well.
+    """Writes codes by row group into a file that gets its name when the block ends
+    well.
 
-    Codes are a copy of what is in the rows, so a file that cannot be written is given up and nothing fails.
+    Codes are a copy of what is in the rows, so a file that cannot be written is given
+    up and nothing fails.
 
     Args:
         file: from :func:`file_of`, or ``None`` to write nothing.
@@ -139,15 +172,24 @@ class CodeWriter:
             self.__exit__(OSError, error, None)
 
     def _require_room(self, block: CodedBlock) -> None:
-        """Leaves the room that was looked at before the charge: of the job's own model, too."""
+        """Leaves the room that was looked at before the charge: of the job's own model,
+        too.
+        """
         assert self._file is not None
         assert isinstance(self._file.file.store, Directory)
-        left = shutil.disk_usage(self._file.file.store.folder).free - block.low.nbytes - block.high.nbytes
+        left = (
+            shutil.disk_usage(self._file.file.store.folder).free
+            - block.low.nbytes
+            - block.high.nbytes
+        )
         if left < limits.MIN_FREE_UPLOAD_BYTES:
             raise OSError(errno.ENOSPC, "too little space for codes")
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         unfinished, self._unfinished = self._unfinished, None
         if unfinished is not None:
@@ -156,8 +198,14 @@ class CodeWriter:
 
 
 def _make_room(file: StoredFile) -> None:
-    """Removes the oldest files of codes of the same upload, so that at most :data:`MAX_FILES` stay with this one."""
+    """Removes the oldest files of codes of the same upload, so that at most
+    :data:`MAX_FILES` stay with this one.
+    """
     upload = f"{file.name.partition('.')[0]}."
-    others = [other for other in file.store.files("") if other.name.startswith(upload) and other.name != file.name]
+    others = [
+        other
+        for other in file.store.files("")
+        if other.name.startswith(upload) and other.name != file.name
+    ]
     for other in sorted(others, key=lambda other: other.changed_at)[: -(MAX_FILES - 1)]:
         file.store.delete(other.name)

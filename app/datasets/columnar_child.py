@@ -1,15 +1,21 @@
-"""Decodes one upload of Parquet or Arrow IPC in a separate process with limits: the body may be hostile.
+"""Decodes one upload of Parquet or Arrow IPC in a separate process with limits: the
+body may be hostile.
 
-The process has limits on memory and time, and can open no file and no socket. It has neither the file of the body nor a
-key: it asks the service for bytes of the body, and the service asks it for nothing. Before the first byte arrives, it
-gives up the right to open files and sockets. If it fails in any way other than a refusal, it ends without a verdict.
+The process has limits on memory and time, and can open no file and no socket. It has
+neither the file of the body nor a key: it asks the service for bytes of the body, and
+the service asks it for nothing. Before the first byte arrives, it gives up the right to
+open files and sockets. If it fails in any way other than a refusal, it ends without a
+verdict.
 
-A column that is declared as numbers stays numbers, if it has numbers or truth values, which are 0 and 1. Every other
-cell becomes the text that it would be in a CSV: a number as :func:`text_of_number` writes it, a boolean as ``true`` or
-``false``, a null as an empty cell. From there on, the rules for cells of CSV apply (:mod:`app.datasets.csv_columns`).
-Columns of other types (nested types, bytes, dates and times, extension types) are refused.
+A column that is declared as numbers stays numbers, if it has numbers or truth values,
+which are 0 and 1. Every other cell becomes the text that it would be in a CSV: a number
+as :func:`text_of_number` writes it, a boolean as ``true`` or ``false``, a null as an
+empty cell. From there on, the rules for cells of CSV apply
+(:mod:`app.datasets.csv_columns`). Columns of other types (nested types, bytes, dates
+and times, extension types) are refused.
 
-Memory depends on public limits and on the largest page, row group or record batch, not on the size of the body.
+Memory depends on public limits and on the largest page, row group or record batch, not
+on the size of the body.
 """
 
 import io
@@ -30,7 +36,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.core.arrow_arrays import are_valid, elements, floats, has_numbers, has_text, mask
+from app.core.arrow_arrays import (
+    are_valid,
+    elements,
+    floats,
+    has_numbers,
+    has_text,
+    mask,
+)
 from app.core.files import SeekableReader
 from app.core.memory import forbid_core_dumps
 from app.core.number_text import text_of_number
@@ -57,7 +70,9 @@ _IN, _OUT = 0, 1
 Emit: TypeAlias = Callable[[Piece], None]
 _BATCH_CELLS = 2**20
 _BATCH_ROWS = (2**8, 2**15)
-"""Fewest and most rows of a batch of Parquet; between them, a batch has ``_BATCH_CELLS`` cells."""
+"""Fewest and most rows of a batch of Parquet; between them, a batch has
+``_BATCH_CELLS`` cells.
+"""
 
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8
@@ -67,20 +82,28 @@ _WORDS = {
     "not implemented": BodyProblem.ENCODING,
     "unsupported": BodyProblem.ENCODING,
 }
-"""Words in the library's errors about files that it does not read, although they are valid."""
+"""Words in the library's errors about files that it does not read, although they are
+valid.
+"""
 
 _BUFFER_BYTES = 64 * 1024
 _AHEAD_BYTES = 256 * 1024
 _CELL_BYTES = 8
-"""Bytes of any cell: of a float, or of the offset and the code that the service has beside a text. A text may be empty,
-and an index of it takes one byte."""
+"""Bytes of any cell: of a float, or of the offset and the code that the service has
+beside a text. A text may be empty, and an index of it takes one byte.
+"""
 _EXACT_INTEGERS = 2.0**53
 _NUMBER_BYTES = 40  # bytes of a number as text, at most
 
-_IN_DICTIONARIES = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-"""Encodings of texts, and of the levels beside them, that the library reads as indices of texts."""
+_IN_DICTIONARIES = frozenset(
+    {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+)
+"""Encodings of texts, and of the levels beside them, that the library reads as indices
+of texts.
+"""
 
-_DICTIONARY_BYTES = 64 * 1024  # bytes of the different texts of a column that is sent as indices of texts, at most
+# bytes of the different texts of a column that is sent as indices of texts, at most
+_DICTIONARY_BYTES = 64 * 1024
 
 
 class RemoteFile(SeekableReader):
@@ -113,11 +136,18 @@ def main() -> None:
 
 
 def _give_up() -> None:
-    """Limits memory and CPU time, and gives up files, sockets, libraries and core dumps."""
+    """Limits memory and CPU time, and gives up files, sockets, libraries and core
+    dumps.
+    """
     forbid_core_dumps()
     for kind, soft, hard in (
-        (resource.RLIMIT_DATA, limits.DECODER_MEMORY_BYTES, limits.DECODER_MEMORY_BYTES),
-        # At the first limit the kernel sends a signal of its own, by which the service recognises the reason.
+        (
+            resource.RLIMIT_DATA,
+            limits.DECODER_MEMORY_BYTES,
+            limits.DECODER_MEMORY_BYTES,
+        ),
+        # At the first limit the kernel sends a signal of its own, by which the service
+        # recognises the reason.
         (resource.RLIMIT_CPU, limits.DECODER_CPU_S, limits.DECODER_CPU_S + 5),
         (resource.RLIMIT_FSIZE, 0, 0),
         (resource.RLIMIT_NOFILE, 0, 0),
@@ -174,18 +204,22 @@ def decode(
     categories: Mapping[str, Sequence[str]] = MappingProxyType({}),
     unit: str | None = None,
 ) -> None:
-    """Writes the names of the columns and the rows of a body (:mod:`app.datasets.columnar_stream`).
+    """Writes the names of the columns and the rows of a body
+    (:mod:`app.datasets.columnar_stream`).
 
     Args:
         file: PRIVATE; the body.
         numbers: names of the columns that are declared as numbers.
-        categories: by name of a column that has few different texts if it is as declared, the texts of false and of
-            true there, then those of whole numbers that are declared with the end ``.0`` alone.
-        unit: name of the column that names a row's unit. It is no column of floating-point or decimal numbers, which
-            spell one number in several ways, and a table with a gap turns whole numbers into them.
+        categories: by name of a column that has few different texts if it is as
+            declared, the texts of false and of true there, then those of whole numbers
+            that are declared with the end ``.0`` alone.
+        unit: name of the column that names a row's unit. It is no column of
+            floating-point or decimal numbers, which spell one number in several ways,
+            and a table with a gap turns whole numbers into them.
 
     Raises:
-        Refused: the body is not of its form, or over a limit. Some rows may have been written before.
+        Refused: the body is not of its form, or over a limit. Some rows may have been
+            written before.
     """
     problem = None
     try:
@@ -197,32 +231,52 @@ def decode(
         raise
     except MemoryError:
         problem = BodyProblem.MEMORY
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError, EOFError) as error:
-        # The text of the library's error may quote cells: it is only searched for a word.
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        EOFError,
+    ) as error:
+        # The text of the library's error may quote cells: it is only searched for a
+        # word.
         known = (kind for word, kind in _WORDS.items() if word in str(error).lower())
         problem = next(known, BodyProblem.MALFORMED)
-    if problem is not None:  # out of the handler, so that the library's error is not chained
+    # out of the handler, so that the library's error is not chained
+    if problem is not None:
         raise BodyRefused(problem)
 
 
-def _opened(file: BinaryIO, form: BodyForm, categories: Collection[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _opened(
+    file: BinaryIO, form: BodyForm, categories: Collection[str]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     match form:
         case BodyForm.PARQUET:
             return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
-            stream = pa_ipc.open_stream(_Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False))
+            stream = pa_ipc.open_stream(
+                _Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False)
+            )
             return stream.schema, _checked(stream)
         case BodyForm.ARROW_FILE:
-            opened = pa_ipc.open_file(_Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False))
+            opened = pa_ipc.open_file(
+                _Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False)
+            )
             if opened.num_record_batches > limits.MAX_ROW_GROUPS:
                 raise BodyRefused(BodyProblem.ROW_GROUPS)
-            return opened.schema, _checked(map(opened.get_batch, range(opened.num_record_batches)))
+            return opened.schema, _checked(
+                map(opened.get_batch, range(opened.num_record_batches))
+            )
         case _:
             raise ValueError("not a columnar form")
 
 
 class _Ahead(io.BufferedReader):
-    """The body, read in advance: a record batch takes three reads, each of which asks the service."""
+    """The body, read in advance: a record batch takes three reads, each of which asks
+    the service.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(cast(io.RawIOBase, file), _AHEAD_BYTES)
@@ -230,18 +284,22 @@ class _Ahead(io.BufferedReader):
         self.seek(0)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Never more than there is: memory for a length that a hostile body claims is not taken."""
+        """Never more than there is: memory for a length that a hostile body claims is
+        not taken.
+        """
         left = max(self._end - self.tell(), 0)
         return super().read(left if size is None or size < 0 else min(size, left))
 
 
 def _checked(batches: Any) -> Iterator[pa.RecordBatch]:
-    """Record batches whose offsets, indices and texts are valid: the format's reader does not look at them.
+    """Record batches whose offsets, indices and texts are valid: the format's reader
+    does not look at them.
 
     Empty ones are left out: each would take as long as thousands of rows.
     """
     for number, batch in enumerate(batches):
-        if number >= limits.MAX_ROW_GROUPS:  # a stream does not say in advance how many there are
+        # a stream does not say in advance how many there are
+        if number >= limits.MAX_ROW_GROUPS:
             raise BodyRefused(BodyProblem.ROW_GROUPS)
         if not batch.num_rows:
             continue
@@ -253,18 +311,24 @@ def _checked(batches: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _is_plain_text(column: pa.Array) -> bool:
-    """Whether a column is strings of ASCII alone with offsets in order: valid if its first and last offset are. The
-    library looks at each string instead, which takes longer."""
+    """Whether a column is strings of ASCII alone with offsets in order: valid if its
+    first and last offset are. The library looks at each string instead, which takes
+    longer.
+    """
     if not pa.types.is_string(column.type) or not len(column):
         return False
     _, ends, text = column.buffers()
-    used = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
+    used = np.frombuffer(ends, np.int32)[
+        column.offset : column.offset + len(column) + 1
+    ]
     if text is None or np.any(used[1:] < used[:-1]):
         return False
     return bool(np.frombuffer(text, np.int8)[used[0] : used[-1]].min(initial=0) >= 0)
 
 
-def _parquet(file: BinaryIO, categories: Collection[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _parquet(
+    file: BinaryIO, categories: Collection[str]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     _check_footer(file)
     limited = {
         "buffer_size": _BUFFER_BYTES,
@@ -287,26 +351,40 @@ def _parquet(file: BinaryIO, categories: Collection[str]) -> tuple[pa.Schema, It
     return opened.schema_arrow, _counted(_with_legal_indices(batches), facts.num_rows)
 
 
-def _texts_in_dictionaries(opened: pq.ParquetFile, categories: Collection[str]) -> list[str]:
+def _texts_in_dictionaries(
+    opened: pq.ParquetFile, categories: Collection[str]
+) -> list[str]:
     """Columns of texts that the library can read as indices of texts.
 
-    It cannot read the DELTA encodings so, with which DuckDB and others write format version 2; those are read plainly.
+    It cannot read the DELTA encodings so, with which DuckDB and others write format
+    version 2; those are read plainly.
     """
     facts = opened.metadata
     of_categories = {
-        field.name for field in opened.schema_arrow if has_text(field.type) and _composed(field.name) in categories
+        field.name
+        for field in opened.schema_arrow
+        if has_text(field.type) and _composed(field.name) in categories
     }
-    leaves = [leaf for leaf in range(facts.num_columns) if facts.schema.column(leaf).path in of_categories]
+    leaves = [
+        leaf
+        for leaf in range(facts.num_columns)
+        if facts.schema.column(leaf).path in of_categories
+    ]
     groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
     return [
         facts.schema.column(leaf).path
         for leaf in leaves
-        if all(_IN_DICTIONARIES.issuperset(group.column(leaf).encodings) for group in groups)
+        if all(
+            _IN_DICTIONARIES.issuperset(group.column(leaf).encodings)
+            for group in groups
+        )
     ]
 
 
 def _with_legal_indices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches whose dictionaries have every text that a row refers to: the format's reader need not look."""
+    """Batches whose dictionaries have every text that a row refers to: the format's
+    reader need not look.
+    """
     for batch in batches:
         for column in batch.columns:
             if pa.types.is_dictionary(column.type) and len(column) > column.null_count:
@@ -330,7 +408,9 @@ def _check_footer(file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _counted(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
+def _counted(
+    batches: Iterator[pa.RecordBatch], n_rows: int
+) -> Iterator[pa.RecordBatch]:
     """The batches of a file whose footer tells the number of rows."""
     n_read = 0
     for batch in batches:
@@ -341,12 +421,16 @@ def _counted(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Reco
 
 
 def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
-    """Writes the header and checks the types. An unknown column is refused by its name before a type is."""
+    """Writes the header and checks the types. An unknown column is refused by its name
+    before a type is.
+    """
     if len(schema) > limits.MAX_UPLOAD_COLUMNS:
         raise BodyRefused(BodyProblem.COLUMNS)
     emit(packed_names([_header(name) for name in schema.names]))
     unreadable = tuple(
-        field.name for field in schema if not _is_readable(field.type, is_unit=_composed(field.name) == unit)
+        field.name
+        for field in schema
+        if not _is_readable(field.type, is_unit=_composed(field.name) == unit)
     )
     if unreadable:
         raise BodyRefused(BodyProblem.TYPE, unreadable)
@@ -354,23 +438,31 @@ def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
 
 def _header(name: str) -> str:
     """The name of a column, or no name where no declared column can have that name."""
-    is_legal = len(name) <= forest_limits.MAX_NAME_CHARS and all(unicodedata.category(sign) != "Cc" for sign in name)
+    is_legal = len(name) <= forest_limits.MAX_NAME_CHARS and all(
+        unicodedata.category(sign) != "Cc" for sign in name
+    )
     return name if is_legal else ""
 
 
 def _is_readable(kind: pa.DataType, *, is_unit: bool) -> bool:
     if pa.types.is_dictionary(kind):
-        return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type, is_unit=is_unit)
+        return not pa.types.is_dictionary(kind.value_type) and _is_readable(
+            kind.value_type, is_unit=is_unit
+        )
     tests = [pa.types.is_integer, pa.types.is_null, has_text]
     if is_unit:
         tests += [_is_decimal_of_integers]
     else:
         tests += [pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal]
-    return not isinstance(kind, pa.BaseExtensionType) and any(test(kind) for test in tests)
+    return not isinstance(kind, pa.BaseExtensionType) and any(
+        test(kind) for test in tests
+    )
 
 
 def _is_decimal_of_integers(kind: pa.DataType) -> bool:
-    """Whether a column holds integers as databases export them, which have one spelling each."""
+    """Whether a column holds integers as databases export them, which have one spelling
+    each.
+    """
     return bool(pa.types.is_decimal(kind) and kind.scale == 0)
 
 
@@ -392,8 +484,11 @@ def _kind(name: str, numbers: Collection[str], categories: Collection[str]) -> _
     return _Kind.CATEGORY if _composed(name) in categories else _Kind.OTHER
 
 
-def _write(batches: Iterator[pa.RecordBatch], kinds: Sequence[_Kind], emit: Emit) -> None:
-    for batch in batches if kinds else ():  # a table without columns can claim billions of rows in a few bytes
+def _write(
+    batches: Iterator[pa.RecordBatch], kinds: Sequence[_Kind], emit: Emit
+) -> None:
+    # a table without columns can claim billions of rows in a few bytes
+    for batch in batches if kinds else ():
         cells = zip(batch.columns, kinds, strict=True)
         most = limits.MAX_BLOCK_BYTES // sum(_most_bytes(*column) for column in cells)
         n_rows = min(max(most, 1), limits.MAX_BLOCK_ROWS)
@@ -403,7 +498,9 @@ def _write(batches: Iterator[pa.RecordBatch], kinds: Sequence[_Kind], emit: Emit
 
 
 def _most_bytes(column: pa.Array, kind: _Kind) -> int:
-    """What is built from the longest cell of a column, in bytes, computed before a dictionary is unfolded."""
+    """What is built from the longest cell of a column, in bytes, computed before a
+    dictionary is unfolded.
+    """
     if kind is _Kind.NUMBER and has_numbers(column.type):
         return _CELL_BYTES
     cells = column.dictionary if pa.types.is_dictionary(column.type) else column
@@ -416,19 +513,29 @@ def _most_bytes(column: pa.Array, kind: _Kind) -> int:
 
 
 def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
-    columns = [_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
+    columns = [
+        _column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)
+    ]
     texts = [column for column in columns if isinstance(column, Texts)]
     if sum(len(column.text) for column in texts) > limits.MAX_CSV_LINE_BYTES:
-        row_bytes = sum((column.row_bytes for column in texts), np.zeros(batch.num_rows, np.int64))
+        row_bytes = sum(
+            (column.row_bytes for column in texts), np.zeros(batch.num_rows, np.int64)
+        )
         if row_bytes.max() > limits.MAX_CSV_LINE_BYTES:
             raise BodyRefused(BodyProblem.LONG_LINE)
     return packed_block(batch.num_rows, columns)
 
 
 def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
-    if kind is _Kind.NUMBER and (has_numbers(column.type) or pa.types.is_boolean(column.type)):
+    if kind is _Kind.NUMBER and (
+        has_numbers(column.type) or pa.types.is_boolean(column.type)
+    ):
         return _numbers(column)
-    if kind is _Kind.CATEGORY and pa.types.is_dictionary(column.type) and _is_sent_once(column):
+    if (
+        kind is _Kind.CATEGORY
+        and pa.types.is_dictionary(column.type)
+        and _is_sent_once(column)
+    ):
         offsets, text = offsets_and_text(_cells(column.dictionary))
         if len(text) <= _DICTIONARY_BYTES:
             return _in_dictionary(column, offsets, text)
@@ -436,11 +543,15 @@ def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
 
 
 def _is_sent_once(column: pa.DictionaryArray) -> bool:
-    """Whether a dictionary is sent itself: it has few texts, and no more of them than the column has rows."""
+    """Whether a dictionary is sent itself: it has few texts, and no more of them than
+    the column has rows.
+    """
     return len(column.dictionary) <= min(MAX_DIFFERENT_TEXTS - 1, len(column))
 
 
-def _in_dictionary(column: pa.Array, offsets: NDArray[np.int32], text: memoryview) -> Texts:
+def _in_dictionary(
+    column: pa.Array, offsets: NDArray[np.int32], text: memoryview
+) -> Texts:
     """A column as indices of texts; a null has the index of an empty text, the last."""
     indices = elements(column.indices.cast(pa.uint8(), safe=False), np.uint8)
     if column.null_count:
@@ -451,23 +562,33 @@ def _in_dictionary(column: pa.Array, offsets: NDArray[np.int32], text: memoryvie
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    return floats(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
+    return floats(
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    )
 
 
-def _with_declared(batch: pa.RecordBatch, declared: Mapping[str, Sequence[str]]) -> pa.RecordBatch:
-    """A batch in which truth values and numbers in columns of categories have the texts of declared categories."""
+def _with_declared(
+    batch: pa.RecordBatch, declared: Mapping[str, Sequence[str]]
+) -> pa.RecordBatch:
+    """A batch in which truth values and numbers in columns of categories have the texts
+    of declared categories.
+    """
     for place, field in enumerate(batch.schema):
         of_false, of_true, *with_point = declared.get(_composed(field.name)) or ("", "")
         if of_true and pa.types.is_boolean(field.type):
             texts = pc.if_else(batch.column(place), _scalar(of_true), _scalar(of_false))
             batch = batch.set_column(place, field.name, texts)
         elif with_point and _are_numbers(field.type):
-            batch = batch.set_column(place, field.name, _declared(_cells(batch.column(place)), with_point))
+            batch = batch.set_column(
+                place, field.name, _declared(_cells(batch.column(place)), with_point)
+            )
     return batch
 
 
 def _are_numbers(kind: pa.DataType) -> bool:
-    return has_numbers(kind) or pa.types.is_decimal(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    return has_numbers(kind) or pa.types.is_decimal(
+        kind.value_type if pa.types.is_dictionary(kind) else kind
+    )
 
 
 def _declared(texts: pa.Array, with_point: Sequence[str]) -> pa.Array:
@@ -482,12 +603,16 @@ def _cells(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(column.type):
         return _texts_of_floats(floats(column))
     if pa.types.is_decimal(column.type):
-        return _array(["" if cell is None else format(cell, "f") for cell in column.to_pylist()])
+        return _array(
+            ["" if cell is None else format(cell, "f") for cell in column.to_pylist()]
+        )
     return column.cast(pa.string())
 
 
 def _texts_of_floats(numbers: NDArray[np.float64]) -> pa.Array:
-    """Texts of floats; a null for NaN, which is an empty cell, as in a column of numbers."""
+    """Texts of floats; a null for NaN, which is an empty cell, as in a column of
+    numbers.
+    """
     is_plain = (np.rint(numbers) == numbers) & (np.abs(numbers) < _EXACT_INTEGERS)
     texts = _integers(np.where(is_plain, numbers, 0)).cast(pa.string())
     texts = pc.if_else(mask(is_plain), texts, pa.nulls(1, pa.string())[0])
@@ -495,7 +620,9 @@ def _texts_of_floats(numbers: NDArray[np.float64]) -> pa.Array:
     if is_other.any():
         different, places = np.unique(numbers[is_other], return_inverse=True)
         others = _array([text_of_number(number) for number in different.tolist()])
-        texts = pc.replace_with_mask(texts, mask(is_other), others.take(_integers(places)))
+        texts = pc.replace_with_mask(
+            texts, mask(is_other), others.take(_integers(places))
+        )
     return texts
 
 
@@ -504,14 +631,22 @@ def _scalar(text: str) -> pa.Scalar:
 
 
 def _array(texts: Sequence[str]) -> pa.Array:
-    """Texts. Where pandas is installed, ``pa.array`` and ``pa.scalar`` open its files, which this process may not."""
+    """Texts. Where pandas is installed, ``pa.array`` and ``pa.scalar`` open its files,
+    which this process may not.
+    """
     cells = [text.encode("utf-8") for text in texts]
     ends = np.cumsum([0, *map(len, cells)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(cells), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(cells))])
+    return pa.Array.from_buffers(
+        pa.string(),
+        len(cells),
+        [None, pa.py_buffer(ends), pa.py_buffer(b"".join(cells))],
+    )
 
 
 def _integers(values: NDArray[Any]) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values.astype(np.int64))])
+    return pa.Array.from_buffers(
+        pa.int64(), len(values), [None, pa.py_buffer(values.astype(np.int64))]
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Reads the rows of an upload of Parquet or Arrow IPC from the child process that decodes it."""
+"""Reads the rows of an upload of Parquet or Arrow IPC from the child process that
+decodes it.
+"""
 
 import contextlib
 import fcntl
@@ -18,17 +20,37 @@ from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.processes import scrubbed_environment
 from app.datasets import suspicions
-from app.datasets.columnar_stream import HEAD, MAX_FRAME_BYTES, RANGE, READ, TEXT, VERDICT, BodyProblem
+from app.datasets.columnar_stream import (
+    HEAD,
+    MAX_FRAME_BYTES,
+    RANGE,
+    READ,
+    TEXT,
+    VERDICT,
+    BodyProblem,
+)
 from app.datasets.upload_bodies import BodyForm
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import GrovekeeperError
 
 _LIMITS = {
-    BodyProblem.ROW_GROUPS: ("the number of row groups or record batches of the upload", limits.MAX_ROW_GROUPS),
-    BodyProblem.COLUMNS: ("the number of columns of the upload", limits.MAX_UPLOAD_COLUMNS),
-    BodyProblem.METADATA: ("the metadata of the upload in bytes", limits.MAX_PARQUET_METADATA_BYTES),
+    BodyProblem.ROW_GROUPS: (
+        "the number of row groups or record batches of the upload",
+        limits.MAX_ROW_GROUPS,
+    ),
+    BodyProblem.COLUMNS: (
+        "the number of columns of the upload",
+        limits.MAX_UPLOAD_COLUMNS,
+    ),
+    BodyProblem.METADATA: (
+        "the metadata of the upload in bytes",
+        limits.MAX_PARQUET_METADATA_BYTES,
+    ),
     BodyProblem.ROWS: ("the number of rows", forest_limits.MAX_ROWS_PER_DATASET),
-    BodyProblem.MEMORY: ("the memory for decoding a page or record batch in bytes", limits.DECODER_MEMORY_BYTES),
+    BodyProblem.MEMORY: (
+        "the memory for decoding a page or record batch in bytes",
+        limits.DECODER_MEMORY_BYTES,
+    ),
 }
 _SUSPECTED = {
     BodyProblem.MALFORMED: suspicions.CUT_OFF,
@@ -41,7 +63,8 @@ _TIME = ("the time for decoding the upload in seconds", limits.DECODER_WAIT_S)
 
 
 class ColumnarSource:
-    """The bytes of the rows that a child process decodes from a body (:mod:`app.datasets.columnar_stream`).
+    """The bytes of the rows that a child process decodes from a body
+    (:mod:`app.datasets.columnar_stream`).
 
     One thread may read while another one closes.
 
@@ -49,8 +72,9 @@ class ColumnarSource:
         body: PRIVATE; seekable. Stays open; not read after :meth:`close`.
         declared: names of the declared columns, which alone may occur in a refusal.
         numbers: names of those that are declared as numbers.
-        categories: by name of those that have few different texts if they are as declared, the texts of false and of
-            true there, then those of whole numbers that are declared with the end ``.0`` alone.
+        categories: by name of those that have few different texts if they are as
+            declared, the texts of false and of true there, then those of whole numbers
+            that are declared with the end ``.0`` alone.
         unit: name of the one that names a row's unit.
     """
 
@@ -82,15 +106,25 @@ class ColumnarSource:
         )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._rows, self._requests = self._child.stdout.fileno(), self._child.stdin.fileno()
-        os.set_blocking(self._requests, False)  # a process that was taken over may take nothing
-        if sys.platform == "linux":  # a pipe holds 64 KiB otherwise, and the two processes would often wait
+        self._rows, self._requests = (
+            self._child.stdout.fileno(),
+            self._child.stdin.fileno(),
+        )
+        # a process that was taken over may take nothing
+        os.set_blocking(self._requests, False)
+        # a pipe holds 64 KiB otherwise, and the two processes would often wait
+        if sys.platform == "linux":
             for pipe in (self._child.stdin, self._child.stdout):
                 with contextlib.suppress(PermissionError):
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
         self._size = body.seek(0, os.SEEK_END)
         names = {"numbers": list(numbers), "categories": dict(categories), "unit": unit}
-        self._write(json.dumps({"form": form.value, "size": self._size, **names}).encode("ascii") + b"\n")
+        self._write(
+            json.dumps({"form": form.value, "size": self._size, **names}).encode(
+                "ascii"
+            )
+            + b"\n"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -102,13 +136,18 @@ class ColumnarSource:
         """Fills the start of a buffer; returns the number of bytes, none at the end.
 
         Raises:
-            RowsInvalid: the body is damaged, encrypted, or has a column of a type that no feature has.
+            RowsInvalid: the body is damaged, encrypted, or has a column of a type that
+                no feature has.
             TooLarge: the body is over a public limit.
         """
         with self._reading:
             while not self._n_waiting and not self._has_ended:
                 self._receive()
-            n_read = self._fill(buffer[: self._n_waiting]) if self._n_waiting and not self._has_ended else 0
+            n_read = (
+                self._fill(buffer[: self._n_waiting])
+                if self._n_waiting and not self._has_ended
+                else 0
+            )
             self._n_waiting -= n_read
         return n_read
 
@@ -124,7 +163,9 @@ class ColumnarSource:
             self._child.wait()
 
     def _receive(self) -> None:
-        """Receives the head of a frame of rows, or another frame, and answers it if it asks for bytes of the body."""
+        """Receives the head of a frame of rows, or another frame, and answers it if it
+        asks for bytes of the body.
+        """
         kind, length = HEAD.unpack(self._exactly(HEAD.size))
         if length > MAX_FRAME_BYTES:
             raise self._broken()
@@ -162,13 +203,16 @@ class ColumnarSource:
     def _write(self, text: bytes) -> None:
         """Sends bytes to the child; raises what :meth:`_exactly` raises."""
         unsent = memoryview(text)
-        with contextlib.suppress(BrokenPipeError):  # the child has ended; the next read says so
+        # the child has ended; the next read says so
+        with contextlib.suppress(BrokenPipeError):
             while unsent:
                 self._wait_for(self._requests, select.POLLOUT)
                 unsent = unsent[os.write(self._requests, unsent) :]
 
     def _wait_for(self, descriptor: int, event: int) -> None:
-        """Waits until the child sends or takes bytes: not for long, and not for a byte now and then for ever."""
+        """Waits until the child sends or takes bytes: not for long, and not for a byte
+        now and then for ever.
+        """
         poller, began_s = select.poll(), time.monotonic()
         poller.register(descriptor, event)
         is_ready = poller.poll(limits.DECODER_SILENCE_S * 1_000)
@@ -177,19 +221,31 @@ class ColumnarSource:
             raise self._broken()
 
     def _broken(self) -> GrovekeeperError:
-        """The refusal of a body on which the child ended without a verdict, took too long, or broke the protocol."""
+        """The refusal of a body on which the child ended without a verdict, took too
+        long, or broke the protocol.
+        """
         self._has_ended = True
         self._child.kill()
         if self._child.wait() == -signal.SIGXCPU:
             return TooLarge(*_CPU_TIME)
-        return TooLarge(*_TIME) if self._waited_s > limits.DECODER_WAIT_S else _of(BodyProblem.MALFORMED, [""])
+        return (
+            TooLarge(*_TIME)
+            if self._waited_s > limits.DECODER_WAIT_S
+            else _of(BodyProblem.MALFORMED, [""])
+        )
 
     def _refusal(self, verdict: bytearray) -> GrovekeeperError | None:
-        """The refusal that the child reports, of which only known words and declared names are taken over."""
+        """The refusal that the child reports, of which only known words and declared
+        names are taken over.
+        """
         try:
             value = json.loads(verdict)
-            problem = None if value["problem"] is None else BodyProblem(value["problem"])
-            columns = [name if name in self._declared else "" for name in value["columns"]]
+            problem = (
+                None if value["problem"] is None else BodyProblem(value["problem"])
+            )
+            columns = [
+                name if name in self._declared else "" for name in value["columns"]
+            ]
         except (ValueError, TypeError, LookupError, RecursionError):
             problem, columns = BodyProblem.MALFORMED, []
         return None if problem is None else _of(problem, columns or [""])

@@ -1,7 +1,9 @@
-"""Defines what passes between the service and the child that decodes an upload, and checks what the child sends.
+"""Defines what passes between the service and the child that decodes an upload, and
+checks what the child sends.
 
-The service sends one line of JSON: the form of the body, its size, and the names of the columns of numbers. The child
-then sends frames, each a kind, a length and a payload; the service believes none of them:
+The service sends one line of JSON: the form of the body, its size, and the names of the
+columns of numbers. The child then sends frames, each a kind, a length and a payload;
+the service believes none of them:
 
 =====  =====================================================================================
 kind   payload
@@ -17,10 +19,12 @@ The bytes of the rows are blocks of columns::
     block    number of rows (4) | kinds of the columns (1 each), in the order of the names | columns in this order
     column   N: a float64 for each row, NaN for an empty cell
              T: texts, one for each row
-             D: number of different texts (4) | these texts | an index of a text for each row (1 each)
+             D: number of different texts (4) | these texts | an index of a text for
+                 each row (1 each)
     texts    an offset into the text for each and one for the end (4 bytes each) | text in UTF-8
 
-All integers are unsigned and little-endian. A column may be numbers in one block and text in the next.
+All integers are unsigned and little-endian. A column may be numbers in one block and
+text in the next.
 """
 
 import json
@@ -88,7 +92,8 @@ class Texts:
     Attributes:
         offsets: int32, where each text starts and the last one ends.
         text: UTF-8.
-        indices: uint8, which text each row has; ``None`` where there is a text for each row.
+        indices: uint8, which text each row has; ``None`` where there is a text for each
+            row.
     """
 
     offsets: NDArray[np.int32] = field(repr=False)
@@ -103,9 +108,16 @@ class Texts:
 
     def packed(self) -> list[Piece]:
         """The column in a block."""
-        pieces: list[Piece] = [_bytes_of(self.offsets.astype("<u4", copy=False)), self.text]
+        pieces: list[Piece] = [
+            _bytes_of(self.offsets.astype("<u4", copy=False)),
+            self.text,
+        ]
         if self.indices is not None:
-            return [_COUNT.pack(len(self.offsets) - 1), *pieces, _bytes_of(self.indices)]
+            return [
+                _COUNT.pack(len(self.offsets) - 1),
+                *pieces,
+                _bytes_of(self.indices),
+            ]
         return pieces
 
 
@@ -115,12 +127,18 @@ def packed_names(names: Sequence[str]) -> bytes:
     return _COUNT.pack(len(text)) + text
 
 
-def packed_block(n_rows: int, columns: Sequence[NDArray[np.float64] | Texts]) -> list[Piece]:
+def packed_block(
+    n_rows: int, columns: Sequence[NDArray[np.float64] | Texts]
+) -> list[Piece]:
     """One block, in pieces."""
     kinds = bytes(map(_kind, columns))
     pieces: list[Piece] = [_COUNT.pack(n_rows) + kinds]
     for column in columns:
-        pieces += column.packed() if isinstance(column, Texts) else [_bytes_of(column.astype("<f8", copy=False))]
+        pieces += (
+            column.packed()
+            if isinstance(column, Texts)
+            else [_bytes_of(column.astype("<f8", copy=False))]
+        )
     return pieces
 
 
@@ -150,11 +168,13 @@ def offsets_and_text(cells: pa.Array) -> tuple[NDArray[np.int32], memoryview]:
 
 
 class Blocks:
-    """The blocks of a stream, which is believed nothing: text that is not UTF-8 becomes NUL, as in a CSV.
+    """The blocks of a stream, which is believed nothing: text that is not UTF-8 becomes
+    NUL, as in a CSV.
 
     Args:
         stream: PRIVATE; of the decoding process.
-        max_bytes: limit of the bytes of the stream, with each text counted as often as it occurs.
+        max_bytes: limit of the bytes of the stream, with each text counted as often as
+            it occurs.
     """
 
     def __init__(self, stream: Stream, *, max_bytes: int) -> None:
@@ -167,24 +187,30 @@ class Blocks:
         """Reads the names of the columns.
 
         Raises:
-            RowsInvalid, TooLarge: the process refused the body, or the stream is broken or too long.
+            RowsInvalid, TooLarge: the process refused the body, or the stream is broken
+                or too long.
         """
         names: list[str] | None = None
         text = self._exactly(self._count(_MAX_HEADER_BYTES))
         with suppress(ValueError, RecursionError):
             names = json.loads(bytes(text))
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, list) or not all(
+            isinstance(name, str) for name in names
+        ):
             raise _broken()
         if len(names) > limits.MAX_UPLOAD_COLUMNS:
             raise _broken()
         return names
 
     def place_columns(self, positions: Sequence[int]) -> None:
-        """Names the position of each column of the stream in the blocks that :meth:`blocks` returns."""
+        """Names the position of each column of the stream in the blocks that
+        :meth:`blocks` returns.
+        """
         self._order = sorted(range(len(positions)), key=positions.__getitem__)
 
     def blocks(self) -> Iterator[list[pa.Array]]:
-        """The blocks, each a list of columns: float64 with NaN for an empty cell, or text, in a dictionary or not.
+        """The blocks, each a list of columns: float64 with NaN for an empty cell, or
+        text, in a dictionary or not.
 
         Raises:
             RowsInvalid, TooLarge: see :meth:`read_header`.
@@ -195,7 +221,9 @@ class Blocks:
             n_read += len(block[0])
 
     def _block(self, n_read: int) -> list[pa.Array] | None:
-        """The next block; ``None`` at the end. A refusal names the first row that did not arrive."""
+        """The next block; ``None`` at the end. A refusal names the first row that did
+        not arrive.
+        """
         try:
             self._n_block_bytes = 0
             start = self._first_byte()
@@ -204,14 +232,21 @@ class Blocks:
             (n_rows,) = _COUNT.unpack(start + self._exactly(_COUNT.size - 1).tobytes())
             if n_rows > limits.MAX_BLOCK_ROWS:
                 raise _broken()
-            return [self._column(kind, n_rows) for kind in self._exactly(len(self._order)).tobytes()]
+            return [
+                self._column(kind, n_rows)
+                for kind in self._exactly(len(self._order)).tobytes()
+            ]
         except RowsInvalid as refusal:
-            refusal.columns = [replace(problem, row=n_read + 1) for problem in refusal.columns]
+            refusal.columns = [
+                replace(problem, row=n_read + 1) for problem in refusal.columns
+            ]
             raise
 
     def _column(self, kind: int, n_rows: int) -> pa.Array:
         if kind == _NUMBERS:
-            return pa.Array.from_buffers(pa.float64(), n_rows, [None, pa.py_buffer(self._exactly(8 * n_rows))])
+            return pa.Array.from_buffers(
+                pa.float64(), n_rows, [None, pa.py_buffer(self._exactly(8 * n_rows))]
+            )
         if kind == _TEXT:
             return self._texts(n_rows)
         if kind == _DICTIONARY:
@@ -224,14 +259,25 @@ class Blocks:
         raise _broken()
 
     def _count_unfolded(self, texts: pa.Array, indices: NDArray[np.uint8]) -> None:
-        """Counts the bytes that the texts of the rows have, as if they had been sent for each row."""
-        self._count_bytes(int(pc.binary_length(texts).to_numpy().take(indices).sum(dtype=np.int64)))
+        """Counts the bytes that the texts of the rows have, as if they had been sent
+        for each row.
+        """
+        self._count_bytes(
+            int(pc.binary_length(texts).to_numpy().take(indices).sum(dtype=np.int64))
+        )
 
     def _texts(self, n_texts: int) -> pa.Array:
         offsets = self._exactly(4 * (n_texts + 1)).view("<u4")
-        if offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]) or offsets[-1] > _MAX_BLOCK_BYTES:
+        if (
+            offsets[0] != 0
+            or np.any(offsets[1:] < offsets[:-1])
+            or offsets[-1] > _MAX_BLOCK_BYTES
+        ):
             raise _broken()
-        return _strings(offsets.astype(np.int32, copy=False), self._exactly(int(offsets[-1])).tobytes())
+        return _strings(
+            offsets.astype(np.int32, copy=False),
+            self._exactly(int(offsets[-1])).tobytes(),
+        )
 
     def _count(self, most: int) -> int:
         (count,) = _COUNT.unpack(self._exactly(_COUNT.size).data)
@@ -270,14 +316,18 @@ class Blocks:
 
 def _strings(offsets: NDArray[np.int32], text: bytes) -> pa.Array:
     """A column of strings, each of them valid UTF-8."""
-    cells = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))
+    cells = pa.StringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text)
+    )
     if not text.isascii():
         try:
             cells.validate(full=True)
         except pa.ArrowInvalid:
             cells = None
     if cells is None:
-        cells = pa.array([text_of(text[start:end]) for start, end in pairwise(offsets)], pa.string())
+        cells = pa.array(
+            [text_of(text[start:end]) for start, end in pairwise(offsets)], pa.string()
+        )
     return cells
 
 

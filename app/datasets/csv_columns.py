@@ -1,17 +1,19 @@
 """Parses, sanitises and counts the columns of an upload, one block at a time.
 
-A block of a column is text, in a dictionary or not, or numbers where the upload has numbers (null = empty).
+A block of a column is text, in a dictionary or not, or numbers where the upload has
+numbers (null = empty).
 
 How cells are read:
 
-* A cell of no characters is empty, quoted or not. In a number column, spaces and tabs alone are empty, too, and so is
-  ``nan`` in any case.
-* A number is a decimal with an optional exponent, or ``inf``; spaces and tabs around it do not matter. A comma, an
-  underscore, a hexadecimal or a digit outside ASCII makes it text. A number beyond the range of a float is an infinity,
-  hence clamped.
+* A cell of no characters is empty, quoted or not. In a number column, spaces and tabs
+  alone are empty, too, and so is ``nan`` in any case.
+* A number is a decimal with an optional exponent, or ``inf``; spaces and tabs around it
+  do not matter. A comma, an underscore, a hexadecimal or a digit outside ASCII makes it
+  text. A number beyond the range of a float is an infinity, hence clamped.
 * A category and a class are compared character by character: space and case matter.
-* A line break inside quotes is refused: no declared value can hold one, and a stray quote would otherwise hide the rows
-  after it. A NUL and bytes that are not UTF-8 are refused, too.
+* A line break inside quotes is refused: no declared value can hold one, and a stray
+  quote would otherwise hide the rows after it. A NUL and bytes that are not UTF-8 are
+  refused, too.
 """
 
 from collections import Counter
@@ -36,8 +38,17 @@ _LINE_BREAK = "[\r\n]"
 _DELETE = 0x7F
 _MARKS = pa.array(sorted(suspicions.MARKS), pa.string())
 
-PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "not-a-plain-integer", "line-break")
-"""Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such cells."""
+PROBLEMS = (
+    "not-text",
+    "empty",
+    "not-a-number",
+    "not-an-integer",
+    "not-a-plain-integer",
+    "line-break",
+)
+"""Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such
+cells.
+"""
 
 _SUSPECTED = {
     "not-text": suspicions.LATIN_1,
@@ -50,12 +61,14 @@ _SUSPECTED = {
 
 @dataclass
 class ReadColumn:
-    """How the cells of one column were mapped. The counts are exact and PRIVATE: shown to the owner, never logged.
+    """How the cells of one column were mapped. The counts are exact and PRIVATE: shown
+    to the owner, never logged.
 
     Attributes:
         clamped: numbers that were out of bounds.
         missing: empty cells of a feature that allows them.
-        unknown: undeclared categories; for the label, undeclared and empty ones, whose rows training drops.
+        unknown: undeclared categories; for the label, undeclared and empty ones, whose
+            rows training drops.
         suspected: what most likely made them unknown (:mod:`app.datasets.suspicions`).
     """
 
@@ -71,8 +84,10 @@ class CountedCells:
     """PRIVATE: one block of a column.
 
     Attributes:
-        stored: the sanitised cells: float64 inside the bounds with null = MISSING, or int32 codes.
-        parsed: the cells before numbers are clamped: float64 with NaN for an empty cell, or the same codes.
+        stored: the sanitised cells: float64 inside the bounds with null = MISSING, or
+            int32 codes.
+        parsed: the cells before numbers are clamped: float64 with NaN for an empty
+            cell, or the same codes.
     """
 
     stored: pa.Array = field(repr=False)
@@ -80,7 +95,9 @@ class CountedCells:
 
 
 class _Texts:
-    """PRIVATE: different texts of a block of a column, or all, and how many cells have each."""
+    """PRIVATE: different texts of a block of a column, or all, and how many cells have
+    each.
+    """
 
     def __init__(self, cells: pa.Array) -> None:
         self._indices: pa.Array | None = None
@@ -88,7 +105,9 @@ class _Texts:
         self.values = cells
         if pa.types.is_dictionary(cells.type):
             self.values, self._indices = cells.dictionary, cells.indices
-            self._n_cells = np.bincount(cells.indices.to_numpy(), minlength=len(self.values))
+            self._n_cells = np.bincount(
+                cells.indices.to_numpy(), minlength=len(self.values)
+            )
 
     def count(self, chosen: pa.Array) -> int:
         """The number of cells that have one of the chosen values; ``chosen``: a mask."""
@@ -134,12 +153,22 @@ class _Column:
     def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
         count = int(np.count_nonzero(is_refused))
         if count:
-            self._first_rows.setdefault(problem, self._n_read + int(is_refused.argmax()) + 1)
+            self._first_rows.setdefault(
+                problem, self._n_read + int(is_refused.argmax()) + 1
+            )
         self._refuse(problem, count)
 
-    def _look_at_undeclared(self, texts: _Texts, is_undeclared: pa.Array | None = None) -> None:
-        """Refuses bytes and line breaks that no declared value contains, in cells that are no declared value."""
-        values = texts.values if is_undeclared is None else texts.values.filter(is_undeclared)
+    def _look_at_undeclared(
+        self, texts: _Texts, is_undeclared: pa.Array | None = None
+    ) -> None:
+        """Refuses bytes and line breaks that no declared value contains, in cells that
+        are no declared value.
+        """
+        values = (
+            texts.values
+            if is_undeclared is None
+            else texts.values.filter(is_undeclared)
+        )
         for problem, is_refused in (
             ("not-text", pc.match_substring(values, NOT_TEXT)),
             ("line-break", pc.match_substring_regex(values, _LINE_BREAK)),
@@ -170,11 +199,15 @@ class NumberColumn(_Column):
         self._feature = feature
 
     def read(self, cells: pa.Array) -> CountedCells:
-        """Reads one block of text or numbers. In a block with problems, refused cells are zeros."""
+        """Reads one block of text or numbers. In a block with problems, refused cells
+        are zeros.
+        """
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
         is_text = pa.types.is_string(cells.type)
-        values: NDArray[np.float64] = self._parse(cells) if is_text else cells.to_numpy(zero_copy_only=False)
+        values: NDArray[np.float64] = (
+            self._parse(cells) if is_text else cells.to_numpy(zero_copy_only=False)
+        )
         is_empty = np.isnan(values)
         self._empty(is_empty, is_legal=self._feature.missing)
         if self._feature.type == "integer":
@@ -183,20 +216,29 @@ class NumberColumn(_Column):
         self.report.clamped += count_out_of_bounds(self._feature, values)
         sanitised = sanitise_numbers(self._feature, values)
         mask = is_empty if is_empty.any() else None
-        return CountedCells(pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64()))
+        return CountedCells(
+            pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64())
+        )
 
     def _parse(self, text: pa.Array) -> NDArray[np.float64]:
-        """The cells as floats, NaN for empty cells and zero for refused ones, which are no numbers."""
+        """The cells as floats, NaN for empty cells and zero for refused ones, which are
+        no numbers.
+        """
         parsed = _cast(text, pa.float64())
         if parsed is None:  # a cell is empty, or has spaces, or is no number
             text = pc.ascii_trim(text, characters=BLANKS)
             text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             parsed = _cast(text, pa.float64())
         if parsed is None:
-            text = self._refused(text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text")
-            text = self._refused(text, pc.match_substring_regex(text, NUMBER), problem="not-a-number")
+            text = self._refused(
+                text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text"
+            )
+            text = self._refused(
+                text, pc.match_substring_regex(text, NUMBER), problem="not-a-number"
+            )
             parsed = text.cast(pa.float64())
-        # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell here.
+        # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell
+        # here.
         is_nan = pc.is_nan(parsed)
         if is_nan.true_count:
             is_legal = pc.or_(pc.invert(is_nan), pc.match_substring_regex(text, NAN))
@@ -204,11 +246,23 @@ class NumberColumn(_Column):
         values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
         return values
 
-    def _refused(self, cells: pa.Array, is_legal: pa.Array, *, problem: str) -> pa.Array:
-        """The cells with zeros in place of those that are neither legal nor empty, which are a problem."""
+    def _refused(
+        self, cells: pa.Array, is_legal: pa.Array, *, problem: str
+    ) -> pa.Array:
+        """The cells with zeros in place of those that are neither legal nor empty,
+        which are a problem.
+        """
         is_legal = pc.fill_null(is_legal, True)
-        if problem == "not-a-number" and problem not in self._suspected and is_legal.false_count:
-            sample = cells.filter(pc.invert(is_legal)).slice(0, suspicions.SAMPLE).to_pylist()
+        if (
+            problem == "not-a-number"
+            and problem not in self._suspected
+            and is_legal.false_count
+        ):
+            sample = (
+                cells.filter(pc.invert(is_legal))
+                .slice(0, suspicions.SAMPLE)
+                .to_pylist()
+            )
             self._suspected[problem] = suspicions.of_no_numbers(map(str, sample))
         self._refuse_rows(problem, ~is_legal.to_numpy(zero_copy_only=False))
         return pc.if_else(is_legal, cells, pa.scalar("0").cast(cells.type))
@@ -228,10 +282,16 @@ class CategoryColumn(_Column):
         codes = pc.index_in(texts.values, self._categories)
         if codes.null_count:  # no category is empty
             is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
-            self._empty(texts.of_cells(is_empty).to_numpy(zero_copy_only=False), is_legal=self._feature.missing)
+            self._empty(
+                texts.of_cells(is_empty).to_numpy(zero_copy_only=False),
+                is_legal=self._feature.missing,
+            )
             self.report.unknown += texts.count(is_undeclared) - texts.count(is_empty)
             self._look_at_undeclared(texts, is_undeclared)
-            self._suspect(texts.values.filter(pc.and_not(is_undeclared, is_empty)), self._feature.categories)
+            self._suspect(
+                texts.values.filter(pc.and_not(is_undeclared, is_empty)),
+                self._feature.categories,
+            )
             other = pa.scalar(self._feature.other_code, pa.int32())
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
@@ -241,7 +301,9 @@ class CategoryColumn(_Column):
 
 
 class LabelColumn(_Column):
-    """The label. An undeclared or empty class is stored as unknown; training drops its row."""
+    """The label. An undeclared or empty class is stored as unknown; training drops its
+    row.
+    """
 
     def __init__(self, label: Label) -> None:
         super().__init__(label.name)
@@ -257,7 +319,10 @@ class LabelColumn(_Column):
             self.report.unknown += texts.count(is_unknown)
             self._look_at_undeclared(texts, is_unknown)
             is_empty = pc.equal(texts.values, "")
-            self._suspect(texts.values.filter(pc.and_not(is_unknown, is_empty)), self._label.classes)
+            self._suspect(
+                texts.values.filter(pc.and_not(is_unknown, is_empty)),
+                self._label.classes,
+            )
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
         self._n_read += len(cells)
         of_cells = texts.of_cells(codes)
@@ -265,9 +330,11 @@ class LabelColumn(_Column):
 
 
 class UnitColumn(_Column):
-    """The unit column. Its values are never stored; a row with an empty cell has no unit.
+    """The unit column. Its values are never stored; a row with an empty cell has no
+    unit.
 
-    A mark that stands for a missing value would be one person, in whose place other people's rows are dropped.
+    A mark that stands for a missing value would be one person, in whose place other
+    people's rows are dropped.
 
     Args:
         form: public; of the declaration (:mod:`app.datasets.unit_names`).
@@ -292,10 +359,16 @@ class UnitColumn(_Column):
         return names
 
     def _count_marks(self, names: pa.Array) -> None:
-        is_mark = pc.is_in(pc.ascii_lower(pc.ascii_trim_whitespace(names)), value_set=_MARKS)
+        is_mark = pc.is_in(
+            pc.ascii_lower(pc.ascii_trim_whitespace(names)), value_set=_MARKS
+        )
         if is_mark.true_count:
-            first = self._n_read + int(is_mark.to_numpy(zero_copy_only=False).argmax()) + 1
-            before = self.marks or ColumnProblem(self.report.name, "missing-mark", 0, first, suspected=suspicions.MARK)
+            first = (
+                self._n_read + int(is_mark.to_numpy(zero_copy_only=False).argmax()) + 1
+            )
+            before = self.marks or ColumnProblem(
+                self.report.name, "missing-mark", 0, first, suspected=suspicions.MARK
+            )
             self.marks = replace(before, count=before.count + is_mark.true_count)
             self._suspected.setdefault("not-a-plain-integer", suspicions.MARK)
 
@@ -303,14 +376,20 @@ class UnitColumn(_Column):
 def _canonical_texts(cells: pa.Array) -> pa.Array:
     """The canonical form of PRIVATE names of units."""
     characters = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
-    if not characters.size or (characters.min() > ord(" ") and characters.max() < _DELETE):
-        return cells  # neither white space, nor a control, nor a sign beyond ASCII: every text is canonical
+    if not characters.size or (
+        characters.min() > ord(" ") and characters.max() < _DELETE
+    ):
+        # neither white space, nor a control, nor a sign beyond ASCII: every text is
+        # canonical
+        return cells
     return pa.array(map(unit_names.canonical_text, cells.to_pylist()), pa.string())
 
 
 def _other_spellings(cells: pa.Array) -> NDArray[np.bool_]:
     """The PRIVATE names of units that are not the plain spelling of an integer."""
-    is_plain = pc.or_(pc.match_substring_regex(cells, unit_names.PLAIN_INTEGER), pc.equal(cells, ""))
+    is_plain = pc.or_(
+        pc.match_substring_regex(cells, unit_names.PLAIN_INTEGER), pc.equal(cells, "")
+    )
     refused: NDArray[np.bool_] = ~is_plain.to_numpy(zero_copy_only=False)
     return refused
 
@@ -324,7 +403,9 @@ def new_column(feature: Feature) -> NumberColumn | CategoryColumn:
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Casts cells; ``None`` if one does not fit. The library's error quotes that cell, so it is dropped here."""
+    """Casts cells; ``None`` if one does not fit. The library's error quotes that cell,
+    so it is dropped here.
+    """
     try:
         return cells.cast(target)
     except pa.ArrowInvalid:

@@ -1,8 +1,10 @@
-"""Makes a draft of a declaration from a data dictionary, and lists what the draft lacks. Reads no rows and no database.
+"""Makes a draft of a declaration from a data dictionary, and lists what the draft
+lacks. Reads no rows and no database.
 
-A dictionary is the schema of a declaration or a table schema of Frictionless Data. What it does not say stays ``null``
-in the draft, with a sentence that says what belongs there. Nothing is ever read off rows: a bound or a list of
-categories that follows the rows would publish facts about single people (docs/known-limits.md).
+A dictionary is the schema of a declaration or a table schema of Frictionless Data. What
+it does not say stays ``null`` in the draft, with a sentence that says what belongs
+there. Nothing is ever read off rows: a bound or a list of categories that follows the
+rows would publish facts about single people (docs/known-limits.md).
 """
 
 import codecs
@@ -25,13 +27,24 @@ _OTHER_FORM = (
     "resource or in a package"
 )
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_FURTHER = ("budget", "privacy_unit", "protects", "partitions", "public_size", "population")
+_DECIMAL = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII
+)
+_FURTHER = (
+    "budget",
+    "privacy_unit",
+    "protects",
+    "partitions",
+    "public_size",
+    "population",
+)
 _TRUTH_VALUES = ["false", "False", "FALSE", "0", "true", "True", "TRUE", "1"]
 
 
 class NotADictionary(MalformedRequest):
-    """A file is no data dictionary, or one that names no table that can be declared. ``str()`` says why."""
+    """A file is no data dictionary, or one that names no table that can be declared.
+    ``str()`` says why.
+    """
 
 
 @dataclass(frozen=True)
@@ -47,9 +60,11 @@ class Draft:
     """A declaration with gaps.
 
     Attributes:
-        declaration: the body of ``POST /datasets``, ``null`` where something is missing.
+        declaration: the body of ``POST /datasets``, ``null`` where something is
+            missing.
         lacking: what to fill in, one remark for every ``null``.
-        to_confirm: what to look at: the draft is complete there, and may still be wrong.
+        to_confirm: what to look at: the draft is complete there, and may still be
+            wrong.
         optional: what the draft leaves out and the declaration cannot get later.
     """
 
@@ -64,8 +79,10 @@ class _Column:
     """A column of a table.
 
     Attributes:
-        feature: the column as a feature of a declaration, ``None`` where the dictionary does not say.
-        hint: what the dictionary says about a type or categories that a declaration cannot have.
+        feature: the column as a feature of a declaration, ``None`` where the dictionary
+            does not say.
+        hint: what the dictionary says about a type or categories that a declaration
+            cannot have.
         marks: texts other than an empty cell that stand for a missing value.
     """
 
@@ -76,7 +93,9 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of a dictionary: ``declared`` has members of a declaration where the dictionary is one."""
+    """A table of a dictionary: ``declared`` has members of a declaration where the
+    dictionary is one.
+    """
 
     name: str
     columns: list[_Column]
@@ -97,12 +116,14 @@ def draft_declaration(
 
     Args:
         name: of the dataset; by default the name in the dictionary.
-        label: the column to predict; by default the label of the dictionary, if it has one.
+        label: the column to predict; by default the label of the dictionary, if it has
+            one.
         unit: the column that names a row's privacy unit, if rows are not the unit.
         also: members of the declaration that no dictionary has, such as the budget.
 
     Raises:
-        NotADictionary: the text is CSV, JSON of another form, or describes no such column or table.
+        NotADictionary: the text is CSV, JSON of another form, or describes no such
+            column or table.
         TooLarge: more text, or more values, than a declaration may have.
     """
     described = _chosen(_tables(_parsed(text)), table)
@@ -111,11 +132,18 @@ def draft_declaration(
     for asked in (label, unit):
         if asked is not None and asked not in columns:
             raise NotADictionary(f"the data dictionary has no column {asked}")
-    features = [column for column in described.columns if column.feature["name"] not in (label, unit)]
+    features = [
+        column
+        for column in described.columns
+        if column.feature["name"] not in (label, unit)
+    ]
     classes = None if label is None else columns[label].feature.get("categories")
     declaration = {
         "name": name or (described.name if _NAME.fullmatch(described.name) else None),
-        "schema": {"features": [column.feature for column in features], "label": {"name": label, "classes": classes}},
+        "schema": {
+            "features": [column.feature for column in features],
+            "label": {"name": label, "classes": classes},
+        },
         "budget": None,
         **described.declared,
         **(also or {}),
@@ -131,12 +159,19 @@ def draft_declaration(
         for index, column in enumerate(features)
         if column.marks
     )
-    return Draft(declaration, tuple(_lacking(declaration, features)), to_confirm, tuple(_optional(declaration)))
+    return Draft(
+        declaration,
+        tuple(_lacking(declaration, features)),
+        to_confirm,
+        tuple(_optional(declaration)),
+    )
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
     if len(text) > limits.MAX_DECLARATION_BODY_BYTES:
-        raise TooLarge("the data dictionary in bytes", limits.MAX_DECLARATION_BODY_BYTES)
+        raise TooLarge(
+            "the data dictionary in bytes", limits.MAX_DECLARATION_BODY_BYTES
+        )
     try:
         json_text.check_nodes(text, limits.MAX_DECLARATION_BODY_NODES)
         value = json_text.loads(text)
@@ -153,13 +188,19 @@ def _parsed(text: bytes) -> dict[str, Any]:
 def _chosen(tables: Sequence[_Table], name: str | None) -> _Table:
     chosen = [table for table in tables if name in (None, table.name)]
     if len(chosen) != 1:
-        names = ", ".join(table.name or "(without a name)" for table in tables) or "none"
-        raise NotADictionary(f"choose one of the tables that the data dictionary describes: {names}")
+        names = (
+            ", ".join(table.name or "(without a name)" for table in tables) or "none"
+        )
+        raise NotADictionary(
+            f"choose one of the tables that the data dictionary describes: {names}"
+        )
     return chosen[0]
 
 
 def _tables(value: dict[str, Any]) -> list[_Table]:
-    """The table of a declaration or its schema, or those of a Frictionless schema, resource or package."""
+    """The table of a declaration or its schema, or those of a Frictionless schema,
+    resource or package.
+    """
     schema = value if "features" in value else _object(value.get("schema"))
     if "features" in schema:
         label = _object(schema.get("label"))
@@ -169,7 +210,11 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
         declared = {name: value[name] for name in _FURTHER if name in value}
         return [_Table(_name(value), columns, _name(label), declared)]
     if "resources" in value:
-        return [_of_resource(resource) for resource in _objects(value, "resources") if "schema" in resource]
+        return [
+            _of_resource(resource)
+            for resource in _objects(value, "resources")
+            if "schema" in resource
+        ]
     if "fields" in value:
         return [_of_resource({"name": value.get("name"), "schema": value})]
     if isinstance(value.get("schema"), str) or "fields" in schema:
@@ -182,8 +227,15 @@ def _of_resource(resource: Mapping[str, Any]) -> _Table:
     schema = resource["schema"]
     if not isinstance(schema, dict):
         raise NotADictionary("the table schema is in another file: convert that file")
-    marks = tuple(mark for mark in _list(schema.get("missingValues")) if isinstance(mark, str) and mark)
-    return _Table(_name(resource), [_of_field(given, marks) for given in _objects(schema, "fields")])
+    marks = tuple(
+        mark
+        for mark in _list(schema.get("missingValues"))
+        if isinstance(mark, str) and mark
+    )
+    return _Table(
+        _name(resource),
+        [_of_field(given, marks) for given in _objects(schema, "fields")],
+    )
 
 
 def _of_declaration(given: Mapping[str, Any]) -> _Column:
@@ -191,12 +243,19 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
     categories = given.get("categories")
     if kind == "categorical" or (kind is None and isinstance(categories, list)):
         ordered = given.get("ordered") is True
-        return _Column(_categorical(given, categories, ordered=ordered, missing=missing))
+        return _Column(
+            _categorical(given, categories, ordered=ordered, missing=missing)
+        )
     if kind not in ("numeric", "integer"):
         return _Column({"name": _name(given), "type": None, "missing": missing})
-    bounds = {"lower": _number(given.get("lower")), "upper": _number(given.get("upper"))}
+    bounds = {
+        "lower": _number(given.get("lower")),
+        "upper": _number(given.get("upper")),
+    }
     note = {"bounds": given["bounds"]} if given.get("bounds") in BOUNDS_NOTES else {}
-    return _Column({"name": _name(given), "type": kind, **bounds, "missing": missing, **note})
+    return _Column(
+        {"name": _name(given), "type": kind, **bounds, "missing": missing, **note}
+    )
 
 
 def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
@@ -210,38 +269,82 @@ def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
         hint = f"; the dictionary allows {', '.join(map(_text, [*ways[0], *ways[1]] or _TRUTH_VALUES))}"
     if isinstance(values, list) or kind in ("boolean", "string"):
         ordered = bool(given.get("categoriesOrdered"))
-        return _Column(_categorical(given, values, ordered=ordered, missing=missing), hint, marks)
+        return _Column(
+            _categorical(given, values, ordered=ordered, missing=missing), hint, marks
+        )
     if kind not in ("integer", "year", "number"):
         return _Column(
-            {"name": _name(given), "type": None, "missing": missing}, f" (the dictionary says {kind})", marks
+            {"name": _name(given), "type": None, "missing": missing},
+            f" (the dictionary says {kind})",
+            marks,
         )
     is_integer = kind != "number"
-    lower = _bound(rules.get("minimum"), rules.get("exclusiveMinimum"), step=1, is_integer=is_integer)
-    upper = _bound(rules.get("maximum"), rules.get("exclusiveMaximum"), step=-1, is_integer=is_integer)
-    feature = {"name": _name(given), "type": "integer" if is_integer else "numeric", "lower": lower, "upper": upper}
+    lower = _bound(
+        rules.get("minimum"),
+        rules.get("exclusiveMinimum"),
+        step=1,
+        is_integer=is_integer,
+    )
+    upper = _bound(
+        rules.get("maximum"),
+        rules.get("exclusiveMaximum"),
+        step=-1,
+        is_integer=is_integer,
+    )
+    feature = {
+        "name": _name(given),
+        "type": "integer" if is_integer else "numeric",
+        "lower": lower,
+        "upper": upper,
+    }
     return _Column({**feature, "missing": missing, "bounds": "documented"}, marks=marks)
 
 
 def _categorical(
-    given: Mapping[str, Any], values: object, *, ordered: bool = False, missing: bool = False
+    given: Mapping[str, Any],
+    values: object,
+    *,
+    ordered: bool = False,
+    missing: bool = False,
 ) -> dict[str, Any]:
-    """A categorical feature. An empty text among its values, which may have labels, stands for a missing value."""
-    listed = [value.get("value") if isinstance(value, dict) else value for value in _list(values)]
+    """A categorical feature. An empty text among its values, which may have labels,
+    stands for a missing value.
+    """
+    listed = [
+        value.get("value") if isinstance(value, dict) else value
+        for value in _list(values)
+    ]
     texts = list(dict.fromkeys(map(_text, listed)))
     categories = [text for text in texts if text] or None
-    kept = {"categories": categories, "ordered": ordered, "missing": missing or "" in texts}
+    kept = {
+        "categories": categories,
+        "ordered": ordered,
+        "missing": missing or "" in texts,
+    }
     return {"name": _name(given), "type": "categorical", **kept}
 
 
-def _bound(closed: object, beyond: object, *, step: int, is_integer: bool) -> float | int | None:
-    """A closed bound: the neighbour of an open bound of integers, and an open bound of other numbers itself."""
+def _bound(
+    closed: object, beyond: object, *, step: int, is_integer: bool
+) -> float | int | None:
+    """A closed bound: the neighbour of an open bound of integers, and an open bound of
+    other numbers itself.
+    """
     bounds = [(_number(closed), 0), (_number(beyond), step if is_integer else 0)]
-    kept = [bound + by for bound, by in bounds if bound is not None and not (is_integer and bound % 1)]
-    return None if not kept else plain_number(float(max(kept) if step > 0 else min(kept)))
+    kept = [
+        bound + by
+        for bound, by in bounds
+        if bound is not None and not (is_integer and bound % 1)
+    ]
+    return (
+        None if not kept else plain_number(float(max(kept) if step > 0 else min(kept)))
+    )
 
 
 def _number(value: object) -> float | int | None:
-    """A bound, which a dictionary may write as text; ``None`` if it is no finite number."""
+    """A bound, which a dictionary may write as text; ``None`` if it is no finite
+    number.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and not _DECIMAL.fullmatch(value):
@@ -253,7 +356,9 @@ def _number(value: object) -> float | int | None:
     return plain_number(converted) if math.isfinite(converted) else None
 
 
-def _lacking(declaration: dict[str, Any], features: Sequence[_Column]) -> Iterator[Remark]:
+def _lacking(
+    declaration: dict[str, Any], features: Sequence[_Column]
+) -> Iterator[Remark]:
     label = declaration["schema"]["label"]
     if declaration["name"] is None:
         yield Remark("/name", "a name for the dataset")
@@ -266,15 +371,28 @@ def _lacking(declaration: dict[str, Any], features: Sequence[_Column]) -> Iterat
         }
         for member, sentence in sentences.items():
             if member in column.feature and column.feature[member] is None:
-                yield Remark(f"/schema/features/{index}/{member}", f"{column.feature['name']}: {sentence}")
+                yield Remark(
+                    f"/schema/features/{index}/{member}",
+                    f"{column.feature['name']}: {sentence}",
+                )
     if label["name"] is None:
-        yield Remark("/schema/label/name", "the column to predict, which is then no feature")
+        yield Remark(
+            "/schema/label/name", "the column to predict, which is then no feature"
+        )
     if label["classes"] is None:
-        yield Remark("/schema/label/classes", "every class of the column to predict, as texts")
+        yield Remark(
+            "/schema/label/classes", "every class of the column to predict, as texts"
+        )
     if declaration["budget"] is None:
-        yield Remark("/budget", 'the lifetime budget, such as {"accountant": "pure", "epsilon": "3"}')
+        yield Remark(
+            "/budget",
+            'the lifetime budget, such as {"accountant": "pure", "epsilon": "3"}',
+        )
     if _object(declaration.get("privacy_unit")).get("max_rows", 1) is None:
-        yield Remark("/privacy_unit/max_rows", "the most rows that one unit has; further rows are not stored")
+        yield Remark(
+            "/privacy_unit/max_rows",
+            "the most rows that one unit has; further rows are not stored",
+        )
 
 
 def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
@@ -294,8 +412,12 @@ def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
 
 def _objects(value: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     listed = value.get(name)
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise NotADictionary(f'"{name}" in the data dictionary is not a list of objects')
+    if not isinstance(listed, list) or not all(
+        isinstance(item, dict) for item in listed
+    ):
+        raise NotADictionary(
+            f'"{name}" in the data dictionary is not a list of objects'
+        )
     return listed
 
 

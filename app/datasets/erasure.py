@@ -1,8 +1,11 @@
-"""Erases the rows of one privacy unit from the stored uploads, or all rows of one upload.
+"""Erases the rows of one privacy unit from the stored uploads, or all rows of one
+upload.
 
-Each upload's file is written again without the rows and replaces the old file in one step; a job that has the old file
-open keeps reading it. The admission book keeps its counts: an erased row does not make room for another row of its unit
-(docs/proofs/accounting.md A7). The ledger does not change: releases made from the rows remain.
+Each upload's file is written again without the rows and replaces the old file in one
+step; a job that has the old file open keeps reading it. The admission book keeps its
+counts: an erased row does not make room for another row of its unit
+(docs/proofs/accounting.md A7). The ledger does not change: releases made from the rows
+remain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,21 +23,43 @@ from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
 def stored_ids(
-    store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_ids: Sequence[bytes]
+    store: Store,
+    dataset_id: str,
+    epoch_ids: Iterable[str],
+    *,
+    key: DataKey,
+    row_ids: Sequence[bytes],
 ) -> set[bytes]:
-    """PRIVATE: those of some row ids that a row of any upload has; raises what :func:`erase_rows` raises."""
+    """PRIVATE: those of some row ids that a row of any upload has; raises what
+    :func:`erase_rows` raises.
+    """
     found: set[bytes] = set()
     for epoch_id in epoch_ids:
-        with row_layout.reading(row_files.sealed_rows(store, dataset_id, epoch_id, key=key)) as stored:
+        with row_layout.reading(
+            row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
+        ) as stored:
             ids = _ids(stored)
-            found.update(ids.filter(pc.is_in(ids, value_set=pa.array(row_ids, ids.type))).unique().to_pylist())
+            found.update(
+                ids.filter(pc.is_in(ids, value_set=pa.array(row_ids, ids.type)))
+                .unique()
+                .to_pylist()
+            )
     return found
 
 
-def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey, row_id: bytes) -> int:
-    """Erases the rows with one row id from some uploads. Safe to repeat: a second call finishes an interrupted erasure.
+def erase_rows(
+    store: Store,
+    dataset_id: str,
+    epoch_ids: Iterable[str],
+    *,
+    key: DataKey,
+    row_id: bytes,
+) -> int:
+    """Erases the rows with one row id from some uploads. Safe to repeat: a second call
+    finishes an interrupted erasure.
 
-    The caller holds the dataset's admission book, so that no two erasures write the same file.
+    The caller holds the dataset's admission book, so that no two erasures write the
+    same file.
 
     Args:
         row_id: PRIVATE; the row id of the unit.
@@ -48,18 +73,25 @@ def erase_rows(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: 
     n_erased = 0
     for epoch_id in epoch_ids:
         file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
-        n_rows = _erase_from(file, row_files.sealed_prints(store, dataset_id, epoch_id, key=key), row_id=row_id)
+        n_rows = _erase_from(
+            file,
+            row_files.sealed_prints(store, dataset_id, epoch_id, key=key),
+            row_id=row_id,
+        )
         if n_rows:
             row_files.erase_codes(store, dataset_id, epoch_id)
         n_erased += n_rows
     return n_erased
 
 
-def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, form: pa.Schema, key: DataKey) -> None:
-    """Erases the fingerprints of one upload, and replaces its rows by none, in one step. Safe to repeat.
+def erase_upload(
+    store: Store, dataset_id: str, epoch_id: str, *, form: pa.Schema, key: DataKey
+) -> None:
+    """Erases the fingerprints of one upload, and replaces its rows by none, in one
+    step. Safe to repeat.
 
-    The file stays, so that a job that reads the upload finds what it finds in an empty upload. It is not read: a
-    damaged file is erased, too.
+    The file stays, so that a job that reads the upload finds what it finds in an empty
+    upload. It is not read: a damaged file is erased, too.
 
     Args:
         form: the layout of the dataset's files.
@@ -68,7 +100,8 @@ def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, form: pa.Schem
         FileNotFoundError: the dataset was erased during the call.
     """
     store.open(row_files.rows_name(dataset_id, epoch_id)).close()
-    store.delete(row_files.prints_name(dataset_id, epoch_id))  # first: no fingerprint outlives its row
+    # first: no fingerprint outlives its row
+    store.delete(row_files.prints_name(dataset_id, epoch_id))
     row_files.erase_codes(store, dataset_id, epoch_id)
     file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
     with file.new(existing="replace") as written, row_layout.writer(written, form):
@@ -78,7 +111,9 @@ def erase_upload(store: Store, dataset_id: str, epoch_id: str, *, form: pa.Schem
 def has_remains(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> bool:
     """Whether an upload that was to be erased has rows still, or a damaged file."""
     try:
-        with row_layout.reading(row_files.sealed_rows(store, dataset_id, epoch_id, key=key)) as stored:
+        with row_layout.reading(
+            row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
+        ) as stored:
             return bool(stored.metadata.num_rows)
     except FileNotFoundError:
         return False
@@ -97,10 +132,14 @@ def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
     return int(np.count_nonzero(~stays))
 
 
-def _stays(stored: pq.ParquetFile, row_id: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _stays(
+    stored: pq.ParquetFile, row_id: bytes
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """PRIVATE: which rows of a file have another id."""
     ids = _ids(stored)
-    stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.not_equal(ids, pa.scalar(row_id, ids.type)).to_numpy()
+    stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.not_equal(
+        ids, pa.scalar(row_id, ids.type)
+    ).to_numpy()
     return stays
 
 
@@ -108,23 +147,31 @@ def _ids(stored: pq.ParquetFile) -> pa.ChunkedArray:
     return stored.read(columns=[row_layout.ROW_ID_COLUMN], use_threads=False).column(0)
 
 
-def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: Writer) -> None:
+def _copy(
+    stored: pq.ParquetFile,
+    stays: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    written: Writer,
+) -> None:
     start, digest = 0, row_layout.cells_digest(stored)
     with row_layout.writer(written, stored.schema_arrow) as writer:
         if digest is not None:
             row_layout.add_cells_digest(writer, digest)
         for group in range(stored.num_row_groups):
             table = stored.read_row_group(group, use_threads=False)
-            writer.write_table(table.filter(pa.array(stays[start : start + table.num_rows])))
+            writer.write_table(
+                table.filter(pa.array(stays[start : start + table.num_rows]))
+            )
             start += table.num_rows
 
 
-def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: SealedFile) -> None:
-    """Keeps only the fingerprints of the rows that stay. Runs before the rows are erased, so no fingerprint outlives
-    its row.
+def _keep(
+    stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: SealedFile
+) -> None:
+    """Keeps only the fingerprints of the rows that stay. Runs before the rows are
+    erased, so no fingerprint outlives its row.
 
-    If a crash left another number of fingerprints than rows, or the file is damaged, they cannot be matched, and the
-    whole file is erased.
+    If a crash left another number of fingerprints than rows, or the file is damaged,
+    they cannot be matched, and the whole file is erased.
     """
     try:
         with prints.open() as reader:

@@ -1,4 +1,5 @@
-"""Records erasures outside the database and the home, so that a restore applies them again to an older backup.
+"""Records erasures outside the database and the home, so that a restore applies them
+again to an older backup.
 
 ::
 
@@ -6,11 +7,12 @@
     <heads>/erasures/<dataset id>.<epoch id>.upload   one upload was erased
     <heads>/erasures/<dataset id>.<record id>.unit    one unit was erased from the first uploads
 
-A record is a signed note: a line that states its purpose, its own name, and facts as JSON. A file that nobody signed,
-or that has the content of another record, is no record. A record of a unit has its row id, which is a keyed digest,
-encrypted with the dataset's data key. So it says nothing to anybody who does not have a wrapped data key, the storage
-key and the folder together, and nothing at all once the data key is destroyed. A record is durable before an erasure
-is answered.
+A record is a signed note: a line that states its purpose, its own name, and facts as
+JSON. A file that nobody signed, or that has the content of another record, is no
+record. A record of a unit has its row id, which is a keyed digest, encrypted with the
+dataset's data key. So it says nothing to anybody who does not have a wrapped data key,
+the storage key and the folder together, and nothing at all once the data key is
+destroyed. A record is durable before an erasure is answered.
 """
 
 import json
@@ -27,7 +29,9 @@ from grovekeeper_forests.kept import kept_property
 
 FOLDER = "erasures"
 UNIT = ".unit"
-"""The end of the name of a record of a unit, which cannot be written again from the control chain."""
+"""The end of the name of a record of a unit, which cannot be written again from the
+control chain.
+"""
 _DATASET, _UPLOAD = ".dataset", ".upload"
 _FIRST_LINE = "grovekeeper/erasure/1"
 _NOTE = re.compile(rf"{_FIRST_LINE}\n(?P<name>[^\n]+)\n(?P<facts>[^\n]+)\n\n— [^\n]+\n")
@@ -41,7 +45,8 @@ class ErasedUnit:
 
     Attributes:
         row_id: PRIVATE; the row id of the unit.
-        last_upload: ordinal of the newest upload at the time; later rows of the unit were not erased.
+        last_upload: ordinal of the newest upload at the time; later rows of the unit
+            were not erased.
     """
 
     row_id: bytes
@@ -70,19 +75,35 @@ class ErasureLog:
         store: of the heads.
     """
 
-    def __init__(self, store: Store, *, sign: Callable[[str], str], is_signed: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        sign: Callable[[str], str],
+        is_signed: Callable[[str], bool],
+    ) -> None:
         self._store = store
         self._sign = sign
         self._is_signed = is_signed
 
-    def write(self, name: str, facts: dict[str, Any] | None = None, *, existing: Existing = "keep") -> None:
+    def write(
+        self,
+        name: str,
+        facts: dict[str, Any] | None = None,
+        *,
+        existing: Existing = "keep",
+    ) -> None:
         """Writes a record durably. Safe to repeat."""
-        note = self._sign(f"{_FIRST_LINE}\n{name}\n{json.dumps(facts or {}, sort_keys=True)}\n")
+        note = self._sign(
+            f"{_FIRST_LINE}\n{name}\n{json.dumps(facts or {}, sort_keys=True)}\n"
+        )
         with self._store.new(f"{FOLDER}/{name}", existing=existing) as file:
             file.write(note.encode())
 
     def write_unit(self, name: str, unit: ErasedUnit, *, key: DataKey) -> None:
-        """Writes the record of an erased unit durably. ``key`` is the data key of the dataset."""
+        """Writes the record of an erased unit durably. ``key`` is the data key of the
+        dataset.
+        """
         sealed = key.seal(unit.row_id, purpose=_PURPOSE)
         self.write(name, {"last_upload": unit.last_upload, "row_id": sealed.hex()})
 
@@ -102,25 +123,43 @@ class ErasureLog:
         """
         for name, facts in sorted(self.records.items()):
             if name.startswith(f"{dataset_id}.") and name.endswith(UNIT):
-                yield ErasedUnit(key.open(bytes.fromhex(facts["row_id"]), purpose=_PURPOSE), facts["last_upload"])
+                yield ErasedUnit(
+                    key.open(bytes.fromhex(facts["row_id"]), purpose=_PURPOSE),
+                    facts["last_upload"],
+                )
 
     @kept_property
     def records(self) -> dict[str, dict[str, Any]]:
         """The facts of every signed record, by its name."""
         return {
-            name: facts for name, content in self._files.items() if (facts := self._facts(name, content)) is not None
+            name: facts
+            for name, content in self._files.items()
+            if (facts := self._facts(name, content)) is not None
         }
 
     @kept_property
     def unsigned(self) -> dict[str, bytes]:
-        """The contents of all files that are no records, by their names. Earlier versions signed no record."""
-        return {name: content for name, content in self._files.items() if name not in self.records}
+        """The contents of all files that are no records, by their names. Earlier
+        versions signed no record.
+        """
+        return {
+            name: content
+            for name, content in self._files.items()
+            if name not in self.records
+        }
 
     @kept_property
     def _files(self) -> dict[str, bytes]:
-        names = [file.basename for file in self._store.files(FOLDER) if not file.name.endswith(files.UNFINISHED)]
+        names = [
+            file.basename
+            for file in self._store.files(FOLDER)
+            if not file.name.endswith(files.UNFINISHED)
+        ]
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            contents = pool.map(lambda name: StoredFile(self._store, f"{FOLDER}/{name}").read_bytes(), names)
+            contents = pool.map(
+                lambda name: StoredFile(self._store, f"{FOLDER}/{name}").read_bytes(),
+                names,
+            )
             return dict(zip(names, contents, strict=True))
 
     def _facts(self, name: str, content: bytes) -> dict[str, Any] | None:

@@ -1,21 +1,27 @@
-"""Computes keyed fingerprints of rows, by which an owner finds uploads that contain the same rows.
+"""Computes keyed fingerprints of rows, by which an owner finds uploads that contain the
+same rows.
 
-The fingerprint of a row is a keyed hash of its features and label as they were parsed, in the order of the
-declaration: of the values of numbers before they are clamped, and of the texts of declared categories. All undeclared
-texts of a column are one value, as they are in the stored rows. Without the key, nobody can test a guess against the
-files. The unit column is left out, so that a copy with other identifiers for people is recognised, too. Fingerprints
-are stored in a folder beside the rows, encrypted under the same data key, and erased with them.
+The fingerprint of a row is a keyed hash of its features and label as they were parsed,
+in the order of the declaration: of the values of numbers before they are clamped, and
+of the texts of declared categories. All undeclared texts of a column are one value, as
+they are in the stored rows. Without the key, nobody can test a guess against the files.
+The unit column is left out, so that a copy with other identifiers for people is
+recognised, too. Fingerprints are stored in a folder beside the rows, encrypted under
+the same data key, and erased with them.
 
-The hash is AES-CMAC (RFC 4493), of which 64 bits are kept, computed for all rows of a block at once: one call of a
-library for each row, of BLAKE2 as of another hash, costs as much as the rest of the upload. The message of a row is the
-number of its columns and a word of 64 bits for each: the bits of a number, or the keyed BLAKE2b of a category, which is
-computed once for each category of the declaration.
+The hash is AES-CMAC (RFC 4493), of which 64 bits are kept, computed for all rows of a
+block at once: one call of a library for each row, of BLAKE2 as of another hash, costs
+as much as the rest of the upload. The message of a row is the number of its columns and
+a word of 64 bits for each: the bits of a number, or the keyed BLAKE2b of a category,
+which is computed once for each category of the declaration.
 
-No balance, cap, population or job depends on fingerprints. They are compared only when an owner asks, and only
-with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.md).
+No balance, cap, population or job depends on fingerprints. They are compared only when
+an owner asks, and only with other datasets of the same owner
+(docs/adr/0011-overlap-is-shown-not-held.md).
 
-The digest of an upload's cells recognises the same rows in another packing. It covers all rows of the upload in their
-order: their fingerprints, units and cells of partitions. Its key belongs to one dataset and one caller's key.
+The digest of an upload's cells recognises the same rows in another packing. It covers
+all rows of the upload in their order: their fingerprints, units and cells of
+partitions. Its key belongs to one dataset and one caller's key.
 """
 
 import hmac
@@ -77,12 +83,19 @@ class RowHash:
     """The fingerprints of the rows of one declaration: AES-CMAC of their words."""
 
     def __init__(self, key: bytes, schema: Schema) -> None:
-        # Each block is XORed with the result of the one before, so equal blocks do not show: the mode is CMAC's.
-        self._aes = Cipher(AES256(hmac.digest(key, _ROW_KEY, "sha256")), ECB()).encryptor()  # noqa: S305
+        # Each block is XORed with the result of the one before, so equal blocks do not
+        # show: the mode is CMAC's.
+        row_key = AES256(hmac.digest(key, _ROW_KEY, "sha256"))
+        self._aes = Cipher(row_key, ECB()).encryptor()  # noqa: S305
         text_key = hmac.digest(key, _TEXT_KEY, "sha256")
-        texts = [feature.categories if feature.is_categorical else None for feature in schema.features]
+        texts = [
+            feature.categories if feature.is_categorical else None
+            for feature in schema.features
+        ]
         self._words = [
-            None if column is None else _words_of([*column, _UNDECLARED, _EMPTY], text_key)
+            None
+            if column is None
+            else _words_of([*column, _UNDECLARED, _EMPTY], text_key)
             for column in (*texts, schema.label.classes)
         ]
         of_zero = int.from_bytes(self._encrypted(np.zeros((1, 2), _STORED)).tobytes())
@@ -93,13 +106,16 @@ class RowHash:
         """The fingerprints of one block, PRIVATE.
 
         Args:
-            columns: PRIVATE; the features and the label: float64 with NaN for an empty cell, or codes.
+            columns: PRIVATE; the features and the label: float64 with NaN for an empty
+                cell, or codes.
         """
         if not len(columns[0]):
             return _NOTHING
         states = np.zeros((len(columns[0]), 2), _STORED)
         states[:, 0] = len(columns)
-        for place, (column, words) in enumerate(zip(columns, self._words, strict=True), start=1):
+        for place, (column, words) in enumerate(
+            zip(columns, self._words, strict=True), start=1
+        ):
             if place % 2 == 0:
                 states = self._encrypted(states)
             cells = column.to_numpy()
@@ -107,13 +123,17 @@ class RowHash:
         return self._encrypted(states ^ self._subkey)[:, 0].copy()
 
     def _encrypted(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        room = np.empty(blocks.size + 2, _STORED)  # the library wants room for one more block, without its last byte
+        # the library wants room for one more block, without its last byte
+        room = np.empty(blocks.size + 2, _STORED)
         self._aes.update_into(blocks.data.cast("B"), room.data.cast("B"))
         return room[: blocks.size].reshape(blocks.shape)
 
 
 def _words_of(texts: Sequence[str], key: bytes) -> NDArray[np.uint64]:
-    digests = [blake2b(text.encode(), digest_size=FINGERPRINT_BYTES, key=key).digest() for text in texts]
+    digests = [
+        blake2b(text.encode(), digest_size=FINGERPRINT_BYTES, key=key).digest()
+        for text in texts
+    ]
     return np.frombuffer(b"".join(digests), _STORED)
 
 
@@ -126,12 +146,14 @@ def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Rows that one upload shares with others. The counts are exact and PRIVATE: shown to the owner, never logged.
+    """Rows that one upload shares with others. The counts are exact and PRIVATE: shown
+    to the owner, never logged.
 
     Attributes:
         rows: number of rows of the upload.
         distinct: number of different rows among them.
-        shared: by name of a set of other uploads, the number of this upload's rows that the set holds, too.
+        shared: by name of a set of other uploads, the number of this upload's rows that
+            the set holds, too.
     """
 
     rows: int = field(repr=False)
@@ -140,13 +162,18 @@ class Overlap:
 
 
 def side_by_side(columns: Sequence[NDArray[Any]]) -> bytes:
-    """The bytes of columns of fixed width, row after row. So a digest does not depend on where blocks of rows end."""
-    cells = [np.ascontiguousarray(column)[:, np.newaxis].view(np.uint8) for column in columns]
+    """The bytes of columns of fixed width, row after row. So a digest does not depend
+    on where blocks of rows end.
+    """
+    cells = [
+        np.ascontiguousarray(column)[:, np.newaxis].view(np.uint8) for column in columns
+    ]
     return np.concatenate(cells, axis=1).tobytes()
 
 
 def installation_key(store: Store) -> bytes:
-    """The key of an installation's fingerprints and digests of uploads. Created on first use; never leaves the store.
+    """The key of an installation's fingerprints and digests of uploads. Created on
+    first use; never leaves the store.
 
     Raises:
         InstallationError: the key file is damaged.
@@ -155,20 +182,26 @@ def installation_key(store: Store) -> bytes:
     try:
         key = file.read_bytes()
     except FileNotFoundError:
-        with file.new(existing="keep") as written:  # the first of several processes wins
+        # the first of several processes wins
+        with file.new(existing="keep") as written:
             written.write(secrets.token_bytes(KEY_BYTES))
         key = file.read_bytes()
     if len(key) != KEY_BYTES:
-        raise InstallationError(f"{KEY_FILE} in the store is damaged; restore it, or remove it to begin anew")
+        raise InstallationError(
+            f"{KEY_FILE} in the store is damaged; restore it, or remove it to begin anew"
+        )
     return key
 
 
-def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str, SealedFile]]) -> dict[str, Overlap]:
-    """Counts the rows of some uploads that occur in others. Large sets are compared in parts, so memory is bounded.
+def compare(
+    uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str, SealedFile]]
+) -> dict[str, Overlap]:
+    """Counts the rows of some uploads that occur in others. Large sets are compared in
+    parts, so memory is bounded.
 
     Args:
-        others: sets of uploads by name, each with its files by upload. An upload that is in a set is not compared
-            with itself.
+        others: sets of uploads by name, each with its files by upload. An upload that
+            is in a set is not compared with itself.
 
     Returns:
         One overlap per upload, every set's name in ``shared``.
@@ -177,7 +210,10 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
         FileNotFoundError: a file was erased meanwhile.
         InstallationError: a file is damaged.
     """
-    files = {*uploads.values(), *(file for named in others.values() for file in named.values())}
+    files = {
+        *uploads.values(),
+        *(file for named in others.values() for file in named.values()),
+    }
     n_parts = sum(map(_size_bytes, files)) // _PASS_BYTES + 1
     rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
     shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
@@ -187,13 +223,24 @@ def compare(uploads: Mapping[str, SealedFile], others: Mapping[str, Mapping[str,
             rows[upload] += len(part_prints)
             distinct[upload] += len(np.unique(part_prints))
         for name, named in others.items():
-            theirs = {upload: np.unique(_part(file, part, n_parts)) for upload, file in named.items()}
-            # Sorted once for the whole set: sorting it for each upload takes hours for a dataset with daily uploads.
-            in_any, n_uploads = np.unique(np.concatenate([_NOTHING, *theirs.values()]), return_counts=True)
+            theirs = {
+                upload: np.unique(_part(file, part, n_parts))
+                for upload, file in named.items()
+            }
+            # Sorted once for the whole set: sorting it for each upload takes hours for
+            # a dataset with daily uploads.
+            in_any, n_uploads = np.unique(
+                np.concatenate([_NOTHING, *theirs.values()]), return_counts=True
+            )
             in_several = in_any[n_uploads > 1]
             for upload, part_prints in parts.items():
-                shared[upload][name] += _n_within(part_prints, in_several if upload in theirs else in_any)
-    return {upload: Overlap(rows[upload], distinct[upload], shared[upload]) for upload in uploads}
+                shared[upload][name] += _n_within(
+                    part_prints, in_several if upload in theirs else in_any
+                )
+    return {
+        upload: Overlap(rows[upload], distinct[upload], shared[upload])
+        for upload in uploads
+    }
 
 
 def _size_bytes(file: SealedFile) -> int:
@@ -205,13 +252,19 @@ _NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
 
 
 def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
-    places = np.searchsorted(ordered, prints, side="right") - np.searchsorted(ordered, prints, side="left")
+    places = np.searchsorted(ordered, prints, side="right") - np.searchsorted(
+        ordered, prints, side="left"
+    )
     return int(np.count_nonzero(places))
 
 
 def _part(file: SealedFile, part: int, n_parts: int) -> NDArray[np.uint64]:
-    """The fingerprints of a file that belong to one part. Keyed hashes make the parts equally large."""
-    return np.concatenate([_NOTHING, *(chunk[chunk % n_parts == part] for chunk in _chunks(file))])
+    """The fingerprints of a file that belong to one part. Keyed hashes make the parts
+    equally large.
+    """
+    return np.concatenate(
+        [_NOTHING, *(chunk[chunk % n_parts == part] for chunk in _chunks(file))]
+    )
 
 
 def _chunks(file: SealedFile) -> Iterator[NDArray[np.uint64]]:
@@ -220,4 +273,6 @@ def _chunks(file: SealedFile) -> Iterator[NDArray[np.uint64]]:
             while chunk := reader.read(_CHUNK * FINGERPRINT_BYTES):
                 yield np.frombuffer(chunk, dtype=_STORED)
     except SealBroken:
-        raise InstallationError("a file of fingerprints is damaged; restore it from a backup") from None
+        raise InstallationError(
+            "a file of fingerprints is damaged; restore it from a backup"
+        ) from None

@@ -1,12 +1,14 @@
 """Reads an upload and stores its sanitised rows as one epoch, completely or not at all.
 
-A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar_child`) to numbers, and to the text that the
-other cells would be in a CSV: one set of rules reads them.
+A child process decodes Parquet and Arrow (:mod:`app.datasets.columnar_child`) to
+numbers, and to the text that the other cells would be in a CSV: one set of rules reads
+them.
 
-An upload with cells that the declaration cannot read is refused: the error names columns and counts over the whole
-file, never a value, and no row is stored. Cells that the declaration can map are stored and counted in the owner's
-report. The parser's error messages quote cells, so every refusal is raised outside the handler that caught one, without
-cause or context.
+An upload with cells that the declaration cannot read is refused: the error names
+columns and counts over the whole file, never a value, and no row is stored. Cells that
+the declaration can map are stored and counted in the owner's report. The parser's error
+messages quote cells, so every refusal is raised outside the handler that caught one,
+without cause or context.
 """
 
 import hmac
@@ -32,9 +34,22 @@ from app.datasets import row_files, row_layout, suspicions, unit_names
 from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
-from app.datasets.csv_columns import Column, CountedCells, LabelColumn, ReadColumn, UnitColumn, new_column
+from app.datasets.csv_columns import (
+    Column,
+    CountedCells,
+    LabelColumn,
+    ReadColumn,
+    UnitColumn,
+    new_column,
+)
 from app.datasets.fingerprints import Fingerprints, RowHash, side_by_side
-from app.datasets.row_layout import as_feature, hash_cells, hash_keys, own_column_partitions, stored_columns
+from app.datasets.row_layout import (
+    as_feature,
+    hash_cells,
+    hash_keys,
+    own_column_partitions,
+    stored_columns,
+)
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema, composed
@@ -45,7 +60,9 @@ _WITH_POINT = re.compile(r"-?[0-9]+\.0")
 _KEPT_UNITS = 1_000
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
-"""Fewest and most rows of a row group; between them, a row group ends when it holds ``_ROW_GROUP_CELLS`` cells."""
+"""Fewest and most rows of a row group; between them, a row group ends when it holds
+``_ROW_GROUP_CELLS`` cells.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,8 +73,10 @@ class RowRules:
         schema: public.
         partitions: public; as declared.
         dataset_key: secret; keys the hash partitions and the ids of units.
-        unit_column: public; the column that names a row's unit, or ``None`` where the row is the unit.
-        unit_form: public; how that column spells a unit (:mod:`app.datasets.unit_names`).
+        unit_column: public; the column that names a row's unit, or ``None`` where the
+            row is the unit.
+        unit_form: public; how that column spells a unit
+            (:mod:`app.datasets.unit_names`).
     """
 
     schema: Schema
@@ -69,7 +88,8 @@ class RowRules:
 
 @dataclass
 class DroppedCounts:
-    """Rows of an upload that were not stored. The counts are exact and PRIVATE: shown to the owner, never logged.
+    """Rows of an upload that were not stored. The counts are exact and PRIVATE: shown
+    to the owner, never logged.
 
     Attributes:
         without_unit: rows whose unit column was empty.
@@ -82,19 +102,23 @@ class DroppedCounts:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """The result of an upload. The counts are exact and PRIVATE: shown to the owner, never logged.
+    """The result of an upload. The counts are exact and PRIVATE: shown to the owner,
+    never logged.
 
     Attributes:
-        columns: one entry per feature in schema order, then the label, then columns that only partition; dropped rows
-            are counted too.
+        columns: one entry per feature in schema order, then the label, then columns
+            that only partition; dropped rows are counted too.
         n_rows: stored rows, those with an unknown label included.
-        cells: the keyed digest of the cells of all rows, stored or dropped, as they were parsed.
+        cells: the keyed digest of the cells of all rows, stored or dropped, as they
+            were parsed.
         dropped: where the unit is a column, the rows that were not stored.
-        n_similar_units: where the unit column is text, the values that differ from another value of the upload by
-            leading zeros, case or the spelling of a number alone; ``None`` for more rows than
-            ``limits.MAX_COMPARED_UNIT_ROWS``.
-        marks: cells of the unit column that hold a mark for a missing value, of all rows, stored or dropped.
-        most_over: rows over the bound of the unit that has the most of them, and the first of these rows.
+        n_similar_units: where the unit column is text, the values that differ from
+            another value of the upload by leading zeros, case or the spelling of a
+            number alone; ``None`` for more rows than ``limits.MAX_COMPARED_UNIT_ROWS``.
+        marks: cells of the unit column that hold a mark for a missing value, of all
+            rows, stored or dropped.
+        most_over: rows over the bound of the unit that has the most of them, and the
+            first of these rows.
     """
 
     columns: tuple[ReadColumn, ...] = field(repr=False)
@@ -121,34 +145,45 @@ def ingest_rows(
     prints: Fingerprints,
     form: BodyForm,
 ) -> IngestReport:
-    """Reads an upload and stores its sanitised rows, each with its id, its cells and its fingerprint.
+    """Reads an upload and stores its sanitised rows, each with its id, its cells and
+    its fingerprint.
 
-    The row id is random, or a keyed digest of the unit where the unit is a column. There, a row without a unit is
-    dropped, and so is a row whose unit has k rows already. Only rows of the same unit decide whether a row is dropped.
+    The row id is random, or a keyed digest of the unit where the unit is a column.
+    There, a row without a unit is dropped, and so is a row whose unit has k rows
+    already. Only rows of the same unit decide whether a row is dropped.
 
-    Memory is bounded by public limits (a block of the longest legal line, a row group), not by the upload.
+    Memory is bounded by public limits (a block of the longest legal line, a row group),
+    not by the upload.
 
     Args:
         source: PRIVATE; the body. Read to its end, not closed.
-        destination: the epoch's file (:func:`app.datasets.row_files.sealed_rows`); must not exist.
-        book: the dataset's admission book, begun for this upload, where the unit is a column; else ``None``.
+        destination: the epoch's file (:func:`app.datasets.row_files.sealed_rows`); must
+            not exist.
+        book: the dataset's admission book, begun for this upload, where the unit is a
+            column; else ``None``.
         prints: the fingerprint file of this upload; must not exist.
 
     Returns:
         The owner's report. Both files are complete and durable when this returns.
 
     Raises:
-        RowsInvalid: the declaration cannot read the upload. Nothing was stored, as with every other error.
-        TooLarge: the unpacked body, its number of rows or the bytes of all uploads to the dataset are over the limit.
+        RowsInvalid: the declaration cannot read the upload. Nothing was stored, as with
+            every other error.
+        TooLarge: the unpacked body, its number of rows or the bytes of all uploads to
+            the dataset are over the limit.
     """
     with _opened(source, form, rules) as body:
         body.place_columns(_positions(body.read_header(), rules))
         stored_bytes = _bytes_beside(destination, prints)
-        with destination.new(existing="refuse") as file, prints.destination.new(existing="refuse") as printed:
+        with (
+            destination.new(existing="refuse") as file,
+            prints.destination.new(existing="refuse") as printed,
+        ):
             upload = _Intake(rules, book, prints, printed)
             for _ in upload.store(body, file):
                 _refuse_when_full(stored_bytes, file, printed)
-            # After the last byte was written: of uploads to one folder at the same time, the last one counts all.
+            # After the last byte was written: of uploads to one folder at the same
+            # time, the last one counts all.
             file.finish()
             printed.finish()
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
@@ -165,14 +200,20 @@ def ingest_rows(
 
 
 @contextmanager
-def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSource | Blocks]:
+def _opened(
+    source: BinaryIO, form: BodyForm, rules: RowRules
+) -> Iterator[CsvSource | Blocks]:
     max_bytes = _most_unpacked_bytes(source, form)
     if form.is_columnar:
         features = rules.schema.features
-        numbers = [composed(feature.name) for feature in features if not feature.is_categorical]
+        numbers = [
+            composed(feature.name) for feature in features if not feature.is_categorical
+        ]
         names = {"declared": _declared(rules), "numbers": numbers}
         unit = None if rules.unit_column is None else composed(rules.unit_column)
-        with ColumnarSource(source, form, **names, unit=unit, categories=_texts_of_values(rules)) as stream:
+        with ColumnarSource(
+            source, form, **names, unit=unit, categories=_texts_of_values(rules)
+        ) as stream:
             yield Blocks(stream, max_bytes=max_bytes)
     else:
         is_gzip = form is BodyForm.GZIP
@@ -189,20 +230,35 @@ def _opened(source: BinaryIO, form: BodyForm, rules: RowRules) -> Iterator[CsvSo
 
 
 def _texts_of_values(rules: RowRules) -> dict[str, list[str]]:
-    """The declared categories that false and true mean in columns of categories, which have texts alone, and those that
-    whole numbers mean with the end ``.0``."""
+    """The declared categories that false and true mean in columns of categories, which
+    have texts alone, and those that whole numbers mean with the end ``.0``.
+    """
     label = rules.schema.label
-    columns = {feature.name: feature.categories for feature in rules.schema.features if feature.is_categorical}
-    columns |= {partition.column: partition.categories for partition in own_column_partitions(rules.partitions)}
+    columns = {
+        feature.name: feature.categories
+        for feature in rules.schema.features
+        if feature.is_categorical
+    }
+    columns |= {
+        partition.column: partition.categories
+        for partition in own_column_partitions(rules.partitions)
+    }
     columns[label.name] = label.classes
     return {
-        composed(name): [*(_text_of(truth, texts) for truth in (False, True)), *_with_point(texts)]
+        composed(name): [
+            *(_text_of(truth, texts) for truth in (False, True)),
+            *_with_point(texts),
+        ]
         for name, texts in columns.items()
     }
 
 
 def _with_point(declared: Sequence[str]) -> list[str]:
-    return [text for text in declared if _WITH_POINT.fullmatch(text) and text.removesuffix(".0") not in declared]
+    return [
+        text
+        for text in declared
+        if _WITH_POINT.fullmatch(text) and text.removesuffix(".0") not in declared
+    ]
 
 
 def _text_of(truth: bool, declared: Sequence[str]) -> str:
@@ -221,34 +277,57 @@ def _refuse_when_full(others: int, *written: Writer) -> None:
 
 
 def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
-    """Returns how many bytes an upload may unpack to: little for a small body, so that small bodies are little work."""
+    """Returns how many bytes an upload may unpack to: little for a small body, so that
+    small bodies are little work.
+    """
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     ratio = limits.MAX_COLUMNAR_RATIO if form.is_columnar else limits.MAX_GZIP_RATIO
-    return min(max(size * ratio, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES)
+    return min(
+        max(size * ratio, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES
+    )
 
 
 def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     """The positions of the upload's columns in the declaration.
 
-    A header in another Unicode form than the declaration means the declared column that looks the same.
+    A header in another Unicode form than the declaration means the declared column that
+    looks the same.
 
     Raises:
-        RowsInvalid: ``missing-column`` and ``duplicate-column`` by name; ``unknown-column`` by the columns' places,
-            because a headerless file has a person's values where names should be.
+        RowsInvalid: ``missing-column`` and ``duplicate-column`` by name;
+            ``unknown-column`` by the columns' places, because a headerless file has a
+            person's values where names should be.
     """
     declared = _declared(rules)
-    by_name = {composed(name): name for name in declared} | {name: name for name in declared}
+    by_name = {composed(name): name for name in declared} | {
+        name: name for name in declared
+    }
     names = [by_name.get(name) or by_name.get(composed(name), name) for name in header]
     counts = Counter(names)
-    missing = suspicions.of_missing_columns((name for name in declared if name not in counts), names)
-    problems = [ColumnProblem(name, "missing-column", 1, suspected=suspected) for name, suspected in missing.items()]
-    problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
-    unknown = {place: name for place, name in enumerate(names, start=1) if name not in by_name}
+    missing = suspicions.of_missing_columns(
+        (name for name in declared if name not in counts), names
+    )
+    problems = [
+        ColumnProblem(name, "missing-column", 1, suspected=suspected)
+        for name, suspected in missing.items()
+    ]
+    problems += [
+        ColumnProblem(name, "duplicate-column", counts[name])
+        for name in declared
+        if counts[name] > 1
+    ]
+    unknown = {
+        place: name for place, name in enumerate(names, start=1) if name not in by_name
+    }
     if unknown:
         shown = tuple(unknown)[: forest_limits.MAX_REPORTED_PROBLEMS]
         suspected = suspicions.of_unknown_columns(unknown, len(names))
-        problems.append(ColumnProblem("", "unknown-column", len(unknown), positions=shown, suspected=suspected))
+        problems.append(
+            ColumnProblem(
+                "", "unknown-column", len(unknown), positions=shown, suspected=suspected
+            )
+        )
     if problems:
         raise RowsInvalid(problems)
     position = {name: index for index, name in enumerate(declared)}
@@ -258,7 +337,9 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
 def _declared(rules: RowRules) -> list[str]:
     """The columns that an upload has, in the order of the declaration."""
     features = [feature.name for feature in rules.schema.features]
-    further = [partition.column for partition in own_column_partitions(rules.partitions)]
+    further = [
+        partition.column for partition in own_column_partitions(rules.partitions)
+    ]
     unit = [] if rules.unit_column is None else [rules.unit_column]
     return [*features, rules.schema.label.name, *further, *unit]
 
@@ -271,11 +352,21 @@ class _Intake:
         prints: Fingerprints,
         printed: Writer,
     ) -> None:
-        self.columns: list[Column] = [*map(new_column, rules.schema.features), LabelColumn(rules.schema.label)]
+        self.columns: list[Column] = [
+            *map(new_column, rules.schema.features),
+            LabelColumn(rules.schema.label),
+        ]
         self._n_own = len(own_column_partitions(rules.partitions))
-        self.columns += [new_column(as_feature(partition)) for partition in own_column_partitions(rules.partitions)]
+        self.columns += [
+            new_column(as_feature(partition))
+            for partition in own_column_partitions(rules.partitions)
+        ]
         self.n_rows = 0
-        self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column, rules.unit_form)
+        self._unit = (
+            None
+            if rules.unit_column is None
+            else UnitColumn(rules.unit_column, rules.unit_form)
+        )
         self._book = book
         self._printed = printed
         self._row_hash = RowHash(prints.key, rules.schema)
@@ -290,17 +381,30 @@ class _Intake:
         self._ragged: ColumnProblem | None = None
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
-        self._stored_form = row_layout.arrow_schema(rules.schema, rules.partitions, body=prints.body)
+        self._stored_form = row_layout.arrow_schema(
+            rules.schema, rules.partitions, body=prints.body
+        )
 
     def store(self, body: CsvSource | Blocks, file: Writer) -> Iterator[None]:
-        """Reads the upload to its end and writes its rows, until a cell has to be refused. Yields before row groups."""
+        """Reads the upload to its end and writes its rows, until a cell has to be
+        refused. Yields before row groups.
+        """
         smallest, largest = _ROW_GROUP_ROWS
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
         group: list[pa.RecordBatch] = []
         with row_layout.writer(file, self._stored_form) as writer:
-            for block in body.blocks() if isinstance(body, Blocks) else self._parsed(body):
-                cells = [column.read(block[index]) for index, column in enumerate(self.columns)]
-                units = None if self._unit is None else self._unit.read(block[len(self.columns)])
+            for block in (
+                body.blocks() if isinstance(body, Blocks) else self._parsed(body)
+            ):
+                cells = [
+                    column.read(block[index])
+                    for index, column in enumerate(self.columns)
+                ]
+                units = (
+                    None
+                    if self._unit is None
+                    else self._unit.read(block[len(self.columns)])
+                )
                 if self._problems():
                     group.clear()
                     continue
@@ -326,12 +430,17 @@ class _Intake:
         return self._recognised.digest()
 
     def _parsed(self, text: CsvSource) -> Iterator[list[pa.Array]]:
-        """Yields a CSV in blocks of text, columns in schema order. Counts and skips rows of the wrong width."""
+        """Yields a CSV in blocks of text, columns in schema order. Counts and skips
+        rows of the wrong width.
+        """
         is_readable = True
         n_columns = len(self.columns) + (self._unit is not None)
         try:
-            for block in _reader(text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row):
-                for start in range(0, block.num_rows, limits.MAX_BLOCK_ROWS):  # a row can be two bytes
+            for block in _reader(
+                text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row
+            ):
+                # a row can be two bytes
+                for start in range(0, block.num_rows, limits.MAX_BLOCK_ROWS):
                     yield block.slice(start, limits.MAX_BLOCK_ROWS).columns
                 self._n_parsed_rows += block.num_rows
         except pa.ArrowInvalid:
@@ -339,14 +448,22 @@ class _Intake:
         text.check()
         if not is_readable:
             row = self._n_parsed_rows + 1  # or a later row of the same block
-            malformed = ColumnProblem("", "malformed-csv", 1, row=row, suspected=suspicions.OPEN_QUOTE)
+            malformed = ColumnProblem(
+                "", "malformed-csv", 1, row=row, suspected=suspicions.OPEN_QUOTE
+            )
             raise RowsInvalid([*self._problems(), malformed])
 
     def _skip_ragged_row(self, row: pa_csv.InvalidRow) -> str:
         if self._ragged is None:
             has_more = row.actual_columns > row.expected_columns
             suspected = suspicions.MORE_CELLS if has_more else suspicions.FEWER_CELLS
-            self._ragged = ColumnProblem("", "ragged-row", 1, row=row.number and row.number - 1, suspected=suspected)
+            self._ragged = ColumnProblem(
+                "",
+                "ragged-row",
+                1,
+                row=row.number and row.number - 1,
+                suspected=suspected,
+            )
         self._n_ragged_rows += 1
         return "skip"
 
@@ -358,12 +475,17 @@ class _Intake:
             problems.append(replace(self._ragged, count=self._n_ragged_rows))
         return problems
 
-    def _admitted(self, cells: Sequence[CountedCells], units: pa.Array | None) -> pa.RecordBatch:
-        """The rows of a block that are stored, with their ids. Writes their fingerprints."""
+    def _admitted(
+        self, cells: Sequence[CountedCells], units: pa.Array | None
+    ) -> pa.RecordBatch:
+        """The rows of a block that are stored, with their ids. Writes their
+        fingerprints.
+        """
         first_own = len(cells) - self._n_own
         arrays = [column.stored for column in cells]
         prints = self._row_hash.of_rows([column.parsed for column in cells[:first_own]])
-        # All rows: if the digest depended on those that are stored, it would depend on rows of other uploads.
+        # All rows: if the digest depended on those that are stored, it would depend on
+        # rows of other uploads.
         recognised = [prints, *(column.to_numpy() for column in arrays[first_own:])]
         if units is None:
             row_ids = os.urandom(ROW_ID_BYTES * len(arrays[0]))
@@ -371,28 +493,43 @@ class _Intake:
             unit_ids, is_admitted = self._admit(units)
             recognised.append(unit_ids)
             row_ids = unit_ids[is_admitted].tobytes()
-            arrays, prints = [column.filter(pa.array(is_admitted)) for column in arrays], prints[is_admitted]
+            arrays, prints = (
+                [column.filter(pa.array(is_admitted)) for column in arrays],
+                prints[is_admitted],
+            )
         self._recognised.update(side_by_side(recognised))
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
         if self.n_rows > forest_limits.MAX_ROWS_PER_DATASET:
             raise TooLarge("the number of rows", forest_limits.MAX_ROWS_PER_DATASET)
-        ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
+        ids = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)]
+        )
         self._printed.write(prints.data)
-        stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]
+        stored = [
+            *arrays[:first_own],
+            ids,
+            *self._cells(row_ids, iter(arrays[first_own:])),
+        ]
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 
-    def _cells(self, row_ids: bytes, own_columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    def _cells(
+        self, row_ids: bytes, own_columns: Iterator[pa.Array]
+    ) -> Iterator[pa.Array]:
         for column in stored_columns(self._rules.partitions):
             partition = column.partition
             if isinstance(partition, HashPartition):
                 key = self._hash_keys[partition.name]
-                yield pa.array(hash_cells(row_ids, partition=partition, dataset_key=key))
+                yield pa.array(
+                    hash_cells(row_ids, partition=partition, dataset_key=key)
+                )
             else:
                 yield next(own_columns)
 
     def _admit(self, units: pa.Array) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-        """The ids of the units of a block's rows, zero without a unit, and a mask of the rows that are kept."""
+        """The ids of the units of a block's rows, zero without a unit, and a mask of
+        the rows that are kept.
+        """
         assert self._book is not None
         assert self.dropped is not None
         has_unit = pc.not_equal(units, "").to_numpy(zero_copy_only=False)
@@ -412,19 +549,25 @@ class _Intake:
         return unit_ids, is_kept
 
     def _count_over(self, rows: Iterable[tuple[bytes, int]]) -> None:
-        """Counts rows over the bound by unit. Between blocks, few units stay: those with the most rows."""
+        """Counts rows over the bound by unit. Between blocks, few units stay: those
+        with the most rows.
+        """
         for unit, row in rows:
             count, first = self._over.get(unit, (0, row))
             self._over[unit] = (count + 1, first)
         if len(self._over) > _KEPT_UNITS:
-            self._over = dict(sorted(self._over.items(), key=lambda item: -item[1][0])[:_KEPT_UNITS])
+            self._over = dict(
+                sorted(self._over.items(), key=lambda item: -item[1][0])[:_KEPT_UNITS]
+            )
 
     @property
     def most_over(self) -> tuple[int, int] | None:
         return max(self._over.values(), key=lambda counted: counted[0], default=None)
 
     def _compare(self, names: Sequence[str], ids: Sequence[bytes]) -> None:
-        """Keeps what :attr:`n_similar_units` compares: 64 bits of the ids of the units, and of their folded names."""
+        """Keeps what :attr:`n_similar_units` compares: 64 bits of the ids of the units,
+        and of their folded names.
+        """
         self._n_compared += len(names)
         if self._n_compared > limits.MAX_COMPARED_UNIT_ROWS:
             self._folds, self._names = [], []
@@ -438,20 +581,33 @@ class _Intake:
     def n_similar_units(self) -> int | None:
         if self._n_compared > limits.MAX_COMPARED_UNIT_ROWS:
             return None
-        folds, names = (np.frombuffer(b"".join(parts), np.uint64) for parts in (self._folds, self._names))
+        folds, names = (
+            np.frombuffer(b"".join(parts), np.uint64)
+            for parts in (self._folds, self._names)
+        )
         return unit_names.n_similar(folds, names)
 
 
 def _reader(
-    text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[pa_csv.InvalidRow], str]
+    text: CsvSource,
+    *,
+    n_columns: int,
+    on_ragged_row: Callable[[pa_csv.InvalidRow], str],
 ) -> pa_csv.CSVStreamingReader:
-    """A parser that infers no type and no null: every cell stays text until its column reads it."""
+    """A parser that infers no type and no null: every cell stays text until its column
+    reads it.
+    """
     names = [str(index) for index in range(n_columns)]
     return pa_csv.open_csv(
         text,
-        # A record that is longer than a block stops the parser; every legal line with its end fits.
-        read_options=pa_csv.ReadOptions(use_threads=False, block_size=limits.MAX_CSV_LINE_BYTES + 2),
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_ragged_row),
+        # A record that is longer than a block stops the parser; every legal line with
+        # its end fits.
+        read_options=pa_csv.ReadOptions(
+            use_threads=False, block_size=limits.MAX_CSV_LINE_BYTES + 2
+        ),
+        parse_options=pa_csv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=on_ragged_row
+        ),
         convert_options=pa_csv.ConvertOptions(
             check_utf8=False,  # CsvSource checks it.
             column_types=dict.fromkeys(names, pa.string()),

@@ -1,10 +1,14 @@
-"""Reads stored private rows for releases that the ledger has charged. No other module reads private rows for a release.
+"""Reads stored private rows for releases that the ledger has charged. No other module
+reads private rows for a release.
 
-(An erasure, :mod:`app.datasets.erasure`, copies row files and computes nothing from them.)
+(An erasure, :mod:`app.datasets.erasure`, copies row files and computes nothing from
+them.)
 
-The rows read are those that lie in a box, the set of joint cells of a job's scope. Reading is total: the sanitiser is
-applied again to whatever values a file holds, so that a damaged file cannot make growth fail in a way that depends on a
-row. A file that cannot be read at all is a fault of the installation; the error says nothing about its content.
+The rows read are those that lie in a box, the set of joint cells of a job's scope.
+Reading is total: the sanitiser is applied again to whatever values a file holds, so
+that a damaged file cannot make growth fail in a way that depends on a row. A file that
+cannot be read at all is a fault of the installation; the error says nothing about its
+content.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +29,13 @@ from app.datasets import code_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.datasets.row_layout import RowGroups, as_feature, stored_columns
 from grovekeeper_forests.data import coded_rows
-from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, made_ahead
+from grovekeeper_forests.data.coded_rows import (
+    CodedBlock,
+    CodedColumns,
+    CodedRows,
+    CodeRequest,
+    made_ahead,
+)
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
@@ -35,15 +45,19 @@ from grovekeeper_forests.data.sanitiser import (
     sanitise_numbers,
 )
 from grovekeeper_forests.data.schema import Feature, Label, Schema
-from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.partitions import (
+    ColumnPartition,
+    HashPartition,
+    Partitions,
+)
 from grovekeeper_forests.privacy.scope import Scope
 
 Element = TypeVar("Element", np.int32, np.float64)
 
 
 class Selection:
-    """The rows of a job's scope: each is kept or dropped by its own label and cells alone (lemma L6 in
-    docs/proofs/lemmas.md).
+    """The rows of a job's scope: each is kept or dropped by its own label and cells
+    alone (lemma L6 in docs/proofs/lemmas.md).
 
     Attributes:
         schema: public; the declaration under which the rows were stored.
@@ -51,15 +65,24 @@ class Selection:
         columns: the stored columns that :meth:`among` reads.
     """
 
-    def __init__(self, schema: Schema, partitions: Partitions, scope: Scope, *, keep_unlabelled: bool = False) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        partitions: Partitions,
+        scope: Scope,
+        *,
+        keep_unlabelled: bool = False,
+    ) -> None:
         """Finds the stored column of every partition that the scope restricts.
 
         Args:
             schema: public.
             partitions: public; as declared.
-            scope: public. Its epochs are ignored: each is a file, and the caller picks the files.
-            keep_unlabelled: keep rows without a known label, with class −1, for mechanisms that learn from features
-                alone. Where only labels are protected, dropping such rows would reveal which labels are unknown.
+            scope: public. Its epochs are ignored: each is a file, and the caller picks
+                the files.
+            keep_unlabelled: keep rows without a known label, with class −1, for
+                mechanisms that learn from features alone. Where only labels are
+                protected, dropping such rows would reveal which labels are unknown.
 
         Raises:
             ValueError: the scope names a partition or cell that was not declared.
@@ -69,7 +92,9 @@ class Selection:
         self._keep_unlabelled = keep_unlabelled
         self._tests: list[tuple[str, ColumnPartition | None, NDArray[np.int32]]] = []
         declared = {partition.name: partition for partition in partitions.declared}
-        stored = {column.partition.name: column.name for column in stored_columns(partitions)}
+        stored = {
+            column.partition.name: column.name for column in stored_columns(partitions)
+        }
         if not scope.keys() <= declared.keys():
             raise ValueError("the declaration has no such partition")
         for name, cells in scope.items():
@@ -77,29 +102,50 @@ class Selection:
             if not all(map(partition.is_cell, cells)):
                 raise ValueError("the declaration has no such cell")
             if isinstance(partition, HashPartition):
-                self._tests.append((stored[name], None, np.array(cells, dtype=np.int32)))
+                self._tests.append(
+                    (stored[name], None, np.array(cells, dtype=np.int32))
+                )
             elif isinstance(partition, ColumnPartition):
-                codes = np.array([partition.listed_cells.index(str(cell)) for cell in cells], dtype=np.int32)
+                codes = np.array(
+                    [partition.listed_cells.index(str(cell)) for cell in cells],
+                    dtype=np.int32,
+                )
                 column = stored.get(name, "")
                 if partition.is_feature:
-                    index = [declared.name for declared in schema.features].index(partition.column)
+                    index = [declared.name for declared in schema.features].index(
+                        partition.column
+                    )
                     column = row_layout.feature_column(index)
                 self._tests.append((column, partition, codes))
-        self.columns = [*(column for column, _, _ in self._tests), row_layout.LABEL_COLUMN]
+        self.columns = [
+            *(column for column, _, _ in self._tests),
+            row_layout.LABEL_COLUMN,
+        ]
 
     def among(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table."""
         kept = np.ones(table.num_rows, dtype=np.bool_)
         for column, partition, selected in self._tests:
             codes = integers(table.column(column))
-            kept &= np.isin(codes if partition is None else sanitise_codes(as_feature(partition), codes), selected)
-        return kept if self._keep_unlabelled else kept & has_known_label(self.schema.label, _labels(table))
+            kept &= np.isin(
+                codes
+                if partition is None
+                else sanitise_codes(as_feature(partition), codes),
+                selected,
+            )
+        return (
+            kept
+            if self._keep_unlabelled
+            else kept & has_known_label(self.schema.label, _labels(table))
+        )
 
 
 def start_reading() -> None:
-    """Starts the thread in which pyarrow reads files, the only one of this process, so that no later read starts one.
+    """Starts the thread in which pyarrow reads files, the only one of this process, so
+    that no later read starts one.
 
-    pyarrow starts up to eight when it reads, and the read fails if the machine starts no further thread.
+    pyarrow starts up to eight when it reads, and the read fails if the machine starts
+    no further thread.
 
     Raises:
         pa.ArrowException: the machine starts no further thread now.
@@ -111,11 +157,15 @@ def start_reading() -> None:
 
 
 @overload
-def read(files: Sequence[SealedFile], selection: Selection, *, codes: None = None) -> SanitisedRows: ...
+def read(
+    files: Sequence[SealedFile], selection: Selection, *, codes: None = None
+) -> SanitisedRows: ...
 
 
 @overload
-def read(files: Sequence[SealedFile], selection: Selection, *, codes: CodeRequest) -> CodedRows: ...
+def read(
+    files: Sequence[SealedFile], selection: Selection, *, codes: CodeRequest
+) -> CodedRows: ...
 
 
 @overload
@@ -125,15 +175,21 @@ def read(
 
 
 def read(
-    files: Sequence[SealedFile], selection: Selection, *, codes: CodeRequest | None = None
+    files: Sequence[SealedFile],
+    selection: Selection,
+    *,
+    codes: CodeRequest | None = None,
 ) -> SanitisedRows | CodedRows:
-    """Reads the rows of a job's scope. One call is one private read: commit the charge before it.
+    """Reads the rows of a job's scope. One call is one private read: commit the charge
+    before it.
 
     Args:
-        files: public; the files of the epochs in scope, in the order of the returned rows.
+        files: public; the files of the epochs in scope, in the order of the returned
+            rows.
         selection: public.
-        codes: public; read codes by public bins instead of values. A row group is in memory at a time; codes that an
-            earlier job stored are read in place of values. Whether they are there depends on jobs, not on rows.
+        codes: public; read codes by public bins instead of values. A row group is in
+            memory at a time; codes that an earlier job stored are read in place of
+            values. Whether they are there depends on jobs, not on rows.
 
     Returns:
         PRIVATE rows; there may be no row.
@@ -141,13 +197,19 @@ def read(
     Raises:
         InstallationError: a file is absent, damaged or of an unknown form.
     """
-    return _read_values(files, selection) if codes is None else _read_codes(files, selection, codes)
+    return (
+        _read_values(files, selection)
+        if codes is None
+        else _read_codes(files, selection, codes)
+    )
 
 
 def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGroups]:
-    """Divides a file into row groups of about ``n_rows`` rows together, which several machines read; at least one.
+    """Divides a file into row groups of about ``n_rows`` rows together, which several
+    machines read; at least one.
 
-    The division depends on the number of rows of the upload, never on their values. It is PRIVATE, as that number is.
+    The division depends on the number of rows of the upload, never on their values. It
+    is PRIVATE, as that number is.
 
     Raises:
         InstallationError: the file is absent, damaged or of an unknown form.
@@ -160,20 +222,29 @@ def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGr
                 waiting = 0
             waiting += stored.metadata.row_group(group).num_rows
         stops = [*starts[1:], stored.num_row_groups]
-        return [RowGroups(file, reader.file_id, start, stop) for start, stop in zip(starts, stops, strict=True)]
+        return [
+            RowGroups(file, reader.file_id, start, stop)
+            for start, stop in zip(starts, stops, strict=True)
+        ]
 
 
-def read_shard(shard: RowGroups, selection: Selection, *, codes: CodeRequest) -> CodedRows:
-    """Reads row groups of one file; otherwise like :func:`read`. A shard is read again after its machine was lost.
+def read_shard(
+    shard: RowGroups, selection: Selection, *, codes: CodeRequest
+) -> CodedRows:
+    """Reads row groups of one file; otherwise like :func:`read`. A shard is read again
+    after its machine was lost.
 
     Raises:
-        InstallationError: the file is absent, damaged, of an unknown form, or took the place of the file of the shard.
+        InstallationError: the file is absent, damaged, of an unknown form, or took the
+            place of the file of the shard.
     """
     return _read_codes([shard.file], selection, codes, within=shard)
 
 
 def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
-    """A column of integers. A null, which only a damaged file has, becomes −1: no declared code, class or cell."""
+    """A column of integers. A null, which only a damaged file has, becomes −1: no
+    declared code, class or cell.
+    """
     return _joined(stored, np.int32(-1))
 
 
@@ -183,15 +254,27 @@ def numbers(stored: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def _joined(stored: pa.ChunkedArray, of_null: Element) -> NDArray[Element]:
-    """The values of a column. ``ChunkedArray.to_numpy`` and ``pa.scalar`` import pandas where it is installed: 0.2 s of
-    CPU in each child of a job."""
-    null = pa.Array.from_buffers(pa.from_numpy_dtype(of_null.dtype), 1, [None, pa.py_buffer(of_null.tobytes())])[0]
+    """The values of a column. ``ChunkedArray.to_numpy`` and ``pa.scalar`` import pandas
+    where it is installed: 0.2 s of CPU in each child of a job.
+    """
+    null = pa.Array.from_buffers(
+        pa.from_numpy_dtype(of_null.dtype), 1, [None, pa.py_buffer(of_null.tobytes())]
+    )[0]
     chunks: list[NDArray[Element]] = [
-        np.frombuffer(chunk.buffers()[1], of_null.dtype, count=len(chunk), offset=chunk.offset * of_null.itemsize)
+        np.frombuffer(
+            chunk.buffers()[1],
+            of_null.dtype,
+            count=len(chunk),
+            offset=chunk.offset * of_null.itemsize,
+        )
         for chunk in pc.fill_null(stored, null).chunks
         if len(chunk)
     ]
-    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, of_null.dtype), *chunks])
+    return (
+        chunks[0]
+        if len(chunks) == 1
+        else np.concatenate([np.empty(0, of_null.dtype), *chunks])
+    )
 
 
 def _read_values(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
@@ -201,8 +284,11 @@ def _read_values(files: Sequence[SealedFile], selection: Selection) -> Sanitised
     y = _classes(selection.schema.label, table)
     columns = []
     for index, feature in enumerate(selection.schema.features):
-        columns.append(_feature_values(feature, table.column(row_layout.feature_column(index))))
-        # Arrow's copy of a column is dropped as soon as ours exists, so that rows are in memory once, not twice.
+        columns.append(
+            _feature_values(feature, table.column(row_layout.feature_column(index)))
+        )
+        # Arrow's copy of a column is dropped as soon as ours exists, so that rows are
+        # in memory once, not twice.
         table = table.drop_columns([row_layout.feature_column(index)])
     return SanitisedRows(
         features=SanitisedColumns(tuple(columns), table.num_rows),
@@ -212,52 +298,94 @@ def _read_values(files: Sequence[SealedFile], selection: Selection) -> Sanitised
 
 
 def _read_codes(
-    files: Sequence[SealedFile], selection: Selection, request: CodeRequest, *, within: RowGroups | None = None
+    files: Sequence[SealedFile],
+    selection: Selection,
+    request: CodeRequest,
+    *,
+    within: RowGroups | None = None,
 ) -> CodedRows:
-    """Reads rows as codes by public bins, a row group at a time; ``within``: only these row groups of the only file."""
-    others = {*selection.columns, *([row_layout.ROW_ID_COLUMN] if request.with_ids else [])}
+    """Reads rows as codes by public bins, a row group at a time; ``within``: only these
+    row groups of the only file.
+    """
+    others = {
+        *selection.columns,
+        *([row_layout.ROW_ID_COLUMN] if request.with_ids else []),
+    }
     features = CodedColumns(request.public)
-    y, ids = [np.empty(0, dtype=np.int32)], [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)]
+    y, ids = (
+        [np.empty(0, dtype=np.int32)],
+        [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)],
+    )
     for file in files:
-        for codes, table in _coded_groups(file, selection, request.public, others=sorted(others), within=within):
+        for codes, table in _coded_groups(
+            file, selection, request.public, others=sorted(others), within=within
+        ):
             kept = selection.among(table)
             features.blocks.append(codes.where(kept))
             y.append(_classes(selection.schema.label, table)[kept])
             if request.with_ids:
                 ids.append(_row_ids(table.column(row_layout.ROW_ID_COLUMN))[kept])
-    return CodedRows(features, np.concatenate(y), np.concatenate(ids) if request.with_ids else None)
+    return CodedRows(
+        features, np.concatenate(y), np.concatenate(ids) if request.with_ids else None
+    )
 
 
 def _coded_groups(
-    file: SealedFile, selection: Selection, public: Encoding, *, others: list[str], within: RowGroups | None
+    file: SealedFile,
+    selection: Selection,
+    public: Encoding,
+    *,
+    others: list[str],
+    within: RowGroups | None,
 ) -> Iterator[tuple[CodedBlock, pa.Table]]:
-    """The codes of row groups of a file, with the table of ``others``, which is read in every case."""
+    """The codes of row groups of a file, with the table of ``others``, which is read in
+    every case.
+    """
     is_wide = coded_rows.is_wide(public)
     with ExitStack() as stack, _opened(file, selection) as (reader, stored):
         if within is not None and within.file_id != reader.file_id:
             raise ValueError("another file of rows")
-        group_rows = [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
+        group_rows = [
+            stored.metadata.row_group(group).num_rows
+            for group in range(stored.num_row_groups)
+        ]
         coded = code_files.file_of(file, reader.file_id, public)
-        known = code_files.CodeReader(coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide)
+        known = code_files.CodeReader(
+            coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide
+        )
         stack.enter_context(closing(known))
-        is_new = within is None and not known.has_codes and sum(group_rows) >= code_files.FEWEST_ROWS
+        is_new = (
+            within is None
+            and not known.has_codes
+            and sum(group_rows) >= code_files.FEWEST_ROWS
+        )
         written = stack.enter_context(code_files.CodeWriter(coded if is_new else None))
-        groups = range(stored.num_row_groups)[slice(None) if within is None else slice(within.start, within.stop)]
+        groups = range(stored.num_row_groups)[
+            slice(None) if within is None else slice(within.start, within.stop)
+        ]
         ahead = stack.enter_context(closing(made_ahead(groups, known.read)))
         for group, codes in zip(groups, ahead, strict=True):
             if codes is None:
-                codes = CodedBlock.of(_codes_of_values(stored, group, public), is_wide=is_wide)
+                codes = CodedBlock.of(
+                    _codes_of_values(stored, group, public), is_wide=is_wide
+                )
                 written.write(codes)
             yield codes, stored.read_row_group(group, columns=others, use_threads=False)
 
 
-def _codes_of_values(stored: pq.ParquetFile, group: int, public: Encoding) -> NDArray[np.uint16]:
+def _codes_of_values(
+    stored: pq.ParquetFile, group: int, public: Encoding
+) -> NDArray[np.uint16]:
     """The codes of a row group; one column of values is in memory at a time."""
-    codes = np.empty((len(public.edges), stored.metadata.row_group(group).num_rows), dtype=np.uint16)
+    codes = np.empty(
+        (len(public.edges), stored.metadata.row_group(group).num_rows), dtype=np.uint16
+    )
     for index, feature in enumerate(public.schema.features):
         name = row_layout.feature_column(index)
         table = stored.read_row_group(group, columns=[name], use_threads=False)
-        codes[index] = public.encode_column(index, _feature_values(feature, table.column(name)))
+        codes[index] = public.encode_column(
+            index, _feature_values(feature, table.column(name))
+        )
     return codes
 
 
@@ -269,11 +397,14 @@ def _read_file(file: SealedFile, selection: Selection) -> Iterator[pa.Table]:
 
 
 @contextmanager
-def _opened(file: SealedFile, selection: Selection) -> Iterator[tuple[Reader, pq.ParquetFile]]:
+def _opened(
+    file: SealedFile, selection: Selection
+) -> Iterator[tuple[Reader, pq.ParquetFile]]:
     """Opens a file of rows.
 
     Raises:
-        InstallationError: the file is absent, damaged or of an unknown form, or its rows cannot be read in the block.
+        InstallationError: the file is absent, damaged or of an unknown form, or its
+            rows cannot be read in the block.
     """
     is_readable = False
     try:
@@ -283,9 +414,12 @@ def _opened(file: SealedFile, selection: Selection) -> Iterator[tuple[Reader, pq
                 is_readable = True
     except (pa.ArrowException, SealBroken, OSError, ValueError):
         is_readable = False
-    # Raised outside the handler: the library's error may quote private cells and must not be chained.
+    # Raised outside the handler: the library's error may quote private cells and must
+    # not be chained.
     if not is_readable:
-        raise InstallationError("a stored row file is absent, damaged or of an unknown form; restore it from a backup")
+        raise InstallationError(
+            "a stored row file is absent, damaged or of an unknown form; restore it from a backup"
+        )
 
 
 def _labels(table: pa.Table) -> NDArray[np.int32]:
@@ -295,10 +429,14 @@ def _labels(table: pa.Table) -> NDArray[np.int32]:
 def _classes(label: Label, table: pa.Table) -> NDArray[np.int32]:
     """The class of every row; −1 for a label that is not declared."""
     labels = _labels(table)
-    return np.where(has_known_label(label, labels), labels, np.int32(row_layout.UNKNOWN_LABEL))
+    return np.where(
+        has_known_label(label, labels), labels, np.int32(row_layout.UNKNOWN_LABEL)
+    )
 
 
-def _feature_values(feature: Feature, stored: pa.ChunkedArray) -> NDArray[np.float64] | NDArray[np.int32]:
+def _feature_values(
+    feature: Feature, stored: pa.ChunkedArray
+) -> NDArray[np.float64] | NDArray[np.int32]:
     if feature.is_categorical:
         return sanitise_codes(feature, integers(stored))
     return sanitise_numbers(feature, numbers(stored))
@@ -310,6 +448,8 @@ def _row_ids(stored: pa.ChunkedArray) -> NDArray[np.uint8]:
     for chunk in stored.chunks:
         start, end = end, end + len(chunk)
         if len(chunk):
-            bytes_of_chunk = np.frombuffer(chunk.buffers()[1], dtype=np.uint8).reshape(-1, ROW_ID_BYTES)
+            bytes_of_chunk = np.frombuffer(chunk.buffers()[1], dtype=np.uint8).reshape(
+                -1, ROW_ID_BYTES
+            )
             ids[start:end] = bytes_of_chunk[chunk.offset : chunk.offset + len(chunk)]
     return ids

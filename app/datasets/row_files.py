@@ -1,4 +1,5 @@
-"""Names and erases the files of private rows: one Parquet file per epoch (:mod:`app.datasets.row_layout`).
+"""Names and erases the files of private rows: one Parquet file per epoch
+(:mod:`app.datasets.row_layout`).
 
 ::
 
@@ -7,8 +8,9 @@
     prints/<dataset id>/<epoch id>.prints        keyed fingerprints of the same rows, in the same order
     codes/<dataset id>/<epoch id>.<bins>.codes   codes of the same rows by public bins (app.datasets.code_files)
 
-All kinds of files are encrypted under the dataset's data key (:mod:`app.core.sealed_files`), which refuses a damaged
-file. Codes are on the machines that read rows, beside the file of rows or its copy.
+All kinds of files are encrypted under the dataset's data key
+(:mod:`app.core.sealed_files`), which refuses a damaged file. Codes are on the machines
+that read rows, beside the file of rows or its copy.
 """
 
 import re
@@ -25,13 +27,21 @@ _ENDINGS = (".codes", ".prints", ".parquet", ".units")
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
 
-def sealed_rows(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
-    """The encrypted file of the rows of one upload; raises what :func:`rows_name` raises."""
+def sealed_rows(
+    store: Store, dataset_id: str, epoch_id: str, *, key: DataKey
+) -> SealedFile:
+    """The encrypted file of the rows of one upload; raises what :func:`rows_name`
+    raises.
+    """
     return SealedFile(StoredFile(store, rows_name(dataset_id, epoch_id)), key)
 
 
-def sealed_prints(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> SealedFile:
-    """The encrypted file of the fingerprints of one upload; raises what :func:`prints_name` raises."""
+def sealed_prints(
+    store: Store, dataset_id: str, epoch_id: str, *, key: DataKey
+) -> SealedFile:
+    """The encrypted file of the fingerprints of one upload; raises what
+    :func:`prints_name` raises.
+    """
     return SealedFile(StoredFile(store, prints_name(dataset_id, epoch_id)), key)
 
 
@@ -39,7 +49,8 @@ def rows_name(dataset_id: str, epoch_id: str) -> str:
     """The name of the rows of one upload.
 
     Raises:
-        ValueError: the id does not have the form of our ids. No text from outside becomes a name.
+        ValueError: the id does not have the form of our ids. No text from outside
+            becomes a name.
     """
     return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.parquet"
 
@@ -55,48 +66,66 @@ def admission_name(dataset_id: str) -> str:
 
 
 def book_name(dataset_id: str, epoch_id: str) -> str:
-    """The name of the admission book as of one upload, in a store that machines share (app.datasets.admission)."""
+    """The name of the admission book as of one upload, in a store that machines share
+    (app.datasets.admission).
+    """
     return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.units"
 
 
 def codes_folder(rows: Path) -> Path:
-    """The folder of the codes of a dataset, given the path of the rows of one upload on this machine."""
+    """The folder of the codes of a dataset, given the path of the rows of one upload on
+    this machine.
+    """
     dataset = rows.parent
     return dataset.parent.with_name(CODES_FOLDER) / dataset.name
 
 
 def printed(store: Store, dataset_id: str) -> set[str]:
     """Ids of the uploads that have fingerprints."""
-    return {file.basename.removesuffix(".prints") for file in store.files(_folder(dataset_id, kind=PRINTS_FOLDER))}
+    return {
+        file.basename.removesuffix(".prints")
+        for file in store.files(_folder(dataset_id, kind=PRINTS_FOLDER))
+    }
 
 
 def bytes_beside(file: StoredFile) -> int:
-    """PRIVATE: bytes of the other files in the folder of a file, unfinished ones included.
+    """PRIVATE: bytes of the other files in the folder of a file, unfinished ones
+    included.
 
     For limits only; never part of an answer.
     """
     folder, _, basename = file.name.rpartition("/")
-    return sum(other.size_bytes for other in file.store.files(folder) if basename not in other.basename)
+    return sum(
+        other.size_bytes
+        for other in file.store.files(folder)
+        if basename not in other.basename
+    )
 
 
 def erase_codes(store: Store, dataset_id: str, epoch_id: str) -> None:
-    """Erases the codes of the rows of one upload, durably, where they are beside the rows. Safe to repeat."""
+    """Erases the codes of the rows of one upload, durably, where they are beside the
+    rows. Safe to repeat.
+    """
     for file in list(store.files(_folder(dataset_id, kind=CODES_FOLDER))):
         if file.basename.startswith(f"{epoch_id}."):
             store.delete(file.name)
 
 
 def erase_epoch(store: Store, dataset_id: str, epoch_id: str) -> None:
-    """Erases the rows of one upload, durably, after its transaction failed. Safe to repeat."""
+    """Erases the rows of one upload, durably, after its transaction failed. Safe to
+    repeat.
+    """
     for name_of in (rows_name, prints_name, book_name):
         store.delete(name_of(dataset_id, epoch_id))
     erase_codes(store, dataset_id, epoch_id)
 
 
 def erase_dataset(store: Store, dataset_id: str) -> None:
-    """Erases all rows of a dataset, durably, unfinished uploads included. Safe to repeat.
+    """Erases all rows of a dataset, durably, unfinished uploads included. Safe to
+    repeat.
 
-    An upload that still runs cannot be committed any more, and erases what it wrote meanwhile.
+    An upload that still runs cannot be committed any more, and erases what it wrote
+    meanwhile.
     """
     for kind in FOLDERS_OF_ROWS:
         for file in list(store.files(_folder(dataset_id, kind=kind))):
@@ -113,26 +142,42 @@ def files_of_datasets(store: Store) -> Iterator[tuple[str, Listed]]:
 
 
 def upload_of(file: Listed) -> str | None:
-    """The id of the upload whose rows, fingerprints or codes a file has; ``None`` for other files."""
+    """The id of the upload whose rows, fingerprints or codes a file has; ``None`` for
+    other files.
+    """
     epoch_id = file.basename.partition(".")[0]
-    return epoch_id if file.basename.endswith(_ENDINGS) and _ID.fullmatch(epoch_id) else None
+    return (
+        epoch_id
+        if file.basename.endswith(_ENDINGS) and _ID.fullmatch(epoch_id)
+        else None
+    )
 
 
 def erase_unfinished(store: Store, *, before: datetime) -> int:
-    """Erases unfinished files of killed uploads that were last written before a time; returns their number.
+    """Erases unfinished files of killed uploads that were last written before a time;
+    returns their number.
 
     Args:
         before: aware; earlier than the start of any upload that may still run.
     """
-    files = (file for kind in FOLDERS_OF_ROWS for file in store.files(kind) if _is_unfinished(file))
+    files = (
+        file
+        for kind in FOLDERS_OF_ROWS
+        for file in store.files(kind)
+        if _is_unfinished(file)
+    )
     left = [file for file in files if file.changed_at < before]
     for file in left:
         store.delete(file.name)
     return len(left)
 
 
-def erase_uncommitted(store: Store, dataset_id: str, *, committed: Collection[str]) -> None:
-    """Erases the files of a dataset's killed uploads, durably, while no upload to the dataset runs. Safe to repeat."""
+def erase_uncommitted(
+    store: Store, dataset_id: str, *, committed: Collection[str]
+) -> None:
+    """Erases the files of a dataset's killed uploads, durably, while no upload to the
+    dataset runs. Safe to repeat.
+    """
     for kind in (PRINTS_FOLDER, ROWS_FOLDER):
         for file in list(store.files(_folder(dataset_id, kind=kind))):
             if upload_of(file) not in {None, *committed} or _is_unfinished(file):

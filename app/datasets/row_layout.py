@@ -1,6 +1,8 @@
-"""Lays out the rows of one upload as Parquet, assigns them to cells, and opens and writes files of that layout.
+"""Lays out the rows of one upload as Parquet, assigns them to cells, and opens and
+writes files of that layout.
 
-Columns are named by position (``f0``, ``f1`` …), so that no declared name can conflict with the file format:
+Columns are named by position (``f0``, ``f1`` …), so that no declared name can conflict
+with the file format:
 
 =============  =====================  =====================================================================
 column         type                   content
@@ -14,10 +16,11 @@ column         type                   content
 ``cell1`` …    int32                  cells of the following such partitions, in declared order
 =============  =====================  =====================================================================
 
-A row gets the cell of a hash partition by a keyed hash of its id. The assignment is stable (lemma L5 in
-docs/proofs/lemmas.md): adding or removing a row moves no other row, as an assignment by position, shuffle or size
-would. A partition by a feature reads the feature's column, and a partition by upload needs no column, because an upload
-is a file. Whatever a stored number is, the row is in exactly one cell.
+A row gets the cell of a hash partition by a keyed hash of its id. The assignment is
+stable (lemma L5 in docs/proofs/lemmas.md): adding or removing a row moves no other row,
+as an assignment by position, shuffle or size would. A partition by a feature reads the
+feature's column, and a partition by upload needs no column, because an upload is a
+file. Whatever a stored number is, the row is in exactly one cell.
 """
 
 import hashlib
@@ -38,17 +41,26 @@ from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.admission import ROW_ID_BYTES
 from grovekeeper_forests.data.schema import Feature, Schema
-from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.partitions import (
+    ColumnPartition,
+    HashPartition,
+    Partitions,
+)
 
 UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"
 ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
-"""Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
+"""Metadata of every row file. A new layout gets a new number; the reader refuses
+unknown numbers.
+"""
 
-_MEANING = b"meaning"  # key of the metadata that hold a digest of what the codes of the file mean
-_BODY = b"body"  # key of the metadata that hold the keyed fingerprint of the upload's body
-_CELLS = b"cells"  # key of the metadata that hold the keyed digest of the upload's cells
+# key of the metadata that hold a digest of what the codes of the file mean
+_MEANING = b"meaning"
+# key of the metadata that hold the keyed fingerprint of the upload's body
+_BODY = b"body"
+# key of the metadata that hold the keyed digest of the upload's cells
+_CELLS = b"cells"
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,9 @@ class RowGroups:
     """Consecutive row groups of one file of rows.
 
     Attributes:
-        file_id: the random id of the file. A file that replaces it after an erasure has another id and may have other
-            row groups, in which a row could be read twice.
+        file_id: the random id of the file. A file that replaces it after an erasure has
+            another id and may have other row groups, in which a row could be read
+            twice.
         start: the first row group.
         stop: the row group after the last.
     """
@@ -75,11 +88,14 @@ def feature_column(index: int) -> str:
 
 @dataclass(frozen=True)
 class StoredUpload:
-    """What the footer of an upload's file says. PRIVATE: shown to a granted owner, never logged.
+    """What the footer of an upload's file says. PRIVATE: shown to a granted owner,
+    never logged.
 
     Attributes:
-        body: keyed fingerprint of the body, as its sender sent it; ``None`` where the file has none.
-        cells: keyed digest of the cells of all rows of the body; ``None`` where the file has none.
+        body: keyed fingerprint of the body, as its sender sent it; ``None`` where the
+            file has none.
+        cells: keyed digest of the cells of all rows of the body; ``None`` where the
+            file has none.
     """
 
     n_rows: int = field(repr=False)
@@ -87,10 +103,14 @@ class StoredUpload:
     cells: bytes | None = field(repr=False)
 
 
-def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None = None) -> pa.Schema:
-    """The layout of a declaration's row files: column names, types, nullability and format number.
+def arrow_schema(
+    schema: Schema, partitions: Partitions, *, body: bytes | None = None
+) -> pa.Schema:
+    """The layout of a declaration's row files: column names, types, nullability and
+    format number.
 
-    ``body`` is the fingerprint of the upload's body, which the file of the upload keeps.
+    ``body`` is the fingerprint of the upload's body, which the file of the upload
+    keeps.
     """
     fields = [
         pa.field(feature_column(index), pa.int32(), nullable=False)
@@ -100,44 +120,73 @@ def arrow_schema(schema: Schema, partitions: Partitions, *, body: bytes | None =
     ]
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
-    fields += [pa.field(column.name, pa.int32(), nullable=False) for column in stored_columns(partitions)]
+    fields += [
+        pa.field(column.name, pa.int32(), nullable=False)
+        for column in stored_columns(partitions)
+    ]
     stated = {**FORMAT, _MEANING: _meaning_of(schema)}
-    return pa.schema(fields, metadata=stated if body is None else {**stated, _BODY: body.hex()})
+    return pa.schema(
+        fields, metadata=stated if body is None else {**stated, _BODY: body.hex()}
+    )
 
 
 def _meaning_of(schema: Schema) -> str:
-    """A digest of what a stored code means, by position. Bounds are not in it: numbers are clamped again when read."""
-    features = [[feature.name, feature.type, feature.categories, feature.missing] for feature in schema.features]
-    return hashlib.sha256(json.dumps([features, schema.label.classes]).encode()).hexdigest()
+    """A digest of what a stored code means, by position. Bounds are not in it: numbers
+    are clamped again when read.
+    """
+    features = [
+        [feature.name, feature.type, feature.categories, feature.missing]
+        for feature in schema.features
+    ]
+    return hashlib.sha256(
+        json.dumps([features, schema.label.classes]).encode()
+    ).hexdigest()
 
 
 def is_layout_of(stored: pa.Schema, declared: pa.Schema) -> bool:
-    """Whether a file has the layout of a declaration, :func:`arrow_schema`, and its codes mean what is declared.
+    """Whether a file has the layout of a declaration, :func:`arrow_schema`, and its
+    codes mean what is declared.
 
-    The schema of a dataset stands in no entry, and a partition by a feature finds its column by the feature's name: by
-    another schema, rows of other cells would be read. Files of earlier versions do not say what their codes mean.
+    The schema of a dataset stands in no entry, and a partition by a feature finds its
+    column by the feature's name: by another schema, rows of other cells would be read.
+    Files of earlier versions do not say what their codes mean.
     """
     known = {_MEANING: declared.metadata[_MEANING], **(stored.metadata or {})}
-    return stored.equals(declared) and all(known.get(name) == fact for name, fact in declared.metadata.items())
+    return stored.equals(declared) and all(
+        known.get(name) == fact for name, fact in declared.metadata.items()
+    )
 
 
-def stored_uploads(store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey) -> dict[str, StoredUpload]:
-    """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a file are left out."""
+def stored_uploads(
+    store: Store, dataset_id: str, epoch_ids: Iterable[str], *, key: DataKey
+) -> dict[str, StoredUpload]:
+    """PRIVATE: what the footers of some uploads' files say, by epoch; uploads without a
+    file are left out.
+    """
     uploads: dict[str, StoredUpload] = {}
     for epoch in epoch_ids:
-        with suppress(FileNotFoundError), reading(row_files.sealed_rows(store, dataset_id, epoch, key=key)) as stored:
+        with (
+            suppress(FileNotFoundError),
+            reading(row_files.sealed_rows(store, dataset_id, epoch, key=key)) as stored,
+        ):
             n_rows = stored.metadata.num_rows
-            uploads[epoch] = StoredUpload(n_rows, _from_footer(stored, _BODY), cells_digest(stored))
+            uploads[epoch] = StoredUpload(
+                n_rows, _from_footer(stored, _BODY), cells_digest(stored)
+            )
     return uploads
 
 
 def cells_digest(stored: pq.ParquetFile) -> bytes | None:
-    """The keyed digest of the upload's cells, which an erasure of some rows leaves as it is."""
+    """The keyed digest of the upload's cells, which an erasure of some rows leaves as
+    it is.
+    """
     return _from_footer(stored, _CELLS)
 
 
 def add_cells_digest(written: pq.ParquetWriter, digest: bytes) -> None:
-    """Puts the keyed digest of the upload's cells, known after the last row alone, into the footer of a file."""
+    """Puts the keyed digest of the upload's cells, known after the last row alone, into
+    the footer of a file.
+    """
     written.add_key_value_metadata({_CELLS: digest.hex()})
 
 
@@ -152,7 +201,8 @@ def reading(file: SealedFile) -> Iterator[pq.ParquetFile]:
 
     Raises:
         FileNotFoundError: no such file.
-        InstallationError: the file is damaged or of an unknown form. Nothing of its content is in the error.
+        InstallationError: the file is damaged or of an unknown form. Nothing of its
+            content is in the error.
     """
     is_readable = True
     try:
@@ -160,9 +210,12 @@ def reading(file: SealedFile) -> Iterator[pq.ParquetFile]:
             yield stored
     except (pa.ArrowException, SealBroken):
         is_readable = False
-    # Raised outside the handler: the library's error may quote private cells and must not be chained.
+    # Raised outside the handler: the library's error may quote private cells and must
+    # not be chained.
     if not is_readable:
-        raise InstallationError("a stored row file is damaged or of an unknown form; restore it from a backup")
+        raise InstallationError(
+            "a stored row file is damaged or of an unknown form; restore it from a backup"
+        )
 
 
 def writer(file: Writer, form: pa.Schema) -> pq.ParquetWriter:
@@ -171,12 +224,23 @@ def writer(file: Writer, form: pa.Schema) -> pq.ParquetWriter:
         file,
         form,
         # Ids are random bytes, which no compression shortens.
-        compression={field.name: "none" if field.name == ROW_ID_COLUMN else "zstd" for field in form},
-        compression_level={field.name: 1 for field in form if field.name != ROW_ID_COLUMN},
-        # Numbers have too many values for a dictionary: building one takes twice as long as the rest, and is given up.
+        compression={
+            field.name: "none" if field.name == ROW_ID_COLUMN else "zstd"
+            for field in form
+        },
+        compression_level={
+            field.name: 1 for field in form if field.name != ROW_ID_COLUMN
+        },
+        # Numbers have too many values for a dictionary: building one takes twice as
+        # long as the rest, and is given up.
         use_dictionary=[field.name for field in form if field.type == pa.int32()],
-        # All first bytes, then all second bytes: numbers are compressed in half the time, and read in two thirds.
-        column_encoding={field.name: "BYTE_STREAM_SPLIT" for field in form if field.type == pa.float64()},
+        # All first bytes, then all second bytes: numbers are compressed in half the
+        # time, and read in two thirds.
+        column_encoding={
+            field.name: "BYTE_STREAM_SPLIT"
+            for field in form
+            if field.type == pa.float64()
+        },
         write_statistics=False,
     )
 
@@ -191,14 +255,24 @@ def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]
 
     With one key for all partitions, their cells would depend on one another.
     """
-    names = [partition.name for partition in partitions.declared if isinstance(partition, HashPartition)]
-    return {name: hmac.digest(dataset_key, name.encode("utf-8"), "sha256") for name in names}
+    names = [
+        partition.name
+        for partition in partitions.declared
+        if isinstance(partition, HashPartition)
+    ]
+    return {
+        name: hmac.digest(dataset_key, name.encode("utf-8"), "sha256") for name in names
+    }
 
 
-def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) -> "NDArray[np.int32]":
-    """The cell of every row: HMAC-SHA256(dataset key, row id), read as a big-endian integer, modulo k.
+def hash_cells(
+    row_ids: bytes, *, partition: HashPartition, dataset_key: bytes
+) -> "NDArray[np.int32]":
+    """The cell of every row: HMAC-SHA256(dataset key, row id), read as a big-endian
+    integer, modulo k.
 
-    The whole 256-bit digest is reduced, so the shares of two cells differ by less than 2⁻²⁴⁶.
+    The whole 256-bit digest is reduced, so the shares of two cells differ by less than
+    2⁻²⁴⁶.
 
     Args:
         row_ids: PRIVATE; the ids one after another, 16 bytes each.
@@ -218,7 +292,10 @@ def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) 
         raise ValueError(f"a row id has {ROW_ID_BYTES} bytes")
     digest, read, k = hmac.digest, int.from_bytes, partition.cells
     starts = range(0, len(row_ids), ROW_ID_BYTES)
-    cells = (read(digest(dataset_key, row_ids[at : at + ROW_ID_BYTES], "sha256"), "big") % k for at in starts)
+    cells = (
+        read(digest(dataset_key, row_ids[at : at + ROW_ID_BYTES], "sha256"), "big") % k
+        for at in starts
+    )
     return np.fromiter(cells, dtype=np.int32, count=n_rows)
 
 
@@ -231,21 +308,36 @@ class StoredColumn:
 
 
 def stored_columns(partitions: Partitions) -> list[StoredColumn]:
-    """``cell``, ``cell1``, ``cell2`` … for the partitions that need a column of their own, in declared order."""
+    """``cell``, ``cell1``, ``cell2`` … for the partitions that need a column of their
+    own, in declared order.
+    """
     needed = [
         partition
         for partition in partitions.declared
-        if isinstance(partition, HashPartition) or (isinstance(partition, ColumnPartition) and not partition.is_feature)
+        if isinstance(partition, HashPartition)
+        or (isinstance(partition, ColumnPartition) and not partition.is_feature)
     ]
-    return [StoredColumn(f"{CELL_COLUMN}{index or ''}", partition) for index, partition in enumerate(needed)]
+    return [
+        StoredColumn(f"{CELL_COLUMN}{index or ''}", partition)
+        for index, partition in enumerate(needed)
+    ]
 
 
 def own_column_partitions(partitions: Partitions) -> list[ColumnPartition]:
-    """The partitions by a column that is neither a feature nor the label, in declared order."""
+    """The partitions by a column that is neither a feature nor the label, in declared
+    order.
+    """
     stored = (column.partition for column in stored_columns(partitions))
     return [partition for partition in stored if isinstance(partition, ColumnPartition)]
 
 
 def as_feature(partition: ColumnPartition) -> Feature:
-    """A column partition as a categorical feature, so that its column is read by the rules of features."""
-    return Feature(partition.column, "categorical", categories=partition.categories, missing=partition.has_missing)
+    """A column partition as a categorical feature, so that its column is read by the
+    rules of features.
+    """
+    return Feature(
+        partition.column,
+        "categorical",
+        categories=partition.categories,
+        missing=partition.has_missing,
+    )

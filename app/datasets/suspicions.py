@@ -1,7 +1,8 @@
-"""Suspects why an upload does not match its declaration, from what spreadsheets, R and pandas are known to write.
+"""Suspects why an upload does not match its declaration, from what spreadsheets, R and
+pandas are known to write.
 
-A suspicion is one of the sentences below. It holds no cell and no name, and goes to the owner with the count of the
-problem. It converts nothing: the owner mends the file.
+A suspicion is one of the sentences below. It holds no cell and no name, and goes to the
+owner with the count of the problem. It converts nothing: the owner mends the file.
 """
 
 import codecs
@@ -19,15 +20,21 @@ SAMPLE = 1_000
 
 UTF_16 = "not UTF-8: it looks like UTF-16; save the file as UTF-8"
 WORKBOOK = "not CSV: it looks like a workbook or a zip archive; export the table as CSV in UTF-8"
-PACKED = "not CSV: it looks packed in another way than gzip; unpack it, or pack it with gzip"
+PACKED = (
+    "not CSV: it looks packed in another way than gzip; unpack it, or pack it with gzip"
+)
 SPSS = "not CSV: it looks like a file of SPSS; export the table as CSV in UTF-8"
 LATIN_1 = "not UTF-8: it looks like Latin-1 or Windows-1252; save the file as UTF-8"
 NO_TEXT = "the file is empty"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
-LONG_LINE = "a quote that is never closed makes one line of many, or line ends are missing"
+LONG_LINE = (
+    "a quote that is never closed makes one line of many, or line ends are missing"
+)
 MORE_CELLS = "more cells than the header has: a decimal comma, or a comma in a cell without quotes"
 FEWER_CELLS = "fewer cells than the header has: the file is cut off, or other cells than commas separate"
-LINE_BREAK = "a cell has a line break: a quote that is never closed, or a text of several lines"
+LINE_BREAK = (
+    "a cell has a line break: a quote that is never closed, or a text of several lines"
+)
 NO_MISSING = "the declaration does not allow empty cells here (missing)"
 MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 FRACTIONS = "the declaration takes whole numbers here"
@@ -59,11 +66,40 @@ _OTHER_FORMS = {"<": "HTML or XML", "{": "JSON", "[": "JSON"}
 """What a text is by its first sign."""
 
 MARKS = frozenset(
-    {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", ".", "-", "--", "?", "\\n"}
-    | {"n.a.", "#na", "#n/a n/a", "(null)", "[null]", "<null>", "#null", "#null!", "missing", "undefined", "unknown"}
+    {
+        "na",
+        "n/a",
+        "#n/a",
+        "<na>",
+        "nan",
+        "null",
+        "none",
+        "nil",
+        "nat",
+        ".",
+        "-",
+        "--",
+        "?",
+        "\\n",
+    }
+    | {
+        "n.a.",
+        "#na",
+        "#n/a n/a",
+        "(null)",
+        "[null]",
+        "<null>",
+        "#null",
+        "#null!",
+        "missing",
+        "undefined",
+        "unknown",
+    }
     | {"-nan", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"}  # C
-    | {"#value!", "#ref!", "#div/0!", "#name?", "#num!", "#nv", "#n/d"}  # spreadsheets export what they show
-    | {"#" * width for width in range(1, 256)}  # a number in a column that is too narrow for it
+    # spreadsheets export what they show
+    | {"#value!", "#ref!", "#div/0!", "#name?", "#num!", "#nv", "#n/d"}
+    # a number in a column that is too narrow for it
+    | {"#" * width for width in range(1, 256)}
     | {"._", *(f".{letter}" for letter in ascii_lowercase)}  # SAS
 )
 """What other programs write where a value is missing, in lower case."""
@@ -73,7 +109,9 @@ _UNNAMED = (
     "data frame (index=False leaves it out)"
 )
 _EMPTY_ENDS = "columns without a name at the end: spreadsheets write cells that were once used; delete these columns"
-_NO_HEADER = "the first line looks like a row: a header with the names of the columns is needed"
+_NO_HEADER = (
+    "the first line looks like a row: a header with the names of the columns is needed"
+)
 _OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
@@ -85,11 +123,17 @@ _CASE = "the declared value in other letters (upper or lower case)"
 _POINT = "whole numbers written with a point, such as 1.0; pandas writes them so where cells of the column are empty"
 _ZEROS = "leading zeros are absent or superfluous; spreadsheets drop them"
 
-_TRUTHS = frozenset({"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0", "1.0", "0.0"})
-_COMMA_NUMBER = re.compile(r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?")
+_TRUTHS = frozenset(
+    {"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0", "1.0", "0.0"}
+)
+_COMMA_NUMBER = re.compile(
+    r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?"
+)
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
-_UNNAMED_NAMES = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname")
+_UNNAMED_NAMES = re.compile(
+    r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname"
+)
 _SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>.?)"?,?', re.IGNORECASE)
 
 
@@ -97,10 +141,14 @@ def of_no_text(begin: bytes) -> str:
     """What a file is whose first line is not UTF-8, by its first bytes."""
     if begin[:2].count(0) == 1:  # a letter of two bytes
         return UTF_16
-    return next((words for magic, words in _BEGINS.items() if begin.startswith(magic)), LATIN_1)
+    return next(
+        (words for magic, words in _BEGINS.items() if begin.startswith(magic)), LATIN_1
+    )
 
 
-def of_header_line(line: str, declared: Collection[str], *, number: int) -> ColumnProblem | None:
+def of_header_line(
+    line: str, declared: Collection[str], *, number: int
+) -> ColumnProblem | None:
     """The problem of a file whose first line is not a header with commas.
 
     Args:
@@ -110,7 +158,9 @@ def of_header_line(line: str, declared: Collection[str], *, number: int) -> Colu
     """
     marked = _SEPARATOR_LINE.fullmatch(line.strip())
     if marked:
-        also = "" if marked["separator"] in ("", ",") else ", and separate cells by commas"
+        also = (
+            "" if marked["separator"] in ("", ",") else ", and separate cells by commas"
+        )
         suspected = f"this line is for a spreadsheet, which names the separator in it: remove it{also}"
         return ColumnProblem("", "separator-line", 1, line=number, suspected=suspected)
     known = {composed(name) for name in declared}
@@ -118,7 +168,9 @@ def of_header_line(line: str, declared: Collection[str], *, number: int) -> Colu
     for separator, words in _SEPARATORS.items():
         names = _names(line, separator)
         is_plain = len(by_comma) == 1 < min(len(names), len(known))
-        if is_plain or len(known.intersection(names)) > len(known.intersection(by_comma)):
+        if is_plain or len(known.intersection(names)) > len(
+            known.intersection(by_comma)
+        ):
             suspected = f"cells seem to be separated by {words}; commas are needed"
             return ColumnProblem("", "separator", 1, line=number, suspected=suspected)
     return None
@@ -132,14 +184,20 @@ def _names(line: str, separator: str) -> list[str]:
     return [composed(name.strip()) for name in names]
 
 
-def of_missing_columns(missing: Iterable[str], header: Iterable[str]) -> dict[str, str | None]:
+def of_missing_columns(
+    missing: Iterable[str], header: Iterable[str]
+) -> dict[str, str | None]:
     """Why declared columns are not in the header, by name."""
     similar = set(map(_folded, header))
-    return {name: _OTHER_LETTERS if _folded(name) in similar else None for name in missing}
+    return {
+        name: _OTHER_LETTERS if _folded(name) in similar else None for name in missing
+    }
 
 
 def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None:
-    """Why some of the names in a header are not declared; ``unknown``: by their places, from 1."""
+    """Why some of the names in a header are not declared; ``unknown``: by their places,
+    from 1.
+    """
     names = unknown.values()
     if not unknown.get(n_columns, " ") and unknown.get(1, " "):
         return _EMPTY_ENDS
@@ -150,7 +208,9 @@ def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None
     form = _OTHER_FORMS.get(next(iter(names)).lstrip()[:1])
     if form is not None:
         return f"not CSV: it looks like {form}"
-    return _NO_HEADER if any(_NUMBER.fullmatch(name.strip()) for name in names) else None
+    return (
+        _NO_HEADER if any(_NUMBER.fullmatch(name.strip()) for name in names) else None
+    )
 
 
 def of_no_numbers(cells: Iterable[str]) -> str | None:

@@ -1,12 +1,17 @@
-"""Gives each value of a unit column its one spelling, so that one person is one privacy unit at every way in.
+"""Gives each value of a unit column its one spelling, so that one person is one privacy
+unit at every way in.
 
 The declaration says what the column holds, and the account's opening entry fixes it:
 
-* ``text``: Unicode's compatibility form (NFKC), without white space around it and without signs that nobody sees. So
-  ``17`` and ``17`` with a space, a tab or a zero-width space are one person, as are the two spellings of ``é``. ``017``
-  and ``17``, and ``ann`` and ``Ann``, stay two: identifiers exist that differ in nothing else.
-* ``integer``: decimal digits without leading zeros, signs and points. Another spelling is refused.
-* ``raw``: compared character by character. Datasets that were declared before there was a form have it.
+* ``text``: Unicode's compatibility form (NFKC), without white space around it and
+  without signs that nobody sees. So ``17`` and ``17`` with a space, a tab or a
+  zero-width space are one person, as are the two spellings of ``é``. ``017`` and
+  ``17``, and ``ann`` and ``Ann``, stay two: identifiers exist that differ in nothing
+  else.
+* ``integer``: decimal digits without leading zeros, signs and points. Another spelling
+  is refused.
+* ``raw``: compared character by character. Datasets that were declared before there was
+  a form have it.
 """
 
 import re
@@ -22,16 +27,20 @@ INTEGER: Final = "integer"
 RAW: Final = "raw"
 
 PLAIN_INTEGER: Final = "^(?:0|[1-9][0-9]*)$"
-"""For RE2 and, with ``fullmatch``, for Python: ``$`` of Python alone allows a line break."""
+"""For RE2 and, with ``fullmatch``, for Python: ``$`` of Python alone allows a line
+break.
+"""
 
-# The signs that Unicode lets a program ignore when it shows a text (Default_Ignorable_Code_Point), and controls.
+# The signs that Unicode lets a program ignore when it shows a text
+# (Default_Ignorable_Code_Point), and controls.
 _INVISIBLE: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
 
-# A table with a gap makes 17.0 of 17, R writes 1e+05 for 100000, and spreadsheets write 1.23E+05 and 4,711.
+# A table with a gap makes 17.0 of 17, R writes 1e+05 for 100000, and spreadsheets write
+# 1.23E+05 and 4,711.
 _NUMBER: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]+|[0-9]{1,3}(?:[,' ][0-9]{3})+)(?:\.(?P<part>[0-9]*))?"
     r"(?:[eE](?P<power>[+-]?[0-9]{1,4}))?"
@@ -42,7 +51,9 @@ _WIDEST = 20
 
 
 class NotAPlainInteger(ValueError):
-    """A value of an ``integer`` unit column has another spelling than that of the integer. Quotes nothing."""
+    """A value of an ``integer`` unit column has another spelling than that of the
+    integer. Quotes nothing.
+    """
 
 
 def form_of(privacy_unit: Mapping[str, Any]) -> str:
@@ -64,10 +75,13 @@ def canonical(value: str, form: str) -> str:
 
 
 def canonical_text(value: str) -> str:
-    """NFKC without invisible signs and outer white space; a text in this form is left as it is."""
+    """NFKC without invisible signs and outer white space; a text in this form is left
+    as it is.
+    """
     if value.isascii() and value.isprintable():
         return value.strip()
-    # A sign that is removed may have stood between two that compose, so the form is taken again.
+    # A sign that is removed may have stood between two that compose, so the form is
+    # taken again.
     visible = without_invisible(unicodedata.normalize("NFKC", value.strip()))
     return unicodedata.normalize("NFKC", visible).strip()
 
@@ -78,7 +92,9 @@ def without_invisible(text: str) -> str:
 
 
 def folded(value: str) -> str:
-    """What two canonical texts have in common that differ by leading zeros, case or the spelling of a number alone."""
+    """What two canonical texts have in common that differ by leading zeros, case or the
+    spelling of a number alone.
+    """
     number = _number(value)
     if number is None:
         return value.casefold().lstrip("0")
@@ -87,8 +103,11 @@ def folded(value: str) -> str:
 
 
 def _number(value: str) -> tuple[str, int] | None:
-    """The digits of a number without zeros at their ends, and the power of ten by which they are multiplied."""
-    if value.isascii() and value.isdigit():  # most identifiers; the expression takes three times as long
+    """The digits of a number without zeros at their ends, and the power of ten by which
+    they are multiplied.
+    """
+    # most identifiers; the expression takes three times as long
+    if value.isascii() and value.isdigit():
         return _scaled(value, 0)
     match = _NUMBER.fullmatch(value)
     if match is None:
@@ -96,7 +115,11 @@ def _number(value: str) -> tuple[str, int] | None:
     part = match["part"] or ""
     digits = re.sub(f"[{_BETWEEN_THOUSANDS}]", "", match["whole"]) + part
     significant, power = _scaled(digits, int(match["power"] or 0) - len(part))
-    return (f"-{significant}" if match["sign"] == "-" and significant != "0" else significant), power
+    return (
+        f"-{significant}"
+        if match["sign"] == "-" and significant != "0"
+        else significant
+    ), power
 
 
 def _scaled(digits: str, power: int) -> tuple[str, int]:
@@ -106,11 +129,19 @@ def _scaled(digits: str, power: int) -> tuple[str, int]:
 
 
 def similar_spellings(name: str) -> set[str]:
-    """Other names with the fold of a name, as programs write them: not all that there are, because ids are keyed."""
+    """Other names with the fold of a name, as programs write them: not all that there
+    are, because ids are keyed.
+    """
     number = _number(name)
-    spellings = set(_spellings_of_text(name) if number is None else _spellings_of_number(*number))
+    spellings = set(
+        _spellings_of_text(name) if number is None else _spellings_of_number(*number)
+    )
     fold = folded(name)
-    return {text for text in spellings if text != name and folded(text) == fold and canonical_text(text) == text}
+    return {
+        text
+        for text in spellings
+        if text != name and folded(text) == fold and canonical_text(text) == text
+    }
 
 
 def _spellings_of_text(name: str) -> Iterator[str]:
@@ -135,12 +166,17 @@ def _without_exponent(digits: str, power: int) -> Iterator[str]:
     whole = digits + "0" * power
     wholes = {whole.rjust(width, "0") for width in range(_WIDEST + 1)}
     wholes |= {_in_thousands(whole, separator) for separator in _BETWEEN_THOUSANDS}
-    yield from (f"{spelling}{part}" for spelling in wholes for part in ("", ".", ".0", ".00"))
+    yield from (
+        f"{spelling}{part}" for spelling in wholes for part in ("", ".", ".0", ".00")
+    )
 
 
 def _in_thousands(whole: str, separator: str) -> str:
     first = len(whole) % 3
-    groups = [whole[:first], *(whole[start : start + 3] for start in range(first, len(whole), 3))]
+    groups = [
+        whole[:first],
+        *(whole[start : start + 3] for start in range(first, len(whole), 3)),
+    ]
     return separator.join(filter(None, groups))
 
 
@@ -150,14 +186,18 @@ def _with_exponent(digits: str, power: int) -> Iterator[str]:
     for part in {rest.ljust(width, "0") for width in range(_WIDEST - 4)}:
         mantissa = f"{first}.{part}" if part else first
         for letter in "eE":
-            yield from (f"{mantissa}{letter}{exponent}" for exponent in (power, f"{power:+d}", f"{power:+03d}"))
+            yield from (
+                f"{mantissa}{letter}{exponent}"
+                for exponent in (power, f"{power:+d}", f"{power:+03d}")
+            )
 
 
 def n_similar(folds: NDArray[np.uint64], names: NDArray[np.uint64]) -> int:
     """The number of different names that share their fold with another name.
 
     Args:
-        folds: PRIVATE; ``(n_rows,)``; a keyed digest of the folded form of each row's name.
+        folds: PRIVATE; ``(n_rows,)``; a keyed digest of the folded form of each row's
+            name.
         names: PRIVATE; ``(n_rows,)``; a keyed digest of each row's name.
     """
     order = np.lexsort((names, folds))

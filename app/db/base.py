@@ -1,4 +1,6 @@
-"""Defines the declarative base of every table, and column types that store values exactly on both databases."""
+"""Defines the declarative base of every table, and column types that store values
+exactly on both databases.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -21,43 +23,62 @@ NAMING_CONVENTION = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""Gives every constraint the same name on both databases and in all revisions, so that a migration can drop it."""
+"""Gives every constraint the same name on both databases and in all revisions, so that
+a migration can drop it.
+"""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time in UTC, to the microsecond: ``timestamptz`` on PostgreSQL, sortable RFC 3339 text on SQLite.
+    """A time in UTC, to the microsecond: ``timestamptz`` on PostgreSQL, sortable RFC
+    3339 text on SQLite.
 
-    SQLAlchemy's ``DateTime(timezone=True)`` drops the zone on SQLite. A time without a zone is refused.
+    SQLAlchemy's ``DateTime(timezone=True)`` drops the zone on SQLite. A time without a
+    zone is refused.
     """
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else DateTime(timezone=True))
+        return dialect.type_descriptor(
+            Text() if dialect.name == "sqlite" else DateTime(timezone=True)
+        )
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
+    def process_bind_param(
+        self, value: datetime | None, dialect: Dialect
+    ) -> datetime | str | None:
         if value is None:
             return None
         if value.tzinfo is None:
             raise ValueError("the time has no zone")
         return stamps.to_text(value) if dialect.name == "sqlite" else value
 
-    def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(
+        self, value: datetime | str | None, dialect: Dialect
+    ) -> datetime | None:
         if value is None:
             return None
-        return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)
+        return (
+            datetime.fromisoformat(value)
+            if isinstance(value, str)
+            else value.astimezone(UTC)
+        )
 
 
 class ExactInteger(TypeDecorator[int]):
-    """A 64-bit integer. Other values are refused, because SQLite would store a float or a text in an integer column."""
+    """A 64-bit integer. Other values are refused, because SQLite would store a float or
+    a text in an integer column.
+    """
 
     impl = BigInteger
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # An automatic key needs SQLite's row id, which only a column declared INTEGER can be.
-        return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else BigInteger())
+        # An automatic key needs SQLite's row id, which only a column declared INTEGER
+        # can be.
+        return dialect.type_descriptor(
+            Integer() if dialect.name == "sqlite" else BigInteger()
+        )
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
         if value is None:
@@ -70,10 +91,11 @@ class ExactInteger(TypeDecorator[int]):
 
 
 class CanonicalJson(TypeDecorator[Any]):
-    """A JSON value as its RFC 8785 text: equal values have equal bytes, so the column can be hashed.
+    """A JSON value as its RFC 8785 text: equal values have equal bytes, so the column
+    can be hashed.
 
-    The encoding refuses integers beyond 2⁵³ and non-finite numbers. Python's ``None`` is SQL ``NULL``. SQLAlchemy does
-    not notice a change in place: assign a new value.
+    The encoding refuses integers beyond 2⁵³ and non-finite numbers. Python's ``None``
+    is SQL ``NULL``. SQLAlchemy does not notice a change in place: assign a new value.
     """
 
     impl = Text
@@ -87,24 +109,35 @@ class CanonicalJson(TypeDecorator[Any]):
 
 
 class Base(DeclarativeBase):
-    """Base of every ORM class in a ``tables.py``; its metadata is the schema at the newest revision."""
+    """Base of every ORM class in a ``tables.py``; its metadata is the schema at the
+    newest revision.
+    """
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
-    type_annotation_map: ClassVar = {int: ExactInteger, datetime: UtcDateTime, str: Text}
+    type_annotation_map: ClassVar = {
+        int: ExactInteger,
+        datetime: UtcDateTime,
+        str: Text,
+    }
 
 
 Row = TypeVar("Row", bound=Base)
 
 
-def find_row(session: Session, table: type[Row], row_id: str, *, kind: str, lock: bool = False) -> Row:
-    """Finds a row by its id; with ``lock``, keeps it from being changed until the write transaction ends.
+def find_row(
+    session: Session, table: type[Row], row_id: str, *, kind: str, lock: bool = False
+) -> Row:
+    """Finds a row by its id; with ``lock``, keeps it from being changed until the write
+    transaction ends.
 
     Raises:
         NotFound: no such row.
     """
     row: Row | None = None
     if stamps.is_reference(row_id):
-        row = session.get(table, row_id, populate_existing=lock, with_for_update=lock or None)
+        row = session.get(
+            table, row_id, populate_existing=lock, with_for_update=lock or None
+        )
     if row is None:
         raise NotFound(kind)
     return row

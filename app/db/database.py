@@ -1,10 +1,12 @@
-"""Opens databases, and read and write transactions that behave alike on SQLite and PostgreSQL.
+"""Opens databases, and read and write transactions that behave alike on SQLite and
+PostgreSQL.
 
 A service commits before it answers.
 
-The execution option :data:`ACCESS` states the kind of a transaction. On SQLite, ``"write"`` begins with ``BEGIN
-IMMEDIATE`` (the caller holds the write lock of the file, :mod:`app.db.locks`), and ``"read"`` sees a snapshot and
-cannot write: SQLite fails an upgrade from read to write at once with "database is locked".
+The execution option :data:`ACCESS` states the kind of a transaction. On SQLite,
+``"write"`` begins with ``BEGIN IMMEDIATE`` (the caller holds the write lock of the
+file, :mod:`app.db.locks`), and ``"read"`` sees a snapshot and cannot write: SQLite
+fails an upgrade from read to write at once with "database is locked".
 """
 
 import errno
@@ -12,7 +14,13 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -36,7 +44,12 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -50,7 +63,9 @@ from app.db.locks import WriteLock, take_name
 DialectName: TypeAlias = Literal["sqlite", "postgresql"]
 
 ACCESS = "grovekeeper_access"
-"""Execution option: ``"write"`` or ``"read"``. On SQLite a connection without the option can only read."""
+"""Execution option: ``"write"`` or ``"read"``. On SQLite a connection without the
+option can only read.
+"""
 
 KEPT = "kept"
 """Key of ``Session.info``: :attr:`Database.kept`."""
@@ -60,11 +75,14 @@ _SQLITE_PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
-    # KiB of pages that a connection keeps. A commit of another connection makes them void, so more are of little use.
+    # KiB of pages that a connection keeps. A commit of another connection makes them
+    # void, so more are of little use.
     f"PRAGMA cache_size = -{limits.SQLITE_CACHE_KIB}",
-    # Deleted content is overwritten with zeros: the key of an erased dataset must not stay in a free part of a page.
+    # Deleted content is overwritten with zeros: the key of an erased dataset must not
+    # stay in a free part of a page.
     "PRAGMA secure_delete = ON",
-    # Otherwise INSERT OR REPLACE would delete the old row without running its BEFORE DELETE trigger.
+    # Otherwise INSERT OR REPLACE would delete the old row without running its BEFORE
+    # DELETE trigger.
     "PRAGMA recursive_triggers = ON",
 )
 
@@ -86,7 +104,9 @@ _POSTGRESQL_DEFAULTS = {
 """Parameters of connections; the address may name others."""
 
 LOG_WAIT_S = 1.0
-"""Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for readers."""
+"""Seconds for which all writers wait while :meth:`Database.forget_deleted` waits for
+readers.
+"""
 
 _TEMPORARY_ON_SQLITE = frozenset(
     (
@@ -94,45 +114,64 @@ _TEMPORARY_ON_SQLITE = frozenset(
         sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
     )
 )  # fmt: skip
-"""Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such as a missing table."""
+"""Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such
+as a missing table.
+"""
 
 _READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
 _READ_ONLY_ON_POSTGRESQL = "25006"
 _TIME = "time"
 _BROKEN_SERVER = "XX"
-"""Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are operational errors."""
+"""Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are
+operational errors.
+"""
 
 
 def parse_url(url: str) -> URL:
     """Parses the address of a database and sets the driver that this program uses.
 
     Raises:
-        InstallationError: not an address, neither SQLite nor PostgreSQL, or a SQLite database without a file.
+        InstallationError: not an address, neither SQLite nor PostgreSQL, or a SQLite
+            database without a file.
     """
     scheme, _, rest = url.partition("://")
     if rest.count("@") > 1 and not scheme.startswith("sqlite"):
-        # A password with an unquoted sign. A message of the driver would show its end as the name of a host.
-        raise InstallationError("a sign in the database address must be quoted: write @ in a name or password as %40")
+        # A password with an unquoted sign. A message of the driver would show its end
+        # as the name of a host.
+        raise InstallationError(
+            "a sign in the database address must be quoted: write @ in a name or password as %40"
+        )
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the second of a port that is no number
-        # The address may hold a password, so the message repeats neither the address nor the library's message.
+        # The address may hold a password, so the message repeats neither the address
+        # nor the library's message.
         raise InstallationError("the database address cannot be read") from None
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
-        if any("@" in part for part in (parsed.host or "", parsed.database or "", *parsed.query)):
-            # The user's name has a sign that ends it: the rest, with the password, would be a host or database.
-            raise InstallationError("the user in the database address has a sign that must be quoted, such as / as %2F")
+        if any(
+            "@" in part
+            for part in (parsed.host or "", parsed.database or "", *parsed.query)
+        ):
+            # The user's name has a sign that ends it: the rest, with the password,
+            # would be a host or database.
+            raise InstallationError(
+                "the user in the database address has a sign that must be quoted, such as / as %2F"
+            )
         return _checked_postgresql(parsed.set(drivername="postgresql+psycopg"))
     if backend != "sqlite":
-        raise InstallationError("the database address must begin with sqlite:// or postgresql://")
+        raise InstallationError(
+            "the database address must begin with sqlite:// or postgresql://"
+        )
     if parsed.database in (None, "", ":memory:") or parsed.query:
         raise InstallationError("a SQLite address names a file and takes no options")
     return parsed.set(drivername="sqlite+pysqlite")
 
 
 def _checked_postgresql(url: URL) -> URL:
-    """An address whose parts the driver can read. The driver would raise other errors, and at the first connection."""
+    """An address whose parts the driver can read. The driver would raise other errors,
+    and at the first connection.
+    """
     dialect = url.get_dialect()
     driver = dialect.import_dbapi()  # an installation on SQLite does not load it
     try:
@@ -143,7 +182,9 @@ def _checked_postgresql(url: URL) -> URL:
             if not host.startswith(("/", "@")):  # a socket of this machine
                 host.encode("idna")
     except (ArgumentError, driver.ProgrammingError, UnicodeError):
-        raise InstallationError("the host, the port or an option in the database address is not valid") from None
+        raise InstallationError(
+            "the host, the port or an option in the database address is not valid"
+        ) from None
     return url
 
 
@@ -159,7 +200,9 @@ def database_file(url: URL) -> Path:
     return Path(url.database)
 
 
-def open_engine(url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> Engine:
+def open_engine(
+    url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS
+) -> Engine:
     """An engine for a parsed address, with at most ``pool_size`` connections.
 
     Error texts never carry statement parameters, because parameters may be private.
@@ -167,19 +210,27 @@ def open_engine(url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -
     if dialect_of(url) == "sqlite":
         return _open_sqlite(url, pool_size=pool_size)
     engine = create_engine(
-        url.update_query_dict({key: value for key, value in _POSTGRESQL_DEFAULTS.items() if key not in url.query}),
+        url.update_query_dict(
+            {
+                key: value
+                for key, value in _POSTGRESQL_DEFAULTS.items()
+                if key not in url.query
+            }
+        ),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=limits.DATABASE_POOL_WAIT_S,
         hide_parameters=True,
     )
-    event.listen(engine, "connect", _require_utf_8, insert=True)  # before the library reads a text
+    # before the library reads a text
+    event.listen(engine, "connect", _require_utf_8, insert=True)
     event.listen(engine, "checkout", partial(_refuse_if_ended, engine.dialect))
     return engine
 
 
 def _require_utf_8(connection: Any, _entry: ConnectionPoolEntry) -> None:
-    """Refuses a database that cannot hold every text, or tells the driver no encoding (``SQL_ASCII``).
+    """Refuses a database that cannot hold every text, or tells the driver no encoding
+    (``SQL_ASCII``).
 
     Raises:
         InstallationError: the database has another encoding.
@@ -187,14 +238,19 @@ def _require_utf_8(connection: Any, _entry: ConnectionPoolEntry) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         right = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-        raise InstallationError(f"the database has the encoding {encoding}; make one with: {right}")
+        raise InstallationError(
+            f"the database has the encoding {encoding}; make one with: {right}"
+        )
 
 
-def _refuse_if_ended(dialect: Dialect, connection: Any, _entry: ConnectionPoolEntry, _checked_out: object) -> None:
+def _refuse_if_ended(
+    dialect: Dialect, connection: Any, _entry: ConnectionPoolEntry, _checked_out: object
+) -> None:
     """Lets the pool replace a connection that ended while it was idle.
 
-    An idle connection has nothing to read, unless the server has ended it or told something; only then the server is
-    asked, which takes a round trip. The kernel ends connections to a machine that has gone (keepalives).
+    An idle connection has nothing to read, unless the server has ended it or told
+    something; only then the server is asked, which takes a round trip. The kernel ends
+    connections to a machine that has gone (keepalives).
     """
     try:
         readable = poll()
@@ -210,9 +266,15 @@ def _open_sqlite(url: URL, *, pool_size: int) -> Engine:
     try:
         _create_private(path)
     except OSError as error:
-        raise InstallationError(f"the database file cannot be opened: {error.strerror}") from error
+        raise InstallationError(
+            f"the database file cannot be opened: {error.strerror}"
+        ) from error
     engine = create_engine(
-        url, pool_size=pool_size, max_overflow=0, pool_timeout=limits.DATABASE_POOL_WAIT_S, hide_parameters=True
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=limits.DATABASE_POOL_WAIT_S,
+        hide_parameters=True,
     )
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -220,22 +282,28 @@ def _open_sqlite(url: URL, *, pool_size: int) -> Engine:
 
 
 def _create_private(path: Path) -> None:
-    """Creates a missing file readable by its owner only; SQLite's -wal and -shm files take the mode of this file.
+    """Creates a missing file readable by its owner only; SQLite's -wal and -shm files
+    take the mode of this file.
 
-    An existing file is never opened here. Whenever a process closes any descriptor of a file, POSIX ends all locks that
-    the process has on it, also those of open connections of SQLite. The next process that closes the database would
-    then believe to be the last one and delete the write-ahead log, and commits of this process would be lost.
+    An existing file is never opened here. Whenever a process closes any descriptor of a
+    file, POSIX ends all locks that the process has on it, also those of open
+    connections of SQLite. The next process that closes the database would then believe
+    to be the last one and delete the write-ahead log, and commits of this process would
+    be lost.
     """
     with _CREATION:
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(
+                os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            )
         except FileExistsError:
             if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    # The driver's BEGIN is deferred and comes too late, so _begin_sqlite begins transactions.
+    # The driver's BEGIN is deferred and comes too late, so _begin_sqlite begins
+    # transactions.
     connection.isolation_level = None
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma).close()
@@ -243,21 +311,26 @@ def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) 
 
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get(ACCESS) == "write"
-    driver: Any = connection.connection.driver_connection  # a pragma takes as long as SQLAlchemy's work for a statement
+    # a pragma takes as long as SQLAlchemy's work for a statement
+    driver: Any = connection.connection.driver_connection
     driver.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}").close()
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def time_column(dialect: DialectName) -> ColumnElement[datetime]:
-    """A column with the time that :meth:`Database.now` returns, for queries that read something else, too."""
+    """A column with the time that :meth:`Database.now` returns, for queries that read
+    something else, too.
+    """
     if dialect == "sqlite":
-        return bindparam("time", callable_=lambda: stamps.now(), type_=UtcDateTime)  # at every execution
+        # at every execution
+        return bindparam("time", callable_=lambda: stamps.now(), type_=UtcDateTime)
     return func.clock_timestamp(type_=UtcDateTime)
 
 
 def transaction_time(session: Session, *, read: datetime | None = None) -> datetime:
-    """The time of a transaction by the clock of :meth:`Database.now`: what the transaction has ``read``, or reads when
-    it first asks. No time of a machine stands in a ledger, because it may be wrong.
+    """The time of a transaction by the clock of :meth:`Database.now`: what the
+    transaction has ``read``, or reads when it first asks. No time of a machine stands
+    in a ledger, because it may be wrong.
     """
     if read is not None:
         session.info[_TIME] = read
@@ -265,59 +338,82 @@ def transaction_time(session: Session, *, read: datetime | None = None) -> datet
         dialect = session.get_bind().dialect.name
         is_local = dialect == "sqlite"
         session.info[_TIME] = (
-            stamps.now() if is_local else session.execute(select(time_column("postgresql"))).scalar_one()
+            stamps.now()
+            if is_local
+            else session.execute(select(time_column("postgresql"))).scalar_one()
         )
     at: datetime = session.info[_TIME]
     return at
 
 
 class Database:
-    """A database, safe to share among threads. A thread has at most one open transaction.
+    """A database, safe to share among threads. A thread has at most one open
+    transaction.
 
     Attributes:
         dialect: ``"sqlite"`` or ``"postgresql"``.
-        engine: for migrations and tests only; services use :meth:`read` and :meth:`write`.
-        errors: errors of transactions since the start: ``busy`` (no free connection), ``temporary`` or ``unexpected``.
-        kept: what transactions have read of immutable rows and keep for later ones (:mod:`app.ledger.kept_states`).
+        engine: for migrations and tests only; services use :meth:`read` and
+            :meth:`write`.
+        errors: errors of transactions since the start: ``busy`` (no free connection),
+            ``temporary`` or ``unexpected``.
+        kept: what transactions have read of immutable rows and keep for later ones
+            (:mod:`app.ledger.kept_states`).
     """
 
-    def __init__(self, url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> None:
+    def __init__(
+        self, url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS
+    ) -> None:
         self.dialect: DialectName = dialect_of(url)
         self.engine: Engine = open_engine(url, pool_size=pool_size)
         self.errors: Tally[str] = Tally()
-        self._write_lock = WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
+        self._write_lock = (
+            WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
+        )
         self.kept: dict[str, Any] = {}
         writing = self.engine.execution_options(**{ACCESS: "write"})
-        self._writers = sessionmaker(writing, expire_on_commit=False, info={KEPT: self.kept})
-        self._beside = create_engine(self.engine.url, poolclass=NullPool, hide_parameters=True)
-        self._readers = sessionmaker(self._reading(), expire_on_commit=False, info={KEPT: self.kept})
+        self._writers = sessionmaker(
+            writing, expire_on_commit=False, info={KEPT: self.kept}
+        )
+        self._beside = create_engine(
+            self.engine.url, poolclass=NullPool, hide_parameters=True
+        )
+        self._readers = sessionmaker(
+            self._reading(), expire_on_commit=False, info={KEPT: self.kept}
+        )
 
     @classmethod
-    def open(cls, url: str, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> Self:
+    def open(
+        cls, url: str, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS
+    ) -> Self:
         """Opens the database at an address, without connecting and without migrating.
 
-        A missing SQLite file is created empty, readable by its owner only. Its folder must exist.
+        A missing SQLite file is created empty, readable by its owner only. Its folder
+        must exist.
 
         Args:
             url: ``sqlite:///<file>`` or ``postgresql://…``.
-            pool_size: the largest number of connections; one for each thread that uses the database at a time.
+            pool_size: the largest number of connections; one for each thread that uses
+                the database at a time.
         """
         return cls(parse_url(url), pool_size=pool_size)
 
     def write(self) -> AbstractContextManager[Session]:
         """A write transaction: commits when the block ends, rolls back when it raises.
 
-        On SQLite, writers wait for one another before they take a connection. On PostgreSQL, the isolation is read
-        committed: lock the rows on which a decision rests (``with_for_update``).
+        On SQLite, writers wait for one another before they take a connection. On
+        PostgreSQL, the isolation is read committed: lock the rows on which a decision
+        rests (``with_for_update``).
 
         Raises:
-            Unavailable: the database cannot be reached or is too busy. Nothing was committed, unless the connection
-                broke during the commit; the next read shows which.
+            Unavailable: the database cannot be reached or is too busy. Nothing was
+                committed, unless the connection broke during the commit; the next read
+                shows which.
         """
         return self._write()
 
     def read(self) -> AbstractContextManager[Session]:
-        """A read transaction on one snapshot. It cannot write and cannot be upgraded to a write transaction.
+        """A read transaction on one snapshot. It cannot write and cannot be upgraded to
+        a write transaction.
 
         Raises:
             Unavailable: the database cannot be reached or is too busy.
@@ -326,13 +422,16 @@ class Database:
 
     @contextmanager
     def named_lock(self, name: str, *, wait_s: float) -> Iterator[None]:
-        """Locks a name on all machines until the block ends; transactions may begin and end meanwhile.
+        """Locks a name on all machines until the block ends; transactions may begin and
+        end meanwhile.
 
-        On PostgreSQL, a connection beside the pool has the lock for as long as the block takes. If that connection
-        breaks, the lock is free. On SQLite, whose file one machine uses, all names are one lock.
+        On PostgreSQL, a connection beside the pool has the lock for as long as the
+        block takes. If that connection breaks, the lock is free. On SQLite, whose file
+        one machine uses, all names are one lock.
 
         Raises:
-            Unavailable: the name was locked for too long, or the database cannot be reached.
+            Unavailable: the name was locked for too long, or the database cannot be
+                reached.
         """
         if self.dialect == "sqlite":
             file = database_file(self.engine.url)
@@ -346,25 +445,31 @@ class Database:
             yield
 
     def now(self, session: Session) -> datetime:
-        """The current time in UTC by the clock that all processes on this database share.
+        """The current time in UTC by the clock that all processes on this database
+        share.
 
-        That is the clock of the PostgreSQL server; or the machine's clock for a SQLite file, which one machine uses.
+        That is the clock of the PostgreSQL server; or the machine's clock for a SQLite
+        file, which one machine uses.
         """
         if self.dialect == "sqlite":
             return stamps.now()
         return session.execute(select(time_column(self.dialect))).scalar_one()
 
     def forget_deleted(self) -> None:
-        """Empties the write-ahead log of a SQLite database, which still has what was deleted.
+        """Empties the write-ahead log of a SQLite database, which still has what was
+        deleted.
 
-        Waits for readers for :data:`LOG_WAIT_S` at most; then the log stays until a later call. PostgreSQL removes
-        deleted content by vacuum and recycles its log; docs/guides/operator-keys.md says what that means for keys.
+        Waits for readers for :data:`LOG_WAIT_S` at most; then the log stays until a
+        later call. PostgreSQL removes deleted content by vacuum and recycles its log;
+        docs/guides/operator-keys.md says what that means for keys.
         """
         if self.dialect == "sqlite":
             with self._exclusive(), closing(self.engine.raw_connection()) as connection:
                 connection.execute(f"PRAGMA busy_timeout = {int(LOG_WAIT_S * 1000)}")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                connection.execute(f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}")
+                connection.execute(
+                    f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}"
+                )
 
     def close(self) -> None:
         """Closes every idle connection. May be called twice."""
@@ -372,7 +477,11 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
-        with self._exclusive(), self._unavailable_if_unreachable(writes=True), self._writers.begin() as session:
+        with (
+            self._exclusive(),
+            self._unavailable_if_unreachable(writes=True),
+            self._writers.begin() as session,
+        ):
             yield session
 
     @contextmanager
@@ -386,7 +495,9 @@ class Database:
     def _reading(self) -> Engine:
         if self.dialect == "sqlite":
             return self.engine.execution_options(**{ACCESS: "read"})
-        return self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return self.engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
 
     @contextmanager
     def _unavailable_if_unreachable(self, *, writes: bool) -> Iterator[None]:
@@ -404,16 +515,23 @@ class Database:
 
 
 def _is_temporary(error: DBAPIError) -> bool:
-    """Whether a later attempt may succeed: a limit of time was reached, or the connection, disk or server failed."""
+    """Whether a later attempt may succeed: a limit of time was reached, or the
+    connection, disk or server failed.
+    """
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode & 0xFF in _TEMPORARY_ON_SQLITE
-    # The end of a transaction that was idle for too long is an InternalError of the driver.
+    # The end of a transaction that was idle for too long is an InternalError of the
+    # driver.
     is_broken = _state_on_postgresql(error).startswith(_BROKEN_SERVER)
-    return isinstance(error, OperationalError) or error.connection_invalidated or is_broken
+    return (
+        isinstance(error, OperationalError) or error.connection_invalidated or is_broken
+    )
 
 
 def _accepts_no_writes(error: DBAPIError) -> bool:
-    """Whether the disk or the server became read-only. In a read transaction, the same error shows a bug."""
+    """Whether the disk or the server became read-only. In a read transaction, the same
+    error shows a bug.
+    """
     if isinstance(error.orig, sqlite3.OperationalError):
         return error.orig.sqlite_errorcode & 0xFF == _READ_ONLY_ON_SQLITE
     return _state_on_postgresql(error) == _READ_ONLY_ON_POSTGRESQL
@@ -424,16 +542,22 @@ def _state_on_postgresql(error: DBAPIError) -> str:
 
 
 def insert_rows(table: type[Base]) -> sqlalchemy.Insert:
-    """An INSERT of rows that are given as mappings with a value for every column; one statement for all rows."""
+    """An INSERT of rows that are given as mappings with a value for every column; one
+    statement for all rows.
+    """
     return sqlalchemy.insert(cast(Table, table.__table__))
 
 
 def insert(session: Session, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
-    """An INSERT with the methods ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    """An INSERT with the methods ``on_conflict_do_nothing`` and
+    ``on_conflict_do_update``.
+    """
     return insert_on(dialect_of_session(session), table)
 
 
-def insert_on(dialect: DialectName, table: type[Base]) -> "postgresql.Insert | sqlite.Insert":
+def insert_on(
+    dialect: DialectName, table: type[Base]
+) -> "postgresql.Insert | sqlite.Insert":
     """An INSERT as :func:`insert` makes it, which can be kept."""
     if dialect == "postgresql":
         return postgresql.insert(cast(Table, table.__table__))

@@ -1,9 +1,12 @@
-"""Locks names and rows in a transaction, sends statements together, and serializes the writers of a SQLite file.
+"""Locks names and rows in a transaction, sends statements together, and serializes the
+writers of a SQLite file.
 
-On SQLite, the only write transaction excludes every other one, so names and rows need no lock. SQLite lets one
-connection write at a time and makes the others poll, which starves whole processes under load. So a writer takes two
-locks before it checks a connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock, then ``flock`` on
-``<database>.lock``. The kernel frees the file lock when a process dies, however it dies.
+On SQLite, the only write transaction excludes every other one, so names and rows need
+no lock. SQLite lets one connection write at a time and makes the others poll, which
+starves whole processes under load. So a writer takes two locks before it checks a
+connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock, then ``flock``
+on ``<database>.lock``. The kernel frees the file lock when a process dies, however it
+dies.
 """
 
 import fcntl
@@ -17,7 +20,17 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from sqlalchemy import BigInteger, BindParameter, Connection, Dialect, Select, bindparam, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Connection,
+    Dialect,
+    Select,
+    bindparam,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
@@ -31,13 +44,16 @@ _LOCK_SHARED = select(func.pg_advisory_xact_lock_shared(_number))
 
 @contextmanager
 def sent_together(session: Session) -> Iterator[None]:
-    """Sends the statements of the block together when the block ends; nobody reads rows of them.
+    """Sends the statements of the block together when the block ends; nobody reads rows
+    of them.
 
-    A SELECT that locks goes through ``session.connection()``, because the session would read its rows. The server runs
-    the statements in order, and none after one that failed.
+    A SELECT that locks goes through ``session.connection()``, because the session would
+    read its rows. The server runs the statements in order, and none after one that
+    failed.
 
     Raises:
-        DBAPIError: a statement failed, or the connection did, as if the statement had been sent alone.
+        DBAPIError: a statement failed, or the connection did, as if the statement had
+            been sent alone.
     """
     connection = session.connection()
     if connection.dialect.name == "sqlite":
@@ -61,29 +77,41 @@ def sent_together(session: Session) -> Iterator[None]:
         ) from error
 
 
-def lock_names(session: Session, *, shared: Collection[str] = (), exclusive: Collection[str] = ()) -> None:
-    """Locks names until the transaction ends, in the order of the names, before any row is locked.
+def lock_names(
+    session: Session, *, shared: Collection[str] = (), exclusive: Collection[str] = ()
+) -> None:
+    """Locks names until the transaction ends, in the order of the names, before any row
+    is locked.
 
-    Requests are granted in order of arrival. A row lock would not do: PostgreSQL grants ``FOR SHARE`` to later
-    transactions while an ``UPDATE`` of the row waits, so a row that is in use all the time is never changed.
+    Requests are granted in order of arrival. A row lock would not do: PostgreSQL grants
+    ``FOR SHARE`` to later transactions while an ``UPDATE`` of the row waits, so a row
+    that is in use all the time is never changed.
 
     Args:
         session: a write transaction.
         shared: names that other transactions may lock ``shared`` at the same time.
-        exclusive: names that no other transaction may lock at the same time. May be in ``shared`` as well.
+        exclusive: names that no other transaction may lock at the same time. May be in
+            ``shared`` as well.
     """
     if session.get_bind().dialect.name == "sqlite":
         return
     connection = session.connection()
-    for name in sorted({*shared, *exclusive}):  # a statement for each: SQL promises no order within one
-        connection.execute(_LOCK_ALONE if name in exclusive else _LOCK_SHARED, {"number": number_of(name)})
+    # a statement for each: SQL promises no order within one
+    for name in sorted({*shared, *exclusive}):
+        connection.execute(
+            _LOCK_ALONE if name in exclusive else _LOCK_SHARED,
+            {"number": number_of(name)},
+        )
 
 
-def lock_rows(session: Session, *tables: tuple[InstrumentedAttribute[str], Collection[str]]) -> None:
-    """Locks the rows of several tables that exist, until the transaction ends: table after table, in order of ids.
+def lock_rows(
+    session: Session, *tables: tuple[InstrumentedAttribute[str], Collection[str]]
+) -> None:
+    """Locks the rows of several tables that exist, until the transaction ends: table
+    after table, in order of ids.
 
-    On PostgreSQL, a statement sees the rows of the time when it began, but it may wait for locks. So what is read under
-    the locks is read by later statements.
+    On PostgreSQL, a statement sees the rows of the time when it began, but it may wait
+    for locks. So what is read under the locks is read by later statements.
 
     Args:
         session: a write transaction.
@@ -92,17 +120,25 @@ def lock_rows(session: Session, *tables: tuple[InstrumentedAttribute[str], Colle
     if session.get_bind().dialect.name == "sqlite":
         return
     with sent_together(session):
-        for column, ids in tables:  # a statement for each: SQL promises no order within one
+        # a statement for each: SQL promises no order within one
+        for column, ids in tables:
             session.connection().execute(_locking(column), {"ids": ids})
 
 
 @cache
 def _locking(column: InstrumentedAttribute[str]) -> Select[Any]:
-    return select(column).where(column.in_(bindparam("ids", expanding=True))).order_by(column).with_for_update()
+    return (
+        select(column)
+        .where(column.in_(bindparam("ids", expanding=True)))
+        .order_by(column)
+        .with_for_update()
+    )
 
 
 def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
-    """Locks a name until the transaction of a connection to PostgreSQL ends, which may be idle for any time."""
+    """Locks a name until the transaction of a connection to PostgreSQL ends, which may
+    be idle for any time.
+    """
     connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text(f"SET LOCAL lock_timeout = {int(wait_s * 1000)}"))
@@ -111,16 +147,22 @@ def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
 
 def number_of(name: str) -> int:
     """PostgreSQL names such a lock by 64 bits."""
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big", signed=True)
+    return int.from_bytes(
+        hashlib.sha256(name.encode("utf-8")).digest()[:8], "big", signed=True
+    )
 
 
 class WriteLock:
-    """Excludes every other writer of one database file. Not reentrant: nested writers are a bug.
+    """Excludes every other writer of one database file. Not reentrant: nested writers
+    are a bug.
 
-    Make it with :meth:`of`, so that all engines of a process on one file share the thread lock.
+    Make it with :meth:`of`, so that all engines of a process on one file share the
+    thread lock.
     """
 
-    def __init__(self, path: Path, *, wait_s: float = limits.DATABASE_WRITE_WAIT_S) -> None:
+    def __init__(
+        self, path: Path, *, wait_s: float = limits.DATABASE_WRITE_WAIT_S
+    ) -> None:
         self._path = path
         self._wait_s = wait_s
         self._threads = threading.Lock()
@@ -143,7 +185,8 @@ class WriteLock:
         """Holds the lock until the ``with`` block ends.
 
         Raises:
-            Unavailable: other threads or processes held the lock for too long, or the lock file cannot be used.
+            Unavailable: other threads or processes held the lock for too long, or the
+                lock file cannot be used.
             RuntimeError: this thread holds the lock already.
         """
         if self._owner == threading.get_ident():
@@ -160,8 +203,8 @@ class WriteLock:
 
     @contextmanager
     def _processes(self) -> Iterator[None]:
-        # LOCK_UN, not closing the file, ends the lock: a child between fork and exec may hold a copy of the
-        # descriptor, and LOCK_UN frees the lock for every copy.
+        # LOCK_UN, not closing the file, ends the lock: a child between fork and exec
+        # may hold a copy of the descriptor, and LOCK_UN frees the lock for every copy.
         try:
             descriptor = self._locked_file()
         except OSError as error:
@@ -174,7 +217,8 @@ class WriteLock:
     def _locked_file(self) -> int:
         """Locks the file and returns its descriptor."""
         if self._wait is not None and self._wait.goes_on:
-            raise Unavailable("the database is busy")  # at once, because a wait of the whole time was in vain
+            # at once, because a wait of the whole time was in vain
+            raise Unavailable("the database is busy")
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -190,8 +234,9 @@ class WriteLock:
 class _Wait:
     """A thread that waits for ``flock``, which takes no limit of time.
 
-    Attempts at intervals would starve a process beside a busy one; the kernel keeps waiting threads in a queue. If the
-    writer gives up, the thread frees the lock as soon as it gets it.
+    Attempts at intervals would starve a process beside a busy one; the kernel keeps
+    waiting threads in a queue. If the writer gives up, the thread frees the lock as
+    soon as it gets it.
     """
 
     def __init__(self, descriptor: int) -> None:

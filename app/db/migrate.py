@@ -1,7 +1,8 @@
 """Upgrades a database to the newest revision.
 
-SQLite and PostgreSQL share one chain of revisions. On both, an upgrade is one transaction, and upgrades exclude one
-another, so several processes may start an upgrade at once.
+SQLite and PostgreSQL share one chain of revisions. On both, an upgrade is one
+transaction, and upgrades exclude one another, so several processes may start an upgrade
+at once.
 """
 
 import time
@@ -25,25 +26,30 @@ _ADVISORY_LOCK = 0x67726F7665  # "grove"
 _LOCK_NOT_AVAILABLE = "55P03"
 _DEADLOCK = "40P01"
 _LOCK_WAIT_S = 2
-"""Seconds that a migration waits for a table of PostgreSQL: all other transactions on the table wait behind it."""
+"""Seconds that a migration waits for a table of PostgreSQL: all other transactions on
+the table wait behind it.
+"""
 _LOCK_PAUSE_S = 2.0
-_LOCK_ATTEMPTS = 150  # ten minutes of waits and pauses, until a long transaction on a table has ended
+# ten minutes of waits and pauses, until a long transaction on a table has ended
+_LOCK_ATTEMPTS = 150
 
 
 def upgrade(url: str, *, migration_url: str | None = None) -> None:
     """Runs the missing migrations in one transaction: all of them or none.
 
-    On PostgreSQL, a migration that does not get the lock of a table within seconds is rolled back and begins again, so
-    that the service never waits for longer behind a migration that waits.
+    On PostgreSQL, a migration that does not get the lock of a table within seconds is
+    rolled back and begins again, so that the service never waits for longer behind a
+    migration that waits.
 
     Args:
         url: address that the service uses.
-        migration_url: address of the role that owns the tables, if that is not the service's role. On PostgreSQL the
-            service's role is then granted the rights that it needs (:func:`app.db.append_only.grant_to_service`).
+        migration_url: address of the role that owns the tables, if that is not the
+            service's role. On PostgreSQL the service's role is then granted the rights
+            that it needs (:func:`app.db.append_only.grant_to_service`).
 
     Raises:
-        InstallationError: an address is unusable, the addresses name different databases, or a newer version of the
-            program migrated the database.
+        InstallationError: an address is unusable, the addresses name different
+            databases, or a newer version of the program migrated the database.
     """
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
@@ -51,7 +57,10 @@ def upgrade(url: str, *, migration_url: str | None = None) -> None:
                 run_migrations(connection)
             return
         except OperationalError as error:
-            is_locked = getattr(error.orig, "sqlstate", None) in (_LOCK_NOT_AVAILABLE, _DEADLOCK)
+            is_locked = getattr(error.orig, "sqlstate", None) in (
+                _LOCK_NOT_AVAILABLE,
+                _DEADLOCK,
+            )
             if not is_locked or attempt == _LOCK_ATTEMPTS:
                 raise
             time.sleep(_LOCK_PAUSE_S)
@@ -59,17 +68,28 @@ def upgrade(url: str, *, migration_url: str | None = None) -> None:
 
 @contextmanager
 def owned_by(url: str, *, migration_url: str | None) -> Iterator[Connection]:
-    """A :func:`migration_transaction` of the tables' owner, which grants the service's role its rights at the end.
+    """A :func:`migration_transaction` of the tables' owner, which grants the service's
+    role its rights at the end.
 
     Raises:
-        InstallationError: an address is unusable, or the addresses name different databases.
+        InstallationError: an address is unusable, or the addresses name different
+            databases.
     """
     service, owner = parse_url(url), parse_url(migration_url or url)
-    if (service.get_backend_name(), service.database) != (owner.get_backend_name(), owner.database):
-        raise InstallationError("the migration address and the database address name different databases")
+    if (service.get_backend_name(), service.database) != (
+        owner.get_backend_name(),
+        owner.database,
+    ):
+        raise InstallationError(
+            "the migration address and the database address name different databases"
+        )
     with migration_transaction(migration_url or url) as connection:
         yield connection
-        if connection.dialect.name == "postgresql" and service.username and service.username != owner.username:
+        if (
+            connection.dialect.name == "postgresql"
+            and service.username
+            and service.username != owner.username
+        ):
             grant_to_service(connection, service.username)
 
 
@@ -77,8 +97,9 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
     """Runs the missing migrations on the connection of a :func:`migration_transaction`.
 
     Raises:
-        InstallationError: a newer version of the program migrated the database, a version before the first release
-            made it, or another program; nothing was changed.
+        InstallationError: a newer version of the program migrated the database, a
+            version before the first release made it, or another program; nothing was
+            changed.
     """
     _require_released(connection)
     config = _config()
@@ -86,19 +107,29 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
     try:
         command.upgrade(config, revision)
     except CommandError as error:
-        raise InstallationError("a newer version made this backup; install that version or a later version") from error
+        raise InstallationError(
+            "a newer version made this backup; install that version or a later version"
+        ) from error
 
 
 def _require_released(connection: Connection) -> None:
-    """Checks before an upgrade that the database is what its revision makes, so that no migration breaks on it."""
+    """Checks before an upgrade that the database is what its revision makes, so that no
+    migration breaks on it.
+    """
     stored = MigrationContext.configure(connection).get_current_heads()
     present = _columns(connection)
     if stored == (revisions.head_revision(),) or not (stored or present):
         return
-    if len(stored) == 1 and stored[0].isdecimal() and stored[0] > revisions.head_revision():
+    if (
+        len(stored) == 1
+        and stored[0].isdecimal()
+        and stored[0] > revisions.head_revision()
+    ):
         raise InstallationError(revisions.NEWER)
     if len(stored) == 1 and stored[0].isdecimal() and stored[0] < revisions.FIRST:
-        raise InstallationError(f"the database is at revision {stored[0]}. {revisions.HOW_TO_MOVE}")
+        raise InstallationError(
+            f"the database is at revision {stored[0]}. {revisions.HOW_TO_MOVE}"
+        )
     unknown = set(stored) - revisions.known_revisions()
     if unknown or len(stored) > 1:
         raise InstallationError(
@@ -108,7 +139,11 @@ def _require_released(connection: Connection) -> None:
     made = _columns_of(*stored)
     if stored:
         at = f"says that it is at revision {stored[0]}"
-        wrong = {f"{table}.{column}" for table in made for column in made[table] ^ present.get(table, set())}
+        wrong = {
+            f"{table}.{column}"
+            for table in made
+            for column in made[table] ^ present.get(table, set())
+        }
     else:
         at, wrong = "has no revision", made.keys() & present.keys()
     if wrong:
@@ -119,7 +154,9 @@ def _require_released(connection: Connection) -> None:
 
 
 def _columns_of(revision: str | None = None) -> dict[str, set[str]]:
-    """The columns of every table that the migrations make up to a revision; of the newest without one."""
+    """The columns of every table that the migrations make up to a revision; of the
+    newest without one.
+    """
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as memory:
@@ -133,41 +170,72 @@ def _columns_of(revision: str | None = None) -> dict[str, set[str]]:
 
 def _columns(connection: Connection) -> dict[str, set[str]]:
     inspector = inspect(connection)
-    return {table: {column["name"] for column in inspector.get_columns(table)} for table in inspector.get_table_names()}
+    return {
+        table: {column["name"] for column in inspector.get_columns(table)}
+        for table in inspector.get_table_names()
+    }
 
 
 @contextmanager
 def migration_transaction(url: str) -> Iterator[Connection]:
-    """A transaction that may change the schema; every other migration of the database waits for it.
+    """A transaction that may change the schema; every other migration of the database
+    waits for it.
 
-    On SQLite, foreign keys are not enforced during the transaction and are checked before the commit: with enforcement,
-    the rebuild of a table would delete the rows that refer to it with ``ON DELETE CASCADE``.
+    On SQLite, foreign keys are not enforced during the transaction and are checked
+    before the commit: with enforcement, the rebuild of a table would delete the rows
+    that refer to it with ``ON DELETE CASCADE``.
     """
     parsed = parse_url(url)
     engine = open_engine(parsed, pool_size=1)
     try:
-        with _exclusive(parsed), engine.execution_options(**{ACCESS: "write"}).connect() as connection:
+        with (
+            _exclusive(parsed),
+            engine.execution_options(**{ACCESS: "write"}).connect() as connection,
+        ):
             if dialect_of(parsed) == "sqlite":
-                # This PRAGMA has no effect inside a transaction, and SQLAlchemy would begin one, so the driver runs it.
+                # This PRAGMA has no effect inside a transaction, and SQLAlchemy would
+                # begin one, so the driver runs it.
                 connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")
             with connection.begin():
                 if dialect_of(parsed) == "postgresql":
-                    for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
-                        connection.execute(text(f"SET LOCAL {limit} = 0"))  # a migration may take hours
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-                    connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'"))  # of tables
+                    for limit in (
+                        "lock_timeout",
+                        "statement_timeout",
+                        "idle_in_transaction_session_timeout",
+                    ):
+                        # a migration may take hours
+                        connection.execute(text(f"SET LOCAL {limit} = 0"))
+                    connection.execute(
+                        text("SELECT pg_advisory_xact_lock(:key)"),
+                        {"key": _ADVISORY_LOCK},
+                    )
+                    # of tables
+                    connection.execute(
+                        text(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'")
+                    )
                 yield connection
-                if dialect_of(parsed) == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-                    raise RuntimeError("a migration violates a foreign key; the database is unchanged")
+                if (
+                    dialect_of(parsed) == "sqlite"
+                    and connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+                ):
+                    raise RuntimeError(
+                        "a migration violates a foreign key; the database is unchanged"
+                    )
     finally:
         engine.dispose()
 
 
 def _exclusive(url: URL) -> AbstractContextManager[None]:
-    return WriteLock.of(database_file(url)).locked() if dialect_of(url) == "sqlite" else nullcontext()
+    return (
+        WriteLock.of(database_file(url)).locked()
+        if dialect_of(url) == "sqlite"
+        else nullcontext()
+    )
 
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(revisions.script_folder()).replace("%", "%%"))
+    config.set_main_option(
+        "script_location", str(revisions.script_folder()).replace("%", "%%")
+    )
     return config

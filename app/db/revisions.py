@@ -1,6 +1,8 @@
-"""Reads the revision of a database, and which revision is the newest, without loading Alembic.
+"""Reads the revision of a database, and which revision is the newest, without loading
+Alembic.
 
-Alembic takes a tenth of the start of a process and is only needed where a revision is run (:mod:`app.db.migrate`).
+Alembic takes a tenth of the start of a process and is only needed where a revision is
+run (:mod:`app.db.migrate`).
 """
 
 from contextlib import closing
@@ -19,17 +21,22 @@ FIRST = "0100"
 """The revision of the first release."""
 
 MOVED = ("0031", "0032", "0033")
-"""Revisions of versions before the first release whose rows ``grovekeeper db move`` copies into the tables of the
-first; the oldest is that of the commit e23dda68."""
+"""Revisions of versions before the first release whose rows ``grovekeeper db move``
+copies into the tables of the first; the oldest is that of the commit e23dda68.
+"""
 
 TAKEN = (
     f"`grovekeeper db move` takes the revisions {MOVED[0]} to {MOVED[-1]}; an older installation is upgraded with the "
     "commit e23dda68 first (the operator's guide, From a version before the first release)"
 )
 
-HOW_TO_MOVE = f"This version begins with new tables: rename the database and copy it. {TAKEN}"
+HOW_TO_MOVE = (
+    f"This version begins with new tables: rename the database and copy it. {TAKEN}"
+)
 
-NEWER = "a newer version migrated this database; install that version or a later version"
+NEWER = (
+    "a newer version migrated this database; install that version or a later version"
+)
 
 
 def current_revision(url: str) -> str | None:
@@ -42,24 +49,32 @@ def current_revision(url: str) -> str | None:
         try:
             return _revision_of(database)
         except DatabaseError as error:
-            raise InstallationError(f"the database cannot be read: {error.orig}") from error
+            raise InstallationError(
+                f"the database cannot be read: {error.orig}"
+            ) from error
 
 
 @cache
 def known_revisions() -> frozenset[str]:
-    """The revisions that this installation knows; the name of a revision's file begins with the revision.
+    """The revisions that this installation knows; the name of a revision's file begins
+    with the revision.
 
     Raises:
         InstallationError: the installation has no migrations.
     """
-    known = frozenset(file.stem.partition("_")[0] for file in (script_folder() / "versions").glob("*.py"))
+    known = frozenset(
+        file.stem.partition("_")[0]
+        for file in (script_folder() / "versions").glob("*.py")
+    )
     if not known:
         raise InstallationError("this installation has no migrations; install it again")
     return known
 
 
 def head_revision() -> str:
-    """The newest revision that this installation knows; raises what :func:`known_revisions` raises."""
+    """The newest revision that this installation knows; raises what
+    :func:`known_revisions` raises.
+    """
     return max(known_revisions())
 
 
@@ -79,7 +94,9 @@ def revision_of(session: Session) -> str | None:
     """The revision of the database of a session; see :func:`current_revision`."""
     if not inspect(session.connection()).has_table("alembic_version"):
         return None
-    revision: str | None = session.scalar(text("SELECT version_num FROM alembic_version"))
+    revision: str | None = session.scalar(
+        text("SELECT version_num FROM alembic_version")
+    )
     return revision
 
 

@@ -1,1 +1,3 @@
-"""Queues jobs with leases in the database of the ledger, so that one transaction changes both."""
+"""Queues jobs with leases in the database of the ledger, so that one transaction
+changes both.
+"""

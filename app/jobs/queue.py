@@ -1,12 +1,16 @@
-"""Enqueues, claims, renews and finishes jobs on the caller's transaction, fenced by the lease token.
+"""Enqueues, claims, renews and finishes jobs on the caller's transaction, fenced by the
+lease token.
 
-Submitters take turns, so that jobs of a submitter delay a job of another by one claim. At most one worker may finish a
-job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing. ``SKIP LOCKED`` lets several
-workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
-A transaction that locks several rows locks keys first, then datasets, jobs and accounts, each in order of ids.
+Submitters take turns, so that jobs of a submitter delay a job of another by one claim.
+At most one worker may finish a job. A worker that finds its token gone raises
+:class:`LeaseLost` and writes nothing. ``SKIP LOCKED`` lets several workers claim jobs
+at once on PostgreSQL; SQLite has one write transaction at a time.
+A transaction that locks several rows locks keys first, then datasets, jobs and
+accounts, each in order of ids.
 
-Before it is queued, a job may wait for decisions of owners, which are stored here, too. The worker processes that live
-are noted for metrics alone: no decision rests on them, because jobs are fenced by leases.
+Before it is queued, a job may wait for decisions of owners, which are stored here, too.
+The worker processes that live are noted for metrics alone: no decision rests on them,
+because jobs are fenced by leases.
 """
 
 import secrets
@@ -43,7 +47,9 @@ _ADD_JOB = insert_rows(JobRow)
 _ADD_READS = insert_rows(JobDatasetRow)
 
 _CLAIMS_AT_ONCE = 16
-"""Number of jobs per submitter among which a claim looks for a job that no other transaction is claiming."""
+"""Number of jobs per submitter among which a claim looks for a job that no other
+transaction is claiming.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,9 @@ class Claim:
 
 
 def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
-    """Adds a queued or waiting job: its row with the facts of the submission, and a row for each dataset it reads."""
+    """Adds a queued or waiting job: its row with the facts of the submission, and a row
+    for each dataset it reads.
+    """
     row.submitted_at = row.waits_since = at
     row.trees_done = 0
     dataset_ids = sorted({part.dataset for part in row.parts})
@@ -63,18 +71,42 @@ def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
     with sent_together(session):
         session.execute(_ADD_JOB, {name: getattr(row, name) for name in columns})
         if dataset_ids:
-            session.execute(_ADD_READS, [{"job_id": row.id, "dataset_id": dataset_id} for dataset_id in dataset_ids])
+            session.execute(
+                _ADD_READS,
+                [
+                    {"job_id": row.id, "dataset_id": dataset_id}
+                    for dataset_id in dataset_ids
+                ],
+            )
 
 
-def has_queued(session: Session, *, closed: Collection[str] = (), known: Collection[str] | None = None) -> bool:
-    """Whether any job can be claimed; an idle worker reads this without the write lock. Arguments: :func:`claim`."""
-    return session.execute(select(JobRow.id).where(_is_free(closed, known)).limit(1)).first() is not None
+def has_queued(
+    session: Session,
+    *,
+    closed: Collection[str] = (),
+    known: Collection[str] | None = None,
+) -> bool:
+    """Whether any job can be claimed; an idle worker reads this without the write lock.
+    Arguments: :func:`claim`.
+    """
+    return (
+        session.execute(
+            select(JobRow.id).where(_is_free(closed, known)).limit(1)
+        ).first()
+        is not None
+    )
 
 
 def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
-    """Whether a job that was charged, or that may still be, names an upload among those that it reads."""
-    is_charged = or_(JobRow.charged_at.is_not(None), JobRow.state.in_(state.value for state in UNFINISHED))
-    # The task is text in the database. Ids of uploads are random, so no other text of a task contains one.
+    """Whether a job that was charged, or that may still be, names an upload among those
+    that it reads.
+    """
+    is_charged = or_(
+        JobRow.charged_at.is_not(None),
+        JobRow.state.in_(state.value for state in UNFINISHED),
+    )
+    # The task is text in the database. Ids of uploads are random, so no other text of a
+    # task contains one.
     names_it = cast(JobRow.task, Text).contains(upload, autoescape=True)
     query = select(JobRow.id).join(JobDatasetRow, JobDatasetRow.job_id == JobRow.id)
     query = query.where(JobDatasetRow.dataset_id == dataset_id, is_charged, names_it)
@@ -83,7 +115,9 @@ def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
 
 def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int]:
     """The number of jobs in each of several states."""
-    query = select(JobRow.state, func.count()).where(JobRow.state.in_(state.value for state in states))
+    query = select(JobRow.state, func.count()).where(
+        JobRow.state.in_(state.value for state in states)
+    )
     numbers = dict(iter(session.execute(query.group_by(JobRow.state))))
     return {state: numbers.get(state.value, 0) for state in states}
 
@@ -91,14 +125,23 @@ def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int
 def oldest_wait(session: Session) -> datetime | None:
     """When the job that has been queued for longest began to wait."""
     queued = JobRow.state == JobState.QUEUED.value
-    return session.execute(select(func.min(JobRow.waits_since)).where(queued)).scalar_one()
+    return session.execute(
+        select(func.min(JobRow.waits_since)).where(queued)
+    ).scalar_one()
 
 
 def failed(session: Session) -> dict[EndReason, int]:
     """The number of failed jobs by reason."""
-    query = select(JobRow.reason, func.count()).where(JobRow.state == JobState.FAILED.value)
+    query = select(JobRow.reason, func.count()).where(
+        JobRow.state == JobState.FAILED.value
+    )
     numbers = session.execute(query.group_by(JobRow.reason))
-    return {EndReason(reason): number for reason, number in numbers if reason in list(EndReason)}  # else a newer one
+    # else a newer one
+    return {
+        EndReason(reason): number
+        for reason, number in numbers
+        if reason in list(EndReason)
+    }
 
 
 def claim(
@@ -109,23 +152,31 @@ def claim(
     closed: Collection[str] = (),
     known: Collection[str] | None = None,
 ) -> Claim | None:
-    """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job can be claimed.
+    """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if
+    no job can be claimed.
 
-    The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
-    job left the queue longest ago. A job that another transaction is claiming counts as its submitter's turn: the next
-    claim passes to the next submitter.
+    The first jobs of all submitters come before the second ones, and among these the
+    submitter comes first whose last job left the queue longest ago. A job that another
+    transaction is claiming counts as its submitter's turn: the next claim passes to the
+    next submitter.
 
     Args:
         session: of the caller's write transaction.
         at: the present time.
         ttl_s: seconds until the lease ends.
         closed: datasets whose jobs stay in the queue.
-        known: names of the kinds and algorithms whose jobs the caller can run; ``None``: all.
+        known: names of the kinds and algorithms whose jobs the caller can run;
+            ``None``: all.
     """
     for job_id in session.execute(_in_order(closed, known)).scalars().all():
-        job = select(JobRow).where(JobRow.id == job_id).with_for_update(skip_locked=True)
-        row = session.execute(job.execution_options(populate_existing=True)).scalar_one_or_none()
-        if row is not None and row.state == JobState.QUEUED:  # else another transaction has or had it
+        job = (
+            select(JobRow).where(JobRow.id == job_id).with_for_update(skip_locked=True)
+        )
+        row = session.execute(
+            job.execution_options(populate_existing=True)
+        ).scalar_one_or_none()
+        # else another transaction has or had it
+        if row is not None and row.state == JobState.QUEUED:
             token = secrets.token_hex(16)
             row.state = JobState.RUNNING.value
             row.lease_token = token
@@ -137,20 +188,39 @@ def claim(
 
 def _in_order(closed: Collection[str], known: Collection[str] | None) -> Select[str]:
     """Ids of the first jobs of all submitters in the order of their claims."""
-    turn = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
+    turn = func.row_number().over(
+        partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id)
+    )
     columns = (JobRow.id, JobRow.submitted_by, JobRow.submitted_at, turn.label("turn"))
     queued = select(*columns).where(_is_free(closed, known)).subquery("queued")
-    order = (queued.c.turn, _left_at(queued).nulls_first(), queued.c.submitted_at, queued.c.id)
+    order = (
+        queued.c.turn,
+        _left_at(queued).nulls_first(),
+        queued.c.submitted_at,
+        queued.c.id,
+    )
     return select(queued.c.id).where(queued.c.turn <= _CLAIMS_AT_ONCE).order_by(*order)
 
 
 def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
-    """When a job of a submitter last left the queue: at its charge, or else at the end of its lease or its own end."""
-    theirs, uncharged = JobRow.submitted_by == queued.c.submitted_by, JobRow.charged_at.is_(None)
-    ended = select(JobRow.finished_at).where(theirs, uncharged, JobRow.finished_at.is_not(None)).correlate(queued)
-    ended = ended.order_by(JobRow.charged_at.desc(), JobRow.finished_at.desc()).limit(1)  # as the index has them
+    """When a job of a submitter last left the queue: at its charge, or else at the end
+    of its lease or its own end.
+    """
+    theirs, uncharged = (
+        JobRow.submitted_by == queued.c.submitted_by,
+        JobRow.charged_at.is_(None),
+    )
+    ended = (
+        select(JobRow.finished_at)
+        .where(theirs, uncharged, JobRow.finished_at.is_not(None))
+        .correlate(queued)
+    )
+    # as the index has them
+    ended = ended.order_by(JobRow.charged_at.desc(), JobRow.finished_at.desc()).limit(1)
     times = union_all(
-        select(func.max(JobRow.charged_at).label("left_at")).where(theirs).correlate(queued),
+        select(func.max(JobRow.charged_at).label("left_at"))
+        .where(theirs)
+        .correlate(queued),
         select(ended.scalar_subquery()),
         select(func.max(case((uncharged, JobRow.lease_until))))
         .where(theirs, JobRow.state == JobState.RUNNING.value)
@@ -159,15 +229,25 @@ def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
     return select(func.max(times.c.left_at)).scalar_subquery()
 
 
-def _is_free(closed: Collection[str], known: Collection[str] | None = None) -> ColumnElement[bool]:
-    """Whether a job is queued, reads none of the datasets ``closed`` and has a kind and an algorithm of ``known``."""
+def _is_free(
+    closed: Collection[str], known: Collection[str] | None = None
+) -> ColumnElement[bool]:
+    """Whether a job is queued, reads none of the datasets ``closed`` and has a kind and
+    an algorithm of ``known``.
+    """
     queued = JobRow.state == JobState.QUEUED.value
     if known is not None:
         names = sorted(known)
-        queued &= JobRow.kind.in_(names) & or_(JobRow.algorithm.is_(None), JobRow.algorithm.in_(names))
+        queued &= JobRow.kind.in_(names) & or_(
+            JobRow.algorithm.is_(None), JobRow.algorithm.in_(names)
+        )
     if not closed:
         return queued
-    reads = select(JobDatasetRow.dataset_id).where(JobDatasetRow.job_id == JobRow.id).correlate(JobRow)
+    reads = (
+        select(JobDatasetRow.dataset_id)
+        .where(JobDatasetRow.job_id == JobRow.id)
+        .correlate(JobRow)
+    )
     reads = reads.where(JobDatasetRow.dataset_id.in_(sorted(closed))).limit(1)
     # Not NOT EXISTS: PostgreSQL would join it with all jobs of the closed datasets.
     return queued & reads.scalar_subquery().is_(None)
@@ -175,7 +255,9 @@ def _is_free(closed: Collection[str], known: Collection[str] | None = None) -> C
 
 def _reading(dataset_ids: Collection[str]) -> Select[str]:
     """Ids of the jobs that read one of several datasets."""
-    return select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id.in_(sorted(dataset_ids)))
+    return select(JobDatasetRow.job_id).where(
+        JobDatasetRow.dataset_id.in_(sorted(dataset_ids))
+    )
 
 
 def leased(session: Session, claim: Claim) -> JobRow:
@@ -197,7 +279,10 @@ def locked(session: Session, job_id: str) -> JobRow:
         NotFound: no such job.
     """
     row = session.execute(
-        select(JobRow).where(JobRow.id == job_id).with_for_update().execution_options(populate_existing=True)
+        select(JobRow)
+        .where(JobRow.id == job_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
     ).scalar_one_or_none()
     if row is None:
         raise NotFound("job")
@@ -206,11 +291,20 @@ def locked(session: Session, job_id: str) -> JobRow:
 
 def locked_several(session: Session, job_ids: Sequence[str]) -> list[JobRow]:
     """Locks and reads the jobs that exist, in order of their ids, in one statement."""
-    query = select(JobRow).where(JobRow.id.in_(job_ids)).order_by(JobRow.id).with_for_update()
-    return list(session.execute(query.execution_options(populate_existing=True)).scalars())
+    query = (
+        select(JobRow)
+        .where(JobRow.id.in_(job_ids))
+        .order_by(JobRow.id)
+        .with_for_update()
+    )
+    return list(
+        session.execute(query.execution_options(populate_existing=True)).scalars()
+    )
 
 
-def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, trees_done: int) -> None:
+def heartbeat(
+    session: Session, claim: Claim, *, at: datetime, ttl_s: float, trees_done: int
+) -> None:
     """Extends the lease and stores the number of finished trees, which is public.
 
     Raises:
@@ -226,7 +320,9 @@ def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, tre
         raise LeaseLost
 
 
-def finish(row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
+def finish(
+    row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime
+) -> None:
     """Ends a job that the caller has locked, and its lease."""
     row.state = state.value
     row.reason = None if reason is None else reason.value
@@ -252,37 +348,62 @@ def requeue(row: JobRow) -> None:
 
 
 def restart_waits(session: Session, dataset_id: str, *, at: datetime) -> None:
-    """Locks the unfinished jobs that read a dataset, and counts the time of the queued ones in the queue anew."""
+    """Locks the unfinished jobs that read a dataset, and counts the time of the queued
+    ones in the queue anew.
+    """
     unfinished = unfinished_of(session, dataset_id)
     lock_rows(session, (JobRow.id, unfinished))
     session.execute(
         update(JobRow)
-        .where(JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.QUEUED.value)
+        .where(
+            JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.QUEUED.value
+        )
         .values(waits_since=at)
         .execution_options(synchronize_session=False)
     )
 
 
 def overdue(
-    session: Session, *, at: datetime, ttl_s: float, closed: Collection[str] = (), limit: int = 100
+    session: Session,
+    *,
+    at: datetime,
+    ttl_s: float,
+    closed: Collection[str] = (),
+    limit: int = 100,
 ) -> list[str]:
-    """Ids of jobs whose lease ran out or ends too late, or that waited in the queue or for an approval for too long.
+    """Ids of jobs whose lease ran out or ends too late, or that waited in the queue or
+    for an approval for too long.
 
-    A lease ends too late if the clock was set back after it began: a lease that begins now would end earlier.
+    A lease ends too late if the clock was set back after it began: a lease that begins
+    now would end earlier.
 
-    Jobs that read one of the datasets ``closed`` cannot be claimed, so their time in the queue has no limit.
+    Jobs that read one of the datasets ``closed`` cannot be claimed, so their time in
+    the queue has no limit.
     """
     leased_until = at + timedelta(seconds=ttl_s)
     queued_since = at - timedelta(seconds=limits.MAX_QUEUE_S)
     asked_since = at - timedelta(seconds=limits.MAX_APPROVAL_S)
     is_lost = or_(JobRow.lease_until < at, JobRow.lease_until > leased_until)
     lost = (JobRow.state == JobState.RUNNING.value) & is_lost
-    unanswered = (JobRow.state == JobState.WAITING.value) & (JobRow.submitted_at < asked_since)
-    unclaimed = _is_free(closed) & (JobRow.submitted_at < queued_since) & (JobRow.waits_since < queued_since)
+    unanswered = (JobRow.state == JobState.WAITING.value) & (
+        JobRow.submitted_at < asked_since
+    )
+    unclaimed = (
+        _is_free(closed)
+        & (JobRow.submitted_at < queued_since)
+        & (JobRow.waits_since < queued_since)
+    )
     reasons = (or_(lost, unanswered), unclaimed)
-    overdue_jobs = union_all(*(select(JobRow.id).where(reason) for reason in reasons)).subquery()
-    # In any order: jobs that cannot end, because their account differs from its entries, must not hide the others.
-    return list(session.execute(select(overdue_jobs.c.id).order_by(func.random()).limit(limit)).scalars())
+    overdue_jobs = union_all(
+        *(select(JobRow.id).where(reason) for reason in reasons)
+    ).subquery()
+    # In any order: jobs that cannot end, because their account differs from its
+    # entries, must not hide the others.
+    return list(
+        session.execute(
+            select(overdue_jobs.c.id).order_by(func.random()).limit(limit)
+        ).scalars()
+    )
 
 
 def job(session: Session, job_id: str) -> JobRow:
@@ -299,7 +420,9 @@ def job(session: Session, job_id: str) -> JobRow:
 
 @dataclass(frozen=True)
 class JobFilter:
-    """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm, and in a state."""
+    """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm,
+    and in a state.
+    """
 
     dataset: str | None = None
     kind: str | None = None
@@ -323,14 +446,20 @@ def page(
     Raises:
         NotFound: ``before`` is not in the list.
     """
-    query = select(JobRow.id).order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(limit)
+    query = (
+        select(JobRow.id)
+        .order_by(JobRow.submitted_at.desc(), JobRow.id.desc())
+        .limit(limit)
+    )
     if dataset_ids is not None:
         query = query.where(JobRow.dataset_id.in_(dataset_ids))
     if before is not None:
         last = query.where(JobRow.id == before).with_only_columns(JobRow.submitted_at)
         if (submitted_at := session.execute(last).scalar_one_or_none()) is None:
             raise NotFound("job")
-        query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (submitted_at, before))
+        query = query.where(
+            tuple_(JobRow.submitted_at, JobRow.id) < (submitted_at, before)
+        )
     for column, wanted in (
         (JobRow.kind, matching.kind),
         (JobRow.algorithm, matching.algorithm),
@@ -342,60 +471,102 @@ def page(
 
 
 def unfinished_of(session: Session, dataset_id: str) -> list[str]:
-    """Ids of the unfinished jobs that read a dataset, in the order in which they are to be locked."""
-    unfinished = select(JobRow.id).where(JobRow.id.in_(_reading([dataset_id])), JobRow.state.in_(UNFINISHED))
+    """Ids of the unfinished jobs that read a dataset, in the order in which they are to
+    be locked.
+    """
+    unfinished = select(JobRow.id).where(
+        JobRow.id.in_(_reading([dataset_id])), JobRow.state.in_(UNFINISHED)
+    )
     return list(session.execute(unfinished.order_by(JobRow.id)).scalars())
 
 
 def charged_of(session: Session, dataset_id: str) -> list[str]:
-    """Ids of the running jobs that read a dataset and are charged, in the order in which they are to be locked."""
-    running = select(JobRow.id).where(JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.RUNNING.value)
-    return list(session.execute(running.where(JobRow.charged_at.is_not(None)).order_by(JobRow.id)).scalars())
+    """Ids of the running jobs that read a dataset and are charged, in the order in
+    which they are to be locked.
+    """
+    running = select(JobRow.id).where(
+        JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.RUNNING.value
+    )
+    return list(
+        session.execute(
+            running.where(JobRow.charged_at.is_not(None)).order_by(JobRow.id)
+        ).scalars()
+    )
 
 
 def charged_algorithms(session: Session, dataset_id: str) -> set[str]:
-    """The algorithms of the jobs that were charged for rows of a dataset, whatever became of their models."""
-    charged = select(JobRow.algorithm).where(JobRow.id.in_(_reading([dataset_id])), JobRow.charged_at.is_not(None))
-    return {slug for slug in session.execute(charged.distinct()).scalars() if slug is not None}
+    """The algorithms of the jobs that were charged for rows of a dataset, whatever
+    became of their models.
+    """
+    charged = select(JobRow.algorithm).where(
+        JobRow.id.in_(_reading([dataset_id])), JobRow.charged_at.is_not(None)
+    )
+    return {
+        slug
+        for slug in session.execute(charged.distinct()).scalars()
+        if slug is not None
+    }
 
 
 def is_unfinished(session: Session, job_id: str) -> bool:
     """Whether a job of this id exists and has not ended."""
-    state = session.execute(select(JobRow.state).where(JobRow.id == job_id)).scalar_one_or_none()
+    state = session.execute(
+        select(JobRow.state).where(JobRow.id == job_id)
+    ).scalar_one_or_none()
     return state in UNFINISHED
 
 
 def several(session: Session, job_ids: Sequence[str]) -> Iterator[JobRow]:
-    """The jobs of these ids that exist, in their order. A few at a time are in memory: a task may name thousands of
-    uploads."""
+    """The jobs of these ids that exist, in their order. A few at a time are in memory:
+    a task may name thousands of uploads.
+    """
     for at in range(0, len(job_ids), 16):
         ids = job_ids[at : at + 16]
-        rows = {row.id: row for row in session.execute(select(JobRow).where(JobRow.id.in_(ids))).scalars()}
+        rows = {
+            row.id: row
+            for row in session.execute(
+                select(JobRow).where(JobRow.id.in_(ids))
+            ).scalars()
+        }
         yield from (rows.pop(job_id) for job_id in ids if job_id in rows)
 
 
 def ask_approval(session: Session, job_id: str, dataset_ids: Iterable[str]) -> None:
     """Makes a job wait for one decision for each of several datasets."""
-    session.add_all(ApprovalRow(job_id=job_id, dataset_id=dataset_id) for dataset_id in dataset_ids)
+    session.add_all(
+        ApprovalRow(job_id=job_id, dataset_id=dataset_id) for dataset_id in dataset_ids
+    )
     session.flush()
 
 
 def approvals_of_job(session: Session, job_id: str) -> list[ApprovalRow]:
-    """The decisions about a job, open ones included, in order of the datasets' ids. The caller has locked the job."""
-    query = select(ApprovalRow).where(ApprovalRow.job_id == job_id).order_by(ApprovalRow.dataset_id)
-    return list(session.execute(query.execution_options(populate_existing=True)).scalars())
+    """The decisions about a job, open ones included, in order of the datasets' ids. The
+    caller has locked the job.
+    """
+    query = (
+        select(ApprovalRow)
+        .where(ApprovalRow.job_id == job_id)
+        .order_by(ApprovalRow.dataset_id)
+    )
+    return list(
+        session.execute(query.execution_options(populate_existing=True)).scalars()
+    )
 
 
 def open_approvals(session: Session, job_ids: Collection[str]) -> dict[str, list[str]]:
     """Ids of the datasets for which a decision about a job is open, by job."""
-    query = select(ApprovalRow).where(ApprovalRow.job_id.in_(job_ids), ApprovalRow.decision.is_(None))
+    query = select(ApprovalRow).where(
+        ApprovalRow.job_id.in_(job_ids), ApprovalRow.decision.is_(None)
+    )
     datasets: dict[str, list[str]] = {job_id: [] for job_id in job_ids}
     for row in session.execute(query.order_by(ApprovalRow.dataset_id)).scalars():
         datasets[row.job_id].append(row.dataset_id)
     return datasets
 
 
-def record_decisions(rows: Sequence[ApprovalRow], decision: str, *, by: str, at: datetime) -> None:
+def record_decisions(
+    rows: Sequence[ApprovalRow], decision: str, *, by: str, at: datetime
+) -> None:
     """Records a decision."""
     for row in rows:
         row.decision, row.decided_by, row.decided_at = decision, by, at
@@ -403,14 +574,21 @@ def record_decisions(rows: Sequence[ApprovalRow], decision: str, *, by: str, at:
 
 def waiting_of_key(session: Session, submitter: str) -> list[str]:
     """Ids of the jobs of a key that wait for a decision."""
-    waiting = select(JobRow.id).where(JobRow.state == JobState.WAITING.value, JobRow.submitted_by == submitter)
+    waiting = select(JobRow.id).where(
+        JobRow.state == JobState.WAITING.value, JobRow.submitted_by == submitter
+    )
     return list(session.execute(waiting).scalars())
 
 
 def page_of_waiting(
-    session: Session, *, dataset_ids: Sequence[str] | None, after: str | None, limit: int
+    session: Session,
+    *,
+    dataset_ids: Sequence[str] | None,
+    after: str | None,
+    limit: int,
 ) -> list[JobRow]:
-    """Reads a page of jobs that wait for a decision for one of several datasets (``None`` = any), oldest first.
+    """Reads a page of jobs that wait for a decision for one of several datasets
+    (``None`` = any), oldest first.
 
     Raises:
         NotFound: ``after`` is not in the list.
@@ -418,13 +596,21 @@ def page_of_waiting(
     is_open = select(ApprovalRow.job_id).where(ApprovalRow.decision.is_(None))
     if dataset_ids is not None:
         is_open = is_open.where(ApprovalRow.dataset_id.in_(dataset_ids))
-    query = select(JobRow).where(JobRow.state == JobState.WAITING.value, JobRow.id.in_(is_open))
+    query = select(JobRow).where(
+        JobRow.state == JobState.WAITING.value, JobRow.id.in_(is_open)
+    )
     if after is not None:
         last = session.execute(query.where(JobRow.id == after)).scalar_one_or_none()
         if last is None:
             raise NotFound("job")
-        query = query.where(tuple_(JobRow.submitted_at, JobRow.id) > (last.submitted_at, last.id))
-    return list(session.execute(query.order_by(JobRow.submitted_at, JobRow.id).limit(limit)).scalars())
+        query = query.where(
+            tuple_(JobRow.submitted_at, JobRow.id) > (last.submitted_at, last.id)
+        )
+    return list(
+        session.execute(
+            query.order_by(JobRow.submitted_at, JobRow.id).limit(limit)
+        ).scalars()
+    )
 
 
 _KEPT: Final = timedelta(days=1)
@@ -433,7 +619,9 @@ _KEPT: Final = timedelta(days=1)
 def see_worker(session: Session, worker_id: str, *, at: datetime) -> None:
     """Notes that a worker lives, and forgets workers that were killed a day ago."""
     seen = insert(session, WorkerRow).values(id=worker_id, seen_at=at)
-    session.execute(seen.on_conflict_do_update(index_elements=["id"], set_={"seen_at": at}))
+    session.execute(
+        seen.on_conflict_do_update(index_elements=["id"], set_={"seen_at": at})
+    )
     session.execute(delete(WorkerRow).where(WorkerRow.seen_at < at - _KEPT))
 
 
@@ -445,4 +633,6 @@ def forget_worker(session: Session, worker_id: str) -> None:
 def n_workers(session: Session, *, at: datetime) -> int:
     """The number of workers that were seen lately."""
     since = at - timedelta(seconds=limits.WORKER_SEEN_S)
-    return session.execute(select(func.count()).where(WorkerRow.seen_at >= since)).scalar_one()
+    return session.execute(
+        select(func.count()).where(WorkerRow.seen_at >= since)
+    ).scalar_one()

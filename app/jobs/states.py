@@ -1,8 +1,9 @@
 """Defines the states of a job, and the reasons for an end without an output.
 
-A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cancelled``. A job that needs an approval is
-``waiting`` before it is queued. A running job returns to ``queued`` if its lease ends before its charge. A waiting or
-queued job ends as ``failed`` (it expired) or ``cancelled``.
+A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cancelled``.
+A job that needs an approval is ``waiting`` before it is queued. A running job returns
+to ``queued`` if its lease ends before its charge. A waiting or queued job ends as
+``failed`` (it expired) or ``cancelled``.
 """
 
 from enum import StrEnum
@@ -15,25 +16,37 @@ class JobState(StrEnum):
     WAITING = "waiting"
     """Accepted, with its price reserved. The job waits for the approval of an owner."""
     QUEUED = "queued"
-    """Accepted, with its price reserved. The job waits for a worker and has read no row."""
+    """Accepted, with its price reserved. The job waits for a worker and has read no
+    row.
+    """
     RUNNING = "running"
-    """Held by a worker under a lease. The price is charged before the first row is read."""
+    """Held by a worker under a lease. The price is charged before the first row is
+    read.
+    """
     SUCCEEDED = "succeeded"
     """The output is stored and registered. The price is charged."""
     FAILED = "failed"
-    """Ended without an output. A charge stays; a job that failed before its charge has none."""
+    """Ended without an output. A charge stays; a job that failed before its charge has
+    none.
+    """
     CANCELLED = "cancelled"
-    """Ended on request, or because its dataset was erased. An uncharged reservation is void; a charge stays."""
+    """Ended on request, or because its dataset was erased. An uncharged reservation is
+    void; a charge stays.
+    """
 
 
 class EndReason(StrEnum):
-    """Why a job ended without an output; ``grovekeeper_client.errors.REASONS`` explains each. None reveals a row."""
+    """Why a job ended without an output; ``grovekeeper_client.errors.REASONS`` explains
+    each. None reveals a row.
+    """
 
     CANCELLED = "cancelled"
     DATASET_ERASED = "dataset-erased"
     REJECTED = "rejected"
     EXPIRED = "expired"
-    """Of jobs that ended under earlier versions, which did not store whether the queue or an approval took too long."""
+    """Of jobs that ended under earlier versions, which did not store whether the queue
+    or an approval took too long.
+    """
     NOT_STARTED = "not-started"
     NOT_APPROVED = "not-approved"
     LOST = "lost"
@@ -50,4 +63,6 @@ ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 """States that never change."""
 
 PREPARING: Final = -1
-"""Number of finished trees while the process of a running job compiles code and loads modules, before it reads rows."""
+"""Number of finished trees while the process of a running job compiles code and loads
+modules, before it reads rows.
+"""

@@ -1,4 +1,6 @@
-"""Defines the database tables of jobs (queue and history) and of the datasets that each job reads."""
+"""Defines the database tables of jobs (queue and history) and of the datasets that each
+job reads.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from app.db.base import Base, CanonicalJson
 
 @dataclass(frozen=True)
 class JobPart:
-    """One part of a job: the rows that it reads in one dataset, and the reservation that pays for them.
+    """One part of a job: the rows that it reads in one dataset, and the reservation
+    that pays for them.
 
     Attributes:
         dataset: id of the dataset, whose account pays.
@@ -34,13 +37,17 @@ class JobPart:
 
 
 def part_fields(parts: Sequence[JobPart]) -> dict[str, Any]:
-    """Reservation and price of every part, as answers show them: the second part stands in ``unlabelled``."""
+    """Reservation and price of every part, as answers show them: the second part stands
+    in ``unlabelled``.
+    """
     first, *others = parts
     names = ("dataset", "dataset_name", "reservation_id", "price")
     return {
         "reservation_id": first.reservation_id,
         "price": first.price,
-        "unlabelled": {name: getattr(others[0], name) for name in names} if others else None,
+        "unlabelled": {name: getattr(others[0], name) for name in names}
+        if others
+        else None,
     }
 
 
@@ -50,11 +57,15 @@ class JobRow(Base):
     Attributes:
         dataset_id: the dataset whose grants govern the job and its output.
         kind: what the job releases: a trained forest, a profile or an evaluation.
-        task: ``work``, the child's instructions, ``parts``, the JSON forms of :attr:`parts`, and ``purpose``, if the
-            submitter stated one, as the entries of the job have it.
-        state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
-        lease_token: of the worker that runs the job; a worker with another token writes nothing.
-        waits_since: when the present wait began: the submission, the approval, or the end of a freeze.
+        task: ``work``, the child's instructions, ``parts``, the JSON forms of
+            :attr:`parts`, and ``purpose``, if the submitter stated one, as the entries
+            of the job have it.
+        state: a :class:`app.jobs.states.JobState`; ``reason`` is an
+            :class:`app.jobs.states.EndReason`.
+        lease_token: of the worker that runs the job; a worker with another token writes
+            nothing.
+        waits_since: when the present wait began: the submission, the approval, or the
+            end of a freeze.
         trees_done: finished trees, or :data:`app.jobs.states.PREPARING`.
         charged_at: set in the transaction that commits the charge.
     """
@@ -83,14 +94,33 @@ class JobRow(Base):
 
     __table_args__ = (
         Index("ix_jobs_state_submitted_at", "state", "submitted_at"),
-        Index("ix_jobs_state_submitted_by_submitted_at_id", "state", "submitted_by", "submitted_at", "id"),
-        Index("ix_jobs_submitted_by_charged_at_finished_at", "submitted_by", "charged_at", "finished_at"),
-        CheckConstraint(
-            "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"
+        Index(
+            "ix_jobs_state_submitted_by_submitted_at_id",
+            "state",
+            "submitted_by",
+            "submitted_at",
+            "id",
         ),
-        CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name="training_names_its_algorithm"),
-        CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"),
-        CheckConstraint("state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"),
+        Index(
+            "ix_jobs_submitted_by_charged_at_finished_at",
+            "submitted_by",
+            "charged_at",
+            "finished_at",
+        ),
+        CheckConstraint(
+            "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')",
+            name="state_known",
+        ),
+        CheckConstraint(
+            "(kind = 'train') = (algorithm IS NOT NULL)",
+            name="training_names_its_algorithm",
+        ),
+        CheckConstraint(
+            "(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"
+        ),
+        CheckConstraint(
+            "state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"
+        ),
     )
 
     @property
@@ -100,7 +130,9 @@ class JobRow(Base):
 
     @property
     def parts(self) -> tuple[JobPart, ...]:
-        """The parts of the job, in the order in which the work names them; empty if the job reads no private row."""
+        """The parts of the job, in the order in which the work names them; empty if the
+        job reads no private row.
+        """
         return tuple(JobPart(**part) for part in self.task["parts"])
 
 
@@ -126,7 +158,8 @@ class ApprovalRow(Base):
     """A dataset whose rules make a job wait for a decision of an owner.
 
     Attributes:
-        decision: ``approve`` or ``reject``; ``None`` while the job waits, and if it ended without a decision.
+        decision: ``approve`` or ``reject``; ``None`` while the job waits, and if it
+            ended without a decision.
         decided_by: the owner's key.
     """
 

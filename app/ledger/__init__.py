@@ -1,1 +1,3 @@
-"""Manages accounts, reservations and the append-only entries of the ledger, independent of forests."""
+"""Manages accounts, reservations and the append-only entries of the ledger, independent
+of forests.
+"""

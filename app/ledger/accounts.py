@@ -1,12 +1,14 @@
 """Opens accounts, continues the account of an erased dataset, and changes caps.
 
-An account continues that of an erased dataset whose name its dataset takes up. The load of the erased dataset's
-tightest joint cell becomes the *opening load* of the new account: an entry of its own, which counts as charged in every
-joint cell. So the outputs about the rows that were erased and about the rows that are uploaded again share one cap,
-whoever is in both (docs/proofs/accounting.md A8).
+An account continues that of an erased dataset whose name its dataset takes up. The load
+of the erased dataset's tightest joint cell becomes the *opening load* of the new
+account: an entry of its own, which counts as charged in every joint cell. So the
+outputs about the rows that were erased and about the rows that are uploaded again share
+one cap, whoever is in both (docs/proofs/accounting.md A8).
 
-A change of a cap affects later admissions alone. A reservation that was admitted under a higher cap stays and may be
-charged; nothing else is admitted in its cells until the cap covers them again. Every change is an entry with a reason.
+A change of a cap affects later admissions alone. A reservation that was admitted under
+a higher cap stays and may be charged; nothing else is admitted in its cells until the
+cap covers them again. Every change is an entry with a reason.
 """
 
 from collections.abc import Sequence
@@ -31,10 +33,12 @@ class NewAccount:
     """The facts that an account is opened with.
 
     Attributes:
-        cap: steps of the accountant's unit, converted at δ without the part that is set aside.
+        cap: steps of the accountant's unit, converted at δ without the part that is set
+            aside.
         delta: exact decimal text, only where the accountant takes a δ.
         privacy_unit: JSON form, as exports show it.
-        delta_set_aside: exact decimal text; the part of ``delta`` for (ε, δ) mechanisms.
+        delta_set_aside: exact decimal text; the part of ``delta`` for (ε, δ)
+            mechanisms.
     """
 
     id: str
@@ -53,7 +57,9 @@ def open_account(session: Session, new_account: NewAccount, *, actor: str) -> No
     row = account_row(new_account)
     session.add(row)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=facts_of(row))
+    opened = chain.NewEntry(
+        EntryKind.OPEN, new_account.cap, actor=actor, details=facts_of(row)
+    )
     chain.append(session, row, opened)
 
 
@@ -73,11 +79,17 @@ def account_row(new_account: NewAccount) -> AccountRow:
 
 def newest_with_load(session: Session, account_ids: Sequence[str]) -> str | None:
     """The first of several accounts of erased datasets that has a load."""
-    kinds = (EntryKind.RESERVE.value, EntryKind.LOAD.value)  # most accounts without a load have neither
-    query = select(EntryRow.account_id).where(EntryRow.account_id.in_(account_ids), EntryRow.kind.in_(kinds))
+    # most accounts without a load have neither
+    kinds = (EntryKind.RESERVE.value, EntryKind.LOAD.value)
+    query = select(EntryRow.account_id).where(
+        EntryRow.account_id.in_(account_ids), EntryRow.kind.in_(kinds)
+    )
     used = set(session.execute(query.distinct()).scalars())
-    for account_id in account_ids:  # locked, so that nothing is given back before the load is taken over
-        if account_id in used and _load(session, tables.locked_account(session, account_id)):
+    # locked, so that nothing is given back before the load is taken over
+    for account_id in account_ids:
+        if account_id in used and _load(
+            session, tables.locked_account(session, account_id)
+        ):
             return account_id
     return None
 
@@ -87,46 +99,67 @@ def _load(session: Session, account: AccountRow) -> int:
     joined = populations.id_of(session, account.id)
     if joined is None:
         return kept_states.state_of(session, account).budget.whole.load
-    return kept_states.state_of(session, tables.account(session, joined)).loads[account.id]
+    return kept_states.state_of(session, tables.account(session, joined)).loads[
+        account.id
+    ]
 
 
 def continue_account(
-    session: Session, account_id: str, erased_id: str, *, population_id: str | None, actor: str
+    session: Session,
+    account_id: str,
+    erased_id: str,
+    *,
+    population_id: str | None,
+    actor: str,
 ) -> bool:
-    """Gives a new account the load of an erased dataset's account. Nothing happens if that load is zero.
+    """Gives a new account the load of an erased dataset's account. Nothing happens if
+    that load is zero.
 
-    The highest caps of both accounts count: an output of the erased dataset was released under the cap of that time.
-    If the erased dataset is a member of a population, the new dataset becomes a member, too, in the same transaction
-    (:func:`app.ledger.populations.join`), and its load there takes the place of the erased dataset's.
+    The highest caps of both accounts count: an output of the erased dataset was
+    released under the cap of that time. If the erased dataset is a member of a
+    population, the new dataset becomes a member, too, in the same transaction
+    (:func:`app.ledger.populations.join`), and its load there takes the place of the
+    erased dataset's.
 
     Args:
-        session: of the transaction that opened the new account, which has no other entry.
+        session: of the transaction that opened the new account, which has no other
+            entry.
         account_id: the new account.
         erased_id: the account of the erased dataset.
-        population_id: the population that the new dataset is declared to be a member of, if it exists.
+        population_id: the population that the new dataset is declared to be a member
+            of, if it exists.
         actor: the key that declares.
 
     Returns:
         Whether the new account has an opening load.
 
     Raises:
-        AccountDiffers: the loads of the two accounts cannot be added; says in which facts they differ.
+        AccountDiffers: the loads of the two accounts cannot be added; says in which
+            facts they differ.
         Unavailable: reservations of the erased dataset are still being given back.
     """
-    erased, account = tables.locked_account(session, erased_id), tables.locked_account(session, account_id)
+    erased, account = (
+        tables.locked_account(session, erased_id),
+        tables.locked_account(session, account_id),
+    )
     before = kept_states.state_of(session, erased)
     if before.reservations:
-        raise Unavailable("the reservations of the erased dataset of this name are still being given back")
+        raise Unavailable(
+            "the reservations of the erased dataset of this name are still being given back"
+        )
     joined, load = populations.id_of(session, erased_id), _load(session, erased)
     if not load:
         return False
     differs = _differences(account, erased)
     if not differs and kept_states.state_of(session, account).cap > before.cap:
-        differs = ("cap",)  # caps of different units, or converted at different δ, do not compare
+        # caps of different units, or converted at different δ, do not compare
+        differs = ("cap",)
     if joined not in (None, population_id):
         differs = (*differs, "population")
     if differs:
-        raise AccountDiffers(dataset=erased.id, dataset_name=erased.name, differs=differs)
+        raise AccountDiffers(
+            dataset=erased.id, dataset_name=erased.name, differs=differs
+        )
     continued = {
         "dataset": erased.id,
         "sequence": erased.last_sequence,
@@ -134,21 +167,33 @@ def continue_account(
         "highest_cap": Amount(erased.accountant, before.highest_cap).text,
     }
     if set_aside := accountants.delta_steps(erased.delta_set_aside):
-        continued["delta"] = accountants.delta_text(min(before.tightest_delta(WHOLE).charged, set_aside))
-    # Not before the erased dataset's last entry, whose clock may have been ahead: the verifier checks the two times.
-    opening = chain.NewEntry(EntryKind.LOAD, load, actor=actor, details={"continues": continued})
+        continued["delta"] = accountants.delta_text(
+            min(before.tightest_delta(WHOLE).charged, set_aside)
+        )
+    # Not before the erased dataset's last entry, whose clock may have been ahead: the
+    # verifier checks the two times.
+    opening = chain.NewEntry(
+        EntryKind.LOAD, load, actor=actor, details={"continues": continued}
+    )
     chain.append(session, account, opening, not_before=erased.last_at)
     return True
 
 
 def _differences(account: AccountRow, erased: AccountRow) -> tuple[str, ...]:
-    """The facts that keep two loads from being added, besides the cap: a cap above the erased account's would be a
-    raise without a reason."""
+    """The facts that keep two loads from being added, besides the cap: a cap above the
+    erased account's would be a raise without a reason.
+    """
     names = ("accountant", "delta", "delta_set_aside", "adjacency")
-    differs = [name for name in names if getattr(account, name) != getattr(erased, name)]
+    differs = [
+        name for name in names if getattr(account, name) != getattr(erased, name)
+    ]
     new, old = (row.privacy_unit or {} for row in (account, erased))
-    # An account of an earlier version has a unit column without a form, and no new account can have such a column.
-    is_same_unit = new["column"] == old["column"] and old.get("form") in (None, new.get("form"))
+    # An account of an earlier version has a unit column without a form, and no new
+    # account can have such a column.
+    is_same_unit = new["column"] == old["column"] and old.get("form") in (
+        None,
+        new.get("form"),
+    )
     differs += [] if is_same_unit else ["privacy_unit"]
     return tuple(differs)
 
@@ -158,12 +203,16 @@ def locked_cap(session: Session, account_id: str) -> int:
     return kept_states.state_of(session, tables.locked_account(session, account_id)).cap
 
 
-def change_cap(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> Entry:
-    """Puts a new cap in force, and returns the entry, for the act that the caller records.
+def change_cap(
+    session: Session, account_id: str, cap: int, *, reason: str, actor: str
+) -> Entry:
+    """Puts a new cap in force, and returns the entry, for the act that the caller
+    records.
 
-    The limit that guarantees state follows. While nothing is reserved or charged (in a population: in any member), and
-    the account has no opening load, the limit is the new cap. Afterwards the limit never falls, because only the cap
-    that admitted a release or a reservation covers it (docs/proofs/caps.md).
+    The limit that guarantees state follows. While nothing is reserved or charged (in a
+    population: in any member), and the account has no opening load, the limit is the
+    new cap. Afterwards the limit never falls, because only the cap that admitted a
+    release or a reservation covers it (docs/proofs/caps.md).
 
     Args:
         session: of the caller's transaction.
@@ -173,14 +222,24 @@ def change_cap(session: Session, account_id: str, cap: int, *, reason: str, acto
         actor: the key that changes the cap.
     """
     row = tables.locked_account(session, account_id)
-    assert kept_states.state_of(session, row).cap != statements.CLOSED, "a closed account stays closed"
-    return chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
+    assert kept_states.state_of(session, row).cap != statements.CLOSED, (
+        "a closed account stays closed"
+    )
+    return chain.append(
+        session,
+        row,
+        chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}),
+    )
 
 
-def close_account(session: Session, account_id: str, *, reason: str, actor: str) -> None:
-    """Puts a cap of 0 in force, which no later change raises: the account admits nothing any more.
+def close_account(
+    session: Session, account_id: str, *, reason: str, actor: str
+) -> None:
+    """Puts a cap of 0 in force, which no later change raises: the account admits
+    nothing any more.
 
-    The limit that guarantees state does not fall, whatever was charged (:func:`app.ledger.statements.printable_at`).
+    The limit that guarantees state does not fall, whatever was charged
+    (:func:`app.ledger.statements.printable_at`).
 
     Args:
         session: of the caller's transaction.
@@ -190,5 +249,9 @@ def close_account(session: Session, account_id: str, *, reason: str, actor: str)
     """
     row = tables.locked_account(session, account_id)
     chain.append(
-        session, row, chain.NewEntry(EntryKind.CAP, statements.CLOSED, actor=actor, details={"reason": reason})
+        session,
+        row,
+        chain.NewEntry(
+            EntryKind.CAP, statements.CLOSED, actor=actor, details={"reason": reason}
+        ),
     )

@@ -1,8 +1,9 @@
 """Decides in memory whether accounts admit reservations: no session, no I/O, no clock.
 
-A request is admitted if ``charged + reserved + amount`` stays within the account's cap in every joint cell of its
-scope, and if the totals of all members of its population together stay within the population's cap. A job's requests
-are admitted all or not at all. Quotes and admissions share this code.
+A request is admitted if ``charged + reserved + amount`` stays within the account's cap
+in every joint cell of its scope, and if the totals of all members of its population
+together stay within the population's cap. A job's requests are admitted all or not at
+all. Quotes and admissions share this code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,9 @@ class AskedAmount:
 
 @dataclass(frozen=True)
 class CellBalance:
-    """One joint cell. Where not ``is_exact``, ``charged + reserved`` is an upper bound for every joint cell."""
+    """One joint cell. Where not ``is_exact``, ``charged + reserved`` is an upper bound
+    for every joint cell.
+    """
 
     cell: JointCell
     charged: int
@@ -47,13 +50,16 @@ class CellBalance:
         return self.charged + self.reserved
 
     def at_most(self, load: int) -> "CellBalance":
-        """The balance under another upper bound of the load: the smaller of two bounds is a bound."""
+        """The balance under another upper bound of the load: the smaller of two bounds
+        is a bound.
+        """
         return replace(self, charged=min(self.load, load) - self.reserved)
 
 
 @dataclass(frozen=True)
 class AccountState:
-    """The cap of an account, and the totals of every distinct scope of its charges and reservations.
+    """The cap of an account, and the totals of every distinct scope of its charges and
+    reservations.
 
     Attributes:
         cap: in force now.
@@ -61,7 +67,8 @@ class AccountState:
         partitions: the partitions of the dataset.
         scopes: the scopes of ``totals``, by their digests.
         totals: charged and reserved amounts of a scope, by its digest.
-        bound: what no joint cell exceeds, if known; ``None`` if not (:attr:`app.ledger.state.State.bound`).
+        bound: what no joint cell exceeds, if known; ``None`` if not
+            (:attr:`app.ledger.state.State.bound`).
         added: amounts reserved since ``totals``, by digest.
     """
 
@@ -74,7 +81,9 @@ class AccountState:
     added: Mapping[str, int] = field(default_factory=dict)
 
     def tightest(self, scope: Scope) -> CellBalance:
-        """The joint cell of a scope with the largest ``charged + reserved``; of equal loads as :class:`Tightest`."""
+        """The joint cell of a scope with the largest ``charged + reserved``; of equal
+        loads as :class:`Tightest`.
+        """
         if not scope:
             return self.whole
         loads = self._loads(scope)
@@ -86,17 +95,32 @@ class AccountState:
         loads = self._loads(WHOLE)
         return self._balance(loads.largest(), loads)
 
-    def by_cell(self, scope: Scope, *, only: str | None = None) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
-        """The tightest joint cell of a scope, and of every cell of every partition (or of one) inside the scope."""
+    def by_cell(
+        self, scope: Scope, *, only: str | None = None
+    ) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
+        """The tightest joint cell of a scope, and of every cell of every partition (or
+        of one) inside the scope.
+        """
         loads = self._loads(scope)
-        names = [partition.name for partition in self.partitions.declared if only in (None, partition.name)]
-        cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
+        names = [
+            partition.name
+            for partition in self.partitions.declared
+            if only in (None, partition.name)
+        ]
+        cells = {
+            name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)]
+            for name in names
+        }
         return self._balance(loads.largest(), loads), cells
 
     def with_reservation(self, scope: Scope, amount: int) -> "AccountState":
         """The state with one more reservation."""
         digest = scope.digest
-        scopes = self.scopes if digest in self.scopes else self.scopes.with_scope(digest, scope)
+        scopes = (
+            self.scopes
+            if digest in self.scopes
+            else self.scopes.with_scope(digest, scope)
+        )
         added = {**self.added, digest: self.added.get(digest, 0) + amount}
         bound = None if self.bound is None else self.bound + amount
         return replace(self, scopes=scopes, added=added, bound=bound)
@@ -115,7 +139,9 @@ class AccountState:
 
     @kept_property
     def _boxes(self) -> Boxes:
-        return self.scopes.boxes(list(self._totals), [sum(amounts) for amounts in self._totals.values()])
+        return self.scopes.boxes(
+            list(self._totals), [sum(amounts) for amounts in self._totals.values()]
+        )
 
     @kept_property
     def _charged(self) -> Table:
@@ -124,19 +150,27 @@ class AccountState:
     def _balance(self, tightest: Tightest, loads: Loads) -> CellBalance:
         """Splits a load into its charged and its reserved part.
 
-        A bound above the true load of the named cell counts as charged, but not beyond the highest cap.
+        A bound above the true load of the named cell counts as charged, but not beyond
+        the highest cap.
         """
         covering = loads.covering(tightest.cell)
-        load, charged = int(self._boxes.amounts[covering].sum()), int(self._charged[covering].sum())
+        load, charged = (
+            int(self._boxes.amounts[covering].sum()),
+            int(self._charged[covering].sum()),
+        )
         excess = min(tightest.load, max(self.highest_cap, load)) - load
-        return CellBalance(tightest.cell, charged + excess, load - charged, tightest.is_exact)
+        return CellBalance(
+            tightest.cell, charged + excess, load - charged, tightest.is_exact
+        )
 
 
 @dataclass(frozen=True)
 class MemberTotal:
-    """The largest loss of one person in a member of a population: the load of its tightest joint cell.
+    """The largest loss of one person in a member of a population: the load of its
+    tightest joint cell.
 
-    Where not ``is_exact``, ``load`` is an upper bound, and its excess counts as charged.
+    Where not ``is_exact``, ``load`` is an upper bound, and its excess counts as
+    charged.
     """
 
     load: int
@@ -184,10 +218,12 @@ class Population:
         return all(total.is_exact for total in self.members.values())
 
     def room(self, account_id: str, load: int) -> int:
-        """The largest amount that fits into a scope of a member; negative or zero where none does.
+        """The largest amount that fits into a scope of a member; negative or zero where
+        none does.
 
-        The member counts by its tightest joint cell, so jobs on disjoint cells of one member cost a person the largest
-        of their amounts, in the population as in the account.
+        The member counts by its tightest joint cell, so jobs on disjoint cells of one
+        member cost a person the largest of their amounts, in the population as in the
+        account.
 
         Args:
             account_id: the member.
@@ -204,9 +240,11 @@ class Population:
 
 @dataclass(frozen=True)
 class Room:
-    """The room for a request: the tightest joint cell of its scope, and the largest amount that would be admitted.
+    """The room for a request: the tightest joint cell of its scope, and the largest
+    amount that would be admitted.
 
-    ``limited_by`` is ``population`` where the cap of the population leaves less than the account's cap, else ``cap``.
+    ``limited_by`` is ``population`` where the cap of the population leaves less than
+    the account's cap, else ``cap``.
     """
 
     tightest: CellBalance
@@ -224,20 +262,34 @@ class Budgets:
 
     def room(self, request: AskedAmount) -> Room:
         """The room for a request alone."""
-        return self.room_at(request.account_id, self.accounts[request.account_id].tightest(request.scope))
+        return self.room_at(
+            request.account_id,
+            self.accounts[request.account_id].tightest(request.scope),
+        )
 
     def room_at(self, account_id: str, tightest: CellBalance) -> Room:
         """The room in a scope of an account, whose tightest joint cell is given."""
         population = self.population_of(account_id)
         room = max(self.accounts[account_id].cap - tightest.load, 0)
-        shared = room if population is None else max(population.room(account_id, tightest.load), 0)
+        shared = (
+            room
+            if population is None
+            else max(population.room(account_id, tightest.load), 0)
+        )
         if shared < room:
             return Room(tightest, shared, "population", population)
         return Room(tightest, room, "cap", population)
 
     def population_of(self, account_id: str) -> Population | None:
         """The population that an account belongs to."""
-        return next((population for population in self.populations if account_id in population.members), None)
+        return next(
+            (
+                population
+                for population in self.populations
+                if account_id in population.members
+            ),
+            None,
+        )
 
     def with_reservations(self, requests: Sequence[AskedAmount]) -> "Budgets":
         """The budgets with some more reservations, admissible or not."""
@@ -246,9 +298,15 @@ class Budgets:
             budgets, _ = budgets.with_reservation(request, budgets.room(request))
         return budgets
 
-    def with_reservation(self, request: AskedAmount, room: Room) -> "tuple[Budgets, CellBalance | None]":
-        """The budgets with one more reservation; for a population's member also its tightest joint cell afterwards."""
-        account = self.accounts[request.account_id].with_reservation(request.scope, request.amount)
+    def with_reservation(
+        self, request: AskedAmount, room: Room
+    ) -> "tuple[Budgets, CellBalance | None]":
+        """The budgets with one more reservation; for a population's member also its
+        tightest joint cell afterwards.
+        """
+        account = self.accounts[request.account_id].with_reservation(
+            request.scope, request.amount
+        )
         if room.population is None:
             return self.with_account(request.account_id, account), None
         accounts = {**self.accounts, request.account_id: account}
@@ -257,13 +315,17 @@ class Budgets:
         whole = whole.at_most(max(before, room.tightest.load + request.amount))
         total = MemberTotal(whole.load, whole.reserved, whole.is_exact)
         changed = room.population.with_member(request.account_id, total)
-        populations = [changed if population.id == changed.id else population for population in self.populations]
+        populations = [
+            changed if population.id == changed.id else population
+            for population in self.populations
+        ]
         return Budgets(accounts, populations), whole
 
     def has_room_everywhere(self, request: AskedAmount) -> bool:
         """Whether an account's bound shows that a request fits.
 
-        A member of a population needs its tightest joint cell, because an entry of the population states the load.
+        A member of a population needs its tightest joint cell, because an entry of the
+        population states the load.
         """
         account = self.accounts[request.account_id]
         if self.population_of(request.account_id) is not None or account.bound is None:
@@ -281,7 +343,8 @@ class Placed:
 
     Attributes:
         position: of the request in its job.
-        member: of a population's member, the tightest joint cell of the whole account after the reservation.
+        member: of a population's member, the tightest joint cell of the whole account
+            after the reservation.
     """
 
     position: int
@@ -289,7 +352,9 @@ class Placed:
 
 
 Admitted: TypeAlias = tuple[Placed, ...]
-"""Every request of an admitted job, in the order in which their reservations are written: by account, then position."""
+"""Every request of an admitted job, in the order in which their reservations are
+written: by account, then position.
+"""
 
 
 @dataclass(frozen=True)
@@ -299,7 +364,8 @@ class Refused:
     Attributes:
         position: of the request in its job.
         room: the room for the request after the requests before it.
-        fits: the largest amount that would be admitted together with all other requests of the job.
+        fits: the largest amount that would be admitted together with all other requests
+            of the job.
     """
 
     position: int
@@ -310,15 +376,23 @@ class Refused:
 def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> Admitted | Refused:
     """Judges one job; one without requests fits."""
     before, placed = budgets, []
-    for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
+    for position in sorted(
+        range(len(requests)), key=lambda at: requests[at].account_id
+    ):
         request = requests[position]
         if budgets.has_room_everywhere(request):
-            account = budgets.accounts[request.account_id].with_reservation(request.scope, request.amount)
+            account = budgets.accounts[request.account_id].with_reservation(
+                request.scope, request.amount
+            )
             budgets, member = budgets.with_account(request.account_id, account), None
         else:
             room = budgets.room(request)
             if request.amount > room.amount:
-                fits = room if len(requests) == 1 else _room_beside(before, requests, position)
+                fits = (
+                    room
+                    if len(requests) == 1
+                    else _room_beside(before, requests, position)
+                )
                 return Refused(position, room, fits.amount)
             budgets, member = budgets.with_reservation(request, room)
         placed.append(Placed(position, member))
@@ -328,11 +402,14 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> Admitted | Refus
 def rooms(budgets: Budgets, requests: Sequence[AskedAmount]) -> list[Room]:
     """The room for every request of a job if the job's other requests are admitted.
 
-    A job is admitted if and only if each request fits its room, since no joint cell lies in two requests of one job.
+    A job is admitted if and only if each request fits its room, since no joint cell
+    lies in two requests of one job.
     """
     return [_room_beside(budgets, requests, at) for at in range(len(requests))]
 
 
-def _room_beside(budgets: Budgets, requests: Sequence[AskedAmount], position: int) -> Room:
+def _room_beside(
+    budgets: Budgets, requests: Sequence[AskedAmount], position: int
+) -> Room:
     others = [*requests[:position], *requests[position + 1 :]]
     return budgets.with_reservations(others).room(requests[position])

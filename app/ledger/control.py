@@ -1,9 +1,10 @@
 """Records administrative acts in the control chain of the installation.
 
-The control chain is an account without a budget. Its entries are hashed, signed, published and compared at start like
-those of every account, so a database from before a revocation or a deletion does not start. An act is recorded in the
-transaction that commits it, as the last lock of the transaction. Entries name keys, datasets, models and populations,
-never a privacy unit, a value or a count.
+The control chain is an account without a budget. Its entries are hashed, signed,
+published and compared at start like those of every account, so a database from before a
+revocation or a deletion does not start. An act is recorded in the transaction that
+commits it, as the last lock of the transaction. Entries name keys, datasets, models and
+populations, never a privacy unit, a value or a count.
 """
 
 from typing import Any
@@ -35,25 +36,40 @@ def record(session: Session, kind: EntryKind, *, actor: str, **details: object) 
     chain.append(session, row, chain.NewEntry(kind, 0, actor=actor, details=details))
 
 
-def details_of(session: Session, kind: EntryKind, *, until: int | None = None) -> list[dict[str, Any]]:
-    """The details of all acts of a kind, in order; of those up to a sequence, if one is given."""
-    query = select(EntryRow.details).where(EntryRow.account_id == CHAIN, EntryRow.kind == kind.value)
+def details_of(
+    session: Session, kind: EntryKind, *, until: int | None = None
+) -> list[dict[str, Any]]:
+    """The details of all acts of a kind, in order; of those up to a sequence, if one is
+    given.
+    """
+    query = select(EntryRow.details).where(
+        EntryRow.account_id == CHAIN, EntryRow.kind == kind.value
+    )
     if until is not None:
         query = query.where(EntryRow.sequence <= until)
-    return [details or {} for details in session.execute(query.order_by(EntryRow.sequence)).scalars()]
+    return [
+        details or {}
+        for details in session.execute(query.order_by(EntryRow.sequence)).scalars()
+    ]
 
 
 def export_header(session: Session) -> tuple[dict[str, object], int]:
     """The header of an export, and the sequence of the last entry in the export."""
-    return {"kind": "export", "format": 1, "log": CHAIN}, tables.account(session, CHAIN).last_sequence
+    return {"kind": "export", "format": 1, "log": CHAIN}, tables.account(
+        session, CHAIN
+    ).last_sequence
 
 
 def _locked(session: Session) -> AccountRow:
     """The locked row of the chain, which the first act opens."""
-    first = insert(session, AccountRow).values(id=CHAIN, name=CHAIN, accountant=pure.NAME)
+    first = insert(session, AccountRow).values(
+        id=CHAIN, name=CHAIN, accountant=pure.NAME
+    )
     session.execute(first.on_conflict_do_nothing())
     row = tables.locked_account(session, CHAIN)
     if row.last_sequence == 0:
-        opened = chain.NewEntry(EntryKind.OPEN, 0, actor=OPERATOR, details={"log": CHAIN})
+        opened = chain.NewEntry(
+            EntryKind.OPEN, 0, actor=OPERATOR, details={"log": CHAIN}
+        )
         chain.append(session, row, opened)
     return row

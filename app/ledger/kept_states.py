@@ -1,10 +1,13 @@
-"""Finds the state of an account at the head of its row, and keeps states for later transactions.
+"""Finds the state of an account at the head of its row, and keeps states for later
+transactions.
 
-A process keeps the state of an account after the last entry that it read, and reads the entries since. The hash of its
-last entry identifies a state, so a state in memory is never wrong, only older than the database. Under the lock of the
-account's row, the state after the head of the row is the state that an admission is decided on.
+A process keeps the state of an account after the last entry that it read, and reads the
+entries since. The hash of its last entry identifies a state, so a state in memory is
+never wrong, only older than the database. Under the lock of the account's row, the
+state after the head of the row is the state that an admission is decided on.
 
-A process without a state of an account begins with the newest state that an entry states.
+A process without a state of an account begins with the newest state that an entry
+states.
 """
 
 import sys
@@ -21,7 +24,14 @@ from app.core.errors import BalanceMismatch
 from app.db.database import KEPT
 from app.ledger import tables
 from app.ledger.state import State, facts_of, is_of_first_form, mismatch, named_by
-from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, PopulationRow, StatedScope
+from app.ledger.tables import (
+    AccountRow,
+    Entry,
+    EntryKind,
+    EntryRow,
+    PopulationRow,
+    StatedScope,
+)
 
 _READ_AT_ONCE = 100
 _CHECKED_AT_ONCE = 1_000
@@ -37,18 +47,23 @@ _CELL_BYTES = 48
 def state_of(session: Session, row: AccountRow) -> State:
     """The state of an account after all entries up to the head of its row, or newer.
 
-    A transaction that does not lock the row may read it shortly before an entry that the process has read already.
+    A transaction that does not lock the row may read it shortly before an entry that
+    the process has read already.
 
     Raises:
-        BalanceMismatch: the entries do not follow each other up to the head, or the facts in the row are not those of
-            the first entry.
+        BalanceMismatch: the entries do not follow each other up to the head, or the
+            facts in the row are not those of the first entry.
     """
     own = _of_transaction(session).get(row.id)
     if own is not None and own.hash == row.last_hash:
         return own
     state = _kept(session, row.id)
     is_behind = state is None or state.sequence < row.last_sequence
-    if state is None or is_behind or (state.sequence == row.last_sequence and state.hash != row.last_hash):
+    if (
+        state is None
+        or is_behind
+        or (state.sequence == row.last_sequence and state.hash != row.last_hash)
+    ):
         state = _caught_up(session, row, state if is_behind else None)
         _keep(session, state)
     if facts_of(row) != state.facts:
@@ -56,8 +71,11 @@ def state_of(session: Session, row: AccountRow) -> State:
     return state
 
 
-def require_declared(session: Session, row: AccountRow, facts: Mapping[str, Any]) -> None:
-    """Compares facts that a dataset's row repeats with those of the account's first entry.
+def require_declared(
+    session: Session, row: AccountRow, facts: Mapping[str, Any]
+) -> None:
+    """Compares facts that a dataset's row repeats with those of the account's first
+    entry.
 
     Prices, uploads and reads of rows follow the dataset's row, which no hash holds.
 
@@ -70,18 +88,24 @@ def require_declared(session: Session, row: AccountRow, facts: Mapping[str, Any]
 
 
 def advance(session: Session, row: AccountRow, entry: Entry) -> State:
-    """Advances the state of a locked account by an entry that the transaction is about to write; returns the state."""
+    """Advances the state of a locked account by an entry that the transaction is about
+    to write; returns the state.
+    """
     before = State(row.id) if entry.sequence == 1 else state_of(session, row)
     state = _of_transaction(session)[row.id] = before.advanced([entry])
     return state
 
 
 def is_intact(session: Session, account_id: str) -> bool:
-    """Whether every entry of an account, from the first on, follows the entries before it, up to the head."""
+    """Whether every entry of an account, from the first on, follows the entries before
+    it, up to the head.
+    """
     row = tables.account(session, account_id)
     state = State(account_id)
     try:
-        while entries := tables.entries(session, account_id, after=state.sequence, limit=_CHECKED_AT_ONCE):
+        while entries := tables.entries(
+            session, account_id, after=state.sequence, limit=_CHECKED_AT_ONCE
+        ):
             state = state.advanced(_intact(account_id, entries))
             session.expunge_all()
     except BalanceMismatch:
@@ -102,7 +126,9 @@ def _intact(account_id: str, entries: Iterable[Entry]) -> Iterable[Entry]:
 
 
 def _kept(session: Session, account_id: str) -> State | None:
-    """The state of an account that this process keeps, if it does; any other is read from the entries again."""
+    """The state of an account that this process keeps, if it does; any other is read
+    from the entries again.
+    """
     with _keeping:
         return _states(session).get(account_id)
 
@@ -115,31 +141,51 @@ def _keep(session: Session, state: State) -> None:
 
 def _states(session: Session) -> LRUCache[str, State]:
     kept: dict[str, LRUCache[str, State]] = session.info.setdefault(KEPT, {})
-    return kept.setdefault(_OF_PROCESS, LRUCache(limits.MAX_KEPT_STATE_BYTES, getsizeof=_size))
+    return kept.setdefault(
+        _OF_PROCESS, LRUCache(limits.MAX_KEPT_STATE_BYTES, getsizeof=_size)
+    )
 
 
 def _size(state: State) -> int:
-    """Approximate bytes of memory of a state and of its numbering: its facts list cells, and so do its scopes.
+    """Approximate bytes of memory of a state and of its numbering: its facts list
+    cells, and so do its scopes.
 
-    A large account counts as half of what is kept, so that it does not displace all others at every use.
+    A large account counts as half of what is kept, so that it does not displace all
+    others at every use.
     """
-    listed = [partition["cells"] for partition in state.facts.get("partitions", ()) if partition["kind"] == "column"]
+    listed = [
+        partition["cells"]
+        for partition in state.facts.get("partitions", ())
+        if partition["kind"] == "column"
+    ]
     declared = [sys.getsizeof(cell) for cells in listed for cell in cells]
-    n_items = len(state.totals) + len(state.reservations) + len(state.loads) + len(state.widened)
+    n_items = (
+        len(state.totals)
+        + len(state.reservations)
+        + len(state.loads)
+        + len(state.widened)
+    )
     n_cells = len(declared) + state.scopes_size
     of_cells = n_cells * (_CELL_BYTES + max(declared, default=0))
-    return min(_STATE_BYTES + n_items * _ITEM_BYTES + of_cells, limits.MAX_KEPT_STATE_BYTES // 2)
+    return min(
+        _STATE_BYTES + n_items * _ITEM_BYTES + of_cells,
+        limits.MAX_KEPT_STATE_BYTES // 2,
+    )
 
 
 def _of_transaction(session: Session) -> dict[str, State]:
-    """The states after entries that the transaction has written, which no other transaction may see."""
+    """The states after entries that the transaction has written, which no other
+    transaction may see.
+    """
     states: dict[str, State] = session.info.setdefault(_OF_TRANSACTION, {})
     return states
 
 
 @event.listens_for(Session, "after_commit")
 def _publish(session: Session) -> None:
-    """Keeps the states of a committed transaction, so that the next one need not read its entries."""
+    """Keeps the states of a committed transaction, so that the next one need not read
+    its entries.
+    """
     for state in session.info.pop(_OF_TRANSACTION, {}).values():
         known = _kept(session, state.account_id)
         if known is None or known.sequence < state.sequence:
@@ -152,9 +198,12 @@ def _forget(session: Session) -> None:
 
 
 def _caught_up(session: Session, row: AccountRow, known: State | None) -> State:
-    """The state at the head of a row, from an older one; ``None``: from the newest state that an entry states."""
+    """The state at the head of a row, from an older one; ``None``: from the newest
+    state that an entry states.
+    """
     batch = [] if known is None else _following(session, row, known.sequence)
-    if known is None or not batch or batch[0].previous_hash != known.hash:  # another database stands at this address
+    # another database stands at this address
+    if known is None or not batch or batch[0].previous_hash != known.hash:
         known = _stated(session, row)
         batch = _following(session, row, known.sequence)
     state = known
@@ -168,15 +217,29 @@ def _caught_up(session: Session, row: AccountRow, known: State | None) -> State:
 
 def _following(session: Session, row: AccountRow, sequence: int) -> Sequence[Entry]:
     n_entries = min(row.last_sequence - sequence, _READ_AT_ONCE)
-    return tables.entries(session, row.id, after=sequence, limit=n_entries) if n_entries > 0 else []
+    return (
+        tables.entries(session, row.id, after=sequence, limit=n_entries)
+        if n_entries > 0
+        else []
+    )
 
 
 def _stated(session: Session, row: AccountRow) -> State:
-    """The newest state that an entry of an account states, or the state before its first entry."""
-    query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.kind == EntryKind.STATE.value)
-    query = query.where(EntryRow.sequence <= row.last_sequence).order_by(EntryRow.sequence.desc()).limit(1)
+    """The newest state that an entry of an account states, or the state before its
+    first entry.
+    """
+    query = select(EntryRow).where(
+        EntryRow.account_id == row.id, EntryRow.kind == EntryKind.STATE.value
+    )
+    query = (
+        query.where(EntryRow.sequence <= row.last_sequence)
+        .order_by(EntryRow.sequence.desc())
+        .limit(1)
+    )
     entries = tables.read_entries(session, row.id, query)
-    is_usable = bool(entries) and not is_of_first_form((entries[0].details or {}).get("state"))
+    is_usable = bool(entries) and not is_of_first_form(
+        (entries[0].details or {}).get("state")
+    )
     state = _stated_by(session, row, entries[0]) if is_usable else State(row.id)
     if row.privacy_unit is not None:
         state.population_id = _population_by_entries(session, row.id)
@@ -185,17 +248,25 @@ def _stated(session: Session, row: AccountRow) -> State:
 
 def _stated_by(session: Session, row: AccountRow, entry: Entry) -> State:
     (intact,) = _intact(row.id, [entry])
-    return State.stated_by(row, intact, _named_entries(session, row.id, named_by(intact)))
+    return State.stated_by(
+        row, intact, _named_entries(session, row.id, named_by(intact))
+    )
 
 
-def _named_entries(session: Session, account_id: str, sequences: Sequence[int]) -> dict[int, tuple[StatedScope, str]]:
-    """The scopes that some entries of an account state, each with the actor, by sequence."""
+def _named_entries(
+    session: Session, account_id: str, sequences: Sequence[int]
+) -> dict[int, tuple[StatedScope, str]]:
+    """The scopes that some entries of an account state, each with the actor, by
+    sequence.
+    """
     columns = EntryRow.sequence, EntryRow.scope, EntryRow.actor
     named: dict[int, tuple[StatedScope, str]] = {}
     for first in range(0, len(sequences), _CHECKED_AT_ONCE):
         chosen = EntryRow.sequence.in_(sequences[first : first + _CHECKED_AT_ONCE])
         query = select(*columns).where(EntryRow.account_id == account_id, chosen)
-        named |= {row.sequence: (row.scope, row.actor) for row in session.execute(query)}
+        named |= {
+            row.sequence: (row.scope, row.actor) for row in session.execute(query)
+        }
     return named
 
 
@@ -204,10 +275,12 @@ def _population_by_entries(session: Session, account_id: str) -> str | None:
     joins = select(EntryRow.account_id, EntryRow.details).where(
         EntryRow.account_id.in_(select(PopulationRow.id)),
         EntryRow.kind == EntryKind.JOIN.value,
-        EntryRow.job_id.is_(None),  # the index finds joins among the loads, which name jobs
+        # the index finds joins among the loads, which name jobs
+        EntryRow.job_id.is_(None),
         type_coerce(EntryRow.details, Text).contains(account_id, autoescape=True),
     )
-    # All rows: on SQLite, a cursor with rows left keeps its snapshot, which the connection's next transaction reads.
+    # All rows: on SQLite, a cursor with rows left keeps its snapshot, which the
+    # connection's next transaction reads.
     for population_id, details in session.execute(joins).all():
         if details["member"]["dataset"] == account_id:
             return str(population_id)

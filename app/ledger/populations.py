@@ -1,17 +1,22 @@
-"""Opens, finds, joins and charges populations: accounts over several datasets about the same people.
+"""Opens, finds, joins and charges populations: accounts over several datasets about the
+same people.
 
-A population has a cap and a chain of entries, and makes no reservations. A reservation on a member is admitted only if
-it fits the member's account *and* the sum of all members' loads stays within the population's cap
-(docs/proofs/accounting.md A8, docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members with their
+A population has a cap and a chain of entries, and makes no reservations. A reservation
+on a member is admitted only if it fits the member's account *and* the sum of all
+members' loads stays within the population's cap (docs/proofs/accounting.md A8,
+docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members with their
 spend.
 
-The load of a member is the load of its tightest joint cell, reservations included. Every entry of a member that
-reserves or gives back is followed, in the same transaction, by an entry of the population with the member's load after
-it and the sequence and hash of the member's entry. So the chain alone shows what all members together carried at any
-time, and that no admission passed the cap (docs/adr/0017-populations-have-entries.md). The charge of a reservation
-changes no load and has no such entry.
+The load of a member is the load of its tightest joint cell, reservations included.
+Every entry of a member that reserves or gives back is followed, in the same
+transaction, by an entry of the population with the member's load after it and the
+sequence and hash of the member's entry. So the chain alone shows what all members
+together carried at any time, and that no admission passed the cap
+(docs/adr/0017-populations-have-entries.md). The charge of a reservation changes no load
+and has no such entry.
 
-A transaction that changes a load locks the member's account first and the population's account second.
+A transaction that changes a load locks the member's account first and the population's
+account second.
 """
 
 from collections.abc import Collection, Iterable
@@ -34,7 +39,9 @@ from grovekeeper_forests.privacy.accountants import Amount, pure
 
 @dataclass(frozen=True)
 class NewPopulation:
-    """A population to open; ``cap`` in steps of the accountant's unit, ``delta`` as exact decimal text."""
+    """A population to open; ``cap`` in steps of the accountant's unit, ``delta`` as
+    exact decimal text.
+    """
 
     id: str
     name: str
@@ -44,15 +51,23 @@ class NewPopulation:
     declared_by: str
 
 
-def open_population(session: Session, new_population: NewPopulation, *, at: datetime) -> PopulationRow:
-    """Opens a population without members, with its account and the account's first entry.
+def open_population(
+    session: Session, new_population: NewPopulation, *, at: datetime
+) -> PopulationRow:
+    """Opens a population without members, with its account and the account's first
+    entry.
 
     Raises:
         NameTaken: another population has the name.
     """
     taken = session.execute(
         insert(session, PopulationRow)
-        .values(id=new_population.id, name=new_population.name, declared_by=new_population.declared_by, created_at=at)
+        .values(
+            id=new_population.id,
+            name=new_population.name,
+            declared_by=new_population.declared_by,
+            created_at=at,
+        )
         .on_conflict_do_nothing()
         .returning(PopulationRow.id)
     )
@@ -67,19 +82,28 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
     session.add(account)
     session.flush()
     opened = chain.NewEntry(
-        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=facts_of(account)
+        EntryKind.OPEN,
+        new_population.cap,
+        actor=new_population.declared_by,
+        details=facts_of(account),
     )
     chain.append(session, account, opened)
     return session.get_one(PopulationRow, new_population.id)
 
 
-def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
-    """Opens a population with the budget of the account that becomes its first member, which is locked first."""
+def open_with_budget_of(
+    session: Session, account_id: str, *, name: str, by: str, at: datetime
+) -> PopulationRow:
+    """Opens a population with the budget of the account that becomes its first member,
+    which is locked first.
+    """
     if stamps.is_id(name):
         raise InvalidRequest.at("/population", "like-an-id")
     account = tables.locked_account(session, account_id)
     cap = kept_states.state_of(session, account).cap
-    new_population = NewPopulation(stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by)
+    new_population = NewPopulation(
+        stamps.new(stamps.POPULATION), name, account.accountant, cap, account.delta, by
+    )
     return open_population(session, new_population, at=at)
 
 
@@ -87,18 +111,29 @@ def find(session: Session, reference: str) -> PopulationRow | None:
     """A population by id or name."""
     if not stamps.is_reference(reference):
         return None
-    query = select(PopulationRow).where(or_(PopulationRow.id == reference, PopulationRow.name == reference))
-    rows = session.execute(query.execution_options(populate_existing=True)).scalars().all()
+    query = select(PopulationRow).where(
+        or_(PopulationRow.id == reference, PopulationRow.name == reference)
+    )
+    rows = (
+        session.execute(query.execution_options(populate_existing=True)).scalars().all()
+    )
     return min(rows, key=lambda row: row.id != reference, default=None)
 
 
 def with_id(session: Session, reference: str) -> PopulationRow | None:
     """A population by id alone."""
-    return session.get(PopulationRow, reference, populate_existing=True) if stamps.is_reference(reference) else None
+    return (
+        session.get(PopulationRow, reference, populate_existing=True)
+        if stamps.is_reference(reference)
+        else None
+    )
 
 
-def page(session: Session, *, declared_by: str | None, after: str | None, limit: int) -> list[PopulationRow]:
-    """Populations in order of id; ``declared_by`` restricts them to one key's (``None`` = all).
+def page(
+    session: Session, *, declared_by: str | None, after: str | None, limit: int
+) -> list[PopulationRow]:
+    """Populations in order of id; ``declared_by`` restricts them to one key's (``None``
+    = all).
 
     Raises:
         NotFound: ``after`` is not in the list.
@@ -113,51 +148,81 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
     return list(session.execute(query).scalars())
 
 
-def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> Entry | None:
-    """Makes an account a member, for good, and returns the entry. Joining again changes nothing and has no entry.
+def join(
+    session: Session, population_id: str, account_id: str, *, actor: str, at: datetime
+) -> Entry | None:
+    """Makes an account a member, for good, and returns the entry. Joining again changes
+    nothing and has no entry.
 
-    An account that spent budget before it joins raises the limit that the population's guarantee states. On ``pure``
-    accounts, the limit includes the account's load. Where a δ is stated, a sum that depends on outputs is no bound, so
-    the account's highest cap is added to the population's highest cap (docs/proofs/accounting.md A8). An account that
-    continues the account of an erased member takes over its load: the load counts once, and the sum stays as it is.
+    An account that spent budget before it joins raises the limit that the population's
+    guarantee states. On ``pure`` accounts, the limit includes the account's load. Where
+    a δ is stated, a sum that depends on outputs is no bound, so the account's highest
+    cap is added to the population's highest cap (docs/proofs/accounting.md A8). An
+    account that continues the account of an erased member takes over its load: the load
+    counts once, and the sum stays as it is.
 
     Raises:
-        PopulationMismatch: the account differs from the members in a fact that a population fixes, belongs to another
-            population, or raises the highest cap beyond ``limits.MAX_STEPS``.
+        PopulationMismatch: the account differs from the members in a fact that a
+            population fixes, belongs to another population, or raises the highest cap
+            beyond ``limits.MAX_STEPS``.
     """
     account = tables.locked_account(session, account_id)
-    current = id_of(session, account_id) or kept_states.state_of(session, account).population_id
+    current = (
+        id_of(session, account_id)
+        or kept_states.state_of(session, account).population_id
+    )
     if current == population_id:
         return None
     population = tables.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    spent, together = kept_states.state_of(session, account), kept_states.state_of(session, population)
-    load, continued = spent.budget.whole.load, _continued_member(session, together, account_id)
+    spent, together = (
+        kept_states.state_of(session, account),
+        kept_states.state_of(session, population),
+    )
+    load, continued = (
+        spent.budget.whole.load,
+        _continued_member(session, together, account_id),
+    )
     highest_cap = together.highest_cap
     if continued is None and load and population.accountant != pure.NAME:
         highest_cap += spent.highest_cap
-    differs = _differences(session, population, row, account) if current is None else ("population",)
+    differs = (
+        _differences(session, population, row, account)
+        if current is None
+        else ("population",)
+    )
     differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
     if differs:
         raise PopulationMismatch(differs)
     row.adjacency, row.unit_column = account.adjacency, _unit_column(account)
-    session.add(MemberRow(account_id=account_id, population_id=population_id, joined_at=at))
+    session.add(
+        MemberRow(account_id=account_id, population_id=population_id, joined_at=at)
+    )
     facts = _as_it_joins(account, spent.highest_cap)
     if continued is not None:
-        assert together.loads[continued] == load, "an opening load is the erased member's load"
+        assert together.loads[continued] == load, (
+            "an opening load is the erased member's load"
+        )
         facts["continues"] = continued
-    joined = chain.NewEntry(EntryKind.JOIN, load, actor=actor, details={"member": facts})
+    joined = chain.NewEntry(
+        EntryKind.JOIN, load, actor=actor, details={"member": facts}
+    )
     return chain.append(session, population, joined)
 
 
-def _continued_member(session: Session, population: State, account_id: str) -> str | None:
+def _continued_member(
+    session: Session, population: State, account_id: str
+) -> str | None:
     """The erased member of a population whose account another account continues."""
     erased_id = tables.continued_by(session, [account_id]).get(account_id)
     return erased_id if erased_id in population.loads else None
 
 
-def with_new_member(session: Session, row: PopulationRow | None, account: AccountRow) -> Population | None:
-    """The population as an account that is not open yet would join it, without spend; reads only.
+def with_new_member(
+    session: Session, row: PopulationRow | None, account: AccountRow
+) -> Population | None:
+    """The population as an account that is not open yet would join it, without spend;
+    reads only.
 
     Args:
         session: of any transaction.
@@ -165,7 +230,8 @@ def with_new_member(session: Session, row: PopulationRow | None, account: Accoun
         account: the account.
 
     Returns:
-        ``None`` for a population that would be opened: it limits the account as the account itself does.
+        ``None`` for a population that would be opened: it limits the account as the
+        account itself does.
 
     Raises:
         PopulationMismatch: as :func:`join` does.
@@ -181,36 +247,61 @@ def with_new_member(session: Session, row: PopulationRow | None, account: Accoun
     return of_row(session, population).with_member(account.id, MemberTotal(0, 0, True))
 
 
-def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:
+def require_visible(
+    row: PopulationRow | None, *, key_id: str, sees_all: bool
+) -> PopulationRow:
     """The population, if the key opened it or sees all populations.
 
     Raises:
-        NotFound: no such population, or another key opened it; the error does not say which.
+        NotFound: no such population, or another key opened it; the error does not say
+            which.
     """
     if row is None or not (sees_all or row.declared_by == key_id):
         raise NotFound("population")
     return row
 
 
-def _differences(session: Session, population: AccountRow, row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
-    """The facts in which an account differs from the members. The first member fixes adjacency and privacy unit."""
-    names = [name for name in ("accountant", "delta") if getattr(population, name) != getattr(account, name)]
-    names += ["delta_set_aside"] if account.delta_set_aside is not None else []  # a population has no such part
+def _differences(
+    session: Session, population: AccountRow, row: PopulationRow, account: AccountRow
+) -> tuple[str, ...]:
+    """The facts in which an account differs from the members. The first member fixes
+    adjacency and privacy unit.
+    """
+    names = [
+        name
+        for name in ("accountant", "delta")
+        if getattr(population, name) != getattr(account, name)
+    ]
+    # a population has no such part
+    names += ["delta_set_aside"] if account.delta_set_aside is not None else []
     if row.adjacency is not None:
         names += ["adjacency"] if row.adjacency != account.adjacency else []
-        is_same_unit = row.unit_column == _unit_column(account) and _form(session, row) == _form_of(account)
+        is_same_unit = row.unit_column == _unit_column(account) and _form(
+            session, row
+        ) == _form_of(account)
         names += [] if is_same_unit else ["privacy_unit"]
     return tuple(names)
 
 
 def _form(session: Session, row: PopulationRow) -> str | None:
-    """How the unit columns of the members spell a person: that of any member, because all agree."""
-    member = select(MemberRow.account_id).where(MemberRow.population_id == row.id).limit(1).scalar_subquery()
-    return _form_of(session.execute(select(AccountRow).where(AccountRow.id == member)).scalar_one())
+    """How the unit columns of the members spell a person: that of any member, because
+    all agree.
+    """
+    member = (
+        select(MemberRow.account_id)
+        .where(MemberRow.population_id == row.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return _form_of(
+        session.execute(select(AccountRow).where(AccountRow.id == member)).scalar_one()
+    )
 
 
 def _form_of(account: AccountRow) -> str | None:
-    """``None`` with rows as units, and for a unit column that an earlier version declared without a form."""
+    """``None`` with rows as units, and for a unit column that an earlier version
+    declared without a form.
+    """
     return (account.privacy_unit or {}).get("form")
 
 
@@ -232,8 +323,12 @@ def _unit_column(account: AccountRow) -> str | None:
 
 
 def ids_of(session: Session, account_ids: Collection[str]) -> dict[str, str]:
-    """The populations of accounts, by account; accounts without a population are left out."""
-    query = select(MemberRow.account_id, MemberRow.population_id).where(MemberRow.account_id.in_(account_ids))
+    """The populations of accounts, by account; accounts without a population are left
+    out.
+    """
+    query = select(MemberRow.account_id, MemberRow.population_id).where(
+        MemberRow.account_id.in_(account_ids)
+    )
     return dict(session.execute(query).all())
 
 
@@ -242,8 +337,11 @@ def id_of(session: Session, account_id: str) -> str | None:
     return ids_of(session, [account_id]).get(account_id)
 
 
-def locked_rows(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
-    """Locks the populations of several accounts in order of their ids; the accounts are locked already.
+def locked_rows(
+    session: Session, account_ids: Collection[str]
+) -> dict[str, AccountRow]:
+    """Locks the populations of several accounts in order of their ids; the accounts are
+    locked already.
 
     Returns:
         The populations' accounts, by the populations' ids.
@@ -265,24 +363,38 @@ def of_population(session: Session, population_id: str) -> Population:
 
 
 def of_row(session: Session, row: AccountRow) -> Population:
-    """The population whose account is given, with the loads of its members, as if nothing of them were reserved."""
+    """The population whose account is given, with the loads of its members, as if
+    nothing of them were reserved.
+    """
     now = kept_states.state_of(session, row)
-    members = {member: MemberTotal(load, 0, True) for member, load in sorted(now.loads.items())}
+    members = {
+        member: MemberTotal(load, 0, True) for member, load in sorted(now.loads.items())
+    }
     return Population(row.id, row.name, now.cap, members)
 
 
-def detailed(session: Session, populations: Iterable[Population]) -> dict[str, Population]:
-    """Populations, by id, with what their members have reserved, from the states of the members."""
+def detailed(
+    session: Session, populations: Iterable[Population]
+) -> dict[str, Population]:
+    """Populations, by id, with what their members have reserved, from the states of the
+    members.
+    """
     listed = list(populations)
     wholes = {
         row.id: kept_states.state_of(session, row).budget.whole
-        for row in tables.accounts(session, {member for population in listed for member in population.members})
+        for row in tables.accounts(
+            session, {member for population in listed for member in population.members}
+        )
     }
     return {
         population.id: replace(
             population,
             members={
-                member: MemberTotal(total.load, min(wholes[member].reserved, total.load), wholes[member].is_exact)
+                member: MemberTotal(
+                    total.load,
+                    min(wholes[member].reserved, total.load),
+                    wholes[member].is_exact,
+                )
                 for member, total in population.members.items()
             },
         )
@@ -291,20 +403,28 @@ def detailed(session: Session, populations: Iterable[Population]) -> dict[str, P
 
 
 def extend(
-    session: Session, population: AccountRow, account: AccountRow, new_entry: NewEntry, *, load: int | None = None
+    session: Session,
+    population: AccountRow,
+    account: AccountRow,
+    new_entry: NewEntry,
+    *,
+    load: int | None = None,
 ) -> list[tuple[str, Entry]]:
-    """Extends the chain of a member by an entry that reserves or gives back, then the population's by the new load.
+    """Extends the chain of a member by an entry that reserves or gives back, then the
+    population's by the new load.
 
-    The caller writes the entries (:func:`app.ledger.chain.write`). The member's entry is not older than the newest
-    entry of the population: else, if it has no entry in an export of the population that ends later, the verifier
-    reports that an entry was left out.
+    The caller writes the entries (:func:`app.ledger.chain.write`). The member's entry
+    is not older than the newest entry of the population: else, if it has no entry in an
+    export of the population that ends later, the verifier reports that an entry was
+    left out.
 
     Args:
         session: of the transaction.
         population: of the account, locked.
         account: the member, locked.
         new_entry: of the member.
-        load: of the member's tightest joint cell after an entry that reserves; ``None``: the entry gives back.
+        load: of the member's tightest joint cell after an entry that reserves;
+            ``None``: the entry gives back.
 
     Returns:
         All entries, each with the id of its account.
@@ -313,13 +433,22 @@ def extend(
     _, entry = entries[0]
     if load is None:
         tightest = kept_states.state_of(session, account).budget.whole
-        load = min(tightest.load, kept_states.state_of(session, population).loads[account.id])
+        load = min(
+            tightest.load, kept_states.state_of(session, population).loads[account.id]
+        )
     loaded = NewEntry(
         EntryKind.LOAD,
         load,
         actor=entry.actor,
         job_id=entry.job_id,
-        details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
+        details={
+            "member": {
+                "dataset": account.id,
+                "sequence": entry.sequence,
+                "hash": entry.hash,
+            }
+        },
     )
-    # Not before the member's entry, which may be ahead of the clock: the verifier checks the order of the two times.
+    # Not before the member's entry, which may be ahead of the clock: the verifier
+    # checks the order of the two times.
     return entries + chain.extend(session, population, loaded, not_before=entry.at)

@@ -1,15 +1,18 @@
-"""Reserves the parts of a job, and charges, voids or expires them, on the caller's transaction.
+"""Reserves the parts of a job, and charges, voids or expires them, on the caller's
+transaction.
 
-Every change of an account happens under the lock of its row, and every step is a new entry; no step lowers what was
-charged. All parts of a job are judged in memory (:mod:`app.ledger.admission`) under the locks of their accounts, then
-all of them are written. An entry of a population's member is followed by an entry of the population in the same
-transaction (:mod:`app.ledger.populations`).
+Every change of an account happens under the lock of its row, and every step is a new
+entry; no step lowers what was charged. All parts of a job are judged in memory
+(:mod:`app.ledger.admission`) under the locks of their accounts, then all of them are
+written. An entry of a population's member is followed by an entry of the population in
+the same transaction (:mod:`app.ledger.populations`).
 
-An external mechanism reads rows outside the service, so the service cannot verify that the mechanism did not run. Its
-reservation is charged at once and for good, on the word of an attester, in the transaction that makes it, and never
-voided or expired. Both entries name the attester. An (ε, δ)-mechanism pays an amount in the account's unit, and δ out
-of the part that a ``zcdp`` account sets aside. In every joint cell the charged δ stays within that part
-(docs/proofs/external.md).
+An external mechanism reads rows outside the service, so the service cannot verify that
+the mechanism did not run. Its reservation is charged at once and for good, on the word
+of an attester, in the transaction that makes it, and never voided or expired. Both
+entries name the attester. An (ε, δ)-mechanism pays an amount in the account's unit, and
+δ out of the part that a ``zcdp`` account sets aside. In every joint cell the charged δ
+stays within that part (docs/proofs/external.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +39,28 @@ from app.core.errors import (
 )
 from app.db.database import insert_rows
 from app.db.locks import sent_together
-from app.ledger import admission, chain, kept_states, populations, rules, statements, tables
+from app.ledger import (
+    admission,
+    chain,
+    kept_states,
+    populations,
+    rules,
+    statements,
+    tables,
+)
 from app.ledger.admission import Admitted, AskedAmount, Budgets, Population, Refused
 from app.ledger.chain import NewEntry
 from app.ledger.rules import Allowance, RulesInForce, rules_of
 from app.ledger.state import CellDelta, State, mismatch
-from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow, MemberRow, ReservationRow, RulesRow
+from app.ledger.tables import (
+    AccountRow,
+    Entry,
+    EntryKind,
+    EntryRow,
+    MemberRow,
+    ReservationRow,
+    RulesRow,
+)
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount, zcdp
@@ -50,16 +69,20 @@ from grovekeeper_forests.privacy.scope import Scope
 
 @dataclass(frozen=True)
 class NewReservation(AskedAmount):
-    """One priced part of a job: its amount on one account, and the content of its entries.
+    """One priced part of a job: its amount on one account, and the content of its
+    entries.
 
     Attributes:
-        event: canonical JSON form of the privacy event; ``None`` where the details declare a loss instead.
-        job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
-        delta: the δ of the request, at which a refusal converts the largest admissible amount; ``None``: the account's
-            δ.
-        details: public facts of every entry of the reservation; see :class:`app.ledger.tables.Entry`.
-        largest_within: maps an amount to the largest ε of the request that costs no more, for the text of a refusal;
-            ``None``: the largest ε of a job.
+        event: canonical JSON form of the privacy event; ``None`` where the details
+            declare a loss instead.
+        job_id: the job that will spend it; ``None`` for a mechanism that runs outside
+            the service.
+        delta: the δ of the request, at which a refusal converts the largest admissible
+            amount; ``None``: the account's δ.
+        details: public facts of every entry of the reservation; see
+            :class:`app.ledger.tables.Entry`.
+        largest_within: maps an amount to the largest ε of the request that costs no
+            more, for the text of a refusal; ``None``: the largest ε of a job.
     """
 
     event: dict[str, Any] | None
@@ -77,7 +100,8 @@ class Judged:
         parts: the job's reservations.
         reservation_ids: the ids that the reservations get, in the order of ``parts``.
         actor: the key that submits the job.
-        excess: by account on which the job needs an approval, the steps above what the key may spend without one.
+        excess: by account on which the job needs an approval, the steps above what the
+            key may spend without one.
         decision: the order in which the reservations are written.
         rows: of the accounts and of their populations, locked.
         population_ids: by account that belongs to a population.
@@ -93,12 +117,14 @@ class Judged:
 
 
 def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> Judged:
-    """Judges a job by the states of its accounts and populations, and by the rules; changes nothing.
+    """Judges a job by the states of its accounts and populations, and by the rules;
+    changes nothing.
 
     Args:
-        session: of a transaction that has locked the accounts; their populations are locked here, in order of their
-            ids.
-        parts: the job's reservations. Two parts may be on one account if their scopes are disjoint.
+        session: of a transaction that has locked the accounts; their populations are
+            locked here, in order of their ids.
+        parts: the job's reservations. Two parts may be on one account if their scopes
+            are disjoint.
         actor: the key that submits the job.
 
     Raises:
@@ -107,14 +133,17 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         ErasureDue: the rows of an account are to be erased by now.
         Frozen: the dataset of an account is frozen.
         QuotaExceeded: the rules of an account refuse its part.
-        BudgetExceeded: the first account, in order of their ids, that does not admit its part.
+        BudgetExceeded: the first account, in order of their ids, that does not admit
+            its part.
         TooManyCells: as :func:`_require_small_state`, with ``TooManyRequests``.
     """
     if not all(part.amount > 0 for part in parts):
         raise ValueError("a reservation is positive")
     account_ids = {part.account_id for part in parts}
     rows, population_ids, in_force = {}, {}, {}
-    for row, member, ruled in session.execute(_ACCOUNTS, {"account_ids": account_ids}).all():
+    for row, member, ruled in session.execute(
+        _ACCOUNTS, {"account_ids": account_ids}
+    ).all():
         rows[row.id] = row
         if member is not None:
             population_ids[row.id] = member.population_id
@@ -122,8 +151,15 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             in_force[row.id] = rules_of(ruled)
     if account_ids - rows.keys():
         raise NotFound("account")
-    locked = tables.locked_accounts(session, set(population_ids.values())) if population_ids else {}
-    states = {row.id: _state(session, row, population_ids.get(row.id)) for row in rows.values()}
+    locked = (
+        tables.locked_accounts(session, set(population_ids.values()))
+        if population_ids
+        else {}
+    )
+    states = {
+        row.id: _state(session, row, population_ids.get(row.id))
+        for row in rows.values()
+    }
     budgets = Budgets(
         {account_id: state.budget for account_id, state in states.items()},
         [populations.of_row(session, row) for row in locked.values()],
@@ -149,15 +185,28 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         _require_small_state(rows[account_id], state, scopes, actor)
     reservation_ids = [stamps.new(stamps.RESERVATION) for _ in parts]
     excess = read.above_approval(parts, actor)
-    return Judged(parts, reservation_ids, actor, excess, decision, {**rows, **locked}, population_ids)
+    return Judged(
+        parts,
+        reservation_ids,
+        actor,
+        excess,
+        decision,
+        {**rows, **locked},
+        population_ids,
+    )
 
 
 def write(session: Session, judged: Judged) -> None:
-    """Writes the reservations, the entries and the heads of a job that the transaction has judged."""
+    """Writes the reservations, the entries and the heads of a job that the transaction
+    has judged.
+    """
     entries: list[tuple[str, Entry]] = []
     reservations: list[dict[str, Any]] = []
     for placed in judged.decision:
-        part, reservation_id = judged.parts[placed.position], judged.reservation_ids[placed.position]
+        part, reservation_id = (
+            judged.parts[placed.position],
+            judged.reservation_ids[placed.position],
+        )
         scope, details = part.scope.to_json(), part.details or None
         reservations.append(
             {
@@ -182,13 +231,20 @@ def write(session: Session, judged: Judged) -> None:
             job_id=part.job_id or reservation_id,
             details=details,
         )
-        row, population_id = judged.rows[part.account_id], judged.population_ids.get(part.account_id)
+        row, population_id = (
+            judged.rows[part.account_id],
+            judged.population_ids.get(part.account_id),
+        )
         if population_id is None:
             entries += chain.extend(session, row, reserved)
         else:
-            assert placed.member is not None, "a member's load follows every reservation"
+            assert placed.member is not None, (
+                "a member's load follows every reservation"
+            )
             population = judged.rows[population_id]
-            entries += populations.extend(session, population, row, reserved, load=placed.member.load)
+            entries += populations.extend(
+                session, population, row, reserved, load=placed.member.load
+            )
     if reservations:
         with sent_together(session):
             session.execute(_ADD_RESERVATIONS, reservations)
@@ -207,9 +263,12 @@ _ADD_RESERVATIONS = insert_rows(ReservationRow)
 
 
 def _state(session: Session, row: AccountRow, population_id: str | None) -> State:
-    """The state of an account whose row says that it is a member of a population, or of none."""
+    """The state of an account whose row says that it is a member of a population, or of
+    none.
+    """
     now = kept_states.state_of(session, row)
-    now.population_id = now.population_id or population_id  # it may have joined since the process first read it
+    # it may have joined since the process first read it
+    now.population_id = now.population_id or population_id
     if now.population_id != population_id:
         raise mismatch(row.id, "population")
     return now
@@ -242,8 +301,11 @@ def _require_rules(
             raise QuotaExceeded(**_refused(row, part, fits))
 
 
-def _require_small_state(row: AccountRow, state: State, scopes: Sequence[Scope], actor: str) -> None:
-    """Checks that reservations on some scopes leave the account's state small enough to be stated under the lock.
+def _require_small_state(
+    row: AccountRow, state: State, scopes: Sequence[Scope], actor: str
+) -> None:
+    """Checks that reservations on some scopes leave the account's state small enough to
+    be stated under the lock.
 
     A range of uploads lists no cell, so jobs on all uploads are never refused.
 
@@ -252,7 +314,9 @@ def _require_small_state(row: AccountRow, state: State, scopes: Sequence[Scope],
         TooManyCells: the entries of the account would list too many cells for the key.
     """
     if len(state.reservations) + len(scopes) > limits.MAX_OPEN_RESERVATIONS:
-        raise TooManyRequests("open reservations on the dataset", retry_after_s=limits.FULL_QUEUE_RETRY_S)
+        raise TooManyRequests(
+            "open reservations on the dataset", retry_after_s=limits.FULL_QUEUE_RETRY_S
+        )
     if not state.admits_cells(actor, scopes):
         raise TooManyCells(row.id, row.name, limits.MAX_LISTED_CELLS)
 
@@ -261,7 +325,9 @@ def _refused(row: AccountRow, part: NewReservation, fits: int) -> dict[str, Any]
     """What every refusal of a part says, of which only some steps would fit."""
     requested = Amount(row.accountant, part.amount)
     delta = part.delta if part.delta is not None else row.split_delta.converted_at
-    largest_within = part.largest_within or partial(accountants.largest_that_fits, row.accountant, delta=delta)
+    largest_within = part.largest_within or partial(
+        accountants.largest_that_fits, row.accountant, delta=delta
+    )
     return {
         "dataset": row.id,
         "dataset_name": row.name,
@@ -280,20 +346,27 @@ def _budget_exceeded(
     cap: int,
     population: Population | None,
 ) -> BudgetExceeded:
-    """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit.
+    """Names the cap that leaves less, the account's or the population's, and the
+    largest ε that would fit.
 
     Args:
         row: the account that refuses.
         part: the part that it refuses.
         refused: the decision.
         cap: of the account.
-        population: of the account, without the job, with what its members have reserved.
+        population: of the account, without the job, with what its members have
+            reserved.
     """
     tightest = refused.room.tightest
     charged, reserved = tightest.charged, tightest.reserved
     refusing, with_job = None, refused.room.population
-    if refused.room.limited_by == "population" and population is not None and with_job is not None:
-        # What an earlier part of the job itself takes from the population is reserved by the job, not charged.
+    if (
+        refused.room.limited_by == "population"
+        and population is not None
+        and with_job is not None
+    ):
+        # What an earlier part of the job itself takes from the population is reserved
+        # by the job, not charged.
         refusing, cap, charged = population, population.cap, population.charged
         reserved = with_job.together - charged
 
@@ -312,8 +385,12 @@ def _budget_exceeded(
     )
 
 
-def _needs_approval(row: AccountRow, part: NewReservation, excess: int) -> NeedsApproval:
-    """Refuses a reservation that needs an approval, by its excess, and cannot wait for one."""
+def _needs_approval(
+    row: AccountRow, part: NewReservation, excess: int
+) -> NeedsApproval:
+    """Refuses a reservation that needs an approval, by its excess, and cannot wait for
+    one.
+    """
     return NeedsApproval(**_refused(row, part, part.amount - excess))
 
 
@@ -323,7 +400,9 @@ def charge(session: Session, reservation_id: str, *, actor: str) -> None:
     Raises:
         ReservationSettled: the reservation has already ended.
     """
-    _end_reservation(session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor)
+    _end_reservation(
+        session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor
+    )
 
 
 def charge_job(session: Session, job_id: str, *, actor: str) -> None:
@@ -335,11 +414,14 @@ def charge_job(session: Session, job_id: str, *, actor: str) -> None:
     """
     if not tables.reservations_of(session, [job_id]):
         raise NotFound("reservation")
-    _end_reservations(session, [job_id], kind=EntryKind.CHARGE, end="charged", actor=actor)
+    _end_reservations(
+        session, [job_id], kind=EntryKind.CHARGE, end="charged", actor=actor
+    )
 
 
 def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
-    """Gives back every reservation of jobs that never started; a job without parts has none.
+    """Gives back every reservation of jobs that never started; a job without parts has
+    none.
 
     The accounts of all jobs are locked before the first entry is written.
     """
@@ -347,29 +429,44 @@ def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
 
 
 def expire_job(session: Session, job_id: str, *, actor: str) -> None:
-    """Gives back every reservation of a job that waited too long and never started; see :func:`charge_job`."""
-    _end_reservations(session, [job_id], kind=EntryKind.EXPIRE, end="expired", actor=actor)
+    """Gives back every reservation of a job that waited too long and never started; see
+    :func:`charge_job`.
+    """
+    _end_reservations(
+        session, [job_id], kind=EntryKind.EXPIRE, end="expired", actor=actor
+    )
 
 
-def _end_reservations(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
+def _end_reservations(
+    session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str
+) -> None:
     reservations = tables.reservations_of(session, job_ids)
-    rows = tables.locked_accounts(session, {reservation.account_id for reservation in reservations})
+    rows = tables.locked_accounts(
+        session, {reservation.account_id for reservation in reservations}
+    )
     if kind is not EntryKind.CHARGE:
         populations.locked_rows(session, rows)
     for reservation in reservations:
         _end_reservation(session, reservation.id, kind=kind, end=end, actor=actor)
 
 
-def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, end: str, actor: str) -> None:
-    row = tables.locked_account(session, tables.reservation(session, reservation_id).account_id)
-    reservation = tables.reservation(session, reservation_id)  # again, now under the account's lock
+def _end_reservation(
+    session: Session, reservation_id: str, *, kind: EntryKind, end: str, actor: str
+) -> None:
+    row = tables.locked_account(
+        session, tables.reservation(session, reservation_id).account_id
+    )
+    # again, now under the account's lock
+    reservation = tables.reservation(session, reservation_id)
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
     if not _is_as_reserved(session, row, reservation):
         raise mismatch(row.id, "reservation")
     reservation.state = end
     new_entry = chain.of_reservation(kind, reservation, actor=actor)
-    locked = {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
+    locked = (
+        {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
+    )
     if not locked:
         chain.append(session, row, new_entry)
         return
@@ -377,15 +474,35 @@ def _end_reservation(session: Session, reservation_id: str, *, kind: EntryKind, 
     chain.write(session, populations.extend(session, population, row, new_entry))
 
 
-def _is_as_reserved(session: Session, row: AccountRow, reservation: ReservationRow) -> bool:
-    """Whether an entry reserved what a reservation's row says; the fold compares neither event nor details."""
-    uploads, key = kept_states.state_of(session, row).uploads, reservation.job_id or reservation.id
-    query = select(EntryRow).where(EntryRow.account_id == row.id, EntryRow.job_id == key)
-    entries = tables.read_entries(session, row.id, query.where(EntryRow.kind == EntryKind.RESERVE.value))
-    kept = (reservation.amount, reservation.event, reservation.details, reservation.reserved_by)
+def _is_as_reserved(
+    session: Session, row: AccountRow, reservation: ReservationRow
+) -> bool:
+    """Whether an entry reserved what a reservation's row says; the fold compares
+    neither event nor details.
+    """
+    uploads, key = (
+        kept_states.state_of(session, row).uploads,
+        reservation.job_id or reservation.id,
+    )
+    query = select(EntryRow).where(
+        EntryRow.account_id == row.id, EntryRow.job_id == key
+    )
+    entries = tables.read_entries(
+        session, row.id, query.where(EntryRow.kind == EntryKind.RESERVE.value)
+    )
+    kept = (
+        reservation.amount,
+        reservation.event,
+        reservation.details,
+        reservation.reserved_by,
+    )
     digest = Scope(reservation.scope).digest
     for entry in entries:
-        stated = {name: fact for name, fact in (entry.details or {}).items() if name != "uploads"}
+        stated = {
+            name: fact
+            for name, fact in (entry.details or {}).items()
+            if name != "uploads"
+        }
         is_same = (entry.amount, entry.event, stated or None, entry.actor) == kept
         is_same_scope = tables.listed(entry.scope, uploads).digest == digest
         if is_same and is_same_scope and entry.sealed().hash == entry.hash:
@@ -393,13 +510,16 @@ def _is_as_reserved(session: Session, row: AccountRow, reservation: ReservationR
     return False
 
 
-def charge_external(session: Session, new_reservation: NewReservation, *, delta: int = 0, actor: str) -> str:
+def charge_external(
+    session: Session, new_reservation: NewReservation, *, delta: int = 0, actor: str
+) -> str:
     """Reserves and charges in one step: all or nothing.
 
     Args:
         session: of the caller's transaction.
         new_reservation: a reservation without a job, whose details name the attester.
-        delta: steps of 10⁻¹⁸ out of the part that is set aside; the details of both entries state it.
+        delta: steps of 10⁻¹⁸ out of the part that is set aside; the details of both
+            entries state it.
         actor: the attester's key.
 
     Returns:
@@ -418,7 +538,10 @@ def charge_external(session: Session, new_reservation: NewReservation, *, delta:
         spent = statements.spent_delta(session, row, new_reservation.scope)
         if spent.charged + delta > statements.delta_set_aside(row):
             raise _delta_exceeded(row, spent, delta)
-        details = {**(new_reservation.details or {}), "delta": accountants.delta_text(delta)}
+        details = {
+            **(new_reservation.details or {}),
+            "delta": accountants.delta_text(delta),
+        }
         new_reservation = replace(new_reservation, details=details)
     judged = judge(session, [new_reservation], actor=actor)
     if judged.excess:  # an external mechanism has run: it cannot wait for an approval
@@ -429,7 +552,9 @@ def charge_external(session: Session, new_reservation: NewReservation, *, delta:
     return reservation_id
 
 
-def external_reservation(session: Session, account_id: str, reservation_id: str) -> ReservationRow:
+def external_reservation(
+    session: Session, account_id: str, reservation_id: str
+) -> ReservationRow:
     """A charge of an account for an external mechanism.
 
     Raises:
@@ -443,11 +568,25 @@ def external_reservation(session: Session, account_id: str, reservation_id: str)
     return row
 
 
-def is_charged_externally_since(session: Session, account_id: str, at: datetime) -> bool:
-    """Whether an account was charged for a mechanism outside the service since a time: at once when it was reserved."""
-    query = select(EntryRow).where(EntryRow.account_id == account_id, EntryRow.at >= stamps.to_text(at))
+def is_charged_externally_since(
+    session: Session, account_id: str, at: datetime
+) -> bool:
+    """Whether an account was charged for a mechanism outside the service since a time:
+    at once when it was reserved.
+    """
+    query = select(EntryRow).where(
+        EntryRow.account_id == account_id, EntryRow.at >= stamps.to_text(at)
+    )
     # An entry of a job names the job and no reservation.
-    return bool(session.scalar(select(query.join(ReservationRow, ReservationRow.id == EntryRow.job_id).exists())))
+    return bool(
+        session.scalar(
+            select(
+                query.join(
+                    ReservationRow, ReservationRow.id == EntryRow.job_id
+                ).exists()
+            )
+        )
+    )
 
 
 def _delta_exceeded(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:

@@ -1,12 +1,15 @@
-"""Defines the state of an account after its first entries, and how an entry advances it.
+"""Defines the state of an account after its first entries, and how an entry advances
+it.
 
-The fold of the entries is the only source of balances, quotes and admissions: no row of the database but the entries
-says what was spent. A state is identified by the hash of its last entry, which fixes all entries before it. Nobody
-changes a state that others may read: the state after further entries is another object. One field is set once, when a
-dataset has joined a population, whose entries say so (``reservations._state``).
+The fold of the entries is the only source of balances, quotes and admissions: no row of
+the database but the entries says what was spent. A state is identified by the hash of
+its last entry, which fixes all entries before it. Nobody changes a state that others
+may read: the state after further entries is another object. One field is set once, when
+a dataset has joined a population, whose entries say so (``reservations._state``).
 
-A state can be stated in an entry, so that a long history starts fast. Such an entry names each scope by its digest and
-by an entry that states the scope, so that its size does not depend on the cells (docs/adr/0051).
+A state can be stated in an entry, so that a long history starts fast. Such an entry
+names each scope by its digest and by an entry that states the scope, so that its size
+does not depend on the cells (docs/adr/0051).
 """
 
 import hashlib
@@ -49,7 +52,9 @@ _log = logging.getLogger(__name__)
 
 
 class Source(NamedTuple):
-    """The entry that reserved an amount on a scope, the key that caused it, and the number of cells that it lists."""
+    """The entry that reserved an amount on a scope, the key that caused it, and the
+    number of cells that it lists.
+    """
 
     sequence: int
     actor: str
@@ -64,18 +69,23 @@ class State:
         account_id: of a dataset or a population.
         sequence: of the last entry; with ``hash`` the head of the chain.
         cap: in force now.
-        highest_cap: the cap that guarantees state (:func:`app.ledger.accounts.change_cap`).
+        highest_cap: the cap that guarantees state
+            (:func:`app.ledger.accounts.change_cap`).
         facts: as the first entry states them (:func:`facts_of`).
-        totals: charged and reserved amounts of a scope, by its digest; no scope without an amount.
+        totals: charged and reserved amounts of a scope, by its digest; no scope without
+            an amount.
         scopes: the scopes of ``totals``, by digest.
-        sources: of each of these scopes, the newest entry that reserved an amount on it.
-        uploads: those that entries named in their details, in the order of the entries; a scope may be the first n.
+        sources: of each of these scopes, the newest entry that reserved an amount on
+            it.
+        uploads: those that entries named in their details, in the order of the entries;
+            a scope may be the first n.
         scopes_size: the number of these scopes plus the number of cells that they list.
         deltas: charged δ of a scope, by its digest, in steps of 10⁻¹⁸.
-        reservations: open reservations, as (job or reservation, digest of the scope, amount).
+        reservations: open reservations, as (job or reservation, digest of the scope,
+            amount).
         loads: of a population, the load of each member.
-        widened: of a dataset, the amounts of scopes in the cells of the one partition of which a scope covers the
-            smallest share.
+        widened: of a dataset, the amounts of scopes in the cells of the one partition
+            of which a scope covers the smallest share.
         population_id: the population whose entries state that the dataset joined it.
     """
 
@@ -104,14 +114,23 @@ class State:
         """The state as admissions of a dataset's account read it."""
         partitions = self.partitions
         scopes = self._numbered(partitions)
-        return AccountState(self.cap, self.highest_cap, partitions, scopes, self.totals, bound=self.bound)
+        return AccountState(
+            self.cap,
+            self.highest_cap,
+            partitions,
+            scopes,
+            self.totals,
+            bound=self.bound,
+        )
 
     @property
     def bound(self) -> int:
-        """What no joint cell exceeds, so that most admissions need not find the tightest cell.
+        """What no joint cell exceeds, so that most admissions need not find the
+        tightest cell.
 
-        The bound depends on the entries alone, and not on what a process has computed before: so the verifier has it,
-        too, and can check every admission that it decides (docs/proofs/lemmas.md, Theorem L).
+        The bound depends on the entries alone, and not on what a process has computed
+        before: so the verifier has it, too, and can check every admission that it
+        decides (docs/proofs/lemmas.md, Theorem L).
         """
         largest: Counter[str] = Counter()
         for (name, _), amount in self.widened.items():
@@ -131,34 +150,55 @@ class State:
         return str(self.facts["accountant"])
 
     def admits_cells(self, key_id: str, scopes: Sequence[Scope]) -> bool:
-        """Whether entries may list the cells of some scopes for a key: as many as it leaves for others to list.
+        """Whether entries may list the cells of some scopes for a key: as many as it
+        leaves for others to list.
 
-        So no key closes an account to further scopes of others. What has an amount already, and a range of uploads,
-        lists no further cells.
+        So no key closes an account to further scopes of others. What has an amount
+        already, and a range of uploads, lists no further cells.
         """
-        added = [self.as_stated(scope, names=True)[0] for scope in scopes if scope.digest not in self.totals]
+        added = [
+            self.as_stated(scope, names=True)[0]
+            for scope in scopes
+            if scope.digest not in self.totals
+        ]
         n_added = sum(map(tables.n_listed, added))
         if not n_added:
             return True
         n_listed = n_added + sum(source.n_listed for source in self.sources.values())
-        n_of_key = n_added + sum(source.n_listed for source in self.sources.values() if source.actor == key_id)
+        n_of_key = n_added + sum(
+            source.n_listed
+            for source in self.sources.values()
+            if source.actor == key_id
+        )
         return n_of_key <= limits.MAX_LISTED_CELLS - n_listed
 
-    def as_stated(self, scope: Scope, *, names: bool) -> tuple[dict[str, Any], list[str]]:
-        """A scope as the next entry states it, and the uploads that the entry has to name for that.
+    def as_stated(
+        self, scope: Scope, *, names: bool
+    ) -> tuple[dict[str, Any], list[str]]:
+        """A scope as the next entry states it, and the uploads that the entry has to
+        name for that.
 
         Args:
             scope: of the entry.
-            names: whether the entry may name uploads; otherwise a range consists of uploads that entries have named.
+            names: whether the entry may name uploads; otherwise a range consists of
+                uploads that entries have named.
         """
         stated = scope.to_json()
-        by_upload = (part["name"] for part in self.facts.get("partitions", ()) if part["kind"] == "epoch")
+        by_upload = (
+            part["name"]
+            for part in self.facts.get("partitions", ())
+            if part["kind"] == "epoch"
+        )
         name = next(by_upload, "")
         cells = stated.get(name, [])
         known = self.uploads[: len(cells)]
         added = sorted(set(cells).difference(known))
         begins_with_known = len(added) == len(cells) - len(known)
-        if len(cells) < limits.MIN_RANGE_UPLOADS or not begins_with_known or (added and not names):
+        if (
+            len(cells) < limits.MIN_RANGE_UPLOADS
+            or not begins_with_known
+            or (added and not names)
+        ):
             return stated, []
         return {**stated, name: len(cells)}, added
 
@@ -170,26 +210,35 @@ class State:
         return CellDelta(largest.cell, largest.load, largest.is_exact)
 
     def _numbered(self, partitions: Partitions) -> Numbering:
-        """The scopes of the state, as copies of the state share them: a digest never denotes another scope.
+        """The scopes of the state, as copies of the state share them: a digest never
+        denotes another scope.
 
-        Scopes of jobs that were cancelled stay numbered, at most until they are more than those of the state: a
-        caller may reserve and cancel without end. The comparison comes first, so that copies which are rolled back
-        add nothing more to a numbering that is too large.
+        Scopes of jobs that were cancelled stay numbered, at most until they are more
+        than those of the state: a caller may reserve and cancel without end. The
+        comparison comes first, so that copies which are rolled back add nothing more to
+        a numbering that is too large.
         """
         known = self._numbering
-        missing: Set[str] = self.scopes.keys() if known is None else known.missing(self.scopes.keys())
+        missing: Set[str] = (
+            self.scopes.keys() if known is None else known.missing(self.scopes.keys())
+        )
         if known is None or (missing and known.size > 2 * self.scopes_size):
-            known, missing = Numbering(partition.name for partition in partitions.declared), self.scopes.keys()
+            known, missing = (
+                Numbering(partition.name for partition in partitions.declared),
+                self.scopes.keys(),
+            )
         for digest in missing:
             known.add(digest, self.scopes[digest])
         self._numbering = known
         return known
 
     def advanced(self, entries: Iterable[Entry]) -> Self:
-        """The state after the next entries. Their hashes are theirs: sealed just now, or compared when they were read.
+        """The state after the next entries. Their hashes are theirs: sealed just now,
+        or compared when they were read.
 
         Raises:
-            BalanceMismatch: an entry does not continue the chain, or cannot follow the entries before it.
+            BalanceMismatch: an entry does not continue the chain, or cannot follow the
+                entries before it.
         """
         after = self._copy()
         for entry in entries:
@@ -197,12 +246,22 @@ class State:
         return after
 
     def _copy(self) -> Self:
-        fields = {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
-        copies = {name: value.copy() for name, value in fields.items() if isinstance(value, dict) and name != "facts"}
+        fields = {
+            name: value
+            for name, value in vars(self).items()
+            if name in self.__dataclass_fields__
+        }
+        copies = {
+            name: value.copy()
+            for name, value in fields.items()
+            if isinstance(value, dict) and name != "facts"
+        }
         return type(self)(**fields | copies)
 
     def _apply(self, entry: Entry) -> None:
-        self._require(entry.sequence == self.sequence + 1 and entry.previous_hash == self.hash)
+        self._require(
+            entry.sequence == self.sequence + 1 and entry.previous_hash == self.hash
+        )
         self._require((entry.kind is EntryKind.OPEN) == (entry.sequence == 1))
         match entry.kind:
             case EntryKind.OPEN:
@@ -211,9 +270,14 @@ class State:
             case EntryKind.CAP:
                 is_used = bool(self.totals) or any(self.loads.values())
                 self.cap = entry.amount
-                # A cap of 0 closes an account whose lost entries may have spent anything.
+                # A cap of 0 closes an account whose lost entries may have spent
+                # anything.
                 keeps_highest = is_used or entry.amount == 0
-                self.highest_cap = max(self.highest_cap, entry.amount) if keeps_highest else entry.amount
+                self.highest_cap = (
+                    max(self.highest_cap, entry.amount)
+                    if keeps_highest
+                    else entry.amount
+                )
             case EntryKind.LOAD if "continues" in (entry.details or {}):
                 self._set_opening_load(entry)
             case EntryKind.JOIN | EntryKind.LOAD:
@@ -222,7 +286,8 @@ class State:
                 pass  # acts have no balance
             case EntryKind.STATE:
                 form = (entry.details or {}).get("state")
-                # No process starts at a state of the first form, so only the verifier compares it.
+                # No process starts at a state of the first form, so only the verifier
+                # compares it.
                 self._require(is_of_first_form(form) or form == self.to_json())
             case _:
                 self._step_reservation(entry)
@@ -235,19 +300,32 @@ class State:
     def _set_opening_load(self, entry: Entry) -> None:
         self._require(entry.sequence == OPENING_LOAD_SEQUENCE)
         continued = (entry.details or {})["continues"]
-        self.highest_cap = max(self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places))
-        self._add(WHOLE, charged=entry.amount, delta=delta_steps(continued.get("delta")))
+        self.highest_cap = max(
+            self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places)
+        )
+        self._add(
+            WHOLE, charged=entry.amount, delta=delta_steps(continued.get("delta"))
+        )
         self.sources[WHOLE.digest] = Source(entry.sequence, entry.actor, 0)
 
     def _set_load(self, entry: Entry) -> None:
         member = (entry.details or {})["member"]
-        self._require((member["dataset"] in self.loads) == (entry.kind is EntryKind.LOAD))
+        self._require(
+            (member["dataset"] in self.loads) == (entry.kind is EntryKind.LOAD)
+        )
         self.loads[member["dataset"]] = entry.amount
-        if (erased := member.get("continues")) is not None:  # its load is part of the new member's
+        # its load is part of the new member's
+        if (erased := member.get("continues")) is not None:
             self._require(self.loads.get(erased) == entry.amount)
             self.loads[erased] = 0
-        elif entry.kind is EntryKind.JOIN and entry.amount and self.accountant != pure.NAME:
-            self.highest_cap += steps_down(Fraction(member["highest_cap"]), entry.places)
+        elif (
+            entry.kind is EntryKind.JOIN
+            and entry.amount
+            and self.accountant != pure.NAME
+        ):
+            self.highest_cap += steps_down(
+                Fraction(member["highest_cap"]), entry.places
+            )
 
     def _step_reservation(self, entry: Entry) -> None:
         if entry.kind is EntryKind.RESERVE:
@@ -257,7 +335,9 @@ class State:
         if entry.kind is EntryKind.RESERVE:
             self.reservations[reservation] += 1
             self._add(scope, reserved=entry.amount)
-            self.sources[scope.digest] = Source(entry.sequence, entry.actor, tables.n_listed(entry.scope))
+            self.sources[scope.digest] = Source(
+                entry.sequence, entry.actor, tables.n_listed(entry.scope)
+            )
             return
         self._require(self.reservations[reservation] > 0)
         self.reservations[reservation] -= 1
@@ -274,7 +354,9 @@ class State:
         self._require(len(set(self.uploads)) == len(self.uploads))
 
     def _listed(self, stated: StatedScope) -> Scope:
-        """A scope that an entry states. All steps of a job state one range, whose digest takes a millisecond."""
+        """A scope that an entry states. All steps of a job state one range, whose
+        digest takes a millisecond.
+        """
         if self._newest_range is not None and self._newest_range[0] == stated:
             return self._newest_range[1]
         n_uploads = [cells for cells in stated.values() if isinstance(cells, int)]
@@ -284,12 +366,17 @@ class State:
             self._newest_range = stated, scope
         return scope
 
-    def _add(self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0) -> None:
+    def _add(
+        self, scope: Scope, *, charged: int = 0, reserved: int = 0, delta: int = 0
+    ) -> None:
         digest, size = scope.digest, 1 + scope.n_cells
         if digest not in self.scopes:
             self.scopes_size += size
         before = self.totals.get(digest, (0, 0))
-        self.totals[digest], self.scopes[digest] = (before[0] + charged, before[1] + reserved), scope
+        self.totals[digest], self.scopes[digest] = (
+            (before[0] + charged, before[1] + reserved),
+            scope,
+        )
         if delta:
             self.deltas[digest] = self.deltas.get(digest, 0) + delta
         if not any(self.totals[digest]):
@@ -308,9 +395,16 @@ class State:
         def text(steps: int) -> str:
             return amounts.from_steps(steps, places)
 
-        form = {"facts": self.facts, "cap": text(self.cap), "highest_cap": text(self.highest_cap)}
+        form = {
+            "facts": self.facts,
+            "cap": text(self.cap),
+            "highest_cap": text(self.highest_cap),
+        }
         if "population" in self.facts:
-            return {**form, "loads": {member: text(load) for member, load in self.loads.items()}}
+            return {
+                **form,
+                "loads": {member: text(load) for member, load in self.loads.items()},
+            }
         return {
             **form,
             "form": _FORM,
@@ -328,23 +422,29 @@ class State:
             ],
             "reservations": [
                 {"job_id": job_id, "scope": digest, "amount": text(amount)}
-                for job_id, digest, amount in sorted(self.reservations.elements(), key=str)
+                for job_id, digest, amount in sorted(
+                    self.reservations.elements(), key=str
+                )
             ],
         }
 
     @classmethod
-    def stated_by(cls, row: AccountRow, entry: Entry, named: Mapping[int, tuple[StatedScope, str]]) -> Self:
+    def stated_by(
+        cls, row: AccountRow, entry: Entry, named: Mapping[int, tuple[StatedScope, str]]
+    ) -> Self:
         """The state that an entry of an account states.
 
         Args:
             row: the account.
             entry: states the state; its hash is its own.
-            named: scope and actor of each entry that ``entry`` names (:func:`named_by`). They are not compared with
-                their hashes: the digests of their scopes are. A changed actor changes only whose share of the listed
-                cells a scope takes.
+            named: scope and actor of each entry that ``entry`` names
+                (:func:`named_by`). They are not compared with their hashes: the digests
+                of their scopes are. A changed actor changes only whose share of the
+                listed cells a scope takes.
 
         Raises:
-            BalanceMismatch: the entry states other facts than the row or the named entries.
+            BalanceMismatch: the entry states other facts than the row or the named
+                entries.
         """
         state = cls(row.id, entry.sequence, entry.hash, facts=facts_of(row))
         form = (entry.details or {})["state"]
@@ -353,31 +453,47 @@ class State:
             return steps_down(Fraction(text), entry.places)
 
         state.cap, state.highest_cap = steps(form["cap"]), steps(form["highest_cap"])
-        state.loads = {member: steps(load) for member, load in form.get("loads", {}).items()}
-        if form["facts"] != (state.facts if "loads" in form else _digest_of_facts(state.facts)):
+        state.loads = {
+            member: steps(load) for member, load in form.get("loads", {}).items()
+        }
+        if form["facts"] != (
+            state.facts if "loads" in form else _digest_of_facts(state.facts)
+        ):
             raise mismatch(row.id, "facts")
         state._name_uploads(form.get("uploads", ()))
         for total in form.get("totals", ()):
             stated, actor = named.get(total["entry"], ({}, ""))
             scope = state._listed(stated)
             state._require(scope.digest == total["scope"])
-            charged, reserved, delta = steps(total["charged"]), steps(total["reserved"]), delta_steps(total["delta"])
+            charged, reserved, delta = (
+                steps(total["charged"]),
+                steps(total["reserved"]),
+                delta_steps(total["delta"]),
+            )
             state._add(scope, charged=charged, reserved=reserved, delta=delta)
-            state.sources[scope.digest] = Source(total["entry"], actor, tables.n_listed(stated))
+            state.sources[scope.digest] = Source(
+                total["entry"], actor, tables.n_listed(stated)
+            )
         for reservation in form.get("reservations", ()):
             digest = sys.intern(reservation["scope"])
-            state.reservations[reservation["job_id"], digest, steps(reservation["amount"])] += 1
+            state.reservations[
+                reservation["job_id"], digest, steps(reservation["amount"])
+            ] += 1
         return state
 
 
 def is_of_first_form(form: dict[str, Any] | None) -> bool:
-    """Whether a state of a dataset lists the cells of its scopes, as earlier versions stated it."""
+    """Whether a state of a dataset lists the cells of its scopes, as earlier versions
+    stated it.
+    """
     return form is not None and "loads" not in form and "form" not in form
 
 
 def named_by(entry: Entry) -> list[int]:
     """The sequences of the entries whose scopes a stated state names."""
-    return [total["entry"] for total in (entry.details or {})["state"].get("totals", ())]
+    return [
+        total["entry"] for total in (entry.details or {})["state"].get("totals", ())
+    ]
 
 
 def _digest_of_facts(facts: dict[str, Any]) -> str:
@@ -387,8 +503,8 @@ def _digest_of_facts(facts: dict[str, Any]) -> str:
 def facts_of(row: AccountRow) -> dict[str, Any]:
     """The facts of a dataset's or a population's account.
 
-    A population has no adjacency, privacy unit and partitions; its members have. ``delta_set_aside`` is present only
-    where a part of δ is set aside.
+    A population has no adjacency, privacy unit and partitions; its members have.
+    ``delta_set_aside`` is present only where a part of δ is set aside.
     """
     if row.privacy_unit is None:
         return {"population": row.id, "accountant": row.accountant, "delta": row.delta}
@@ -400,13 +516,18 @@ def facts_of(row: AccountRow) -> dict[str, Any]:
         "privacy_unit": row.privacy_unit,
         "partitions": row.partitions,
     }
-    return facts if row.delta_set_aside is None else {**facts, "delta_set_aside": row.delta_set_aside}
+    return (
+        facts
+        if row.delta_set_aside is None
+        else {**facts, "delta_set_aside": row.delta_set_aside}
+    )
 
 
 @dataclass(frozen=True)
 class CellDelta:
-    """One joint cell and the δ that was charged there, in steps of 10⁻¹⁸; where not ``is_exact``, an upper bound for
-    every joint cell."""
+    """One joint cell and the δ that was charged there, in steps of 10⁻¹⁸; where not
+    ``is_exact``, an upper bound for every joint cell.
+    """
 
     cell: JointCell
     charged: int
@@ -414,6 +535,11 @@ class CellDelta:
 
 
 def mismatch(account_id: str, part: str) -> BalanceMismatch:
-    """The refusal of an account whose rows contradict each other, after the operator is told."""
-    _log.error("an account differs from its entries", extra={"account_id": account_id, "problem": part})
+    """The refusal of an account whose rows contradict each other, after the operator is
+    told.
+    """
+    _log.error(
+        "an account differs from its entries",
+        extra={"account_id": account_id, "problem": part},
+    )
     return BalanceMismatch(account_id, part)

@@ -1,4 +1,6 @@
-"""States the balances, limits and entries of accounts, now and at an entry. Changes nothing and locks nothing."""
+"""States the balances, limits and entries of accounts, now and at an entry. Changes
+nothing and locks nothing.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +18,12 @@ from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
 from app.wire.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
-from grovekeeper_forests.privacy.accountants import WITHOUT_DELTA, Amount, SplitDelta, pure
+from grovekeeper_forests.privacy.accountants import (
+    WITHOUT_DELTA,
+    Amount,
+    SplitDelta,
+    pure,
+)
 from grovekeeper_forests.privacy.scope import WHOLE, JointCell, Scope
 
 CLOSED = 0
@@ -28,12 +35,16 @@ _EFFECTS: Mapping[str, tuple[int, int]] = {
     EntryKind.EXPIRE: (0, -1),
     EntryKind.LOAD: (1, 0),
 }
-"""By kind of an entry of a dataset, how often its amount is added to what is charged and to what is reserved."""
+"""By kind of an entry of a dataset, how often its amount is added to what is charged
+and to what is reserved.
+"""
 
 
 @dataclass(frozen=True)
 class DeltaBalance:
-    """The part of δ that is set aside, at the joint cell of a scope with the largest spent δ; in steps of 10⁻¹⁸."""
+    """The part of δ that is set aside, at the joint cell of a scope with the largest
+    spent δ; in steps of 10⁻¹⁸.
+    """
 
     set_aside: int
     charged: int
@@ -61,14 +72,16 @@ class Limit:
 class Balance:
     """An account at the tightest joint cell of a scope.
 
-    ``cap == charged + reserved + remaining``, unless the cap was lowered below what is spent. Amounts are whole steps
-    of the account's unit; :meth:`text` formats them.
+    ``cap == charged + reserved + remaining``, unless the cap was lowered below what is
+    spent. Amounts are whole steps of the account's unit; :meth:`text` formats them.
 
     Attributes:
-        is_exact: whether ``charged + reserved`` is the cell's load rather than an upper bound for every cell.
+        is_exact: whether ``charged + reserved`` is the cell's load rather than an upper
+            bound for every cell.
         delta: the δ that the cap was converted at.
-        room: the largest reservation that would be admitted: ``remaining``, or less where the population is nearly
-            used up, or where the rules leave less to a key.
+        room: the largest reservation that would be admitted: ``remaining``, or less
+            where the population is nearly used up, or where the rules leave less to a
+            key.
         limited_by: the limit that decides ``room``.
     """
 
@@ -91,7 +104,9 @@ class Balance:
         return replace(self, room=room, limited_by=limited_by)
 
     def unless_erased(self, *, is_erased: bool) -> "Balance":
-        """The balance of a dataset, which leaves nothing to any job once the dataset is erased."""
+        """The balance of a dataset, which leaves nothing to any job once the dataset is
+        erased.
+        """
         return self.within(0, "erased") if is_erased else self
 
     @property
@@ -101,7 +116,9 @@ class Balance:
 
     @property
     def remaining(self) -> int:
-        """The room of the tightest cell on the account itself; zero where the cap was lowered below its load."""
+        """The room of the tightest cell on the account itself; zero where the cap was
+        lowered below its load.
+        """
         return max(self.cap - self.load, 0)
 
     @property
@@ -111,8 +128,12 @@ class Balance:
 
     @property
     def largest_that_fits(self) -> str:
-        """The largest ε, at the account's own δ, that a request of this scope could carry now."""
-        return amounts.to_text(accountants.largest_that_fits(self.accountant, self.room, self.delta))
+        """The largest ε, at the account's own δ, that a request of this scope could
+        carry now.
+        """
+        return amounts.to_text(
+            accountants.largest_that_fits(self.accountant, self.room, self.delta)
+        )
 
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""
@@ -139,7 +160,8 @@ class Detail:
 
     Attributes:
         balance: at the tightest joint cell of a scope.
-        cells: for every partition and every cell of it inside the scope, the tightest joint cell that lies in the cell.
+        cells: for every partition and every cell of it inside the scope, the tightest
+            joint cell that lies in the cell.
         load: of the tightest joint cell of the whole account.
     """
 
@@ -149,21 +171,34 @@ class Detail:
 
 
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
-    """The tightest joint cell of an account, or of a scope of it, whatever the rules leave to a key."""
+    """The tightest joint cell of an account, or of a scope of it, whatever the rules
+    leave to a key.
+    """
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
-    return _balance(row, budgets, budgets.room(AskedAmount(account_id, 0, scope or WHOLE)))
+    return _balance(
+        row, budgets, budgets.room(AskedAmount(account_id, 0, scope or WHOLE))
+    )
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
-    """The tightest joint cell of each of several accounts, in a fixed number of queries, whatever the rules leave."""
+    """The tightest joint cell of each of several accounts, in a fixed number of
+    queries, whatever the rules leave.
+    """
     rows = tables.accounts(session, account_ids)
     budgets = _standing(session, rows)
-    return {row.id: _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, WHOLE))) for row in rows}
+    return {
+        row.id: _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, WHOLE)))
+        for row in rows
+    }
 
 
-def balances_for(session: Session, account_ids: Sequence[str], key: str) -> dict[str, Balance]:
-    """The tightest joint cell of each of several accounts, with the room that the rules leave to a key."""
+def balances_for(
+    session: Session, account_ids: Sequence[str], key: str
+) -> dict[str, Balance]:
+    """The tightest joint cell of each of several accounts, with the room that the rules
+    leave to a key.
+    """
     allowances = rules.allowances(session, account_ids, key)
     left = {}
     for account_id, balance in balances(session, account_ids).items():
@@ -173,19 +208,27 @@ def balances_for(session: Session, account_ids: Sequence[str], key: str) -> dict
 
 
 def balance_of_new(row: AccountRow, cap: int, population: Population | None) -> Balance:
-    """The balance that an account which is not open yet would have, as a member of a population or of none."""
+    """The balance that an account which is not open yet would have, as a member of a
+    population or of none.
+    """
     account = State(row.id, cap=cap, highest_cap=cap, facts=facts_of(row)).budget
     budgets = Budgets({row.id: account}, [] if population is None else [population])
     return _balance(row, budgets, budgets.room(AskedAmount(row.id, 0, WHOLE)))
 
 
-def balances_of_job(session: Session, parts: Sequence[AskedAmount], key_id: str) -> list[Balance]:
-    """The balance of every part of a job, with the room that is left for it where the other parts get their amounts.
+def balances_of_job(
+    session: Session, parts: Sequence[AskedAmount], key_id: str
+) -> list[Balance]:
+    """The balance of every part of a job, with the room that is left for it where the
+    other parts get their amounts.
 
-    Parts on members of one population add up in the population. A job of a key is admitted if and only if each part
-    fits its room, and the rules admit it.
+    Parts on members of one population add up in the population. A job of a key is
+    admitted if and only if each part fits its room, and the rules admit it.
     """
-    rows = {row.id: row for row in tables.accounts(session, [part.account_id for part in parts])}
+    rows = {
+        row.id: row
+        for row in tables.accounts(session, [part.account_id for part in parts])
+    }
     budgets = _standing(session, list(rows.values()))
     balances = []
     for part, room in zip(parts, admission.rooms(budgets, parts), strict=True):
@@ -200,38 +243,55 @@ def balances_of_job(session: Session, parts: Sequence[AskedAmount], key_id: str)
 def highest_cap(session: Session, account_id: str) -> Limit:
     """The highest cap in force since the first reservation that was not given back.
 
-    Outputs that were released under a cap are covered by that cap, even if it was lowered afterwards
-    (docs/proofs/caps.md).
+    Outputs that were released under a cap are covered by that cap, even if it was
+    lowered afterwards (docs/proofs/caps.md).
     """
     row = tables.account(session, account_id)
-    return Limit(Amount(row.accountant, kept_states.state_of(session, row).highest_cap), row.split_delta)
+    return Limit(
+        Amount(row.accountant, kept_states.state_of(session, row).highest_cap),
+        row.split_delta,
+    )
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The highest caps of several accounts, by id; see :func:`highest_cap`."""
     return {
-        row.id: Limit(Amount(row.accountant, kept_states.state_of(session, row).highest_cap), row.split_delta)
+        row.id: Limit(
+            Amount(row.accountant, kept_states.state_of(session, row).highest_cap),
+            row.split_delta,
+        )
         for row in tables.accounts(session, account_ids)
     }
 
 
-def detail(session: Session, account_id: str, scope: Scope | None = None, *, only: str | None = None) -> Detail:
-    """An account in detail within a scope, from one read of its state; with ``only``, the cells of one partition."""
+def detail(
+    session: Session,
+    account_id: str,
+    scope: Scope | None = None,
+    *,
+    only: str | None = None,
+) -> Detail:
+    """An account in detail within a scope, from one read of its state; with ``only``,
+    the cells of one partition.
+    """
     scope = scope or WHOLE
     row = tables.account(session, account_id)
     budgets = _standing(session, [row])
     account = budgets.accounts[account_id]
     tightest, cells = account.by_cell(scope, only=only)
     whole = account.tightest(WHOLE) if scope else tightest
-    return Detail(_balance(row, budgets, budgets.room_at(account_id, tightest)), cells, whole.load)
+    return Detail(
+        _balance(row, budgets, budgets.room_at(account_id, tightest)), cells, whole.load
+    )
 
 
 def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
     """The limit that the guarantee of a whole account states.
 
-    On ``pure`` accounts the charges bound the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so the limit is
-    the cap in force, or the reserved and charged amount where that is larger. On other accounts, and on accounts that
-    are closed because entries were lost, it is the highest cap.
+    On ``pure`` accounts the charges bound the loss at any time (Theorem L (a),
+    docs/proofs/lemmas.md), so the limit is the cap in force, or the reserved and
+    charged amount where that is larger. On other accounts, and on accounts that are
+    closed because entries were lost, it is the highest cap.
 
     Args:
         highest: the :func:`highest_cap` of the account.
@@ -249,7 +309,9 @@ def printable(session: Session, account_id: str) -> Limit:
 
 
 def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
-    """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their loads."""
+    """The :func:`printable_at` limits of several accounts, by id. Only ``pure``
+    accounts need their loads.
+    """
     rows = {row.id: row for row in tables.accounts(session, account_ids)}
     limits = {}
     for row in rows.values():
@@ -261,10 +323,11 @@ def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str,
 
 
 def printable_of(population: Population, highest: Limit) -> Limit:
-    """The limit that the guarantee of a population states, over all releases about its members.
+    """The limit that the guarantee of a population states, over all releases about its
+    members.
 
-    Computed as for one account, with the members' loads in place of reservations and charges (docs/proofs/accounting.md
-    A8).
+    Computed as for one account, with the members' loads in place of reservations and
+    charges (docs/proofs/accounting.md A8).
 
     Args:
         population: with the totals of its members.
@@ -273,8 +336,12 @@ def printable_of(population: Population, highest: Limit) -> Limit:
     return printable_at(highest, cap=population.cap, load=population.together)
 
 
-def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
-    """The part of δ that is set aside, and its spent amount in a scope; ``None`` where no part is set aside."""
+def delta_balance(
+    session: Session, account_id: str, scope: Scope
+) -> DeltaBalance | None:
+    """The part of δ that is set aside, and its spent amount in a scope; ``None`` where
+    no part is set aside.
+    """
     row = tables.account(session, account_id)
     if row.delta_set_aside is None:
         return None
@@ -287,9 +354,13 @@ def delta_set_aside(row: AccountRow) -> int:
 
 
 def spent_delta(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
-    """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
+    """The spent δ; an inexact sum is bounded by the part that is set aside, as every
+    charge was within it.
+    """
     tightest = kept_states.state_of(session, row).tightest_delta(scope)
-    return CellDelta(tightest.cell, min(tightest.charged, delta_set_aside(row)), tightest.is_exact)
+    return CellDelta(
+        tightest.cell, min(tightest.charged, delta_set_aside(row)), tightest.is_exact
+    )
 
 
 def size(session: Session, account_id: str) -> int:
@@ -345,7 +416,10 @@ class Spent:
     def before(self, entry: Entry) -> "Spent":
         """What was spent before an entry that covers the cell."""
         charged, reserved = _EFFECTS.get(entry.kind, (0, 0))
-        return Spent(self.charged - charged * entry.amount, self.reserved - reserved * entry.amount)
+        return Spent(
+            self.charged - charged * entry.amount,
+            self.reserved - reserved * entry.amount,
+        )
 
 
 _SUBMISSIONS = [EntryKind.RESERVE.value, EntryKind.LOAD.value]
@@ -359,7 +433,8 @@ class EntryFilter:
     Attributes:
         kinds: of the entries.
         job_id: of the entries.
-        actor: who caused the entries, or submitted what they belong to: a worker charges for a key.
+        actor: who caused the entries, or submitted what they belong to: a worker
+            charges for a key.
     """
 
     kinds: Collection[EntryKind] | None = None
@@ -368,19 +443,30 @@ class EntryFilter:
 
 
 def newest_entries(
-    session: Session, account_id: str, *, before: int | None, limit: int, chosen: EntryFilter = EntryFilter()
+    session: Session,
+    account_id: str,
+    *,
+    before: int | None,
+    limit: int,
+    chosen: EntryFilter = EntryFilter(),
 ) -> list[Entry]:
     """At most ``limit`` entries with a sequence below ``before``, newest first."""
     query = _query(account_id, chosen)
     if before is not None:
         query = query.where(EntryRow.sequence < before)
-    return tables.read_entries(session, account_id, query.order_by(EntryRow.sequence.desc()).limit(limit))
+    return tables.read_entries(
+        session, account_id, query.order_by(EntryRow.sequence.desc()).limit(limit)
+    )
 
 
-def oldest_entries(session: Session, account_id: str, *, after: int, limit: int, chosen: EntryFilter) -> list[Entry]:
+def oldest_entries(
+    session: Session, account_id: str, *, after: int, limit: int, chosen: EntryFilter
+) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
     query = _query(account_id, chosen).where(EntryRow.sequence > after)
-    return tables.read_entries(session, account_id, query.order_by(EntryRow.sequence).limit(limit))
+    return tables.read_entries(
+        session, account_id, query.order_by(EntryRow.sequence).limit(limit)
+    )
 
 
 def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
@@ -390,9 +476,16 @@ def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
     if chosen.job_id is not None:
         query = query.where(EntryRow.job_id == chosen.job_id)
     if chosen.actor is not None:
-        is_of_actor = (EntryRow.account_id == account_id, EntryRow.actor == chosen.actor)
-        submitted = select(EntryRow.job_id).where(*is_of_actor, EntryRow.kind.in_(_SUBMISSIONS))
-        query = query.where(or_(EntryRow.actor == chosen.actor, EntryRow.job_id.in_(submitted)))
+        is_of_actor = (
+            EntryRow.account_id == account_id,
+            EntryRow.actor == chosen.actor,
+        )
+        submitted = select(EntryRow.job_id).where(
+            *is_of_actor, EntryRow.kind.in_(_SUBMISSIONS)
+        )
+        query = query.where(
+            or_(EntryRow.actor == chosen.actor, EntryRow.job_id.in_(submitted))
+        )
     return query
 
 
@@ -402,49 +495,78 @@ def actors_of(account_id: str) -> Select[str]:
 
 
 def has_entry_of(session: Session, account_id: str, actor: str) -> bool:
-    """Whether an actor caused an entry of an account. Whoever submits a job causes its reservation."""
+    """Whether an actor caused an entry of an account. Whoever submits a job causes its
+    reservation.
+    """
     query = actors_of(account_id).where(EntryRow.actor == actor).limit(1)
     return session.execute(query).first() is not None
 
 
-def spent_after(session: Session, account_id: str, cell: JointCell, sequence: int) -> Spent:
-    """What a joint cell has spent after an entry. The database adds the amounts of equal scopes."""
+def spent_after(
+    session: Session, account_id: str, cell: JointCell, sequence: int
+) -> Spent:
+    """What a joint cell has spent after an entry. The database adds the amounts of
+    equal scopes.
+    """
     sums = (
         select(EntryRow.kind, EntryRow.scope, *tables.sum_in_halves(EntryRow.amount))
-        .where(EntryRow.account_id == account_id, EntryRow.sequence <= sequence, EntryRow.kind.in_(list(_EFFECTS)))
+        .where(
+            EntryRow.account_id == account_id,
+            EntryRow.sequence <= sequence,
+            EntryRow.kind.in_(list(_EFFECTS)),
+        )
         .group_by(EntryRow.kind, EntryRow.scope)
     )
     charged = reserved = 0
     uploads = named_uploads(session, account_id)
     for kind, scope, high, low in session.execute(sums):
         if tables.listed(scope, uploads).covers(cell):
-            amount, (by_charged, by_reserved) = tables.sum_of_halves(high, low), _EFFECTS[kind]
+            amount, (by_charged, by_reserved) = (
+                tables.sum_of_halves(high, low),
+                _EFFECTS[kind],
+            )
             charged += by_charged * amount
             reserved += by_reserved * amount
     return Spent(charged, reserved)
 
 
-def loads_before(session: Session, population_id: str, sequence: int) -> dict[str, int] | None:
-    """The load of every member of a population before an entry, by the member's dataset.
+def loads_before(
+    session: Session, population_id: str, sequence: int
+) -> dict[str, int] | None:
+    """The load of every member of a population before an entry, by the member's
+    dataset.
 
-    One query for each member, because the entry that states its load may lie far behind.
+    One query for each member, because the entry that states its load may lie far
+    behind.
 
     Returns:
         ``None`` if the population has more members than ``limits.MAX_SUMMED_MEMBERS``.
     """
     limit, chosen = limits.MAX_SUMMED_MEMBERS + 1, EntryFilter(kinds=[EntryKind.JOIN])
-    joins = newest_entries(session, population_id, before=sequence, limit=limit, chosen=chosen)
+    joins = newest_entries(
+        session, population_id, before=sequence, limit=limit, chosen=chosen
+    )
     if len(joins) == limit:
         return None
     loads = {}
     for joined in joins:
         member = member_of(joined)
         query = _query(population_id, EntryFilter(kinds=[EntryKind.LOAD])).where(
-            EntryRow.sequence < sequence, type_coerce(EntryRow.details, Text).contains(member, autoescape=True)
+            EntryRow.sequence < sequence,
+            type_coerce(EntryRow.details, Text).contains(member, autoescape=True),
         )
-        last = tables.read_entries(session, population_id, query.order_by(EntryRow.sequence.desc()).limit(1))
+        last = tables.read_entries(
+            session, population_id, query.order_by(EntryRow.sequence.desc()).limit(1)
+        )
         loads[member] = (last[0] if last else joined).amount
-    return {**loads, **{str(erased): 0 for joined in joins if (erased := continued_member(joined)) is not None}}
+    return {
+        **loads,
+        **{
+            str(erased): 0
+            for joined in joins
+            if (erased := continued_member(joined)) is not None
+        },
+    }
 
 
 def member_of(entry: Entry) -> str:
@@ -453,11 +575,15 @@ def member_of(entry: Entry) -> str:
 
 
 def continued_member(entry: Entry) -> str | None:
-    """The erased member whose load a joining member carries from the entry on, if there is one."""
+    """The erased member whose load a joining member carries from the entry on, if there
+    is one.
+    """
     erased: str | None = (entry.details or {}).get("member", {}).get("continues")
     return erased
 
 
 def named_uploads(session: Session, account_id: str) -> Sequence[str]:
-    """The uploads that entries of an account named, with which :func:`app.ledger.tables.listed` reads their scopes."""
+    """The uploads that entries of an account named, with which
+    :func:`app.ledger.tables.listed` reads their scopes.
+    """
     return kept_states.state_of(session, tables.account(session, account_id)).uploads

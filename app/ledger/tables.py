@@ -1,10 +1,13 @@
-"""Defines entries and the database tables of the ledger; reads and writes their rows. Contains no rule of the ledger.
+"""Defines entries and the database tables of the ledger; reads and writes their rows.
+Contains no rule of the ledger.
 
-An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 of the object's RFC 8785 form without
-``hash``; the first ``previous_hash`` is 64 zeros; ``sequence`` counts from 1 without gaps. The same object is what
-``/entries`` shows and what an export carries, so anyone can recompute the chain.
+An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 of the
+object's RFC 8785 form without ``hash``; the first ``previous_hash`` is 64 zeros;
+``sequence`` counts from 1 without gaps. The same object is what ``/entries`` shows and
+what an export carries, so anyone can recompute the chain.
 
-Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or 10⁻¹² μ² (``gdp``).
+Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or
+10⁻¹² μ² (``gdp``).
 """
 
 import hashlib
@@ -41,7 +44,9 @@ from grovekeeper_forests.privacy.scope import Cell, Scope
 
 FIRST_PREVIOUS_HASH = "0" * 64
 CONTROL_CHAIN = "control"
-"""Id of the chain of administrative acts. No dataset and no population has it: their ids begin with a prefix."""
+"""Id of the chain of administrative acts. No dataset and no population has it: their
+ids begin with a prefix.
+"""
 OPENING_LOAD_SEQUENCE = 2
 """The place of an opening load in the chain of a dataset: it follows the opening."""
 _HALF_OF_SUM = 2**31
@@ -50,11 +55,12 @@ _HALF_OF_SUM = 2**31
 class EntryKind(StrEnum):
     """The kind of an entry. No kind lowers what was spent.
 
-    Only populations have entries of the kind ``join``. An entry of the kind ``load`` states the load of a member in the
-    chain of a population; in the chain of a dataset, as its second entry, the opening load
-    (:mod:`app.ledger.accounts`). An entry of the kind ``state`` states the state of the account, so that a process
-    need not read the entries before it (:mod:`app.ledger.kept_states`). The kinds after them are administrative acts,
-    in the control chain alone (:mod:`app.ledger.control`).
+    Only populations have entries of the kind ``join``. An entry of the kind ``load``
+    states the load of a member in the chain of a population; in the chain of a dataset,
+    as its second entry, the opening load (:mod:`app.ledger.accounts`). An entry of the
+    kind ``state`` states the state of the account, so that a process need not read the
+    entries before it (:mod:`app.ledger.kept_states`). The kinds after them are
+    administrative acts, in the control chain alone (:mod:`app.ledger.control`).
     """
 
     OPEN = "open"
@@ -102,21 +108,25 @@ class Entry:
     Attributes:
         sequence: from 1, without gaps.
         kind: see :class:`EntryKind`.
-        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself, of ``join`` and ``load`` the
-            load of the member's or the erased dataset's tightest joint cell.
-        scope: the cells it covers, by partition; empty = the whole dataset. Where uploads are cells, a number n stands
-            for the first n uploads that entries of the account named in their details.
+        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap
+            itself, of ``join`` and ``load`` the load of the member's or the erased
+            dataset's tightest joint cell.
+        scope: the cells it covers, by partition; empty = the whole dataset. Where
+            uploads are cells, a number n stands for the first n uploads that entries of
+            the account named in their details.
         event: the privacy event's JSON form; only entries of reservations have one.
         job_id: the job it belongs to.
         actor: the key that caused it, or ``worker``.
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
-        details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
-            of ``reserve`` the uploads that no entry before named, where the scope is a number of uploads,
-            of a charge for an external mechanism the attester, of ``join`` and ``load`` the member and its entry, of an
-            opening load the erased dataset and its entry, of ``state``
-            the state. Without details the public object has no such member.
-        places: a step is 10^−places of the unit; known from the account, not part of the object.
+        details: public facts that only some entries have: of ``open`` the facts of the
+            account, of ``cap`` the reason, of ``reserve`` the uploads that no entry
+            before named, where the scope is a number of uploads, of a charge for an
+            external mechanism the attester, of ``join`` and ``load`` the member and its
+            entry, of an opening load the erased dataset and its entry, of ``state`` the
+            state. Without details the public object has no such member.
+        places: a step is 10^−places of the unit; known from the account, not part of
+            the object.
         hash: hash of this entry.
     """
 
@@ -157,7 +167,9 @@ class Entry:
 
 
 StatedScope: TypeAlias = Mapping[str, Sequence[Cell] | int]
-"""A scope as an entry states it: a list of cells, or the number of the first uploads (:attr:`Entry.scope`)."""
+"""A scope as an entry states it: a list of cells, or the number of the first uploads
+(:attr:`Entry.scope`).
+"""
 
 
 def n_listed(scope: StatedScope) -> int:
@@ -170,19 +182,28 @@ def listed(scope: StatedScope, uploads: Sequence[str]) -> Scope:
 
     Args:
         scope: of an entry.
-        uploads: those that entries of the account named up to then, or up to any later entry.
+        uploads: those that entries of the account named up to then, or up to any later
+            entry.
     """
-    return Scope({name: uploads[:cells] if isinstance(cells, int) else cells for name, cells in scope.items()})
+    return Scope(
+        {
+            name: uploads[:cells] if isinstance(cells, int) else cells
+            for name, cells in scope.items()
+        }
+    )
 
 
 class AccountRow(Base):
-    """The holder of a lifetime cap and of a chain of entries. The row's lock guards every change of the account.
+    """The holder of a lifetime cap and of a chain of entries. The row's lock guards
+    every change of the account.
 
     Attributes:
-        id: id of the dataset or the population that holds the budget, or of the control chain, which has none. A
-            population makes no reservations and has one more row (:class:`PopulationRow`).
+        id: id of the dataset or the population that holds the budget, or of the control
+            chain, which has none. A population makes no reservations and has one more
+            row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
-        delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
+        delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap
+            is converted at the rest.
         privacy_unit: of a dataset; a population's is its members'.
         last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
     """
@@ -196,7 +217,9 @@ class AccountRow(Base):
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
     privacy_unit: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
-    partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson, default=list)
+    partitions: Mapped[list[dict[str, Any]]] = mapped_column(
+        CanonicalJson, default=list
+    )
     last_sequence: Mapped[int] = mapped_column(default=0)
     last_hash: Mapped[str] = mapped_column(default=FIRST_PREVIOUS_HASH)
     last_at: Mapped[str] = mapped_column(default="")
@@ -209,11 +232,14 @@ class AccountRow(Base):
 
 
 class PopulationRow(Base):
-    """The facts of a population besides its account, the :class:`AccountRow` of this id.
+    """The facts of a population besides its account, the :class:`AccountRow` of this
+    id.
 
     Attributes:
-        adjacency: the members' adjacency, set with ``unit_column`` when the first member joins.
-        unit_column: the column that names the same people in every member; ``None`` with rows as units.
+        adjacency: the members' adjacency, set with ``unit_column`` when the first
+            member joins.
+        unit_column: the column that names the same people in every member; ``None``
+            with rows as units.
     """
 
     __tablename__ = "populations"
@@ -229,7 +255,8 @@ class PopulationRow(Base):
 class MemberRow(Base):
     """A permanent member of a population: erased datasets keep their spend.
 
-    The load of the member is that of the population's entries (:mod:`app.ledger.state`).
+    The load of the member is that of the population's entries
+    (:mod:`app.ledger.state`).
     """
 
     __tablename__ = "population_members"
@@ -240,15 +267,20 @@ class MemberRow(Base):
 
 
 class ReservationRow(Base):
-    """The state of a reservation. The entries are the record; this row states how the reservation ended.
+    """The state of a reservation. The entries are the record; this row states how the
+    reservation ended.
 
-    A job has one reservation for each of its parts: on several accounts, or on disjoint cells of one.
+    A job has one reservation for each of its parts: on several accounts, or on disjoint
+    cells of one.
 
     Attributes:
-        job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
+        job_id: the job that will spend it; ``None`` for a mechanism that runs outside
+            the service.
         part: position of the part in the job.
-        reserved_by: the key that submitted the job, or that attested the external mechanism.
-        is_approved: whether an approval of the key's jobs covers the reservation (:mod:`app.ledger.rules`).
+        reserved_by: the key that submitted the job, or that attested the external
+            mechanism.
+        is_approved: whether an approval of the key's jobs covers the reservation
+            (:mod:`app.ledger.rules`).
     """
 
     __tablename__ = "reservations"
@@ -269,17 +301,21 @@ class ReservationRow(Base):
         UniqueConstraint("account_id", "job_id", "part"),
         Index("ix_reservations_account_id_reserved_by", "account_id", "reserved_by"),
         CheckConstraint("amount > 0", name="amount_positive"),
-        CheckConstraint("state IN ('reserved', 'charged', 'void', 'expired')", name="state_known"),
+        CheckConstraint(
+            "state IN ('reserved', 'charged', 'void', 'expired')", name="state_known"
+        ),
     )
 
 
 class RulesRow(Base):
-    """The rules of a dataset (:mod:`app.ledger.rules`). Every change is made under the account's lock.
+    """The rules of a dataset (:mod:`app.ledger.rules`). Every change is made under the
+    account's lock.
 
     Attributes:
         account_id: the account of the dataset; a dataset without rules has no row.
         quotas: a list of ``{"keys": [id, …], "cap": steps as text}``.
-        proposal: rules that one owner proposed and that need a second owner, with the owner and the time.
+        proposal: rules that one owner proposed and that need a second owner, with the
+            owner and the time.
         changed_by: the key that put the rules in force.
     """
 
@@ -302,7 +338,9 @@ class RulesRow(Base):
 
 
 class BlockRow(Base):
-    """The hash of a complete subtree of an account's log (:mod:`app.ledger.checkpoints`). Append-only, like entries."""
+    """The hash of a complete subtree of an account's log
+    (:mod:`app.ledger.checkpoints`). Append-only, like entries.
+    """
 
     __tablename__ = "log_blocks"
 
@@ -313,11 +351,13 @@ class BlockRow(Base):
 
 
 class SignerRow(Base):
-    """The public key of a signer of the installation's heads. Append-only; the newest row is the present signer.
+    """The public key of a signer of the installation's heads. Append-only; the newest
+    row is the present signer.
 
     Attributes:
         ordinal: from 1, without gaps.
-        verifier_key: as transparency logs write it (:class:`app.ledger.checkpoints.Signer`).
+        verifier_key: as transparency logs write it
+            (:class:`app.ledger.checkpoints.Signer`).
     """
 
     __tablename__ = "signers"
@@ -330,7 +370,9 @@ class SignerRow(Base):
 
 
 class EntryRow(Base):
-    """One immutable line. Triggers on both databases refuse to change, remove or replace it."""
+    """One immutable line. Triggers on both databases refuse to change, remove or
+    replace it.
+    """
 
     __tablename__ = "entries"
 
@@ -350,7 +392,9 @@ class EntryRow(Base):
     __table_args__ = (
         CheckConstraint("sequence >= 1", name="sequence_from_one"),
         CheckConstraint("amount >= 0", name="amount_not_negative"),
-        CheckConstraint(f"kind IN {tuple(kind.value for kind in EntryKind)}", name="kind_known"),
+        CheckConstraint(
+            f"kind IN {tuple(kind.value for kind in EntryKind)}", name="kind_known"
+        ),
     )
 
 
@@ -358,11 +402,13 @@ _LOADED_AT_ONCE = 4
 _ENTRY_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "places")
 _ADD_ENTRIES = insert_rows(EntryRow)
 _ACCOUNTS = cast(Table, AccountRow.__table__)
-_MOVE_HEADS = update(_ACCOUNTS).where(_ACCOUNTS.c.id == bindparam("moved"))  # sets the columns that rows name
+# sets the columns that rows name
+_MOVE_HEADS = update(_ACCOUNTS).where(_ACCOUNTS.c.id == bindparam("moved"))
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:
-    """Locks and reads an account (on SQLite the write transaction itself excludes everyone else).
+    """Locks and reads an account (on SQLite the write transaction itself excludes
+    everyone else).
 
     Raises:
         NotFound: no such account.
@@ -386,27 +432,50 @@ def account(session: Session, account_id: str) -> AccountRow:
     return row
 
 
-def locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
+def locked_accounts(
+    session: Session, account_ids: Collection[str]
+) -> dict[str, AccountRow]:
     """Locks and reads the accounts that exist, in order of their ids."""
-    query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id).with_for_update()
+    query = (
+        select(AccountRow)
+        .where(AccountRow.id.in_(account_ids))
+        .order_by(AccountRow.id)
+        .with_for_update()
+    )
     rows = session.execute(query.execution_options(populate_existing=True)).scalars()
     return {row.id: row for row in rows}
 
 
 def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:
-    """Writes sealed entries, each with the id of its account, and the heads of the accounts."""
+    """Writes sealed entries, each with the id of its account, and the heads of the
+    accounts.
+    """
     rows = [
-        {"account_id": account_id, **{name: getattr(entry, name) for name in _ENTRY_COLUMNS}, "kind": entry.kind.value}
+        {
+            "account_id": account_id,
+            **{name: getattr(entry, name) for name in _ENTRY_COLUMNS},
+            "kind": entry.kind.value,
+        }
         for account_id, entry in entries
     ]
     session.execute(_ADD_ENTRIES, rows)
     newest = dict(entries)
-    session.execute(_MOVE_HEADS, [{"moved": account_id, **head_after(entry)} for account_id, entry in newest.items()])
+    session.execute(
+        _MOVE_HEADS,
+        [
+            {"moved": account_id, **head_after(entry)}
+            for account_id, entry in newest.items()
+        ],
+    )
 
 
 def head_after(entry: Entry) -> dict[str, Any]:
     """The columns of an account's row that state the head of its chain, after an entry."""
-    return {"last_sequence": entry.sequence, "last_hash": entry.hash, "last_at": entry.at}
+    return {
+        "last_sequence": entry.sequence,
+        "last_hash": entry.hash,
+        "last_at": entry.at,
+    }
 
 
 def reservation(session: Session, reservation_id: str) -> ReservationRow:
@@ -422,57 +491,90 @@ def reservation(session: Session, reservation_id: str) -> ReservationRow:
 
 
 def reservations_of(session: Session, job_ids: Sequence[str]) -> list[ReservationRow]:
-    """Reads every reservation of some jobs, in order of accounts, then jobs, then positions in the job."""
+    """Reads every reservation of some jobs, in order of accounts, then jobs, then
+    positions in the job.
+    """
     query = select(ReservationRow).where(ReservationRow.job_id.in_(job_ids))
-    in_order = query.order_by(ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part)
+    in_order = query.order_by(
+        ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part
+    )
     return list(session.execute(in_order).scalars())
 
 
 def external_reservations(
     session: Session, account_id: str, *, after: str | None, limit: int
 ) -> Iterator[ReservationRow]:
-    """Yields at most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id.
+    """Yields at most ``limit`` reservations for mechanisms outside the service, which
+    have no job, in order of id.
 
     Raises:
         NotFound: ``after`` is not in the list.
     """
-    query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
+    query = select(ReservationRow).where(
+        ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None)
+    )
     if after is not None:
         if session.execute(query.where(ReservationRow.id == after)).first() is None:
             raise NotFound("reservation")
         query = query.where(ReservationRow.id > after)
-    query = query.order_by(ReservationRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
+    query = (
+        query.order_by(ReservationRow.id)
+        .limit(limit)
+        .execution_options(yield_per=_LOADED_AT_ONCE)
+    )
     with session.execute(query).scalars() as rows:
         yield from rows
 
 
 def n_external_reservations(session: Session, account_id: str) -> int:
     """Counts the reservations for mechanisms outside the service."""
-    query = select(func.count()).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
+    query = select(func.count()).where(
+        ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None)
+    )
     return session.execute(query).scalar_one()
 
 
 def externally_charged(session: Session, account_ids: Collection[str]) -> set[str]:
     """Those of several accounts that were charged for mechanisms outside the service."""
-    query = select(ReservationRow.account_id).distinct().where(ReservationRow.account_id.in_(account_ids))
+    query = (
+        select(ReservationRow.account_id)
+        .distinct()
+        .where(ReservationRow.account_id.in_(account_ids))
+    )
     return set(session.execute(query.where(ReservationRow.job_id.is_(None))).scalars())
 
 
-def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
+def entries(
+    session: Session, account_id: str, *, after: int, limit: int
+) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
-    query = select(EntryRow).where(EntryRow.account_id == account_id, EntryRow.sequence > after)
-    return read_entries(session, account_id, query.order_by(EntryRow.sequence).limit(limit))
+    query = select(EntryRow).where(
+        EntryRow.account_id == account_id, EntryRow.sequence > after
+    )
+    return read_entries(
+        session, account_id, query.order_by(EntryRow.sequence).limit(limit)
+    )
 
 
-def read_entries(session: Session, account_id: str, query: Select[EntryRow]) -> list[Entry]:
+def read_entries(
+    session: Session, account_id: str, query: Select[EntryRow]
+) -> list[Entry]:
     """The entries of one account that a query finds, in the order of the query."""
     places = accountants.by_name(account(session, account_id).accountant).PLACES
-    found = [{name: getattr(row, name) for name in _ENTRY_COLUMNS} for row in session.execute(query).scalars()]
-    return [Entry(**columns | {"kind": EntryKind(columns["kind"])}, places=places) for columns in found]
+    found = [
+        {name: getattr(row, name) for name in _ENTRY_COLUMNS}
+        for row in session.execute(query).scalars()
+    ]
+    return [
+        Entry(**columns | {"kind": EntryKind(columns["kind"])}, places=places)
+        for columns in found
+    ]
 
 
 def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
-    """The erased dataset whose account each of several accounts continues; accounts that continue none are left out."""
+    """The erased dataset whose account each of several accounts continues; accounts
+    that continue none are left out.
+    """
     query = select(EntryRow.account_id, EntryRow.details).where(
         EntryRow.account_id.in_(account_ids),
         EntryRow.sequence == OPENING_LOAD_SEQUENCE,
@@ -485,8 +587,12 @@ def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
     }
 
 
-def sum_in_halves(amount: SQLCoreOperations[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    """Columns that sum amounts without an overflow: such a sum may exceed 64 bits, although no amount does."""
+def sum_in_halves(
+    amount: SQLCoreOperations[int],
+) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """Columns that sum amounts without an overflow: such a sum may exceed 64 bits,
+    although no amount does.
+    """
     return func.sum(amount // _HALF_OF_SUM), func.sum(amount % _HALF_OF_SUM)
 
 
@@ -503,5 +609,7 @@ def sizes(session: Session) -> dict[str, int]:
 
 def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]:
     """Reads accounts without a lock, in order of their ids."""
-    query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
+    query = (
+        select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
+    )
     return list(session.execute(query).scalars())

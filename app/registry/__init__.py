@@ -1,1 +1,3 @@
-"""Stores models, profiles and evaluations: database rows, artifacts by digest, and a cache of artifacts."""
+"""Stores models, profiles and evaluations: database rows, artifacts by digest, and a
+cache of artifacts.
+"""

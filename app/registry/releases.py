@@ -1,4 +1,5 @@
-"""Stores, finds and lists what jobs released: models, profiles, evaluations. Only models are ever removed.
+"""Stores, finds and lists what jobs released: models, profiles, evaluations. Only
+models are ever removed.
 
 Plans and models refer to profiles, and budget was spent on evaluations.
 """
@@ -20,18 +21,33 @@ _LAST = 50
 
 
 def add(session: Session, row: ReleaseRow, *, evaluated: Sequence[str] = ()) -> None:
-    """Stores a release, whose file is stored already if it has one, and links it to the models that it evaluates."""
+    """Stores a release, whose file is stored already if it has one, and links it to the
+    models that it evaluates.
+    """
     session.add(row)
-    session.add_all(EvaluatedModelRow(evaluation_id=row.id, model_id=model_id) for model_id in evaluated)
+    session.add_all(
+        EvaluatedModelRow(evaluation_id=row.id, model_id=model_id)
+        for model_id in evaluated
+    )
     session.flush()
 
 
-def find(session: Session, kind: str, release_id: str, *, lock: bool = False) -> ReleaseRow:
-    """Finds a release of a kind by its id; with ``lock``, it is not removed until the write transaction ends."""
+def find(
+    session: Session, kind: str, release_id: str, *, lock: bool = False
+) -> ReleaseRow:
+    """Finds a release of a kind by its id; with ``lock``, it is not removed until the
+    write transaction ends.
+    """
     row = None
     if is_reference(release_id):
-        query = select(ReleaseRow).where(ReleaseRow.id == release_id, ReleaseRow.kind == kind)
-        query = query.with_for_update().execution_options(populate_existing=True) if lock else query
+        query = select(ReleaseRow).where(
+            ReleaseRow.id == release_id, ReleaseRow.kind == kind
+        )
+        query = (
+            query.with_for_update().execution_options(populate_existing=True)
+            if lock
+            else query
+        )
         row = session.execute(query).scalar_one_or_none()
     if row is None:
         raise NotFound(names.IN_WORDS[kind])
@@ -42,17 +58,27 @@ def page_of_dataset(
     session: Session, kind: str, *, dataset_id: str, before: str | None, limit: int
 ) -> Iterator[ReleaseRow]:
     """Yields a page of the releases of one kind about one dataset, newest first."""
-    query = select(ReleaseRow).where(ReleaseRow.kind == kind, ReleaseRow.dataset_id == dataset_id)
+    query = select(ReleaseRow).where(
+        ReleaseRow.kind == kind, ReleaseRow.dataset_id == dataset_id
+    )
     return _page(session, query, before=before, limit=limit)
 
 
-def last_profiles(session: Session, dataset_ids: Collection[str]) -> dict[str, list[ReleaseRow]]:
+def last_profiles(
+    session: Session, dataset_ids: Collection[str]
+) -> dict[str, list[ReleaseRow]]:
     """The last profiles of each of several datasets, newest first."""
     newest_first = (ReleaseRow.created_at.desc(), ReleaseRow.id.desc())
-    place = func.row_number().over(partition_by=ReleaseRow.dataset_id, order_by=newest_first)
+    place = func.row_number().over(
+        partition_by=ReleaseRow.dataset_id, order_by=newest_first
+    )
     are_profiles = (ReleaseRow.kind == PROFILE, ReleaseRow.dataset_id.in_(dataset_ids))
     placed = select(ReleaseRow.id, place.label("place")).where(*are_profiles).subquery()
-    query = select(ReleaseRow).join(placed, placed.c.id == ReleaseRow.id).where(placed.c.place <= _LAST)
+    query = (
+        select(ReleaseRow)
+        .join(placed, placed.c.id == ReleaseRow.id)
+        .where(placed.c.place <= _LAST)
+    )
     rows: dict[str, list[ReleaseRow]] = defaultdict(list)
     for row in session.execute(query.order_by(*newest_first)).scalars():
         rows[row.dataset_id].append(row)
@@ -60,23 +86,46 @@ def last_profiles(session: Session, dataset_ids: Collection[str]) -> dict[str, l
 
 
 def page_of_evaluations(
-    session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
+    session: Session,
+    *,
+    model_id: str,
+    dataset_ids: Sequence[str] | None,
+    before: str | None,
+    limit: int,
 ) -> Iterator[ReleaseRow]:
-    """Yields a page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
-    query = select(ReleaseRow).join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == ReleaseRow.id)
-    query = query.where(EvaluatedModelRow.model_id == model_id, ReleaseRow.kind == EVALUATION)
+    """Yields a page of the evaluations of one model on the given datasets (``None``:
+    all datasets), newest first.
+    """
+    query = select(ReleaseRow).join(
+        EvaluatedModelRow, EvaluatedModelRow.evaluation_id == ReleaseRow.id
+    )
+    query = query.where(
+        EvaluatedModelRow.model_id == model_id, ReleaseRow.kind == EVALUATION
+    )
     if dataset_ids is not None:
         query = query.where(ReleaseRow.dataset_id.in_(dataset_ids))
     return _page(session, query, before=before, limit=limit)
 
 
-def _page(session: Session, query: Select[ReleaseRow], *, before: str | None, limit: int) -> Iterator[ReleaseRow]:
-    """Bodies can be large, so the database sends a few at a time: a caller that stops does not load the others."""
+def _page(
+    session: Session, query: Select[ReleaseRow], *, before: str | None, limit: int
+) -> Iterator[ReleaseRow]:
+    """Bodies can be large, so the database sends a few at a time: a caller that stops
+    does not load the others.
+    """
     if before is not None:
-        last = session.execute(query.where(ReleaseRow.id == before)).scalar_one_or_none()
+        last = session.execute(
+            query.where(ReleaseRow.id == before)
+        ).scalar_one_or_none()
         if last is None:
             raise NotFound("place")
-        query = query.where(tuple_(ReleaseRow.created_at, ReleaseRow.id) < (last.created_at, last.id))
-    query = query.order_by(ReleaseRow.created_at.desc(), ReleaseRow.id.desc()).limit(limit)
-    with session.execute(query.execution_options(yield_per=_LOADED_AT_ONCE)).scalars() as rows:
+        query = query.where(
+            tuple_(ReleaseRow.created_at, ReleaseRow.id) < (last.created_at, last.id)
+        )
+    query = query.order_by(ReleaseRow.created_at.desc(), ReleaseRow.id.desc()).limit(
+        limit
+    )
+    with session.execute(
+        query.execution_options(yield_per=_LOADED_AT_ONCE)
+    ).scalars() as rows:
         yield from rows

@@ -1,4 +1,5 @@
-"""Stores artifacts as files that are named by their SHA-256, and caches loaded artifacts.
+"""Stores artifacts as files that are named by their SHA-256, and caches loaded
+artifacts.
 
 A file is written once and never changed, so a cached artifact is never stale.
 """
@@ -23,11 +24,15 @@ FOLDER = "artifacts"
 _ENDING = ".safetensors"
 
 _MEMORY_OF_JSON = 12
-"""Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small model: measured, 6 to 12."""
+"""Bytes of memory for a byte of JSON. Schema, guarantee and receipt are most of a small
+model: measured, 6 to 12.
+"""
 
 
 class ArtifactLost(Unavailable):
-    """The file of a model is absent or has other bytes: its disk is lost, or the model was deleted at this moment."""
+    """The file of a model is absent or has other bytes: its disk is lost, or the model
+    was deleted at this moment.
+    """
 
     def __init__(self) -> None:
         super().__init__("the file of a model cannot be read", retry_after_s=60)
@@ -47,9 +52,11 @@ class ArtifactStore:
         return digest
 
     def require_room(self, n_bytes: int) -> None:
-        """Checks that an artifact can be stored now: stores a small one, removes it, and looks at the free space.
+        """Checks that an artifact can be stored now: stores a small one, removes it,
+        and looks at the free space.
 
-        Bytes that a killed process leaves are those of an artifact without a model, which sweepers remove.
+        Bytes that a killed process leaves are those of an artifact without a model,
+        which sweepers remove.
 
         Raises:
             OSError: the store cannot be written, or the disk has too few free bytes.
@@ -73,14 +80,17 @@ class ArtifactStore:
         return data
 
     def open(self, digest: str) -> BinaryIO:
-        """Opens the file of an artifact after a check of its digest; the file outlives the artifact's removal.
+        """Opens the file of an artifact after a check of its digest; the file outlives
+        the artifact's removal.
 
         Raises:
             ArtifactLost: the file is absent, or its bytes have changed.
         """
         with ExitStack() as closes:
             try:
-                file = closes.enter_context(self._files.local(name_of(digest)).open("rb"))
+                file = closes.enter_context(
+                    self._files.local(name_of(digest)).open("rb")
+                )
             except FileNotFoundError:
                 raise ArtifactLost from None
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
@@ -90,7 +100,9 @@ class ArtifactStore:
             return file
 
     def remove(self, digest: str) -> None:
-        """Removes the file of an artifact that no model refers to, and unfinished files of killed writers, if any."""
+        """Removes the file of an artifact that no model refers to, and unfinished files
+        of killed writers, if any.
+        """
         name = name_of(digest)
         self._files.delete(name)
         for listed in list(self._files.files(name.rpartition("/")[0])):
@@ -98,7 +110,9 @@ class ArtifactStore:
                 self._files.delete(listed.name)
 
     def digests(self, *, before: datetime) -> list[str]:
-        """Digests of the artifacts that were stored before a time and have not been changed since."""
+        """Digests of the artifacts that were stored before a time and have not been
+        changed since.
+        """
         old = (file for file in self._files.files(FOLDER) if file.changed_at < before)
         stored = {file.name: file.basename.removesuffix(_ENDING) for file in old}
         return [digest for name, digest in stored.items() if name_of(digest) == name]
@@ -115,7 +129,9 @@ class ArtifactCache:
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._loaded: LRUCache[str, tuple[Artifact, int]] = LRUCache(limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
+        self._loaded: LRUCache[str, tuple[Artifact, int]] = LRUCache(
+            limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size
+        )
 
     def get(self, digest: str) -> "Artifact":
         """Returns the artifact of a digest, and loads it unless it is cached."""
@@ -126,11 +142,15 @@ class ArtifactCache:
         data = self._store.get(digest)
         artifact = released_forest.loads(data)
         with self._lock:
-            self._loaded[digest] = artifact, _MEMORY_OF_JSON * int.from_bytes(data[:8], "little")
+            self._loaded[digest] = (
+                artifact,
+                _MEMORY_OF_JSON * int.from_bytes(data[:8], "little"),
+            )
         return artifact
 
     def recount(self, digest: str) -> None:
-        """Counts the memory of an artifact again after a prediction, which may have prepared its trees for a read-out.
+        """Counts the memory of an artifact again after a prediction, which may have
+        prepared its trees for a read-out.
 
         The least recently used artifacts make room.
         """
@@ -158,6 +178,11 @@ class ArtifactCache:
 
 
 def _size(loaded: "tuple[Artifact, int]") -> int:
-    """Bytes of memory: arrays and JSON, as the cache counts them. An artifact larger than the cache is cached alone."""
+    """Bytes of memory: arrays and JSON, as the cache counts them. An artifact larger
+    than the cache is cached alone.
+    """
     artifact, json_bytes = loaded
-    return min(json_bytes + released_forest.memory_bytes(artifact.forest), limits.MAX_CACHED_ARTIFACT_BYTES)
+    return min(
+        json_bytes + released_forest.memory_bytes(artifact.forest),
+        limits.MAX_CACHED_ARTIFACT_BYTES,
+    )

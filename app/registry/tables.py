@@ -1,4 +1,6 @@
-"""Defines the database tables of releases, and of the aliases and later facts of models."""
+"""Defines the database tables of releases, and of the aliases and later facts of
+models.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +12,8 @@ from app.db.base import Base, CanonicalJson
 
 
 class ReleaseRow(Base):
-    """What a job released about the rows of a dataset: a file or a body, which never changes.
+    """What a job released about the rows of a dataset: a file or a body, which never
+    changes.
 
     Attributes:
         kind: that of the job.
@@ -18,7 +21,8 @@ class ReleaseRow(Base):
         algorithm: of a model.
         digest: SHA-256 of the file.
         body: the released numbers and their public facts.
-        created_at: when the job was submitted; the time of its end would reveal how long it took.
+        created_at: when the job was submitted; the time of its end would reveal how
+            long it took.
     """
 
     __tablename__ = "releases"
@@ -37,11 +41,20 @@ class ReleaseRow(Base):
 
     __table_args__ = (
         Index("ix_releases_kind_created_at_id", "kind", "created_at", "id"),
-        Index("ix_releases_dataset_id_kind_created_at_id", "dataset_id", "kind", "created_at", "id"),
-        CheckConstraint(
-            "(digest IS NULL) = (size_bytes IS NULL) AND (digest IS NULL) = (body IS NOT NULL)", name="file_or_body"
+        Index(
+            "ix_releases_dataset_id_kind_created_at_id",
+            "dataset_id",
+            "kind",
+            "created_at",
+            "id",
         ),
-        CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name="model_has_algorithm"),
+        CheckConstraint(
+            "(digest IS NULL) = (size_bytes IS NULL) AND (digest IS NULL) = (body IS NOT NULL)",
+            name="file_or_body",
+        ),
+        CheckConstraint(
+            "(kind = 'train') = (algorithm IS NOT NULL)", name="model_has_algorithm"
+        ),
         CheckConstraint("kind <> 'train' OR digest IS NOT NULL", name="model_is_file"),
     )
 
@@ -59,12 +72,14 @@ class ReleaseRow(Base):
 
 
 class AliasMoveRow(Base):
-    """A move of an alias to a model, or its removal. Rows never change; the last move of an alias is in force.
+    """A move of an alias to a model, or its removal. Rows never change; the last move
+    of an alias is in force.
 
     Attributes:
         number: of the move of this alias, from 1.
         dataset_name: the dataset's name, by which callers address the alias.
-        model_id: the model that the alias names from then on; ``None``: the alias is removed.
+        model_id: the model that the alias names from then on; ``None``: the alias is
+            removed.
     """
 
     __tablename__ = "alias_moves"
@@ -77,11 +92,14 @@ class AliasMoveRow(Base):
     moved_by: Mapped[str]
     moved_at: Mapped[datetime]
 
-    __table_args__ = (Index("ix_alias_moves_alias_dataset_name", "alias", "dataset_name"),)
+    __table_args__ = (
+        Index("ix_alias_moves_alias_dataset_name", "alias", "dataset_name"),
+    )
 
 
 class GuaranteeRow(Base):
-    """The guarantee of a dataset's account after a change of its cap; newer than the guarantee in models' artifacts.
+    """The guarantee of a dataset's account after a change of its cap; newer than the
+    guarantee in models' artifacts.
 
     Kept in this package, so that model cards need no table of another package.
     """
@@ -93,8 +111,8 @@ class GuaranteeRow(Base):
 
 
 class DatasetPopulationRow(Base):
-    """The population of a dataset. The cards of all its models show it, also of models that are older than the
-    membership.
+    """The population of a dataset. The cards of all its models show it, also of models
+    that are older than the membership.
 
     Kept in this package, so that model cards need no table of another package.
     """

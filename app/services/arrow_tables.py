@@ -1,11 +1,13 @@
-"""Reads and writes tables of predictions as Arrow IPC streams, in the process of the service.
+"""Reads and writes tables of predictions as Arrow IPC streams, in the process of the
+service.
 
-A stream may be hostile. Four rules bound its cost, each checked before the library acts on the part in question:
+A stream may be hostile. Four rules bound its cost, each checked before the library acts
+on the part in question:
 
 * Messages are counted, and none is compressed.
 * Columns are numbers or strings, in a dictionary or not.
-* The columns of all record batches together refer to no more bytes than a body may have, although they can share bytes,
-  and so can the cells of a column of views.
+* The columns of all record batches together refer to no more bytes than a body may
+  have, although they can share bytes, and so can the cells of a column of views.
 * Every offset, index and text is validated before a cell is read.
 """
 
@@ -21,8 +23,21 @@ import pyarrow.ipc as pa_ipc
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.core.arrow_arrays import Number, are_valid, elements, floats, has_numbers, has_text
-from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge, pointer
+from app.core.arrow_arrays import (
+    Number,
+    are_valid,
+    elements,
+    floats,
+    has_numbers,
+    has_text,
+)
+from app.core.errors import (
+    FieldProblem,
+    InvalidRequest,
+    MalformedRequest,
+    TooLarge,
+    pointer,
+)
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import max_rows
 from grovekeeper_forests.data.schema import Feature, Schema
@@ -30,7 +45,12 @@ from grovekeeper_forests.kept import kept_property
 
 _READ_OUT, _COUNTS = b"read_out", b"counts"
 _ACCEPTED = ("integer", "float", "string", "dictionary of these")
-_HEADER_OF_MESSAGE, _BATCH_OF_DICTIONARY, _COMPRESSION_OF_BATCH, _IS_DELTA_OF_DICTIONARY = 2, 1, 3, 2
+(
+    _HEADER_OF_MESSAGE,
+    _BATCH_OF_DICTIONARY,
+    _COMPRESSION_OF_BATCH,
+    _IS_DELTA_OF_DICTIONARY,
+) = 2, 1, 3, 2
 """Positions of members in the tables of ``Message.fbs``."""
 
 
@@ -40,7 +60,8 @@ class ArrowTable:
 
     Attributes:
         read_out: of the metadata of the stream's schema.
-        counts: whether the metadata ask for counts of cells that the model does not see as they were sent.
+        counts: whether the metadata ask for counts of cells that the model does not see
+            as they were sent.
     """
 
     columns: dict[str, "ArrowCells"]
@@ -50,7 +71,8 @@ class ArrowTable:
 
 @dataclass(frozen=True, eq=False)
 class ArrowCells:
-    """The cells of a column of a stream; see :class:`grovekeeper_forests.data.sanitiser.Cells`.
+    """The cells of a column of a stream; see
+    :class:`grovekeeper_forests.data.sanitiser.Cells`.
 
     Attributes:
         arrays: one per record batch, validated.
@@ -68,7 +90,9 @@ class ArrowCells:
         return np.empty(0, dtype=np.intp) if fits else np.flatnonzero(self._are_valid)
 
     def empty(self, feature: Feature) -> NDArray[np.intp]:
-        """Rows with a null, with NaN in place of a number, or with a text of no characters in place of a category."""
+        """Rows with a null, with NaN in place of a number, or with a text of no
+        characters in place of a category.
+        """
         if feature.is_categorical and has_text(self.kind):
             return np.flatnonzero(~self._have_characters)
         is_number = not feature.is_categorical and has_numbers(self.kind)
@@ -88,8 +112,14 @@ class ArrowCells:
             if pa.types.is_string_view(values.type):
                 values = values.cast(pa.large_string())
             known = pc.index_in(values, value_set=categories.cast(values.type))
-            codes = np.where(are_valid(known), elements(known, np.int32), np.int32(feature.other_code))
-            return np.where(have_characters(values), codes, np.int32(feature.missing_code))
+            codes = np.where(
+                are_valid(known),
+                elements(known, np.int32),
+                np.int32(feature.other_code),
+            )
+            return np.where(
+                have_characters(values), codes, np.int32(feature.missing_code)
+            )
 
         return self._joined(of_values, np.int32(feature.missing_code))
 
@@ -107,8 +137,12 @@ class ArrowCells:
     def _are_valid(self) -> NDArray[np.bool_]:
         return self._joined(are_valid, np.bool_(False))
 
-    def _joined(self, of_values: Callable[[pa.Array], NDArray[Number]], of_null: Number) -> NDArray[Number]:
-        """What a function makes of the values of all cells; the values of a dictionary are not unfolded before."""
+    def _joined(
+        self, of_values: Callable[[pa.Array], NDArray[Number]], of_null: Number
+    ) -> NDArray[Number]:
+        """What a function makes of the values of all cells; the values of a dictionary
+        are not unfolded before.
+        """
         parts = [np.empty(0, of_null.dtype)]
         for array in self.arrays:
             if not pa.types.is_dictionary(array.type):
@@ -117,13 +151,20 @@ class ArrowCells:
             indices = array.indices
             places = elements(indices.cast(pa.int64(), safe=False), np.int64)
             of_all = np.append(of_values(array.dictionary), of_null)
-            parts.append(of_all[np.where(are_valid(indices), places, len(array.dictionary))])
+            parts.append(
+                of_all[np.where(are_valid(indices), places, len(array.dictionary))]
+            )
         return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
 def have_characters(texts: pa.Array) -> NDArray[np.bool_]:
     """Whether each text is neither null nor empty."""
-    return np.asarray(pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(zero_copy_only=False), bool)
+    return np.asarray(
+        pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(
+            zero_copy_only=False
+        ),
+        bool,
+    )
 
 
 def read(body: bytes, declared: Schema) -> ArrowTable:
@@ -135,36 +176,65 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
 
     Raises:
         MalformedRequest: the body is no stream, or is damaged.
-        InvalidRequest: a column has a type that no feature has, a name occurs twice, a record batch is compressed, or a
-            dictionary is a delta.
+        InvalidRequest: a column has a type that no feature has, a name occurs twice, a
+            record batch is compressed, or a dictionary is a delta.
         TooLarge: too many rows or messages, or columns that share bytes.
     """
     try:
         _check_messages(body)
-        with pa_ipc.open_stream(pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)) as stream:
+        with pa_ipc.open_stream(
+            pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)
+        ) as stream:
             schema: pa.Schema = stream.schema
             _check_columns(schema, {feature.name for feature in declared.features})
             batches = _checked(stream, len(schema), max_rows=max_rows(declared))
-            columns = [ArrowCells(kind, [it.column(i) for it in batches]) for i, kind in enumerate(schema.types)]
+            columns = [
+                ArrowCells(kind, [it.column(i) for it in batches])
+                for i, kind in enumerate(schema.types)
+            ]
             metadata = schema.metadata or {}
             read_out = metadata.get(_READ_OUT, b"").decode("utf-8") or None
             counts = metadata.get(_COUNTS) == b"true"
-            return ArrowTable(dict(zip(schema.names, columns, strict=True)), read_out, counts)
-    except (pa.ArrowException, MemoryError, OSError, ValueError, TypeError, LookupError, EOFError, struct.error):
+            return ArrowTable(
+                dict(zip(schema.names, columns, strict=True)), read_out, counts
+            )
+    except (
+        pa.ArrowException,
+        MemoryError,
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        EOFError,
+        struct.error,
+    ):
         pass  # the text of the library's error may quote cells
     raise MalformedRequest("the body is no stream of Arrow")
 
 
 def write(
-    labels: NDArray[np.int32], classes: Sequence[str], probabilities: NDArray[np.float64], *, metadata: dict[str, str]
+    labels: NDArray[np.int32],
+    classes: Sequence[str],
+    probabilities: NDArray[np.float64],
+    *,
+    metadata: dict[str, str],
 ) -> bytes:
-    """Writes an answer: the column ``label``, whose dictionary has all classes in order, and ``probabilities``.
+    """Writes an answer: the column ``label``, whose dictionary has all classes in
+    order, and ``probabilities``.
 
-    The ``metadata`` of the schema have the id of the model, because an alias may have moved.
+    The ``metadata`` of the schema have the id of the model, because an alias may have
+    moved.
     """
-    label = pa.DictionaryArray.from_arrays(_array(pa.int32(), labels), pa.array(classes, pa.string()))
+    label = pa.DictionaryArray.from_arrays(
+        _array(pa.int32(), labels), pa.array(classes, pa.string())
+    )
     shares = _array(pa.float64(), np.ascontiguousarray(probabilities).ravel())
-    batch = pa.record_batch({"label": label, "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes))})
+    batch = pa.record_batch(
+        {
+            "label": label,
+            "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes)),
+        }
+    )
     sink = pa.BufferOutputStream()
     batch = batch.replace_schema_metadata(metadata)
     with pa_ipc.new_stream(sink, batch.schema) as stream:
@@ -179,11 +249,17 @@ def _array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
 
 def _check_messages(body: bytes) -> None:
     source = pa.BufferReader(body)
-    for n_messages, message in enumerate(pa_ipc.MessageReader.open_stream(source), start=1):
+    for n_messages, message in enumerate(
+        pa_ipc.MessageReader.open_stream(source), start=1
+    ):
         if n_messages > limits.MAX_PREDICTION_MESSAGES:
-            raise TooLarge("the number of messages of the stream", limits.MAX_PREDICTION_MESSAGES)
+            raise TooLarge(
+                "the number of messages of the stream", limits.MAX_PREDICTION_MESSAGES
+            )
         if message.type != "schema":
-            _check_batch(memoryview(message.metadata), is_dictionary=message.type == "dictionary")
+            _check_batch(
+                memoryview(message.metadata), is_dictionary=message.type == "dictionary"
+            )
     if source.tell() != len(body):
         raise MalformedRequest("bytes follow the end of the stream")
 
@@ -191,7 +267,8 @@ def _check_messages(body: bytes) -> None:
 def _check_batch(metadata: memoryview, *, is_dictionary: bool) -> None:
     """Refuses a compressed batch, and a dictionary that continues an earlier one.
 
-    pyarrow says neither of a message. It has verified that every offset in ``metadata``, a FlatBuffer, is inside.
+    pyarrow says neither of a message. It has verified that every offset in
+    ``metadata``, a FlatBuffer, is inside.
     """
     batch = _member(metadata, _target(metadata, 0), _HEADER_OF_MESSAGE)
     batch = _target(metadata, batch)
@@ -214,7 +291,11 @@ def _member(buffer: memoryview, table: int, index: int) -> int:
     places = table - struct.unpack_from("<i", buffer, table)[0]
     (n_bytes,) = struct.unpack_from("<H", buffer, places)
     place = 4 + 2 * index
-    offset = int(struct.unpack_from("<H", buffer, places + place)[0]) if place < n_bytes else 0
+    offset = (
+        int(struct.unpack_from("<H", buffer, places + place)[0])
+        if place < n_bytes
+        else 0
+    )
     return table + offset if offset else 0
 
 
@@ -225,8 +306,14 @@ def _check_columns(schema: pa.Schema, features: Collection[str]) -> None:
         raise InvalidRequest.at("/columns", "not-distinct")
     refused = [field.name for field in schema if not _is_readable(field.type)]
     if refused:
-        places = (pointer(("columns", name)) if name in features else "/columns" for name in refused)
-        problems = [FieldProblem(at, "unsupported-type", accepted=_ACCEPTED) for at in dict.fromkeys(places)]
+        places = (
+            pointer(("columns", name)) if name in features else "/columns"
+            for name in refused
+        )
+        problems = [
+            FieldProblem(at, "unsupported-type", accepted=_ACCEPTED)
+            for at in dict.fromkeys(places)
+        ]
         raise InvalidRequest(problems[: forest_limits.MAX_REPORTED_PROBLEMS])
 
 
@@ -234,8 +321,15 @@ def _is_readable(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         return False
     if pa.types.is_dictionary(kind):
-        return not pa.types.is_dictionary(kind.value_type) and _is_readable(kind.value_type)
-    return has_numbers(kind) or has_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+        return not pa.types.is_dictionary(kind.value_type) and _is_readable(
+            kind.value_type
+        )
+    return (
+        has_numbers(kind)
+        or has_text(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+    )
 
 
 def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBatch]:
@@ -245,8 +339,12 @@ def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBat
         if n_rows > max_rows:
             raise TooLarge("the number of rows", max_rows)
         if (len(batches) + 1) * n_columns > limits.MAX_PREDICTION_ARRAYS:
-            raise TooLarge("the number of record batches times columns", limits.MAX_PREDICTION_ARRAYS)
-        batch.validate()  # the length of a dictionary of nulls stands in the stream and may be negative
+            raise TooLarge(
+                "the number of record batches times columns",
+                limits.MAX_PREDICTION_ARRAYS,
+            )
+        # the length of a dictionary of nulls stands in the stream and may be negative
+        batch.validate()
         n_bytes += sum(map(_n_bytes, batch.columns))
         if n_bytes > limits.MAX_PREDICTION_BODY_BYTES:
             raise TooLarge("the bytes of all columns", limits.MAX_PREDICTION_BODY_BYTES)
@@ -256,17 +354,29 @@ def _checked(stream: Any, n_columns: int, *, max_rows: int) -> list[pa.RecordBat
 
 
 def _n_viewed(array: pa.Array) -> int:
-    """The bytes of all texts of an array of views. Many may refer to one text, which is validated for each of them."""
+    """The bytes of all texts of an array of views. Many may refer to one text, which is
+    validated for each of them.
+    """
     views = array.buffers()[1]
     if views is None:
         return 0
     # A view has four words; the first is the length of its text.
-    lengths = np.frombuffer(views, np.int32, count=4 * len(array), offset=16 * array.offset)[::4]
+    lengths = np.frombuffer(
+        views, np.int32, count=4 * len(array), offset=16 * array.offset
+    )[::4]
     return int(np.maximum(lengths, 0).sum(dtype=np.int64))
 
 
 def _n_bytes(array: pa.Array) -> int:
     parts = [array, array.dictionary] if pa.types.is_dictionary(array.type) else [array]
-    n_bytes = sum(len(part) for part in parts[1:] if pa.types.is_null(part.type))  # they have none before they are read
-    n_bytes += sum(_n_viewed(part) for part in parts if pa.types.is_string_view(part.type))
-    return n_bytes + sum(int(buffer.size) for part in parts for buffer in part.buffers() if buffer is not None)
+    # they have none before they are read
+    n_bytes = sum(len(part) for part in parts[1:] if pa.types.is_null(part.type))
+    n_bytes += sum(
+        _n_viewed(part) for part in parts if pa.types.is_string_view(part.type)
+    )
+    return n_bytes + sum(
+        int(buffer.size)
+        for part in parts
+        for buffer in part.buffers()
+        if buffer is not None
+    )

@@ -1,8 +1,10 @@
-"""Authenticates callers, opens transactions on their behalf, and checks their roles on datasets.
+"""Authenticates callers, opens transactions on their behalf, and checks their roles on
+datasets.
 
-A caller sends a key, or a token of the identity provider. The subject of a token is a principal like a key: it has a
-row with an id, to which grants, jobs, stored answers and limits belong, and which an admin revokes. A caller is
-authenticated in transactions that end before any service opens a transaction.
+A caller sends a key, or a token of the identity provider. The subject of a token is a
+principal like a key: it has a row with an id, to which grants, jobs, stored answers and
+limits belong, and which an admin revokes. A caller is authenticated in transactions
+that end before any service opens a transaction.
 """
 
 import hashlib
@@ -30,7 +32,9 @@ _SCHEME = "bearer "
 
 @dataclass(frozen=True)
 class IdentityProvider:
-    """The provider whose tokens are accepted: its keys, and what its tokens have to say."""
+    """The provider whose tokens are accepted: its keys, and what its tokens have to
+    say.
+    """
 
     rules: TokenRules
     signing_keys: SigningKeys
@@ -59,7 +63,9 @@ def confirm(installation: Installation, principal: Principal) -> Principal:
 
 
 def credential_of(authorization: str | None) -> str | None:
-    """The key or the token of an ``Authorization`` header, whatever white space surrounds it; ``None`` without one."""
+    """The key or the token of an ``Authorization`` header, whatever white space
+    surrounds it; ``None`` without one.
+    """
     if authorization is None or authorization[: len(_SCHEME)].lower() != _SCHEME:
         return None
     return authorization[len(_SCHEME) :].strip()
@@ -72,27 +78,34 @@ def is_token(authorization: str | None) -> bool:
 
 
 def authenticate(
-    installation: Installation, authorization: str | None, *, provider: IdentityProvider | None = None
+    installation: Installation,
+    authorization: str | None,
+    *,
+    provider: IdentityProvider | None = None,
 ) -> Principal:
     """Finds the principal of an ``Authorization`` header, which has a key or a token.
 
     Raises:
-        Unauthenticated: the key or the token is missing, malformed, unknown, wrong, expired or revoked; the error does
-            not say which.
+        Unauthenticated: the key or the token is missing, malformed, unknown, wrong,
+            expired or revoked; the error does not say which.
     """
     credential = credential_of(authorization)
     if credential is None:
         raise Unauthenticated
     if provider is not None and tokens.has_form(credential):
         find_key = provider.signing_keys.find
-        token = tokens.verify(credential, provider.rules, find_key=find_key, at=stamps.now())
+        token = tokens.verify(
+            credential, provider.rules, find_key=find_key, at=stamps.now()
+        )
         return replace(_subject(installation, token), token_expires_at=token.expires_at)
     with installation.database.read() as session:
         return keys.authenticate(session, credential, now=installation.database.now)
 
 
 def cached(installation: Installation, authorization: str | None) -> Principal | None:
-    """The principal of an ``Authorization`` header, if this process has read it just now. Reads no database."""
+    """The principal of an ``Authorization`` header, if this process has read it just
+    now. Reads no database.
+    """
     credential, principal = credential_of(authorization), None
     if credential is not None:
         principal = installation.authority.get(_name(credential))
@@ -100,9 +113,14 @@ def cached(installation: Installation, authorization: str | None) -> Principal |
 
 
 def authenticate_and_keep(
-    installation: Installation, authorization: str | None, *, provider: IdentityProvider | None = None
+    installation: Installation,
+    authorization: str | None,
+    *,
+    provider: IdentityProvider | None = None,
 ) -> Principal:
-    """Authenticates as :func:`authenticate`, and keeps the principal for :func:`cached`."""
+    """Authenticates as :func:`authenticate`, and keeps the principal for
+    :func:`cached`.
+    """
     credential = credential_of(authorization)
     if credential is None:
         raise Unauthenticated
@@ -126,7 +144,11 @@ def _valid_s(installation: Installation, principal: Principal) -> float:
         ends.append((principal.token_expires_at - stamps.now()).total_seconds())
     if principal.expires_at is not None:
         with installation.database.read() as session:
-            ends.append((principal.expires_at - installation.database.now(session)).total_seconds())
+            ends.append(
+                (
+                    principal.expires_at - installation.database.now(session)
+                ).total_seconds()
+            )
     return min(ends)
 
 
@@ -147,10 +169,22 @@ def _subject(installation: Installation, token: Token) -> Principal:
         is_first = row is None
         if row is None:
             row = tokens.add_subject(session, token, at=database.now(session))
-            control.record(session, EntryKind.SUBJECT_ADMITTED, actor=key_id, key=key_id, roles=row.roles)
+            control.record(
+                session,
+                EntryKind.SUBJECT_ADMITTED,
+                actor=key_id,
+                key=key_id,
+                roles=row.roles,
+            )
         elif row.revoked_at is None and not tokens.is_current(row, token):
             row.roles, row.roles_at = token.role_names, token.issued_at
-            control.record(session, EntryKind.SUBJECT_ROLES, actor=key_id, key=key_id, roles=row.roles)
+            control.record(
+                session,
+                EntryKind.SUBJECT_ROLES,
+                actor=key_id,
+                key=key_id,
+                roles=row.roles,
+            )
         principal = grants.read(session, key_id, now=database.now)
     if not is_first:
         wait_for_revocation()  # an earlier token may have had more roles
@@ -163,14 +197,15 @@ def write_as(
 ) -> Iterator[tuple[Session, Principal]]:
     """A write transaction on behalf of a caller, and the caller with its present roles.
 
-    A request may have begun long before: its key is read again as the first statement, and grants that are read in the
-    transaction are the present ones. Every effect of a request happens in such a transaction
-    (tests/architecture/test_authority.py).
+    A request may have begun long before: its key is read again as the first statement,
+    and grants that are read in the transaction are the present ones. Every effect of a
+    request happens in such a transaction (tests/architecture/test_authority.py).
 
     Args:
-        changing: the key that the transaction revokes or rotates, or whose grants it changes. The block then ends when
-            no process predicts by earlier authority, even if nothing changed: the change may be that of another
-            request, which still waits.
+        changing: the key that the transaction revokes or rotates, or whose grants it
+            changes. The block then ends when no process predicts by earlier authority,
+            even if nothing changed: the change may be that of another request, which
+            still waits.
     """
     with installation.database.write() as session:
         grants.lock(session, caller.key_id, changing=changing)
@@ -179,26 +214,40 @@ def write_as(
         wait_for_revocation()
 
 
-def refreshed(installation: Installation, session: Session, caller: Principal) -> Principal:
+def refreshed(
+    installation: Installation, session: Session, caller: Principal
+) -> Principal:
     """The caller of a request that began some time ago, with its present roles."""
     return grants.confirm(session, caller, now=installation.database.now)
 
 
-def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:
-    """Finds a dataset by id or name, and checks that the caller has one of several roles on it."""
+def authorized_dataset(
+    session: Session, principal: Principal, reference: str, roles: Set[Role]
+) -> catalog.Dataset:
+    """Finds a dataset by id or name, and checks that the caller has one of several
+    roles on it.
+    """
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, roles, kind="dataset")
     return dataset
 
 
-def require_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> str:
-    """Checks that the caller has one of several roles on a dataset, before a page or a body; returns its id."""
+def require_role(
+    installation: Installation, principal: Principal, reference: str, roles: Set[Role]
+) -> str:
+    """Checks that the caller has one of several roles on a dataset, before a page or a
+    body; returns its id.
+    """
     with installation.database.read() as session:
         return authorized_dataset(session, principal, reference, roles).id
 
 
-def has_role(installation: Installation, principal: Principal, reference: str, roles: Set[Role]) -> bool:
-    """Whether the caller has one of several roles on a dataset that it sees. A page then offers what they allow."""
+def has_role(
+    installation: Installation, principal: Principal, reference: str, roles: Set[Role]
+) -> bool:
+    """Whether the caller has one of several roles on a dataset that it sees. A page
+    then offers what they allow.
+    """
     try:
         require_role(installation, principal, reference, roles)
     except RoleMissing:

@@ -1,4 +1,5 @@
-"""Shows and changes the rules of a dataset, and decides about the jobs that wait for an owner because of them.
+"""Shows and changes the rules of a dataset, and decides about the jobs that wait for an
+owner because of them.
 
 Amounts of rules are converted between whole steps and exact decimals here.
 """
@@ -52,13 +53,20 @@ def rules_of(body: RulesIn, accountant: str) -> Rules:
         InvalidRequest: an amount is less than one step, or above every cap.
     """
     quotas = [
-        Quota(frozenset(quota.keys), _steps(quota.cap, accountant, at=f"/quotas/{number}/cap"))
+        Quota(
+            frozenset(quota.keys),
+            _steps(quota.cap, accountant, at=f"/quotas/{number}/cap"),
+        )
         for number, quota in enumerate(body.quotas)
     ]
     return Rules(
         largest_job=_optional_steps(body.largest_job, accountant, at="/largest_job"),
-        approval_above=_optional_steps(body.approval_above, accountant, at="/approval_above"),
-        quotas=tuple(sorted(set(quotas), key=lambda quota: (sorted(quota.keys), quota.cap))),
+        approval_above=_optional_steps(
+            body.approval_above, accountant, at="/approval_above"
+        ),
+        quotas=tuple(
+            sorted(set(quotas), key=lambda quota: (sorted(quota.keys), quota.cap))
+        ),
         is_frozen=body.frozen,
         erase_rows_at=body.erase_rows_at,
     )
@@ -69,7 +77,10 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
     return {
         "largest_job": _optional_text(accountant, rules.largest_job),
         "approval_above": _optional_text(accountant, rules.approval_above),
-        "quotas": [{"keys": sorted(quota.keys), "cap": Amount(accountant, quota.cap).text} for quota in rules.quotas],
+        "quotas": [
+            {"keys": sorted(quota.keys), "cap": Amount(accountant, quota.cap).text}
+            for quota in rules.quotas
+        ],
         "frozen": rules.is_frozen,
         "erase_rows_at": stamps.text_or_none(rules.erase_rows_at),
     }
@@ -78,9 +89,15 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
 def _steps(amount: Fraction, accountant: str, *, at: str) -> int:
     steps = steps_down(amount, accountants.by_name(accountant).PLACES)
     if steps == 0:
-        raise InvalidRequest.at(at, "too-small", accepted=[f"at least {Amount(accountant, 1).text}"])
+        raise InvalidRequest.at(
+            at, "too-small", accepted=[f"at least {Amount(accountant, 1).text}"]
+        )
     if steps > limits.MAX_STEPS:
-        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {Amount(accountant, limits.MAX_STEPS).text}"])
+        raise InvalidRequest.at(
+            at,
+            "too-large",
+            accepted=[f"at most {Amount(accountant, limits.MAX_STEPS).text}"],
+        )
     return steps
 
 
@@ -92,38 +109,53 @@ def _optional_text(accountant: str, steps: int | None) -> str | None:
     return None if steps is None else Amount(accountant, steps).text
 
 
-def show_rules(installation: Installation, principal: Principal, reference: str) -> RulesOut:
+def show_rules(
+    installation: Installation, principal: Principal, reference: str
+) -> RulesOut:
     """Shows the rules of a dataset."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         return rules_out(session, dataset, at=installation.database.now(session))
 
 
-def list_frozen(installation: Installation, principal: Principal) -> list[tuple[str, str]]:
+def list_frozen(
+    installation: Installation, principal: Principal
+) -> list[tuple[str, str]]:
     """Lists the frozen datasets whose rows are not erased, by id and name."""
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         frozen = catalog.named(session, rules.frozen_accounts(session))
-        return [(dataset_id, named.name) for dataset_id, named in sorted(frozen.items()) if named.deleted_at is None]
+        return [
+            (dataset_id, named.name)
+            for dataset_id, named in sorted(frozen.items())
+            if named.deleted_at is None
+        ]
 
 
 def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | None:
     """The proposed rules, their owner and the time, until the proposal expires."""
     if row is None or row.proposal is None:
         return None
-    expires_at = stamps.from_text(row.proposal["at"]) + timedelta(seconds=limits.MAX_PROPOSAL_S)
+    expires_at = stamps.from_text(row.proposal["at"]) + timedelta(
+        seconds=limits.MAX_PROPOSAL_S
+    )
     return row.proposal if at <= expires_at else None
 
 
 def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
     """Formats the rules of a dataset."""
-    row, accountant = rules.row_of(session, dataset.id), tables.account(session, dataset.id).accountant
+    row, accountant = (
+        rules.row_of(session, dataset.id),
+        tables.account(session, dataset.id).accountant,
+    )
     in_force = rules.rules_of(row)
     keys = frozenset[str]().union(*(quota.keys for quota in in_force.quotas))
     by_key = rules.usage(session, dataset.id, keys, key="").by_key
     shown = json_of(in_force, accountant)
     for quota, listed in zip(in_force.quotas, shown["quotas"], strict=True):
-        listed["spent"] = Amount(accountant, sum(by_key.get(key, 0) for key in quota.keys)).text
+        listed["spent"] = Amount(
+            accountant, sum(by_key.get(key, 0) for key in quota.keys)
+        ).text
     return RulesOut.model_validate(
         {
             "dataset": dataset.id,
@@ -144,29 +176,38 @@ def _etag(dataset: Dataset, row: RulesRow | None, *, at: datetime) -> str:
 
 
 def change_rules(
-    installation: Installation, principal: Principal, reference: str, body: RulesIn, *, condition: Condition = None
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    body: RulesIn,
+    *,
+    condition: Condition = None,
 ) -> RulesOut:
     """Replaces the rules of a dataset.
 
-    A tightening is in force at once, and so is every change by an admin. A loosening by an owner is kept as a proposal.
-    It is in force once another owner sends the same rules within ``limits.MAX_PROPOSAL_S``. Any other change drops the
-    proposal; so does sending the rules in force again.
+    A tightening is in force at once, and so is every change by an admin. A loosening by
+    an owner is kept as a proposal. It is in force once another owner sends the same
+    rules within ``limits.MAX_PROPOSAL_S``. Any other change drops the proposal; so does
+    sending the rules in force again.
 
     Args:
-        condition: on the rules and the proposal that a change replaces; a repeated request changes nothing. Every
-            dataset has rules, so they are never new.
+        condition: on the rules and the proposal that a change replaces; a repeated
+            request changes nothing. Every dataset has rules, so they are never new.
 
     Raises:
         ChangedMeanwhile: the condition does not hold.
         DatasetDeleted: the dataset's rows are erased.
         ErasureDue: their date has come.
-        InvalidRequest: an amount or a date is out of range, or a quota names an unknown key or a key twice.
+        InvalidRequest: an amount or a date is out of range, or a quota names an unknown
+            key or a key twice.
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         _require_keys(session, body)  # keys are never deleted, so no lock is needed
         catalog.locked(session, dataset.id).living()
-        change = _Change(session, principal, dataset, installation.database.now, condition)
+        change = _Change(
+            session, principal, dataset, installation.database.now, condition
+        )
         change.request(rules_of(body, change.accountant))
         return rules_out(session, dataset, at=change.at)
 
@@ -175,7 +216,12 @@ class _Change:
     """One change, under the lock of the dataset."""
 
     def __init__(
-        self, session: Session, principal: Principal, dataset: Dataset, now: grants.Now, condition: Condition
+        self,
+        session: Session,
+        principal: Principal,
+        dataset: Dataset,
+        now: grants.Now,
+        condition: Condition,
     ) -> None:
         self._session = session
         self._principal = principal
@@ -201,8 +247,15 @@ class _Change:
                 self._put(rules, proposed_by=None)
             return
         by = None if self._proposal is None else str(self._proposal["by"])
-        is_proposed = self._proposal is not None and self._proposal["rules"] == json_of(rules, self.accountant)
-        if is_proposed and by is not None and by != self._principal.key_id and self._is_owner(by):
+        is_proposed = self._proposal is not None and self._proposal["rules"] == json_of(
+            rules, self.accountant
+        )
+        if (
+            is_proposed
+            and by is not None
+            and by != self._principal.key_id
+            and self._is_owner(by)
+        ):
             self._put(rules, proposed_by=by)
         elif not is_proposed or by != self._principal.key_id:
             self._propose(rules)
@@ -223,54 +276,88 @@ class _Change:
         if self._before.is_frozen and not rules.is_frozen:
             queue.restart_waits(self._session, self._dataset.id, at=self.at)
         tables.locked_account(self._session, self._dataset.id)
-        put(self._session, self._dataset.id, rules, actor=self._principal.key_id, at=self.at)
+        put(
+            self._session,
+            self._dataset.id,
+            rules,
+            actor=self._principal.key_id,
+            at=self.at,
+        )
         self._record(EntryKind.RULES_CHANGED, rules, proposed_by=proposed_by)
 
     def _propose(self, rules: Rules) -> None:
         self._require_unchanged()
         assert self._row is not None, "without rules no change is a loosening"
         proposed = json_of(rules, self.accountant)
-        self._row.proposal = {"rules": proposed, "by": self._principal.key_id, "at": stamps.to_text(self.at)}
+        self._row.proposal = {
+            "rules": proposed,
+            "by": self._principal.key_id,
+            "at": stamps.to_text(self.at),
+        }
         self._session.flush()
         self._record(EntryKind.RULES_PROPOSED, rules)
 
     def _record(self, kind: EntryKind, rules: Rules, **details: object) -> None:
-        facts = {"dataset": self._dataset.id, "rules": json_of(rules, self.accountant), **details}
+        facts = {
+            "dataset": self._dataset.id,
+            "rules": json_of(rules, self.accountant),
+            **details,
+        }
         control.record(self._session, kind, actor=self._principal.key_id, **facts)
 
 
 def _require_keys(session: Session, body: RulesIn) -> None:
-    """Refuses quotas that name a key twice, or a key that does not exist, which would limit nothing."""
-    existing = keys.existing(session, {key_id for quota in body.quotas for key_id in quota.keys})
+    """Refuses quotas that name a key twice, or a key that does not exist, which would
+    limit nothing.
+    """
+    existing = keys.existing(
+        session, {key_id for quota in body.quotas for key_id in quota.keys}
+    )
     for number, quota in enumerate(body.quotas):
         is_distinct = len(set(quota.keys)) == len(quota.keys)
         if not (is_distinct and existing.issuperset(quota.keys)):
-            raise InvalidRequest.at(f"/quotas/{number}/keys", "unknown-key" if is_distinct else "not-distinct")
+            raise InvalidRequest.at(
+                f"/quotas/{number}/keys",
+                "unknown-key" if is_distinct else "not-distinct",
+            )
 
 
-def list_approvals(installation: Installation, principal: Principal, page: PageRequest) -> ApprovalList:
-    """Lists the jobs that wait for a decision for a dataset of the caller, oldest first."""
+def list_approvals(
+    installation: Installation, principal: Principal, page: PageRequest
+) -> ApprovalList:
+    """Lists the jobs that wait for a decision for a dataset of the caller, oldest
+    first.
+    """
     with installation.database.read() as session:
         owned = grants.datasets_with(session, principal, MANAGE_DATASET)
         shown, following = page_of(
             page,
-            lambda limit: queue.page_of_waiting(session, dataset_ids=owned, after=page.cursor, limit=limit),
+            lambda limit: queue.page_of_waiting(
+                session, dataset_ids=owned, after=page.cursor, limit=limit
+            ),
             lambda row: row.id,
         )
         undecided = queue.open_approvals(session, [row.id for row in shown])
         listed = [
             _approval_out(
-                session, principal, row, [each for each in undecided[row.id] if owned is None or each in owned]
+                session,
+                principal,
+                row,
+                [each for each in undecided[row.id] if owned is None or each in owned],
             )
             for row in shown
         ]
         return ApprovalList(approvals=listed, next=following)
 
 
-def decide(installation: Installation, principal: Principal, job_id: str, body: DecisionIn) -> ApprovalOut:
-    """Approves or rejects a waiting job for every dataset of the caller for which a decision is open.
+def decide(
+    installation: Installation, principal: Principal, job_id: str, body: DecisionIn
+) -> ApprovalOut:
+    """Approves or rejects a waiting job for every dataset of the caller for which a
+    decision is open.
 
-    A job whose last open decision is an approval is queued. A rejection ends the job and voids its reservations.
+    A job whose last open decision is an approval is queued. A rejection ends the job
+    and voids its reservations.
 
     Raises:
         NotFound: no such job, or it waits for nobody whom this key may see.
@@ -281,18 +368,24 @@ def decide(installation: Installation, principal: Principal, job_id: str, body: 
     with write_as(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
         asked = queue.approvals_of_job(session, job_id)
-        owned = _owned_datasets(session, principal, [each.dataset_id for each in asked] or [row.dataset_id])
+        owned = _owned_datasets(
+            session, principal, [each.dataset_id for each in asked] or [row.dataset_id]
+        )
         if row.submitted_by == principal.key_id:
             raise SameSubmitter
         at = installation.database.now(session)
-        decided = [each for each in asked if each.decision is None and each.dataset_id in owned]
+        decided = [
+            each for each in asked if each.decision is None and each.dataset_id in owned
+        ]
         if row.state != JobState.WAITING or at > _expires_at(row) or not decided:
             raise NotWaiting
         queue.record_decisions(decided, body.decision, by=principal.key_id, at=at)
         dataset_ids = [each.dataset_id for each in decided]
         if body.decision == "reject":
             reservations.void_jobs(session, [row.id], actor=principal.key_id)
-            notices.end_job(session, row, state=JobState.CANCELLED, reason=EndReason.REJECTED, at=at)
+            notices.end_job(
+                session, row, state=JobState.CANCELLED, reason=EndReason.REJECTED, at=at
+            )
         else:
             _cover(session, row, dataset_ids)
             if all(each.decision == "approve" for each in asked):
@@ -304,18 +397,26 @@ def decide(installation: Installation, principal: Principal, job_id: str, body: 
 
 
 def _cover(session: Session, row: JobRow, dataset_ids: Sequence[str]) -> None:
-    """Ends the count of the submitter on the accounts of an approval, but for its other waiting jobs.
+    """Ends the count of the submitter on the accounts of an approval, but for its other
+    waiting jobs.
 
-    Submissions lock the accounts, too, so no job of the submitter begins to wait there meanwhile.
+    Submissions lock the accounts, too, so no job of the submitter begins to wait there
+    meanwhile.
     """
     for account_id in dataset_ids:
         tables.locked_account(session, account_id)
-    waiting = [job_id for job_id in queue.waiting_of_key(session, row.submitted_by) if job_id != row.id]
+    waiting = [
+        job_id
+        for job_id in queue.waiting_of_key(session, row.submitted_by)
+        if job_id != row.id
+    ]
     for account_id in dataset_ids:
         rules.approve(session, account_id, row.submitted_by, waiting=waiting)
 
 
-def _owned_datasets(session: Session, principal: Principal, dataset_ids: Sequence[str]) -> list[str]:
+def _owned_datasets(
+    session: Session, principal: Principal, dataset_ids: Sequence[str]
+) -> list[str]:
     """The datasets that the caller owns.
 
     Raises:
@@ -342,13 +443,22 @@ def _expires_at(row: JobRow) -> datetime:
     return row.waits_since + timedelta(seconds=limits.MAX_APPROVAL_S)
 
 
-def _approval_out(session: Session, principal: Principal, row: JobRow, dataset_ids: Collection[str]) -> ApprovalOut:
+def _approval_out(
+    session: Session, principal: Principal, row: JobRow, dataset_ids: Collection[str]
+) -> ApprovalOut:
     """Formats a job with its parts on some datasets, for a caller who owns them."""
     names: dict[str, str] = {}
     for dataset_id in dataset_ids:
-        names |= grants.names_of_keys(session, principal, dataset_id, [row.submitted_by])
+        names |= grants.names_of_keys(
+            session, principal, dataset_id, [row.submitted_by]
+        )
     parts = [
-        {"dataset": part.dataset, "dataset_name": part.dataset_name, "scope": part.scope, "price": part.price}
+        {
+            "dataset": part.dataset,
+            "dataset_name": part.dataset_name,
+            "scope": part.scope,
+            "price": part.price,
+        }
         for part in row.parts
         if part.dataset in dataset_ids
     ]

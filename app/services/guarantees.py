@@ -37,8 +37,12 @@ _LITTLE_PROMISED = (
 )
 
 
-def of_large_amount(amount: Amount, *, delta: Fraction | None, adjacency: Adjacency) -> list[str]:
-    """The warning about an amount that is worth more than ε = 10 at δ, with its odds; empty for a smaller amount."""
+def of_large_amount(
+    amount: Amount, *, delta: Fraction | None, adjacency: Adjacency
+) -> list[str]:
+    """The warning about an amount that is worth more than ε = 10 at δ, with its odds;
+    empty for a smaller amount.
+    """
     if amount.steps <= _price_of_large_epsilon(amount.accountant, delta):
         return []
     odds = odds_words.percent(right_guesses(amount))
@@ -52,7 +56,9 @@ def _price_of_large_epsilon(accountant: str, delta: Fraction | None) -> int:
 
 
 def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
-    """States the guarantee that a limit gives to the people in a dataset, in numbers and in words."""
+    """States the guarantee that a limit gives to the people in a dataset, in numbers
+    and in words.
+    """
     guarantee = guarantees.guarantee(
         limit.amount,
         limit.delta,
@@ -64,7 +70,9 @@ def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
 
 
 def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str, Any]:
-    """The guarantee of a population's dataset, with the sentence that names the population, added at most once."""
+    """The guarantee of a population's dataset, with the sentence that names the
+    population, added at most once.
+    """
     sentence = "" if population is None else _ONE_OF_SEVERAL.format(name=population)
     if sentence in guarantee["text"]:
         return guarantee
@@ -72,20 +80,30 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
 
 
 def of_account(session: Session, dataset: Dataset, limit: Limit) -> dict[str, Any]:
-    """:func:`guarantee_of`, with a sentence about external mechanisms where the account was charged for one."""
+    """:func:`guarantee_of`, with a sentence about external mechanisms where the account
+    was charged for one.
+    """
     guarantee = guarantee_of(dataset, limit)
-    return _resting_on_attesters(guarantee) if tables.externally_charged(session, [dataset.id]) else guarantee
+    return (
+        _resting_on_attesters(guarantee)
+        if tables.externally_charged(session, [dataset.id])
+        else guarantee
+    )
 
 
 def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:
     return {**guarantee, "text": f"{guarantee['text']} {_RESTS_ON_ATTESTERS}"}
 
 
-def of_charged(session: Session, dataset: Dataset, *, amount: int, output: str) -> dict[str, Any]:
-    """The guarantee of what a job will release: its charge, and the guarantee of the dataset's account.
+def of_charged(
+    session: Session, dataset: Dataset, *, amount: int, output: str
+) -> dict[str, Any]:
+    """The guarantee of what a job will release: its charge, and the guarantee of the
+    dataset's account.
 
     Args:
-        session: the session of the transaction that charges the job; the guarantee follows from the caps in it.
+        session: the session of the transaction that charges the job; the guarantee
+            follows from the caps in it.
         amount: whole steps of the account's unit.
     """
     limit = statements.printable(session, dataset.id)
@@ -100,26 +118,43 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: str) 
 
 
 def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """States the present guarantee of an earlier output: the loss that it added, and the account's guarantee today.
+    """States the present guarantee of an earlier output: the loss that it added, and
+    the account's guarantee today.
 
-    A later change of the cap changes the numbers (docs/proofs/accounting.md A3). A population that the dataset joined
-    later adds a sentence.
+    A later change of the cap changes the numbers (docs/proofs/accounting.md A3). A
+    population that the dataset joined later adds a sentence.
     """
     return today_of_each(session, [(dataset_id, facts)])[0]
 
 
-def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The present guarantees of several outputs, each with the dataset whose account paid; see :func:`today`."""
-    datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
+def today_of_each(
+    session: Session, outputs: Sequence[tuple[str, dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The present guarantees of several outputs, each with the dataset whose account
+    paid; see :func:`today`.
+    """
+    datasets = catalog.of_each(
+        session, sorted({dataset_id for dataset_id, _ in outputs})
+    )
     limits_of = statements.printable_of_each(session, list(datasets))
-    accounts = {dataset_id: guarantee_of(datasets[dataset_id], limit) for dataset_id, limit in limits_of.items()}
+    accounts = {
+        dataset_id: guarantee_of(datasets[dataset_id], limit)
+        for dataset_id, limit in limits_of.items()
+    }
     for dataset_id in tables.externally_charged(session, list(accounts)):
         accounts[dataset_id] = _resting_on_attesters(accounts[dataset_id])
-    return [guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id]) for dataset_id, facts in outputs]
+    return [
+        guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id])
+        for dataset_id, facts in outputs
+    ]
 
 
-def population_guarantee(row: PopulationRow, population: Population, highest: Limit) -> dict[str, Any]:
-    """The guarantee of a population's whole account: for one person, over all releases about its members."""
+def population_guarantee(
+    row: PopulationRow, population: Population, highest: Limit
+) -> dict[str, Any]:
+    """The guarantee of a population's whole account: for one person, over all releases
+    about its members.
+    """
     limit = statements.printable_of(population, highest)
     return guarantees.guarantee_of_population(
         limit.amount,

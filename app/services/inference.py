@@ -1,14 +1,17 @@
-"""Serves the Open Inference Protocol: reads tensors, predicts their rows, and describes the server and its models.
+"""Serves the Open Inference Protocol: reads tensors, predicts their rows, and describes
+the server and its models.
 
-A request is a JSON object, and behind it the bytes of tensors. Every number of a request is a claim: lengths and shapes
-are compared with the bytes that are there before anything of that size is made. The protocol lets clients add members
-and parameters; those that this module does not know are ignored.
+A request is a JSON object, and behind it the bytes of tensors. Every number of a
+request is a claim: lengths and shapes are compared with the bytes that are there before
+anything of that size is made. The protocol lets clients add members and parameters;
+those that this module does not know are ignored.
 
-A tensor is a column; one tensor of numbers with a row for each row is all columns of a model without categories.
-Numbers of every datatype become ``FP64``, without a loss where the bounds of their column matter. A category or a label
-is a ``BYTES``. Bytes are little-endian. An element of ``BYTES`` is its length as four bytes, and then its UTF-8. A
-missing value is ``null`` in JSON, NaN among the bytes of ``FP64``, ``FP32`` and ``FP16``, the empty string in
-``BYTES``; bytes of the other datatypes have none.
+A tensor is a column; one tensor of numbers with a row for each row is all columns of a
+model without categories. Numbers of every datatype become ``FP64``, without a loss
+where the bounds of their column matter. A category or a label is a ``BYTES``. Bytes are
+little-endian. An element of ``BYTES`` is its length as four bytes, and then its UTF-8.
+A missing value is ``null`` in JSON, NaN among the bytes of ``FP64``, ``FP32`` and
+``FP16``, the empty string in ``BYTES``; bytes of the other datatypes have none.
 """
 
 import json
@@ -27,8 +30,20 @@ from app.access.grants import Principal
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, NotFound, TooLarge
 from app.services.installation import Installation
-from app.services.predict import Predicted, PredictingModel, loaded_model, predicting_model
-from app.wire.inference import LABEL, OUTPUTS, PROBABILITIES, ModelMetadata, ServerMetadata, TensorMetadata
+from app.services.predict import (
+    Predicted,
+    PredictingModel,
+    loaded_model,
+    predicting_model,
+)
+from app.wire.inference import (
+    LABEL,
+    OUTPUTS,
+    PROBABILITIES,
+    ModelMetadata,
+    ServerMetadata,
+    TensorMetadata,
+)
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import (
     JsonCells,
@@ -46,7 +61,9 @@ _PREFIX = struct.Struct("<I")
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 Cells: TypeAlias = list[Any] | NDArray[np.float64]
-"""The values of a column: a list in which ``None`` is a missing value, or numbers of which NaN is one."""
+"""The values of a column: a list in which ``None`` is a missing value, or numbers of
+which NaN is one.
+"""
 
 _STRINGS, _BOOLEANS = "BYTES", "BOOL"
 _DTYPES = {
@@ -67,13 +84,18 @@ _TYPES: dict[str, frozenset[type]] = {
 
 
 _RANGES = {
-    **{f"INT{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
+    **{
+        f"INT{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+        for bits in (8, 16, 32, 64)
+    },
     **{f"UINT{bits}": range(2**bits) for bits in (8, 16, 32, 64)},
 }
 
 
 class _InputParameters(msgspec.Struct):
-    """Parameters of an input: the number of its bytes after the JSON object, if its values are there, and its codec."""
+    """Parameters of an input: the number of its bytes after the JSON object, if its
+    values are there, and its codec.
+    """
 
     binary_data_size: int | None = None
     content_type: str | None = None
@@ -86,14 +108,18 @@ class _OutputParameters(msgspec.Struct):
 
 
 class _RequestParameters(msgspec.Struct):
-    """Parameters of a request: whether outputs are sent as bytes unless an output says otherwise, and the read-out."""
+    """Parameters of a request: whether outputs are sent as bytes unless an output says
+    otherwise, and the read-out.
+    """
 
     binary_data_output: bool | None = None
     read_out: str | None = None
 
 
 class _InputTensor(msgspec.Struct):
-    """A tensor of a request: the values of a column or of all columns, in ``data`` or as bytes."""
+    """A tensor of a request: the values of a column or of all columns, in ``data`` or
+    as bytes.
+    """
 
     name: str
     shape: list[int]
@@ -111,9 +137,13 @@ class InferenceRequest(msgspec.Struct):
     """The JSON object of a request."""
 
     inputs: list[_InputTensor]
-    id: Annotated[str, msgspec.Meta(max_length=limits.MAX_REFERENCE_CHARS)] | None = None
+    id: Annotated[str, msgspec.Meta(max_length=limits.MAX_REFERENCE_CHARS)] | None = (
+        None
+    )
     parameters: _RequestParameters | None = None
-    outputs: Annotated[list[_RequestedOutput], msgspec.Meta(max_length=len(OUTPUTS))] | None = None
+    outputs: (
+        Annotated[list[_RequestedOutput], msgspec.Meta(max_length=len(OUTPUTS))] | None
+    ) = None
 
     @property
     def read_out(self) -> str | None:
@@ -121,32 +151,40 @@ class InferenceRequest(msgspec.Struct):
         return None if self.parameters is None else self.parameters.read_out
 
 
-def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tuple[InferenceRequest, dict[str, Cells]]:
+def read_request(
+    body: bytes, json_lengths: Sequence[str], schema: Schema
+) -> tuple[InferenceRequest, dict[str, Cells]]:
     """Reads a request and the columns in its tensors.
 
     Args:
-        json_lengths: values of the header ``Inference-Header-Content-Length``: the number of bytes of the JSON object.
+        json_lengths: values of the header ``Inference-Header-Content-Length``: the
+            number of bytes of the JSON object.
         schema: public, of the model.
 
     Returns:
         The request, and cells by column.
 
     Raises:
-        MalformedRequest: the body is not JSON, a name occurs twice in one object, or the header is not the length of a
-            part of the body.
+        MalformedRequest: the body is not JSON, a name occurs twice in one object, or
+            the header is not the length of a part of the body.
         InvalidRequest: a field or a tensor breaks a rule.
-        TooLarge: the request has too many rows, tensors, or values and names for the model.
+        TooLarge: the request has too many rows, tensors, or values and names for the
+            model.
     """
     text, rest = _parts(body, json_lengths)
     request = _decoded(text, schema)
     names = _columns_of_one_tensor(request.inputs, schema)
-    categorical = {feature.name for feature in schema.features if feature.is_categorical}
+    categorical = {
+        feature.name for feature in schema.features if feature.is_categorical
+    }
     columns: dict[str, Cells] = {}
     most_rows = max_rows(schema)
     for index, tensor in enumerate(request.inputs):
         at, of_tensor = f"/inputs/{index}", names or [tensor.name]
         n_rows = _n_rows(tensor.shape, len(of_tensor), most_rows, at=at)
-        cells, rest = _cells(tensor, rest, n_rows=n_rows, n_columns=len(of_tensor), at=at)
+        cells, rest = _cells(
+            tensor, rest, n_rows=n_rows, n_columns=len(of_tensor), at=at
+        )
         if tensor.datatype == _BOOLEANS and tensor.name not in categorical:
             cells = [None if cell is None else int(cell) for cell in cells]
         for place, name in enumerate(of_tensor):
@@ -159,15 +197,26 @@ def read_request(body: bytes, json_lengths: Sequence[str], schema: Schema) -> tu
 
 
 def _max_nodes(n_features: int) -> int:
-    """Most values and names of members in the JSON of a request: those of its cells, 64 of each tensor, and 256."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, 2 * (forest_limits.MAX_PREDICTION_ROWS + 32) * n_features + 256)
+    """Most values and names of members in the JSON of a request: those of its cells, 64
+    of each tensor, and 256.
+    """
+    return min(
+        limits.MAX_PREDICTION_BODY_NODES,
+        2 * (forest_limits.MAX_PREDICTION_ROWS + 32) * n_features + 256,
+    )
 
 
 def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]:
     if not json_lengths:
         return body, memoryview(b"")
-    if len(json_lengths) > 1 or not _LENGTH.fullmatch(json_lengths[0]) or int(json_lengths[0]) > len(body):
-        raise MalformedRequest("Inference-Header-Content-Length is not the length of a part of the body")
+    if (
+        len(json_lengths) > 1
+        or not _LENGTH.fullmatch(json_lengths[0])
+        or int(json_lengths[0]) > len(body)
+    ):
+        raise MalformedRequest(
+            "Inference-Header-Content-Length is not the length of a part of the body"
+        )
     length = int(json_lengths[0])
     return body[:length], memoryview(body)[length:]
 
@@ -191,14 +240,20 @@ def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
 
 
 def _refuse_unknown_tensors(inputs: Sequence[Any], known: Sequence[str]) -> None:
-    """Names a tensor that the model does not read, such as the label: too many tensors are its consequence."""
+    """Names a tensor that the model does not read, such as the label: too many tensors
+    are its consequence.
+    """
     names = [tensor.get("name") for tensor in inputs if isinstance(tensor, dict)]
     unknown = [name for name in names if isinstance(name, str) and name not in known]
     if unknown:
-        raise ParameterInvalid([unknown_column(unknown[0], known, place=("inputs",), count=len(unknown))])
+        raise ParameterInvalid(
+            [unknown_column(unknown[0], known, place=("inputs",), count=len(unknown))]
+        )
 
 
-_REASON = re.compile(r"(?:Object missing required field `(?P<field>\w+)`|Expected `(?P<type>\w+))")
+_REASON = re.compile(
+    r"(?:Object missing required field `(?P<field>\w+)`|Expected `(?P<type>\w+))"
+)
 _SLUGS = {
     "int": "not-an-integer", "str": "not-a-string", "bool": "not-a-boolean", "array": "not-a-list",
     "object": "not-an-object",
@@ -206,7 +261,9 @@ _SLUGS = {
 
 
 def _refusal(reason: str) -> InvalidRequest:
-    """What is wrong and where, from the library's sentence, which names members of this module's types and no value."""
+    """What is wrong and where, from the library's sentence, which names members of this
+    module's types and no value.
+    """
     what, _, path = reason.partition(" - at `$")
     place = re.sub(r"\]?[.\[]|\]?`", "/", path).rstrip("/")
     matched = _REASON.match(what)
@@ -215,38 +272,66 @@ def _refusal(reason: str) -> InvalidRequest:
     if not place:  # the body is no object
         return InvalidRequest.at("/inputs", "required")
     if "of length" in what:
-        return InvalidRequest.at(place, "too-long" if matched and matched["type"] == "str" else "too-many")
-    return InvalidRequest.at(place, _SLUGS.get(matched["type"], "invalid") if matched else "invalid")
+        return InvalidRequest.at(
+            place, "too-long" if matched and matched["type"] == "str" else "too-many"
+        )
+    return InvalidRequest.at(
+        place, _SLUGS.get(matched["type"], "invalid") if matched else "invalid"
+    )
 
 
-def _columns_of_one_tensor(inputs: Sequence[_InputTensor], schema: Schema) -> list[str] | None:
-    """All columns, in declared order, if one tensor of two dimensions has them; ``None`` if tensors are columns."""
+def _columns_of_one_tensor(
+    inputs: Sequence[_InputTensor], schema: Schema
+) -> list[str] | None:
+    """All columns, in declared order, if one tensor of two dimensions has them;
+    ``None`` if tensors are columns.
+    """
     if len(inputs) != 1 or any(feature.is_categorical for feature in schema.features):
         return None
     (tensor,) = inputs
     names = [feature.name for feature in schema.features]
     is_column = tensor.shape[1:] == [1] and len(names) > 1
-    return None if len(tensor.shape) != 2 or tensor.datatype not in _DTYPES or is_column else names
+    return (
+        None
+        if len(tensor.shape) != 2 or tensor.datatype not in _DTYPES or is_column
+        else names
+    )
 
 
 def _n_rows(shape: list[int], n_columns: int, most_rows: int, *, at: str) -> int:
-    """The number of rows of a tensor of shape ``[n, n_columns]``; ``[n]`` is the shape of one column, too."""
+    """The number of rows of a tensor of shape ``[n, n_columns]``; ``[n]`` is the shape
+    of one column, too.
+    """
     is_one = n_columns == 1
-    if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([n_columns], [] if is_one else [n_columns]):
+    if (
+        not 1 <= len(shape) <= 2
+        or shape[0] < 0
+        or shape[1:] not in ([n_columns], [] if is_one else [n_columns])
+    ):
         accepted = ("[n]", "[n, 1]") if is_one else (f"[n, {n_columns}]",)
-        raise InvalidRequest.at(f"{at}/shape", "not-a-column" if is_one else "not-all-columns", accepted=accepted)
+        raise InvalidRequest.at(
+            f"{at}/shape",
+            "not-a-column" if is_one else "not-all-columns",
+            accepted=accepted,
+        )
     if shape[0] > most_rows:
         raise TooLarge("the number of rows", most_rows)
     return shape[0]
 
 
-def _cells(tensor: _InputTensor, rest: memoryview, *, n_rows: int, n_columns: int, at: str) -> tuple[Cells, memoryview]:
+def _cells(
+    tensor: _InputTensor, rest: memoryview, *, n_rows: int, n_columns: int, at: str
+) -> tuple[Cells, memoryview]:
     """The elements of a tensor, row by row, and the bytes behind those of the tensor."""
     if tensor.datatype not in _TYPES:
         raise InvalidRequest.at(f"{at}/datatype", "unknown-choice", accepted=_TYPES)
     parameters = tensor.parameters or _InputParameters()
     if parameters.content_type == "base64":  # whose text is no category
-        raise InvalidRequest.at(f"{at}/parameters/content_type", "unknown-choice", accepted=("str", "np", "pd"))
+        raise InvalidRequest.at(
+            f"{at}/parameters/content_type",
+            "unknown-choice",
+            accepted=("str", "np", "pd"),
+        )
     size = parameters.binary_data_size
     if (size is None) == (tensor.data is None):
         raise InvalidRequest.at(at, "needs-data-or-bytes")
@@ -261,13 +346,19 @@ def _cells(tensor: _InputTensor, rest: memoryview, *, n_rows: int, n_columns: in
     return cells, rest[size:]
 
 
-def _listed(tensor: _InputTensor, data: list[Any], n_rows: int, n_columns: int, *, at: str) -> list[Any]:
+def _listed(
+    tensor: _InputTensor, data: list[Any], n_rows: int, n_columns: int, *, at: str
+) -> list[Any]:
     """The elements of ``data``; those of two dimensions may be lists of rows."""
-    if len(tensor.shape) == 2 and all(type(row) is list and len(row) == n_columns for row in data):
+    if len(tensor.shape) == 2 and all(
+        type(row) is list and len(row) == n_columns for row in data
+    ):
         data = [cell for row in data for cell in row]
     if len(data) != n_rows * n_columns:
         raise InvalidRequest.at(at, "data-does-not-match-shape")
-    if not _TYPES[tensor.datatype].issuperset(map(type, data)) or not _is_in_range(data, tensor.datatype):
+    if not _TYPES[tensor.datatype].issuperset(map(type, data)) or not _is_in_range(
+        data, tensor.datatype
+    ):
         raise InvalidRequest.at(f"{at}/data", "not-of-datatype")
     return [cell or None for cell in data] if tensor.datatype == _STRINGS else data
 
@@ -277,7 +368,9 @@ def _is_in_range(data: list[Any], datatype: str) -> bool:
     if datatype not in _RANGES:
         return True
     numbers = [number for number in data if number is not None]
-    return not numbers or (min(numbers) in _RANGES[datatype] and max(numbers) in _RANGES[datatype])
+    return not numbers or (
+        min(numbers) in _RANGES[datatype] and max(numbers) in _RANGES[datatype]
+    )
 
 
 def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | None:
@@ -289,10 +382,15 @@ def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | No
         return None
     numbers = np.frombuffer(content, dtype=dtype)
     if datatype == _BOOLEANS:
-        return [bool(number) for number in numbers.tolist()] if bytes(content).strip(b"\0\1") == b"" else None
+        return (
+            [bool(number) for number in numbers.tolist()]
+            if bytes(content).strip(b"\0\1") == b""
+            else None
+        )
     if n_elements > limits.MAX_CELLS_AT_ONCE:
         return numbers.astype(np.float64)
-    return [None if math.isnan(number) else number for number in numbers.tolist()]  # faster for a few
+    # faster for a few
+    return [None if math.isnan(number) else number for number in numbers.tolist()]
 
 
 def _strings(content: memoryview, n_elements: int) -> list[Any] | None:
@@ -315,7 +413,9 @@ def _strings(content: memoryview, n_elements: int) -> list[Any] | None:
 
 @dataclass(frozen=True)
 class InferenceAnswer:
-    """The body of an answer, and the length of its JSON object if bytes of tensors follow it."""
+    """The body of an answer, and the length of its JSON object if bytes of tensors
+    follow it.
+    """
 
     body: bytes
     json_length: int | None
@@ -330,13 +430,15 @@ def infer(
     *,
     json_lengths: Sequence[str],
 ) -> InferenceAnswer:
-    """Answers a request of the Open Inference Protocol; see :func:`app.services.inference.read_request`.
+    """Answers a request of the Open Inference Protocol; see
+    :func:`app.services.inference.read_request`.
 
     Args:
         name: id or alias of the model.
         version: id of the model that the name is expected to address; ``None``: any.
     """
-    model = versioned_model(installation, principal, name, version)  # first: what a body may cost depends on the model
+    # first: what a body may cost depends on the model
+    model = versioned_model(installation, principal, name, version)
     answer = _predicted(model, name, *read_request(body, json_lengths, model.schema))
     installation.cache.recount(model.digest)
     return answer
@@ -354,9 +456,14 @@ def infer_at_once(
     """Answers a small request on the event loop, because nothing waits or takes long.
 
     Returns:
-        ``None`` if :func:`infer` has to answer in a thread; see :func:`app.services.predict.answer_at_once`.
+        ``None`` if :func:`infer` has to answer in a thread; see
+        :func:`app.services.predict.answer_at_once`.
     """
-    model = loaded_model(installation, principal, name) if len(body) <= limits.MAX_BYTES_AT_ONCE else None
+    model = (
+        loaded_model(installation, principal, name)
+        if len(body) <= limits.MAX_BYTES_AT_ONCE
+        else None
+    )
     if model is None:
         return None
     _check_version(model, version)
@@ -368,12 +475,17 @@ def infer_at_once(
 
 
 def _predicted(
-    model: PredictingModel, name: str, request: InferenceRequest, columns: Mapping[str, Cells]
+    model: PredictingModel,
+    name: str,
+    request: InferenceRequest,
+    columns: Mapping[str, Cells],
 ) -> InferenceAnswer:
     wanted = _wanted(request)
     offered = forests.read_outs(model.forest)
     if request.read_out not in (None, *offered):
-        raise InvalidRequest.at("/parameters/read_out", "unknown-choice", accepted=offered)
+        raise InvalidRequest.at(
+            "/parameters/read_out", "unknown-choice", accepted=offered
+        )
     predicted = model.predict(_sanitised(model, columns), read_out=request.read_out)
     head: dict[str, Any] = {"model_name": name, "model_version": model.id}
     if request.id is not None:
@@ -381,12 +493,19 @@ def _predicted(
     return _answer(head, predicted, wanted)
 
 
-def _sanitised(model: PredictingModel, columns: Mapping[str, Cells]) -> SanitisedColumns:
-    lists = {name: values for name, values in columns.items() if isinstance(values, list)}
+def _sanitised(
+    model: PredictingModel, columns: Mapping[str, Cells]
+) -> SanitisedColumns:
+    lists = {
+        name: values for name, values in columns.items() if isinstance(values, list)
+    }
     if len(lists) == len(columns):
-        return forests.sanitised_columns(model.forest, model.schema, lists, place=("inputs",))
+        return forests.sanitised_columns(
+            model.forest, model.schema, lists, place=("inputs",)
+        )
     cells = {
-        name: JsonCells(values) if isinstance(values, list) else NumberCells(values) for name, values in columns.items()
+        name: JsonCells(values) if isinstance(values, list) else NumberCells(values)
+        for name, values in columns.items()
     }
     return sanitise_prediction_columns(model.schema, cells, place=("inputs",))
 
@@ -394,10 +513,12 @@ def _sanitised(model: PredictingModel, columns: Mapping[str, Cells]) -> Sanitise
 def versioned_model(
     installation: Installation, principal: Principal, name: str, version: str | None
 ) -> PredictingModel:
-    """Loads a model by its name. The only version of a model is its id, so an alias that moves changes its version.
+    """Loads a model by its name. The only version of a model is its id, so an alias
+    that moves changes its version.
 
     Raises:
-        NotFound: no such model, the name addresses another version, or it is not visible to this key.
+        NotFound: no such model, the name addresses another version, or it is not
+            visible to this key.
     """
     model = predicting_model(installation, principal, name)
     _check_version(model, version)
@@ -411,13 +532,17 @@ def _check_version(model: PredictingModel, version: str | None) -> None:
 
 def _wanted(request: InferenceRequest) -> dict[str, bool]:
     """The outputs of the answer, each with whether it is sent as bytes."""
-    default = request.parameters is not None and bool(request.parameters.binary_data_output)
+    default = request.parameters is not None and bool(
+        request.parameters.binary_data_output
+    )
     if not request.outputs:
         return dict.fromkeys(OUTPUTS, default)
     wanted: dict[str, bool] = {}
     for index, output in enumerate(request.outputs):
         if output.name not in OUTPUTS:
-            raise InvalidRequest.at(f"/outputs/{index}/name", "unknown-choice", accepted=OUTPUTS)
+            raise InvalidRequest.at(
+                f"/outputs/{index}/name", "unknown-choice", accepted=OUTPUTS
+            )
         said = None if output.parameters is None else output.parameters.binary_data
         wanted[output.name] = default if said is None else said
     if len(wanted) < len(request.outputs):
@@ -425,17 +550,33 @@ def _wanted(request: InferenceRequest) -> dict[str, bool]:
     return wanted
 
 
-def _answer(head: dict[str, Any], predicted: Predicted, wanted: dict[str, bool]) -> InferenceAnswer:
+def _answer(
+    head: dict[str, Any], predicted: Predicted, wanted: dict[str, bool]
+) -> InferenceAnswer:
     outputs, contents = [], []
     for name, is_binary in wanted.items():
         is_label = name == LABEL
-        shape = [len(predicted.labels)] if is_label else list(predicted.probabilities.shape)
-        output: dict[str, Any] = {"name": name, "datatype": "BYTES" if is_label else "FP64", "shape": shape}
+        shape = (
+            [len(predicted.labels)] if is_label else list(predicted.probabilities.shape)
+        )
+        output: dict[str, Any] = {
+            "name": name,
+            "datatype": "BYTES" if is_label else "FP64",
+            "shape": shape,
+        }
         if is_binary:
-            contents.append(_bytes(predicted.labels) if is_label else predicted.probabilities.astype("<f8").tobytes())
+            contents.append(
+                _bytes(predicted.labels)
+                if is_label
+                else predicted.probabilities.astype("<f8").tobytes()
+            )
             output["parameters"] = {"binary_data_size": len(contents[-1])}
         else:
-            output["data"] = predicted.labels if is_label else predicted.probabilities.ravel().tolist()
+            output["data"] = (
+                predicted.labels
+                if is_label
+                else predicted.probabilities.ravel().tolist()
+            )
         outputs.append(output)
     text = json.dumps({**head, "outputs": outputs}, allow_nan=False).encode("ascii")
     return InferenceAnswer(b"".join((text, *contents)), len(text) if contents else None)
@@ -443,7 +584,9 @@ def _answer(head: dict[str, Any], predicted: Predicted, wanted: dict[str, bool])
 
 def _bytes(texts: Sequence[str]) -> bytes:
     encoded = (text.encode("utf-8") for text in texts)
-    return b"".join(part for text in encoded for part in (_PREFIX.pack(len(text)), text))
+    return b"".join(
+        part for text in encoded for part in (_PREFIX.pack(len(text)), text)
+    )
 
 
 _ANY_NUMBER = -1
@@ -451,23 +594,31 @@ _ANY_NUMBER = -1
 
 def describe_server(version: str) -> ServerMetadata:
     """The server: its name, its version, and the extension that it supports."""
-    return ServerMetadata(name="grovekeeper", version=version, extensions=["binary_tensor_data"])
+    return ServerMetadata(
+        name="grovekeeper", version=version, extensions=["binary_tensor_data"]
+    )
 
 
 def describe_model(name: str, model_id: str, schema: Schema) -> ModelMetadata:
-    """The tensors of a model: one per feature, the label, and the probabilities in the order of ``classes``."""
+    """The tensors of a model: one per feature, the label, and the probabilities in the
+    order of ``classes``.
+    """
     classes = list(schema.label.classes)
     return ModelMetadata(
         name=name,
         versions=[model_id],
         platform="grovekeeper",
         inputs=[
-            TensorMetadata(name=feature.name, datatype=_datatype(feature), shape=[_ANY_NUMBER])
+            TensorMetadata(
+                name=feature.name, datatype=_datatype(feature), shape=[_ANY_NUMBER]
+            )
             for feature in schema.features
         ],
         outputs=[
             TensorMetadata(name=LABEL, datatype="BYTES", shape=[_ANY_NUMBER]),
-            TensorMetadata(name=PROBABILITIES, datatype="FP64", shape=[_ANY_NUMBER, len(classes)]),
+            TensorMetadata(
+                name=PROBABILITIES, datatype="FP64", shape=[_ANY_NUMBER, len(classes)]
+            ),
         ],
         classes=classes,
     )

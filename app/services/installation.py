@@ -1,4 +1,6 @@
-"""Defines the installation that a process works on: database, home folder, artifact store."""
+"""Defines the installation that a process works on: database, home folder, artifact
+store.
+"""
 
 import tempfile
 from collections import Counter
@@ -36,7 +38,9 @@ PRIVATE_NAMES = (
     "fingerprint.key",
     "admin.key",
 )
-"""Names in the home that hold rows, keys or releases. A folder of mode 0700 closes everything in it."""
+"""Names in the home that hold rows, keys or releases. A folder of mode 0700 closes
+everything in it.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,17 @@ class Installation:
     """One installation, opened once per process and shared by its threads.
 
     Attributes:
-        files: rows, artifacts and what belongs to them; machines of one installation share it.
+        files: rows, artifacts and what belongs to them; machines of one installation
+            share it.
         store: the artifacts among the files.
-        admissions: requests that spend budget, by outcome: ``True`` admitted, ``False`` answered from an earlier
-            request, or the kind of the error.
-        changed_cells: cells of rows to predict that models do not see as they were sent, by what changed them.
+        admissions: requests that spend budget, by outcome: ``True`` admitted, ``False``
+            answered from an earlier request, or the kind of the error.
+        changed_cells: cells of rows to predict that models do not see as they were
+            sent, by what changed them.
         last_uses: uses of keys that are not written yet.
         authority: callers and models that predictions have read.
-        late_leases: how often sweeps of this process found a paid job with an ended lease, by job and end of the lease.
+        late_leases: how often sweeps of this process found a paid job with an ended
+            lease, by job and end of the lease.
     """
 
     settings: Settings
@@ -91,15 +98,18 @@ class Installation:
         return read_storage_keys(self.settings)
 
     def spool(self) -> BinaryIO:
-        """Opens a file in the home without a name, for the body of an upload or a file that an answer streams.
+        """Opens a file in the home without a name, for the body of an upload or a file
+        that an answer streams.
 
-        The kernel frees the content when the file is closed or the process ends, however it ends. So no text of an
-        upload outlives an erasure.
+        The kernel frees the content when the file is closed or the process ends,
+        however it ends. So no text of an upload outlives an erasure.
         """
         return cast(BinaryIO, tempfile.TemporaryFile(dir=self.home))
 
     def job_folder(self, job_id: str) -> Path:
-        """The folder in which a job's child leaves its artifact; it exists only while the job runs."""
+        """The folder in which a job's child leaves its artifact; it exists only while
+        the job runs.
+        """
         return self.home / "jobs" / job_id
 
     def close(self) -> None:
@@ -108,8 +118,14 @@ class Installation:
 
 
 def open_store(settings: Settings) -> Store:
-    """The store of the rows and artifacts of an installation: its home, unless a setting names another one."""
-    return Directory(settings.home) if settings.store is None else _object_store(settings, settings.store)
+    """The store of the rows and artifacts of an installation: its home, unless a
+    setting names another one.
+    """
+    return (
+        Directory(settings.home)
+        if settings.store is None
+        else _object_store(settings, settings.store)
+    )
 
 
 def open_heads(settings: Settings) -> Store:
@@ -132,19 +148,26 @@ def refuse_unfinished_restore(settings: Settings) -> None:
         InstallationError: a restore was killed.
     """
     if (settings.home / UNFINISHED_RESTORE).exists():
-        raise InstallationError(f"a restore into {settings.home} is not complete; run grovekeeper restore again")
+        raise InstallationError(
+            f"a restore into {settings.home} is not complete; run grovekeeper restore again"
+        )
 
 
 def _private_paths(settings: Settings) -> list[Path]:
-    """The files and folders that only the account of the service may open, in the home and beside a SQLite database.
+    """The files and folders that only the account of the service may open, in the home
+    and beside a SQLite database.
 
-    Files that settings name elsewhere are the operator's: containers mount secrets with permissions of their own.
+    Files that settings name elsewhere are the operator's: containers mount secrets with
+    permissions of their own.
     """
     paths = [settings.home / name for name in PRIVATE_NAMES]
     url = parse_url(settings.database_url)
     if dialect_of(url) == "sqlite":
         file = database_file(url)
-        paths += [file.with_name(f"{file.name}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
+        paths += [
+            file.with_name(f"{file.name}{ending}")
+            for ending in ("", "-wal", "-shm", "-journal")
+        ]
     return paths
 
 

@@ -1,4 +1,6 @@
-"""Serves ``/keys`` and ``/datasets/{id}/grants``: makes, lists and revokes keys, and gives them roles on datasets."""
+"""Serves ``/keys`` and ``/datasets/{id}/grants``: makes, lists and revokes keys, and
+gives them roles on datasets.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -28,9 +30,14 @@ from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut, RotationIn
 
 
 def create_key(
-    installation: Installation, principal: Principal, body: KeyIn, *, request: IdempotentRequest | None = None
+    installation: Installation,
+    principal: Principal,
+    body: KeyIn,
+    *,
+    request: IdempotentRequest | None = None,
 ) -> KeyCreated:
-    """Makes a key. Only this answer shows the secret, and the answer to a form that is sent again.
+    """Makes a key. Only this answer shows the secret, and the answer to a form that is
+    sent again.
 
     Raises:
         InvalidRequest: the key would expire in the past, or too late.
@@ -42,12 +49,16 @@ def create_key(
 
         def work() -> Answer:
             _check_expiry(body.expires_at, at=at)
-            new_key = keys.create(session, name=body.name, roles=roles, at=at, expires_at=body.expires_at)
+            new_key = keys.create(
+                session, name=body.name, roles=roles, at=at, expires_at=body.expires_at
+            )
             row = keys.find(session, new_key.id)
             _record_made(session, row, actor=principal.key_id)
             return _key_created(row, new_key)
 
-        return KeyCreated.model_validate_json(once(session, request, at=at, work=work).body)
+        return KeyCreated.model_validate_json(
+            once(session, request, at=at, work=work).body
+        )
 
 
 def rotate_key(
@@ -58,16 +69,18 @@ def rotate_key(
     *,
     request: IdempotentRequest | None = None,
 ) -> KeyCreated:
-    """Replaces a key's secret, which only this answer shows. Requests with the earlier secret have no effect from here.
+    """Replaces a key's secret, which only this answer shows. Requests with the earlier
+    secret have no effect from here.
 
-    The id stays, and with it grants, jobs and stored answers: a request that is repeated with the present secret
-    spends nothing again.
+    The id stays, and with it grants, jobs and stored answers: a request that is
+    repeated with the present secret spends nothing again.
 
     Raises:
         NotFound: no such key, or it is revoked.
         InvalidRequest: the key would be expired, or expire too late.
     """
-    principal.require(Role.ADMIN)  # the transaction delays the requests of the other key
+    # the transaction delays the requests of the other key
+    principal.require(Role.ADMIN)
     with write_as(installation, principal, changing=key_id) as (session, principal):
         principal.require(Role.ADMIN)
         row = keys.find(session, key_id)
@@ -79,51 +92,83 @@ def rotate_key(
             row.expires_at = body.expires_at or row.expires_at
             _check_expiry(row.expires_at, at=at)
             rotated = keys.rotate(row, at=at)
-            control.record(session, EntryKind.KEY_ROTATED, actor=principal.key_id, key=key_id, **_expiry(row))
+            control.record(
+                session,
+                EntryKind.KEY_ROTATED,
+                actor=principal.key_id,
+                key=key_id,
+                **_expiry(row),
+            )
             return _key_created(row, rotated)
 
-        return KeyCreated.model_validate_json(once(session, request, at=at, work=work).body)
+        return KeyCreated.model_validate_json(
+            once(session, request, at=at, work=work).body
+        )
 
 
 def end_sessions(installation: Installation, principal: Principal) -> None:
-    """Ends every session of the caller's key in the dashboard; the key itself stays valid."""
+    """Ends every session of the caller's key in the dashboard; the key itself stays
+    valid.
+    """
     with write_as(installation, principal) as (session, principal):
         keys.end_sessions(session, principal.key_id)
 
 
 def list_keys(
-    installation: Installation, principal: Principal, page: PageRequest, *, part: str | None = None
+    installation: Installation,
+    principal: Principal,
+    page: PageRequest,
+    *,
+    part: str | None = None,
 ) -> KeyList:
-    """Lists keys without their secrets, including expired and revoked keys; only those with ``part`` in id or name."""
+    """Lists keys without their secrets, including expired and revoked keys; only those
+    with ``part`` in id or name.
+    """
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         shown, following = page_of(
-            page, lambda limit: keys.page(session, after=page.cursor, limit=limit, part=part), lambda row: row.id
+            page,
+            lambda limit: keys.page(session, after=page.cursor, limit=limit, part=part),
+            lambda row: row.id,
         )
         return KeyList(keys=[_key_out(row) for row in shown], next=following)
 
 
 def revoke_key(installation: Installation, principal: Principal, key_id: str) -> None:
-    """Revokes a key. Every effect of the key was committed before; none follows. Revoking a revoked key succeeds."""
-    principal.require(Role.ADMIN)  # the transaction delays the requests of the other key
+    """Revokes a key. Every effect of the key was committed before; none follows.
+    Revoking a revoked key succeeds.
+    """
+    # the transaction delays the requests of the other key
+    principal.require(Role.ADMIN)
     with write_as(installation, principal, changing=key_id) as (session, principal):
         principal.require(Role.ADMIN)
         row = keys.find(session, key_id)
         if row.revoked_at is None:
             row.revoked_at = installation.database.now(session)
-            control.record(session, EntryKind.KEY_REVOKED, actor=principal.key_id, key=key_id)
+            control.record(
+                session, EntryKind.KEY_REVOKED, actor=principal.key_id, key=key_id
+            )
 
 
-def show_revocation(installation: Installation, principal: Principal, key_id: str) -> tuple[KeyOut, dict[str, str]]:
-    """Shows a key before it is revoked, with the names, by id, of the datasets that no other working key owns.
+def show_revocation(
+    installation: Installation, principal: Principal, key_id: str
+) -> tuple[KeyOut, dict[str, str]]:
+    """Shows a key before it is revoked, with the names, by id, of the datasets that no
+    other working key owns.
 
-    A revocation is a matter of security, so it leaves datasets without an owner if it must; admins act there then.
+    A revocation is a matter of security, so it leaves datasets without an owner if it
+    must; admins act there then.
     """
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         row = keys.find(session, key_id)
-        owned = grants.only_owner_of(session, key_id, at=installation.database.now(session))
-        return _key_out(row), {dataset_id: named.name for dataset_id, named in catalog.named(session, owned).items()}
+        owned = grants.only_owner_of(
+            session, key_id, at=installation.database.now(session)
+        )
+        return _key_out(row), {
+            dataset_id: named.name
+            for dataset_id, named in catalog.named(session, owned).items()
+        }
 
 
 def record_uses(installation: Installation) -> None:
@@ -149,19 +194,24 @@ def ensure_first_admin(
     """Makes sure that an admin key exists before the service listens.
 
     Args:
-        configured: the operator's key text, if one is configured; it is registered if it is new.
-        of_file: the text in the file of the first key, if there is one. It becomes the first admin key unless this
-            database knows it, so a home has one such key, whatever its database is.
-        keep: stores a generated key, before the commit: a key that is committed and lost could not be made again.
+        configured: the operator's key text, if one is configured; it is registered if
+            it is new.
+        of_file: the text in the file of the first key, if there is one. It becomes the
+            first admin key unless this database knows it, so a home has one such key,
+            whatever its database is.
+        keep: stores a generated key, before the commit: a key that is committed and
+            lost could not be made again.
 
     Returns:
         A generated key, if no admin key existed; else ``None``.
 
     Raises:
-        InstallationError: the configured key is malformed, or its id belongs to another secret.
+        InstallationError: the configured key is malformed, or its id belongs to another
+            secret.
     """
     with database.write() as session:
-        lock_names(session, exclusive=["first admin key"])  # several servers may start on one new database
+        # several servers may start on one new database
+        lock_names(session, exclusive=["first admin key"])
         at = database.now(session)
         if configured is not None:
             _register_configured(database, session, configured)
@@ -176,20 +226,31 @@ def ensure_first_admin(
 
 
 def _registered(session: Session, of_file: str | None, *, at: datetime) -> bool:
-    """Registers the key of a file as the first admin key, if it is a key that this database has never had."""
+    """Registers the key of a file as the first admin key, if it is a key that this
+    database has never had.
+    """
     try:
         key_id, secret = keys.split(of_file or "")
     except NotAKey:
         return False
     if session.get(KeyRow, key_id) is not None:
         return False
-    row = keys.add(session, key_id=key_id, secret=secret, name="first admin", roles=[Role.ADMIN], at=at)
+    row = keys.add(
+        session,
+        key_id=key_id,
+        secret=secret,
+        name="first admin",
+        roles=[Role.ADMIN],
+        at=at,
+    )
     _record_made(session, row, actor=control.OPERATOR)
     return True
 
 
 def create_admin(database: Database, name: str) -> NewKey:
-    """Makes an admin key on the installation itself, for operators who lost all admin keys."""
+    """Makes an admin key on the installation itself, for operators who lost all admin
+    keys.
+    """
     with database.write() as session:
         return _create_admin(session, name, at=database.now(session))
 
@@ -201,12 +262,21 @@ def _create_admin(session: Session, name: str, *, at: datetime) -> NewKey:
 
 
 def _record_made(session: Session, row: KeyRow, *, actor: str) -> None:
-    control.record(session, EntryKind.KEY_MADE, actor=actor, key=row.id, roles=row.roles, **_expiry(row))
+    control.record(
+        session,
+        EntryKind.KEY_MADE,
+        actor=actor,
+        key=row.id,
+        roles=row.roles,
+        **_expiry(row),
+    )
 
 
 def _expiry(row: KeyRow) -> dict[str, str]:
     """The time of expiry as a detail of an act; nothing for a key that does not expire."""
-    return {} if row.expires_at is None else {"expires_at": stamps.to_text(row.expires_at)}
+    return (
+        {} if row.expires_at is None else {"expires_at": stamps.to_text(row.expires_at)}
+    )
 
 
 def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
@@ -223,19 +293,39 @@ def _register_configured(database: Database, session: Session, configured: str) 
     try:
         key_id, secret = keys.split(configured)
     except NotAKey:
-        raise InstallationError("the configured admin key is not of the form <id>.<secret>") from None
+        raise InstallationError(
+            "the configured admin key is not of the form <id>.<secret>"
+        ) from None
     row = session.get(KeyRow, key_id)
     if row is None:
         at = database.now(session)
-        row = keys.add(session, key_id=key_id, secret=secret, name="configured admin", roles=[Role.ADMIN], at=at)
+        row = keys.add(
+            session,
+            key_id=key_id,
+            secret=secret,
+            name="configured admin",
+            roles=[Role.ADMIN],
+            at=at,
+        )
         _record_made(session, row, actor=control.OPERATOR)
     elif not keys.secret_matches(row, secret):
-        raise InstallationError("the id of the configured admin key belongs to a key with another secret")
+        raise InstallationError(
+            "the id of the configured admin key belongs to a key with another secret"
+        )
 
 
 def _key_created(row: KeyRow, shown: NewKey) -> Answer:
     expires_at = stamps.text_or_none(row.expires_at)
-    return Answer.of(201, KeyCreated(id=row.id, name=row.name, key=shown.text, roles=row.roles, expires_at=expires_at))
+    return Answer.of(
+        201,
+        KeyCreated(
+            id=row.id,
+            name=row.name,
+            key=shown.text,
+            roles=row.roles,
+            expires_at=expires_at,
+        ),
+    )
 
 
 def _key_out(row: KeyRow) -> KeyOut:
@@ -252,21 +342,32 @@ def _key_out(row: KeyRow) -> KeyOut:
     )
 
 
-def list_grants(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> GrantList:
-    """Lists the grants on a dataset, in order of the keys' ids. Grants of expired and revoked keys have no effect."""
+def list_grants(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest
+) -> GrantList:
+    """Lists the grants on a dataset, in order of the keys' ids. Grants of expired and
+    revoked keys have no effect.
+    """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_GRANTS)
         shown, following = page_of(
             page,
-            lambda limit: grants.page(session, dataset.id, after=page.cursor, limit=limit),
+            lambda limit: grants.page(
+                session, dataset.id, after=page.cursor, limit=limit
+            ),
             lambda item: item[0].key_id,
         )
         listed = [_listed(grant, key) for grant, key in shown]
-        return GrantList(dataset=dataset.id, dataset_name=dataset.name, grants=listed, next=following)
+        return GrantList(
+            dataset=dataset.id, dataset_name=dataset.name, grants=listed, next=following
+        )
 
 
 def names_of_keys(
-    installation: Installation, principal: Principal, reference: str, ids: Collection[str]
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    ids: Collection[str],
 ) -> dict[str, str]:
     """Reads the names of those of several keys whose names the caller may know, by id."""
     with installation.database.read() as session:
@@ -274,35 +375,76 @@ def names_of_keys(
         return grants.names_of_keys(session, principal, dataset.id, ids)
 
 
-def put_grant(installation: Installation, principal: Principal, reference: str, key_id: str, *, role: str) -> GrantOut:
+def put_grant(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    key_id: str,
+    *,
+    role: str,
+) -> GrantOut:
     """Grants a role to a key, in place of its earlier role on the dataset.
 
     Raises:
         NotFound: no such dataset or key, or the key is revoked.
         LastOwner: the key is the only owner, and the role is another.
     """
-    with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
+    with _changing(installation, principal, reference, key_id) as (
+        session,
+        principal,
+        dataset,
+    ):
         if keys.find(session, key_id).revoked_at is not None:
             raise NotFound("key")
         at = installation.database.now(session)
         if role != Role.OWNER:
             _require_another_owner(session, dataset.id, key_id, at=at)
-        grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role), by=principal.key_id, at=at)
-        control.record(session, EntryKind.GRANT_MADE, actor=principal.key_id, dataset=dataset.id, key=key_id, role=role)
-        return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
+        grants.put(
+            session,
+            dataset_id=dataset.id,
+            key_id=key_id,
+            role=Role(role),
+            by=principal.key_id,
+            at=at,
+        )
+        control.record(
+            session,
+            EntryKind.GRANT_MADE,
+            actor=principal.key_id,
+            dataset=dataset.id,
+            key=key_id,
+            role=role,
+        )
+        return GrantOut(
+            dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role
+        )
 
 
-def remove_grant(installation: Installation, principal: Principal, reference: str, key_id: str) -> None:
+def remove_grant(
+    installation: Installation, principal: Principal, reference: str, key_id: str
+) -> None:
     """Revokes a grant. Revoking a grant that does not exist succeeds.
 
     Raises:
         LastOwner: the key is the only owner. An admin can still revoke the key itself.
     """
-    with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
+    with _changing(installation, principal, reference, key_id) as (
+        session,
+        principal,
+        dataset,
+    ):
         keys.find(session, key_id)
-        _require_another_owner(session, dataset.id, key_id, at=installation.database.now(session))
+        _require_another_owner(
+            session, dataset.id, key_id, at=installation.database.now(session)
+        )
         if grants.remove(session, dataset_id=dataset.id, key_id=key_id):
-            control.record(session, EntryKind.GRANT_REMOVED, actor=principal.key_id, dataset=dataset.id, key=key_id)
+            control.record(
+                session,
+                EntryKind.GRANT_REMOVED,
+                actor=principal.key_id,
+                dataset=dataset.id,
+                key=key_id,
+            )
 
 
 def show_grant(
@@ -315,11 +457,17 @@ def show_grant(
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        row = session.get(GrantRow, (key_id, dataset.id)) if is_reference(key_id) else None
+        row = (
+            session.get(GrantRow, (key_id, dataset.id))
+            if is_reference(key_id)
+            else None
+        )
         if row is None:
             raise NotFound("grant")
         at = installation.database.now(session)
-        is_last = bool(grants.only_owner_of(session, key_id, at=at, dataset_id=dataset.id))
+        is_last = bool(
+            grants.only_owner_of(session, key_id, at=at, dataset_id=dataset.id)
+        )
         return _listed(row, keys.find(session, key_id)), is_last
 
 
@@ -327,9 +475,11 @@ def show_grant(
 def _changing(
     installation: Installation, principal: Principal, reference: str, key_id: str
 ) -> Iterator[tuple[Session, Principal, Dataset]]:
-    """Opens a transaction that changes a grant of a key on a dataset, whose other grants nobody changes meanwhile.
+    """Opens a transaction that changes a grant of a key on a dataset, whose other
+    grants nobody changes meanwhile.
 
-    The transaction delays the requests of that key, so nobody opens it without a first check of the role.
+    The transaction delays the requests of that key, so nobody opens it without a first
+    check of the role.
     """
     with installation.database.read() as session:
         authorized_dataset(session, principal, reference, MANAGE_DATASET)
@@ -338,7 +488,9 @@ def _changing(
         yield session, principal, catalog.locked(session, dataset.id)
 
 
-def _require_another_owner(session: Session, dataset_id: str, key_id: str, *, at: datetime) -> None:
+def _require_another_owner(
+    session: Session, dataset_id: str, key_id: str, *, at: datetime
+) -> None:
     if grants.only_owner_of(session, key_id, at=at, dataset_id=dataset_id):
         raise LastOwner
 

@@ -1,4 +1,6 @@
-"""Serves ``/models`` and the aliases of datasets: shows, downloads and deletes models, and moves their aliases."""
+"""Serves ``/models`` and the aliases of datasets: shows, downloads and deletes models,
+and moves their aliases.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -8,10 +10,23 @@ from typing import Any, BinaryIO
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import NAME_MODEL, SEE_BALANCE, SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
+from app.access.grants import (
+    NAME_MODEL,
+    SEE_BALANCE,
+    SEE_DATASET,
+    SEE_MODEL,
+    TAKE_MODEL,
+    Principal,
+)
 from app.access.keys import wait_for_revocation
 from app.core import limits, stamps
-from app.core.errors import ChangedMeanwhile, InvalidRequest, NotFound, RoleMissing, TooLarge
+from app.core.errors import (
+    ChangedMeanwhile,
+    InvalidRequest,
+    NotFound,
+    RoleMissing,
+    TooLarge,
+)
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -31,11 +46,13 @@ from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
 
 
-def show_model(installation: Installation, principal: Principal, address: str) -> ModelOut:
+def show_model(
+    installation: Installation, principal: Principal, address: str
+) -> ModelOut:
     """Shows the card of a model, which is read from its artifact.
 
-    The guarantee is the present one: it follows later changes of the cap, and names a population that the dataset
-    joined later.
+    The guarantee is the present one: it follows later changes of the cap, and names a
+    population that the dataset joined later.
     """
     with installation.database.read() as session:
         row = addressed_model(session, principal, address, SEE_MODEL)
@@ -72,7 +89,10 @@ def show_model(installation: Installation, principal: Principal, address: str) -
 
 
 def list_models(
-    installation: Installation, principal: Principal, page: PageRequest, matching: ModelFilter = ALL_MODELS
+    installation: Installation,
+    principal: Principal,
+    page: PageRequest,
+    matching: ModelFilter = ALL_MODELS,
 ) -> ModelList:
     """Lists the models of all datasets on which the key may predict, newest first.
 
@@ -85,54 +105,88 @@ def list_models(
             visible = [catalog.listed_id(session, matching.dataset, among=visible)]
         shown, following = page_of(
             page,
-            lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching),
+            lambda limit: models.page(
+                session,
+                dataset_ids=visible,
+                before=page.cursor,
+                limit=limit,
+                matching=matching,
+            ),
             models.cursor,
         )
         names = models.addresses_of(session, [row.id for row in shown])
-        return ModelList(models=[_summary(row, names.get(row.id, [])) for row in shown], next=following)
+        return ModelList(
+            models=[_summary(row, names.get(row.id, [])) for row in shown],
+            next=following,
+        )
 
 
-def names_of_models(installation: Installation, principal: Principal, model_ids: Sequence[str]) -> dict[str, str]:
-    """The names of those models that still exist and that the caller may see, or their ids where they have no name."""
+def names_of_models(
+    installation: Installation, principal: Principal, model_ids: Sequence[str]
+) -> dict[str, str]:
+    """The names of those models that still exist and that the caller may see, or their
+    ids where they have no name.
+    """
     names = {}
     with installation.database.read() as session:
         for model_id in model_ids:
             with suppress(NotFound, RoleMissing):
-                names[model_id] = addressed_model(session, principal, model_id, SEE_MODEL).name or model_id
+                names[model_id] = (
+                    addressed_model(session, principal, model_id, SEE_MODEL).name
+                    or model_id
+                )
     return names
 
 
-def take_artifact(installation: Installation, principal: Principal, address: str) -> BinaryIO:
+def take_artifact(
+    installation: Installation, principal: Principal, address: str
+) -> BinaryIO:
     """Opens the file of a model's artifact."""
     return installation.store.open(_taken(installation, principal, address).file)
 
 
 def take_onnx(
-    installation: Installation, principal: Principal, address: str, *, read_out: str | None = None
+    installation: Installation,
+    principal: Principal,
+    address: str,
+    *,
+    read_out: str | None = None,
 ) -> BinaryIO:
-    """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and receipt, to a file without a name.
+    """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and
+    receipt, to a file without a name.
 
     Args:
         read_out: a read-out of the algorithm; ``None``: its default.
     """
-    from grovekeeper_forests.releases.forest.onnx import model  # 0.25 s to import, needed by an export only
+    # 0.25 s to import, needed by an export only
+    from grovekeeper_forests.releases.forest.onnx import model
 
     row = _taken(installation, principal, address)
     with ExitStack() as closes:
         file = closes.enter_context(installation.spool())
-        file.write(model.dumps(installation.cache.get(row.file), digest=row.file, read_out=read_out))
+        file.write(
+            model.dumps(
+                installation.cache.get(row.file), digest=row.file, read_out=read_out
+            )
+        )
         file.seek(0)
         closes.pop_all()
         return file
 
 
-def delete_model(installation: Installation, principal: Principal, address: str) -> None:
-    """Deletes a model, and its artifact unless another model refers to it. What was charged stays charged."""
+def delete_model(
+    installation: Installation, principal: Principal, address: str
+) -> None:
+    """Deletes a model, and its artifact unless another model refers to it. What was
+    charged stays charged.
+    """
     with write_as(installation, principal) as (session, principal):
         row = addressed_model(session, principal, address, TAKE_MODEL)
         digest = models.remove(session, row.id)
         details = {"dataset": row.dataset_id, "model": row.id}
-        control.record(session, EntryKind.MODEL_DELETED, actor=principal.key_id, **details)
+        control.record(
+            session, EntryKind.MODEL_DELETED, actor=principal.key_id, **details
+        )
         is_needed = models.is_referenced(session, digest)
     wait_for_revocation()
     if not is_needed:
@@ -140,22 +194,33 @@ def delete_model(installation: Installation, principal: Principal, address: str)
         installation.cache.forget(digest)
 
 
-def _taken(installation: Installation, principal: Principal, address: str) -> ReleaseRow:
+def _taken(
+    installation: Installation, principal: Principal, address: str
+) -> ReleaseRow:
     with installation.database.read() as session:
-        return addressed_model(session, refreshed(installation, session, principal), address, TAKE_MODEL)
+        return addressed_model(
+            session, refreshed(installation, session, principal), address, TAKE_MODEL
+        )
 
 
 def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any]:
-    """The present guarantee of a model and its account, from the guarantee at the time of training."""
+    """The present guarantee of a model and its account, from the guarantee at the time
+    of training.
+    """
     account = models.guarantee(session, dataset_id)
-    guarantee = trained if account is None else guarantees.of_output(trained["adds"], account)
+    guarantee = (
+        trained if account is None else guarantees.of_output(trained["adds"], account)
+    )
     return of_population(guarantee, models.population(session, dataset_id))
 
 
-def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+def _unlabelled(
+    session: Session, principal: Principal, facts: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """The card's facts about a second dataset, with the present guarantee.
 
-    To a caller who may not see that dataset, the facts state what the model adds for its people, and no name.
+    To a caller who may not see that dataset, the facts state what the model adds for
+    its people, and no name.
     """
     second = facts.get("unlabelled")
     if second is None:
@@ -164,7 +229,10 @@ def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]
     if visible is not None and second["dataset"] not in visible:
         names = dict.fromkeys(("dataset", "dataset_name", "ledger"))
         return {**second, **names, "guarantee": {"adds": second["guarantee"]["adds"]}}
-    return {**second, "guarantee": _guarantee(session, second["dataset"], second["guarantee"])}
+    return {
+        **second,
+        "guarantee": _guarantee(session, second["dataset"], second["guarantee"]),
+    }
 
 
 def _summary(row: ReleaseRow, addresses: Sequence[str]) -> ModelSummary:
@@ -189,11 +257,13 @@ def put_alias(
     model: str,
     condition: Condition = None,
 ) -> AliasOut:
-    """Makes an alias of a dataset name one of its models from now on. Naming the same model again changes nothing.
+    """Makes an alias of a dataset name one of its models from now on. Naming the same
+    model again changes nothing.
 
     Args:
         model: id of the model, or another alias, whose model is then meant.
-        condition: on the last move of the alias, if this one changes something or the alias has to be new.
+        condition: on the last move of the alias, if this one changes something or the
+            alias has to be new.
 
     Raises:
         ChangedMeanwhile: the condition does not hold.
@@ -203,7 +273,9 @@ def put_alias(
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
         catalog.locked(session, dataset.id)
-        row = models.locked(session, addressed_model(session, principal, model, SEE_MODEL).id)
+        row = models.locked(
+            session, addressed_model(session, principal, model, SEE_MODEL).id
+        )
         if row.dataset_id != dataset.id:
             raise InvalidRequest.at("/model", "of-another-dataset")
         move = models.last_move(session, dataset.id, alias)
@@ -213,22 +285,41 @@ def put_alias(
         if is_new and models.n_aliases(session, dataset.id) >= limits.MAX_ALIASES:
             raise TooLarge("the number of aliases", limits.MAX_ALIASES)
         if move is None or move.model_id != row.id:
-            require_unchanged(condition, None if move is None else _etag(move), exists=not is_new)
-            move = _move(dataset, alias, row.id, by=principal, at=installation.database.now(session))
+            require_unchanged(
+                condition, None if move is None else _etag(move), exists=not is_new
+            )
+            move = _move(
+                dataset,
+                alias,
+                row.id,
+                by=principal,
+                at=installation.database.now(session),
+            )
             models.add_move(session, move)
             details = {"dataset": dataset.id, "alias": alias, "model": row.id}
-            control.record(session, EntryKind.ALIAS_MOVED, actor=principal.key_id, **details)
+            control.record(
+                session, EntryKind.ALIAS_MOVED, actor=principal.key_id, **details
+            )
     wait_for_revocation()
-    return AliasOut(dataset=dataset.id, dataset_name=dataset.name, etag=_etag(move), **_facts(move))
+    return AliasOut(
+        dataset=dataset.id, dataset_name=dataset.name, etag=_etag(move), **_facts(move)
+    )
 
 
 def remove_alias(
-    installation: Installation, principal: Principal, reference: str, alias: str, *, condition: Condition = None
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    alias: str,
+    *,
+    condition: Condition = None,
 ) -> None:
-    """Removes an alias. Its moves stay, and it may be used again. Removing an alias that does not exist succeeds.
+    """Removes an alias. Its moves stay, and it may be used again. Removing an alias
+    that does not exist succeeds.
 
     Raises:
-        ChangedMeanwhile: the alias names a model, and the ``condition`` on its last move does not hold.
+        ChangedMeanwhile: the alias names a model, and the ``condition`` on its last
+            move does not hold.
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, NAME_MODEL)
@@ -236,26 +327,54 @@ def remove_alias(
         move = models.last_move(session, dataset.id, alias)
         if move is not None and move.model_id is not None:
             require_unchanged(condition, _etag(move))
-            models.add_move(session, _move(dataset, alias, None, by=principal, at=installation.database.now(session)))
-            control.record(session, EntryKind.ALIAS_REMOVED, actor=principal.key_id, dataset=dataset.id, alias=alias)
+            models.add_move(
+                session,
+                _move(
+                    dataset,
+                    alias,
+                    None,
+                    by=principal,
+                    at=installation.database.now(session),
+                ),
+            )
+            control.record(
+                session,
+                EntryKind.ALIAS_REMOVED,
+                actor=principal.key_id,
+                dataset=dataset.id,
+                alias=alias,
+            )
     wait_for_revocation()
 
 
-def list_aliases(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> AliasList:
+def list_aliases(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest
+) -> AliasList:
     """Lists the aliases of a dataset that name a model, in alphabetical order."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
         shown, following = page_of(
             page,
-            lambda limit: models.page_of_aliases(session, dataset.id, after=page.cursor, limit=limit),
+            lambda limit: models.page_of_aliases(
+                session, dataset.id, after=page.cursor, limit=limit
+            ),
             lambda row: row.alias,
         )
         listed = [ListedAlias(**_facts(row)) for row in shown]
-        return AliasList(dataset=dataset.id, dataset_name=dataset.name, aliases=listed, next=following)
+        return AliasList(
+            dataset=dataset.id,
+            dataset_name=dataset.name,
+            aliases=listed,
+            next=following,
+        )
 
 
 def show_alias(
-    installation: Installation, principal: Principal, reference: str, alias: str, page: PageRequest
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    alias: str,
+    page: PageRequest,
 ) -> AliasHistory:
     """Shows the model that an alias names, and who moved the alias when, newest first.
 
@@ -269,7 +388,9 @@ def show_alias(
             raise NotFound("alias")
         shown, following = page_of(
             page,
-            lambda limit: models.moves_of(session, dataset.id, alias, before=page.sequence() or None, limit=limit),
+            lambda limit: models.moves_of(
+                session, dataset.id, alias, before=page.sequence() or None, limit=limit
+            ),
             lambda row: str(row.number),
         )
         return AliasHistory(
@@ -279,7 +400,11 @@ def show_alias(
             model_id=last.model_id,
             etag=_etag(last),
             moves=[
-                AliasMove(model_id=row.model_id, moved_by=row.moved_by, moved_at=stamps.to_text(row.moved_at))
+                AliasMove(
+                    model_id=row.model_id,
+                    moved_by=row.moved_by,
+                    moved_at=stamps.to_text(row.moved_at),
+                )
                 for row in shown
             ],
             next=following,
@@ -290,7 +415,9 @@ def _etag(last: AliasMoveRow) -> str:
     return etag_of(last.dataset_id, last.alias, last.number)
 
 
-def _move(dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, at: datetime) -> AliasMoveRow:
+def _move(
+    dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, at: datetime
+) -> AliasMoveRow:
     return AliasMoveRow(
         dataset_id=dataset.id,
         alias=alias,
@@ -303,4 +430,8 @@ def _move(dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, 
 
 def _facts(row: AliasMoveRow) -> dict[str, str]:
     assert row.model_id is not None, "the alias names a model"
-    return {"alias": row.alias, "model_id": row.model_id, "moved_at": stamps.to_text(row.moved_at)}
+    return {
+        "alias": row.alias,
+        "model_id": row.model_id,
+        "moved_at": stamps.to_text(row.moved_at),
+    }

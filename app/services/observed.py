@@ -1,6 +1,8 @@
-"""Reads the public facts of an installation that metrics show: queue, accounts near their caps, heads.
+"""Reads the public facts of an installation that metrics show: queue, accounts near
+their caps, heads.
 
-None of them depends on a row: they follow from submissions, declared budgets and amounts in the ledger.
+None of them depends on a row: they follow from submissions, declared budgets and
+amounts in the ledger.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,9 +21,13 @@ from app.services.ledger.heads import Heads
 from app.webhooks import outbox
 
 NEAR_CAP = (Fraction(4, 5), Fraction(19, 20), Fraction(1))
-"""Shares of a cap; metrics count the accounts that have spent or reserved at least such a share."""
+"""Shares of a cap; metrics count the accounts that have spent or reserved at least such
+a share.
+"""
 WAITING = (JobState.QUEUED, JobState.WAITING)
-"""States of jobs that metrics count. How long a job runs may depend on rows, so running jobs are not counted."""
+"""States of jobs that metrics count. How long a job runs may depend on rows, so running
+jobs are not counted.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,9 +37,12 @@ class Observed:
     Attributes:
         jobs: number of queued and of waiting jobs, by state.
         accounts: number of accounts, with the control chain.
-        near_cap: number of living accounts that have spent or reserved at least a share of their cap, by share.
-        heads_behind: accounts whose newest entries are in no head outside the database yet.
-        longest_wait_s: whole seconds that the first job of the queue has waited; 0 without a job.
+        near_cap: number of living accounts that have spent or reserved at least a share
+            of their cap, by share.
+        heads_behind: accounts whose newest entries are in no head outside the database
+            yet.
+        longest_wait_s: whole seconds that the first job of the queue has waited; 0
+            without a job.
     """
 
     jobs: Mapping[JobState, int]
@@ -57,7 +66,16 @@ def observe(installation: Installation, heads: Heads) -> Observed:
         n_workers = queue.n_workers(session, at=at)
     spent = list(_shares_spent(installation))
     near_cap = {share: sum(it >= share for it in spent) for share in NEAR_CAP}
-    return Observed(jobs, len(sizes), near_cap, heads.n_behind(sizes), failed, wait_s, deliveries, n_workers)
+    return Observed(
+        jobs,
+        len(sizes),
+        near_cap,
+        heads.n_behind(sizes),
+        failed,
+        wait_s,
+        deliveries,
+        n_workers,
+    )
 
 
 def _shares_spent(installation: Installation) -> Iterator[Fraction]:
@@ -65,16 +83,21 @@ def _shares_spent(installation: Installation) -> Iterator[Fraction]:
         living = catalog.living_ids(session)
     for start in range(0, len(living), limits.MAX_PAGE_SIZE):
         page = living[start : start + limits.MAX_PAGE_SIZE]
-        # The log tells the operator which account differs; those of other pages are counted.
+        # The log tells the operator which account differs; those of other pages are
+        # counted.
         with suppress(BalanceMismatch), installation.database.read() as session:
             for balance in statements.balances(session, page).values():
                 yield _share(balance.load, balance.cap)
     with installation.database.read() as session:
         after: str | None = None
-        while rows := populations.page(session, declared_by=None, after=after, limit=limits.MAX_PAGE_SIZE):
+        while rows := populations.page(
+            session, declared_by=None, after=after, limit=limits.MAX_PAGE_SIZE
+        ):
             after = rows[-1].id
             with suppress(BalanceMismatch):
-                for population in populations.of_ids(session, [row.id for row in rows]).values():
+                for population in populations.of_ids(
+                    session, [row.id for row in rows]
+                ).values():
                     yield _share(population.together, population.cap)
 
 

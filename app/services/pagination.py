@@ -12,14 +12,18 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class PageRequest:
-    """A request for at most ``limit`` items after ``cursor``, an opaque text from an earlier page."""
+    """A request for at most ``limit`` items after ``cursor``, an opaque text from an
+    earlier page.
+    """
 
     limit: int = limits.DEFAULT_PAGE_SIZE
     cursor: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= limits.MAX_PAGE_SIZE:
-            raise InvalidRequest.at("/limit", "out-of-range", accepted=[f"1 to {limits.MAX_PAGE_SIZE}"])
+            raise InvalidRequest.at(
+                "/limit", "out-of-range", accepted=[f"1 to {limits.MAX_PAGE_SIZE}"]
+            )
         if self.cursor is not None and not stamps.is_reference(self.cursor):
             raise InvalidRequest.at("/cursor", "unknown")
 
@@ -31,7 +35,9 @@ class PageRequest:
         """
         if self.cursor is None:
             return 0
-        if not (self.cursor.isascii() and self.cursor.isdigit() and len(self.cursor) <= 18):
+        if not (
+            self.cursor.isascii() and self.cursor.isdigit() and len(self.cursor) <= 18
+        ):
             raise InvalidRequest.at("/cursor", "unknown")
         return int(self.cursor)
 
@@ -46,7 +52,8 @@ def page_of(
 
     Args:
         fetch: returns at most the given number of items.
-        bytes_of: the size of an item. A page ends before ``limits.MAX_PAGE_BYTES``, but not before its first item.
+        bytes_of: the size of an item. A page ends before ``limits.MAX_PAGE_BYTES``, but
+            not before its first item.
 
     Raises:
         InvalidRequest: the cursor names no item.

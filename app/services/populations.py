@@ -1,4 +1,6 @@
-"""Serves ``/populations``: opens and shows populations, and makes datasets members of them."""
+"""Serves ``/populations``: opens and shows populations, and makes datasets members of
+them.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +39,11 @@ from grovekeeper_forests.privacy.accountants import Amount
 
 
 def open_population(
-    installation: Installation, principal: Principal, body: PopulationIn, *, request: IdempotentRequest | None
+    installation: Installation,
+    principal: Principal,
+    body: PopulationIn,
+    *,
+    request: IdempotentRequest | None,
 ) -> Answer:
     """Opens a population with its own budget, before any dataset is a member.
 
@@ -57,66 +63,112 @@ def open_population(
                 name=body.name,
                 accountant=body.budget.accountant,
                 cap=cap,
-                delta=None if body.budget.delta is None else amounts.to_text(body.budget.delta),
+                delta=None
+                if body.budget.delta is None
+                else amounts.to_text(body.budget.delta),
                 declared_by=principal.key_id,
             )
             row = populations.open_population(session, new_population, at=at)
-            control.record(session, EntryKind.POPULATION_OPENED, actor=principal.key_id, population=row.id)
-            return Answer.of(201, population_out(session, row), location=f"/populations/{row.id}")
+            control.record(
+                session,
+                EntryKind.POPULATION_OPENED,
+                actor=principal.key_id,
+                population=row.id,
+            )
+            return Answer.of(
+                201, population_out(session, row), location=f"/populations/{row.id}"
+            )
 
         return once(session, request, at=at, work=work)
 
 
-def list_populations(installation: Installation, principal: Principal, page: PageRequest) -> PopulationList:
-    """Lists the populations that the key opened; for admins and auditors, all populations."""
+def list_populations(
+    installation: Installation, principal: Principal, page: PageRequest
+) -> PopulationList:
+    """Lists the populations that the key opened; for admins and auditors, all
+    populations.
+    """
     principal.require(Role.OWNER, Role.AUDITOR)
     declared_by = None if sees_all_populations(principal) else principal.key_id
     with installation.database.read() as session:
         shown, following = page_of(
             page,
-            lambda limit: populations.page(session, declared_by=declared_by, after=page.cursor, limit=limit),
+            lambda limit: populations.page(
+                session, declared_by=declared_by, after=page.cursor, limit=limit
+            ),
             lambda row: row.id,
         )
         return PopulationList(populations=_all_out(session, shown), next=following)
 
 
-def show_population(installation: Installation, principal: Principal, reference: str) -> PopulationOut:
+def show_population(
+    installation: Installation, principal: Principal, reference: str
+) -> PopulationOut:
     """Shows one population, by id or name."""
     with installation.database.read() as session:
-        return population_out(session, visible_population(session, principal, reference))
+        return population_out(
+            session, visible_population(session, principal, reference)
+        )
 
 
-def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:
-    """Makes a dataset a member in the caller's transaction. A new name opens a population with the dataset's budget.
+def join(
+    session: Session,
+    principal: Principal,
+    dataset_id: str,
+    *,
+    population: str,
+    at: datetime,
+) -> str:
+    """Makes a dataset a member in the caller's transaction. A new name opens a
+    population with the dataset's budget.
 
-    Returns the population's name. From then on, the cards of earlier releases name the population, too. Webhooks are
-    told before the acts are recorded, because the control chain is locked last.
+    Returns the population's name. From then on, the cards of earlier releases name the
+    population, too. Webhooks are told before the acts are recorded, because the control
+    chain is locked last.
     """
     existing, opened = populations.find(session, population), None
     if existing is None:
         with suppress(NameTaken):  # another request opened it in between
-            opened = populations.open_with_budget_of(session, dataset_id, name=population, by=principal.key_id, at=at)
+            opened = populations.open_with_budget_of(
+                session, dataset_id, name=population, by=principal.key_id, at=at
+            )
         existing = populations.find(session, population)
-    row = populations.require_visible(existing, key_id=principal.key_id, sees_all=principal.is_admin)
+    row = populations.require_visible(
+        existing, key_id=principal.key_id, sees_all=principal.is_admin
+    )
     entry = populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
     models.put_population(session, dataset_id, row.name)
     notices.budgets_changed(session, [dataset_id], at=at)
     if opened is not None:
-        control.record(session, EntryKind.POPULATION_OPENED, actor=principal.key_id, population=row.id)
+        control.record(
+            session,
+            EntryKind.POPULATION_OPENED,
+            actor=principal.key_id,
+            population=row.id,
+        )
     if entry is not None:
-        facts = {"population": row.id, "dataset": dataset_id, "sequence": entry.sequence}
-        control.record(session, EntryKind.POPULATION_JOINED, actor=principal.key_id, **facts)
+        facts = {
+            "population": row.id,
+            "dataset": dataset_id,
+            "sequence": entry.sequence,
+        }
+        control.record(
+            session, EntryKind.POPULATION_JOINED, actor=principal.key_id, **facts
+        )
     return row.name
 
 
 def with_new_member(
     session: Session, principal: Principal, account: AccountRow, *, population: str
 ) -> tuple[str, Population | None]:
-    """The name of the population that an account would join, and its totals then, unless it would be opened; see
-    :func:`join`, whose errors are raised. Only reads."""
+    """The name of the population that an account would join, and its totals then,
+    unless it would be opened; see :func:`join`, whose errors are raised. Only reads.
+    """
     existing = populations.find(session, population)
     if existing is not None:
-        populations.require_visible(existing, key_id=principal.key_id, sees_all=principal.is_admin)
+        populations.require_visible(
+            existing, key_id=principal.key_id, sees_all=principal.is_admin
+        )
     totals = populations.with_new_member(session, existing, account)
     return population if existing is None else existing.name, totals
 
@@ -128,14 +180,25 @@ def population_out(session: Session, row: PopulationRow) -> PopulationOut:
 
 def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[PopulationOut]:
     population_ids = [row.id for row in rows]
-    totals = populations.detailed(session, populations.of_ids(session, population_ids).values())
+    totals = populations.detailed(
+        session, populations.of_ids(session, population_ids).values()
+    )
     limits = statements.highest_caps(session, population_ids)
-    members = [account_id for population in totals.values() for account_id in population.members]
+    members = [
+        account_id
+        for population in totals.values()
+        for account_id in population.members
+    ]
     names = catalog.named(session, members)
     return [_out(row, totals[row.id], limits[row.id], names) for row in rows]
 
 
-def _out(row: PopulationRow, population: Population, limit: Limit, names: Mapping[str, NamedDataset]) -> PopulationOut:
+def _out(
+    row: PopulationRow,
+    population: Population,
+    limit: Limit,
+    names: Mapping[str, NamedDataset],
+) -> PopulationOut:
     balance = balance_of_population(population, limit)
     return PopulationOut(
         id=row.id,
@@ -151,7 +214,9 @@ def _out(row: PopulationRow, population: Population, limit: Limit, names: Mappin
         unit_column=row.unit_column,
         guarantee=population_guarantee(row, population, limit),
         warnings=of_large_amount(
-            Amount(balance.accountant, balance.cap), delta=balance.delta, adjacency=Account(row).adjacency
+            Amount(balance.accountant, balance.cap),
+            delta=balance.delta,
+            adjacency=Account(row).adjacency,
         ),
         members=[
             MemberOut(

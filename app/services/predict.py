@@ -1,4 +1,5 @@
-"""Finds the model that a request addresses, and serves ``POST /models/{id}/predict`` for rows of the caller.
+"""Finds the model that a request addresses, and serves ``POST /models/{id}/predict``
+for rows of the caller.
 
 Prediction is post-processing: it reads no ledger and no private rows.
 """
@@ -27,15 +28,24 @@ from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.contract.plan import Forest
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, max_rows, sanitise_prediction_columns
+from grovekeeper_forests.data.sanitiser import (
+    SanitisedColumns,
+    max_rows,
+    sanitise_prediction_columns,
+)
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.forest import read as forests
 from grovekeeper_forests.releases.names import MODEL
 
 
 def max_nodes(n_features: int) -> int:
-    """Most values and names of members in a request for a model of so many features: those of its rows."""
-    return min(limits.MAX_PREDICTION_BODY_NODES, (forest_limits.MAX_PREDICTION_ROWS + 1) * (2 * n_features + 1) + 64)
+    """Most values and names of members in a request for a model of so many features:
+    those of its rows.
+    """
+    return min(
+        limits.MAX_PREDICTION_BODY_NODES,
+        (forest_limits.MAX_PREDICTION_ROWS + 1) * (2 * n_features + 1) + 64,
+    )
 
 
 class PredictionForm(StrEnum):
@@ -65,11 +75,16 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def n_rows(self) -> int:
         """Number of rows, of columns of unequal lengths those of the longest."""
-        return len(self.rows) if self.rows is not None else max(map(len, (self.columns or {}).values()), default=0)
+        return (
+            len(self.rows)
+            if self.rows is not None
+            else max(map(len, (self.columns or {}).values()), default=0)
+        )
 
 
 class ChangedCells(msgspec.Struct, frozen=True):
-    """Cells of a request that the model does not see as they were sent, by column; columns without any are left out.
+    """Cells of a request that the model does not see as they were sent, by column;
+    columns without any are left out.
 
     Attributes:
         clamped: numbers out of the declared bounds, which count as the nearer bound.
@@ -83,12 +98,16 @@ class ChangedCells(msgspec.Struct, frozen=True):
     def of(cls, schema: Schema, changed: NDArray[np.int64]) -> ChangedCells:
         """Names the columns of :attr:`SanitisedColumns.changed`."""
         names = [feature.name for feature in schema.features]
-        counted = [{name: n for name, n in zip(names, row, strict=True) if n} for row in changed.tolist()]
+        counted = [
+            {name: n for name, n in zip(names, row, strict=True) if n}
+            for row in changed.tolist()
+        ]
         return cls(*counted)
 
 
 class JsonPredictions(msgspec.Struct):
-    """The answer in JSON: the id of the model, class names, and one label and one row of probabilities per row.
+    """The answer in JSON: the id of the model, class names, and one label and one row
+    of probabilities per row.
 
     ``counts`` is ``None`` unless the request asks for them.
     """
@@ -127,10 +146,18 @@ class Predicted(msgspec.Struct, frozen=True):
             metadata = {"model": model_id}
             if counts:
                 metadata["counts"] = _encoder.encode(self.changed).decode("utf-8")
-            return arrow_tables.write(self.codes, self.classes, self.probabilities, metadata=metadata)
+            return arrow_tables.write(
+                self.codes, self.classes, self.probabilities, metadata=metadata
+            )
         changed = self.changed if counts else None
         return _encoder.encode(
-            JsonPredictions(model_id, self.classes, self.labels, self.probabilities.tolist(), changed)
+            JsonPredictions(
+                model_id,
+                self.classes,
+                self.labels,
+                self.probabilities.tolist(),
+                changed,
+            )
         )
 
 
@@ -140,7 +167,8 @@ class PredictingModel(msgspec.Struct, frozen=True):
     Attributes:
         digest: of the artifact.
         schema: public; the schema inside the artifact.
-        changed_cells: where all cells of requests are counted that the model does not see as they were sent.
+        changed_cells: where all cells of requests are counted that the model does not
+            see as they were sent.
     """
 
     id: str
@@ -152,7 +180,10 @@ class PredictingModel(msgspec.Struct, frozen=True):
     def predicts_at_once(self, n_rows: int) -> bool:
         """Whether a prediction of so many rows is small."""
         schema = self.schema
-        return n_rows * max(len(schema.features), schema.n_classes) <= limits.MAX_CELLS_AT_ONCE
+        return (
+            n_rows * max(len(schema.features), schema.n_classes)
+            <= limits.MAX_CELLS_AT_ONCE
+        )
 
     def answer(self, request: PredictBody, answer_form: PredictionForm) -> bytes:
         """Answers a request in JSON; see :func:`predict`."""
@@ -162,20 +193,27 @@ class PredictingModel(msgspec.Struct, frozen=True):
         else:
             columns = forests.sanitised_columns(forest, schema, request.columns or {})
         predicted = self.predict(columns, read_out=request.read_out)
-        return predicted.answer(answer_form, model_id=self.id, counts=bool(request.counts))
+        return predicted.answer(
+            answer_form, model_id=self.id, counts=bool(request.counts)
+        )
 
     def answer_table(self, body: bytes, answer_form: PredictionForm) -> bytes:
         """Answers a request in Arrow; see :func:`predict`."""
         from app.services import arrow_tables
 
         table = arrow_tables.read(body, self.schema)
-        predicted = self.predict(sanitise_prediction_columns(self.schema, table.columns), read_out=table.read_out)
+        predicted = self.predict(
+            sanitise_prediction_columns(self.schema, table.columns),
+            read_out=table.read_out,
+        )
         return predicted.answer(answer_form, model_id=self.id, counts=table.counts)
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
         forest, schema = self.forest, self.schema
-        probabilities = forests.probabilities(forest, schema, columns, read_out=read_out)
+        probabilities = forests.probabilities(
+            forest, schema, columns, read_out=read_out
+        )
         codes = forests.labels(forest, probabilities, read_out=read_out)
         changed = _UNCHANGED
         if columns.changed is not None:
@@ -225,7 +263,8 @@ def predict(
         form: of the body.
         answer_form: of the answer.
     """
-    model = predicting_model(installation, principal, address)  # first: what a body may cost depends on the model
+    # first: what a body may cost depends on the model
+    model = predicting_model(installation, principal, address)
     if form is PredictionForm.ARROW:
         answer = model.answer_table(body, answer_form)
     else:
@@ -234,14 +273,22 @@ def predict(
     return answer
 
 
-def answer_at_once(installation: Installation, principal: Principal, address: str, body: bytes) -> bytes | None:
-    """Answers a small request in JSON on the event loop, because nothing waits or takes long.
+def answer_at_once(
+    installation: Installation, principal: Principal, address: str, body: bytes
+) -> bytes | None:
+    """Answers a small request in JSON on the event loop, because nothing waits or takes
+    long.
 
     Returns:
-        ``None`` if :func:`loaded_model` finds no model, or if the request is not small or names a read-out, which may
-        have to be prepared: :func:`predict` has to answer in a thread.
+        ``None`` if :func:`loaded_model` finds no model, or if the request is not small
+        or names a read-out, which may have to be prepared: :func:`predict` has to
+        answer in a thread.
     """
-    model = loaded_model(installation, principal, address) if len(body) <= limits.MAX_BYTES_AT_ONCE else None
+    model = (
+        loaded_model(installation, principal, address)
+        if len(body) <= limits.MAX_BYTES_AT_ONCE
+        else None
+    )
     if model is None:
         return None
     request = decode(body, model.schema)
@@ -250,24 +297,46 @@ def answer_at_once(installation: Installation, principal: Principal, address: st
     return model.answer(request, PredictionForm.JSON)
 
 
-def loaded_model(installation: Installation, principal: Principal, address: str) -> PredictingModel | None:
-    """Finds a model that this process has loaded and prepared, and that it has read just now as the caller's."""
-    addressed: Addressed | None = installation.authority.get((principal.key_id, address))
-    artifact = None if addressed is None else installation.cache.loaded(addressed.digest)
-    if addressed is None or artifact is None or not forests.is_prepared(artifact.forest, artifact.schema):
+def loaded_model(
+    installation: Installation, principal: Principal, address: str
+) -> PredictingModel | None:
+    """Finds a model that this process has loaded and prepared, and that it has read
+    just now as the caller's.
+    """
+    addressed: Addressed | None = installation.authority.get(
+        (principal.key_id, address)
+    )
+    artifact = (
+        None if addressed is None else installation.cache.loaded(addressed.digest)
+    )
+    if (
+        addressed is None
+        or artifact is None
+        or not forests.is_prepared(artifact.forest, artifact.schema)
+    ):
         return None
-    return PredictingModel(*addressed, artifact.forest, artifact.schema, installation.changed_cells)
+    return PredictingModel(
+        *addressed, artifact.forest, artifact.schema, installation.changed_cells
+    )
 
 
-def predicting_model(installation: Installation, principal: Principal, address: str) -> PredictingModel:
+def predicting_model(
+    installation: Installation, principal: Principal, address: str
+) -> PredictingModel:
     """Loads a model with which the caller may predict."""
     addressed = address_of(installation, principal, address)
     artifact = installation.cache.get(addressed.digest)
-    return PredictingModel(*addressed, artifact.forest, artifact.schema, installation.changed_cells)
+    return PredictingModel(
+        *addressed, artifact.forest, artifact.schema, installation.changed_cells
+    )
 
 
-def address_of(installation: Installation, principal: Principal, address: str) -> Addressed:
-    """Finds a model with which the caller may predict, and keeps it; see :func:`predicting_model` for the errors."""
+def address_of(
+    installation: Installation, principal: Principal, address: str
+) -> Addressed:
+    """Finds a model with which the caller may predict, and keeps it; see
+    :func:`predicting_model` for the errors.
+    """
     name = principal.key_id, address
 
     def read() -> tuple[Addressed, float]:
@@ -279,12 +348,17 @@ def address_of(installation: Installation, principal: Principal, address: str) -
     return installation.authority.read(name, read) if known is None else known
 
 
-def addressed_model(session: Session, principal: Principal, address: str, roles: Set[Role]) -> ReleaseRow:
-    """Finds a model by its id or by ``dataset@alias``, with the id or the name of the dataset.
+def addressed_model(
+    session: Session, principal: Principal, address: str, roles: Set[Role]
+) -> ReleaseRow:
+    """Finds a model by its id or by ``dataset@alias``, with the id or the name of the
+    dataset.
 
-    A name of a dataset may stand for several datasets, because the name of an erased one is free. The address then
-    means the dataset that had the alias first, among those on which the caller has a role: declaring a dataset moves no
-    address of callers who use it already, and no answer depends on a dataset that the caller may not see.
+    A name of a dataset may stand for several datasets, because the name of an erased
+    one is free. The address then means the dataset that had the alias first, among
+    those on which the caller has a role: declaring a dataset moves no address of
+    callers who use it already, and no answer depends on a dataset that the caller may
+    not see.
 
     Raises:
         NotFound: no such model or alias, or it is not visible to this key.
@@ -304,24 +378,35 @@ def addressed_model(session: Session, principal: Principal, address: str, roles:
 
 
 def decode(body: bytes, schema: Schema) -> PredictBody:
-    """Reads the body of a prediction request for a model with this schema; see :func:`predict` for the errors."""
+    """Reads the body of a prediction request for a model with this schema; see
+    :func:`predict` for the errors.
+    """
     if body.startswith(codecs.BOM_UTF8):
         body = body[len(codecs.BOM_UTF8) :]
     json_text.check_nodes(body, max_nodes(len(schema.features)))
     most_rows = max_rows(schema)
     try:
         is_small = len(body) <= limits.MAX_BYTES_AT_ONCE
-        request = _bodies.decode(body) if is_small else _built(_outlines.decode(body), most_rows)
+        request = (
+            _bodies.decode(body)
+            if is_small
+            else _built(_outlines.decode(body), most_rows)
+        )
     except msgspec.ValidationError as error:
         if str(error).startswith("Number out of range"):
-            raise InvalidRequest.at("", "number-too-large", accepted=["numbers that a 64-bit float holds"]) from None
-        raise InvalidRequest.at("", "not-a-prediction-request", accepted=_BODIES_IN_WORDS) from None
+            raise InvalidRequest.at(
+                "", "number-too-large", accepted=["numbers that a 64-bit float holds"]
+            ) from None
+        raise InvalidRequest.at(
+            "", "not-a-prediction-request", accepted=_BODIES_IN_WORDS
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise json_text.not_json(body) from None
     rows, columns = request.rows, request.columns
     members = rows, columns, request.read_out, request.counts
     n_named = len(members) - members.count(None)
-    # Every member has a colon. If the body has no other colons, no member was overwritten by a later one of its name.
+    # Every member has a colon. If the body has no other colons, no member was
+    # overwritten by a later one of its name.
     if body.count(b":") != n_named + sum(map(len, rows or ())) + len(columns or ()):
         _refuse_repeated_names(body)
     if (rows is None) == (columns is None):
@@ -332,18 +417,24 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
 
 
 def _built(outline: _Outline, most_rows: int) -> PredictBody:
-    """Builds rows and columns one by one: while the decoder builds values, no other thread of the process runs."""
+    """Builds rows and columns one by one: while the decoder builds values, no other
+    thread of the process runs.
+    """
     if len(outline.rows or ()) > most_rows:
         raise TooLarge("the number of rows", most_rows)
     rows = None if outline.rows is None else [_rows.decode(row) for row in outline.rows]
     columns = None
     if outline.columns is not None:
-        columns = {name: _cells.decode(column) for name, column in outline.columns.items()}
+        columns = {
+            name: _cells.decode(column) for name, column in outline.columns.items()
+        }
     return PredictBody(rows, columns, outline.read_out, outline.counts)
 
 
 def _refuse_repeated_names(body: bytes) -> None:
-    """Parses a body with surplus colons again (in strings, nulls, nested objects) and refuses repeated names."""
+    """Parses a body with surplus colons again (in strings, nulls, nested objects) and
+    refuses repeated names.
+    """
     try:
         json.loads(body, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
@@ -356,9 +447,11 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 
 
 def prepare_newest(installation: Installation) -> None:
-    """Prepares the first prediction of this process, which would otherwise wait for the model and for compiled code.
+    """Prepares the first prediction of this process, which would otherwise wait for the
+    model and for compiled code.
 
-    Models that nobody asks take no more memory than ``limits.MAX_AHEAD_BYTES`` and one model.
+    Models that nobody asks take no more memory than ``limits.MAX_AHEAD_BYTES`` and one
+    model.
     """
     if installation.cache.size_bytes > limits.MAX_AHEAD_BYTES:
         return

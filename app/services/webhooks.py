@@ -1,4 +1,5 @@
-"""Registers, lists, rotates and removes webhooks of datasets, and delivers the events that wait for them.
+"""Registers, lists, rotates and removes webhooks of datasets, and delivers the events
+that wait for them.
 
 Events go to webhooks whose dataset lives and whose owner still has the role.
 """
@@ -18,7 +19,13 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal
 from app.core import limits, stamps
-from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated, Unavailable
+from app.core.errors import (
+    InvalidRequest,
+    NotFound,
+    RoleMissing,
+    Unauthenticated,
+    Unavailable,
+)
 from app.datasets import catalog
 from app.ledger import control
 from app.ledger.tables import EntryKind
@@ -29,7 +36,13 @@ from app.services.ledger.heads import Heads
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import WebhookRow
 from app.webhooks.sender import AddressRefused, read_url
-from app.wire.webhooks import WebhookIn, WebhookList, WebhookOut, WebhookRotationIn, WebhookWithSecret
+from app.wire.webhooks import (
+    WebhookIn,
+    WebhookList,
+    WebhookOut,
+    WebhookRotationIn,
+    WebhookWithSecret,
+)
 from grovekeeper_forests import amounts
 
 SECRET = b"webhook-secret/1"
@@ -49,8 +62,8 @@ def create_webhook(
     """Registers a webhook. Its secret is shown this once.
 
     Raises:
-        InvalidRequest: no delivery may go to the address, or the threshold is missing, unused, above 1, or of a public
-            dataset, which has no budget.
+        InvalidRequest: no delivery may go to the address, or the threshold is missing,
+            unused, above 1, or of a public dataset, which has no budget.
     """
     try:
         read_url(body.url, allowed=installation.settings.webhook_networks)
@@ -70,9 +83,13 @@ def create_webhook(
             dataset_id=dataset.id,
             url=body.url,
             events=sorted(set(body.events)),
-            threshold=None if body.threshold is None else amounts.to_text(body.threshold),
+            threshold=None
+            if body.threshold is None
+            else amounts.to_text(body.threshold),
             is_low=False,
-            sealed_secret=dataset.data_key(installation.storage_keys).seal(secret.encode(), purpose=SECRET),
+            sealed_secret=dataset.data_key(installation.storage_keys).seal(
+                secret.encode(), purpose=SECRET
+            ),
             created_by=principal.key_id,
             created_at=at,
             next_at=at,
@@ -81,49 +98,78 @@ def create_webhook(
         outbox.add(session, row)
         notices.tell_low(session, [dataset.id], at=at)
         details = {"dataset": dataset.id, "webhook": row.id}
-        control.record(session, EntryKind.WEBHOOK_MADE, actor=principal.key_id, **details)
-        return WebhookWithSecret.model_validate(_facts(session, row) | {"secret": secret})
+        control.record(
+            session, EntryKind.WEBHOOK_MADE, actor=principal.key_id, **details
+        )
+        return WebhookWithSecret.model_validate(
+            _facts(session, row) | {"secret": secret}
+        )
 
 
 def rotate_webhook(
-    installation: Installation, principal: Principal, reference: str, webhook_id: str, body: WebhookRotationIn
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    webhook_id: str,
+    body: WebhookRotationIn,
 ) -> WebhookWithSecret:
     """Replaces the secret of a webhook. The new secret is shown this once.
 
-    For the time of the overlap, deliveries carry the signature of the replaced secret, too. The webhook's id stays, and
-    with it the deliveries that wait.
+    For the time of the overlap, deliveries carry the signature of the replaced secret,
+    too. The webhook's id stays, and with it the deliveries that wait.
 
     Raises:
         NotFound: no such dataset or webhook.
     """
     secret = _new_secret()
     with write_as(installation, principal) as (session, principal):
-        # The dataset is not locked: its erasure removes the webhook, whose lock is waited for.
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
+        # The dataset is not locked: its erasure removes the webhook, whose lock is
+        # waited for.
+        dataset = authorized_dataset(
+            session, principal, reference, MANAGE_DATASET
+        ).living()
         row = outbox.locked(session, dataset.id, webhook_id)
-        sealed = dataset.data_key(installation.storage_keys).seal(secret.encode(), purpose=SECRET)
-        outbox.rotate(row, sealed, overlap_s=body.overlap_s, at=installation.database.now(session))
+        sealed = dataset.data_key(installation.storage_keys).seal(
+            secret.encode(), purpose=SECRET
+        )
+        outbox.rotate(
+            row, sealed, overlap_s=body.overlap_s, at=installation.database.now(session)
+        )
         details = {"dataset": dataset.id, "webhook": row.id}
-        control.record(session, EntryKind.WEBHOOK_ROTATED, actor=principal.key_id, **details)
-        return WebhookWithSecret.model_validate(_facts(session, row) | {"secret": secret})
+        control.record(
+            session, EntryKind.WEBHOOK_ROTATED, actor=principal.key_id, **details
+        )
+        return WebhookWithSecret.model_validate(
+            _facts(session, row) | {"secret": secret}
+        )
 
 
-def list_webhooks(installation: Installation, principal: Principal, reference: str) -> WebhookList:
+def list_webhooks(
+    installation: Installation, principal: Principal, reference: str
+) -> WebhookList:
     """Lists the webhooks of a dataset, without their secrets."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         rows = outbox.of_dataset(session, dataset.id)
-        return WebhookList(webhooks=[WebhookOut.model_validate(_facts(session, row)) for row in rows])
+        return WebhookList(
+            webhooks=[WebhookOut.model_validate(_facts(session, row)) for row in rows]
+        )
 
 
-def delete_webhook(installation: Installation, principal: Principal, reference: str, webhook_id: str) -> None:
-    """Removes a webhook with its waiting deliveries. Removing a webhook that does not exist succeeds."""
+def delete_webhook(
+    installation: Installation, principal: Principal, reference: str, webhook_id: str
+) -> None:
+    """Removes a webhook with its waiting deliveries. Removing a webhook that does not
+    exist succeeds.
+    """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         if outbox.has(session, dataset.id, webhook_id):
             outbox.remove(session, [webhook_id])
             details = {"dataset": dataset.id, "webhook": webhook_id}
-            control.record(session, EntryKind.WEBHOOK_REMOVED, actor=principal.key_id, **details)
+            control.record(
+                session, EntryKind.WEBHOOK_REMOVED, actor=principal.key_id, **details
+            )
 
 
 def _new_secret() -> str:
@@ -155,12 +201,16 @@ class _Held:
 
 
 def deliver_due(
-    installation: Installation, *, heads: Heads | None = None, stopping: threading.Event | None = None
+    installation: Installation,
+    *,
+    heads: Heads | None = None,
+    stopping: threading.Event | None = None,
 ) -> int:
-    """Delivers until nothing is due, one delivery per webhook and turn, and on one thread per owner at a time.
+    """Delivers until nothing is due, one delivery per webhook and turn, and on one
+    thread per owner at a time.
 
-    So slow receivers of one owner take one thread, however many they are, and the next turn waits for none of them.
-    Earlier secrets whose overlap has ended are removed.
+    So slow receivers of one owner take one thread, however many they are, and the next
+    turn waits for none of them. Earlier secrets whose overlap has ended are removed.
 
     Args:
         heads: nothing is told on the word of a database that contradicts its heads.
@@ -178,10 +228,15 @@ def deliver_due(
             now = time.monotonic()
             resting = [owner for owner, until in paused.items() if until > now]
             due = _due(installation, without=[*running.values(), *resting])
-            due.sort(key=lambda found: began.get(found[1], 0.0))  # the owner whose turn was longest ago
-            for webhook_id, owner in due[: limits.MAX_DELIVERIES_AT_ONCE - len(running)]:
+            # the owner whose turn was longest ago
+            due.sort(key=lambda found: began.get(found[1], 0.0))
+            for webhook_id, owner in due[
+                : limits.MAX_DELIVERIES_AT_ONCE - len(running)
+            ]:
                 began[owner] = now
-                running[threads.submit(_deliver_oldest, installation, webhook_id)] = owner
+                running[threads.submit(_deliver_oldest, installation, webhook_id)] = (
+                    owner
+                )
             if not running:
                 break
             for ended in wait(running, limits.WEBHOOK_INTERVAL_S, FIRST_COMPLETED).done:
@@ -198,10 +253,15 @@ def _may_tell(heads: Heads | None) -> bool:
     return heads is None or heads.is_current
 
 
-def _due(installation: Installation, *, without: Sequence[str]) -> list[tuple[str, str]]:
+def _due(
+    installation: Installation, *, without: Sequence[str]
+) -> list[tuple[str, str]]:
     with installation.database.read() as session:
         at = installation.database.now(session)
-        due, has_ended_secrets = outbox.due(session, at=at, without=without), outbox.has_ended_secrets(session, at=at)
+        due, has_ended_secrets = (
+            outbox.due(session, at=at, without=without),
+            outbox.has_ended_secrets(session, at=at),
+        )
     if has_ended_secrets:
         with installation.database.write() as session:
             outbox.remove_ended_secrets(session, at=at)
@@ -209,8 +269,9 @@ def _due(installation: Installation, *, without: Sequence[str]) -> list[tuple[st
 
 
 def _deliver_oldest(installation: Installation, webhook_id: str) -> bool | None:
-    """Whether the oldest delivery of a webhook was accepted; ``None`` if it was not sent, as while another process
-    holds the webhook."""
+    """Whether the oldest delivery of a webhook was accepted; ``None`` if it was not
+    sent, as while another process holds the webhook.
+    """
     try:
         held = _held(installation, webhook_id)
         return None if held is None else _deliver(installation, held)
@@ -220,7 +281,9 @@ def _deliver_oldest(installation: Installation, webhook_id: str) -> bool | None:
 
 
 def _held(installation: Installation, webhook_id: str) -> _Held | None:
-    """Holds the webhook and reads its oldest delivery; a webhook without authority is removed."""
+    """Holds the webhook and reads its oldest delivery; a webhook without authority is
+    removed.
+    """
     database = installation.database
     with database.write() as session:
         at = database.now(session)
@@ -231,7 +294,9 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
         if dataset.is_deleted or not _may_still_listen(installation, session, row):
             outbox.remove(session, [row.id])
             details = {"dataset": row.dataset_id, "webhook": row.id}
-            control.record(session, EntryKind.WEBHOOK_REMOVED, actor=control.OPERATOR, **details)
+            control.record(
+                session, EntryKind.WEBHOOK_REMOVED, actor=control.OPERATOR, **details
+            )
             return None
         delivery = outbox.oldest(session, row, at=at)
         if delivery is None:
@@ -242,15 +307,20 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
             webhook_id=row.id,
             delivery_id=delivery.id,
             url=row.url,
-            body=json.dumps(delivery.body, ensure_ascii=False, separators=(",", ":")).encode(),
+            body=json.dumps(
+                delivery.body, ensure_ascii=False, separators=(",", ":")
+            ).encode(),
             event=delivery.event,
             secrets=tuple(
-                data_key.open(sealed, purpose=SECRET).decode() for sealed in outbox.sealed_secrets(row, at=at)
+                data_key.open(sealed, purpose=SECRET).decode()
+                for sealed in outbox.sealed_secrets(row, at=at)
             ),
         )
 
 
-def _may_still_listen(installation: Installation, session: Session, row: WebhookRow) -> bool:
+def _may_still_listen(
+    installation: Installation, session: Session, row: WebhookRow
+) -> bool:
     try:
         owner = grants.read(session, row.created_by, now=installation.database.now)
         grants.require(session, owner, row.dataset_id, MANAGE_DATASET, kind="dataset")
@@ -260,8 +330,12 @@ def _may_still_listen(installation: Installation, session: Session, row: Webhook
 
 
 def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
-    """The service's own headers, and the three of Standard Webhooks. The id is the same in every attempt."""
-    standard = sender.standard_signature(held.secrets, held.body, delivery_id=held.delivery_id, at_s=at_s)
+    """The service's own headers, and the three of Standard Webhooks. The id is the same
+    in every attempt.
+    """
+    standard = sender.standard_signature(
+        held.secrets, held.body, delivery_id=held.delivery_id, at_s=at_s
+    )
     return {
         "Grovekeeper-Signature": sender.signature(held.secrets, held.body, at_s=at_s),
         "Grovekeeper-Delivery": held.delivery_id,
@@ -274,10 +348,20 @@ def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
 
 def _deliver(installation: Installation, held: _Held) -> bool:
     headers = _headers(held, at_s=int(stamps.now().timestamp()))
-    accepted = sender.send(held.url, held.body, headers, allowed=installation.settings.webhook_networks)
+    accepted = sender.send(
+        held.url, held.body, headers, allowed=installation.settings.webhook_networks
+    )
     with installation.database.write() as session:
-        row = session.get(WebhookRow, held.webhook_id, with_for_update={"key_share": True})
+        row = session.get(
+            WebhookRow, held.webhook_id, with_for_update={"key_share": True}
+        )
         if row is None:  # removed meanwhile
             return False
-        outbox.finish_delivery(session, row, held.delivery_id, accepted=accepted, at=installation.database.now(session))
+        outbox.finish_delivery(
+            session,
+            row,
+            held.delivery_id,
+            accepted=accepted,
+            at=installation.database.now(session),
+        )
     return accepted

@@ -1,7 +1,9 @@
-"""Stores webhooks, adds events to the outbox in the transaction that causes them, and hands out what is due.
+"""Stores webhooks, adds events to the outbox in the transaction that causes them, and
+hands out what is due.
 
-An event is delivered at least once and in order: its row is removed after a receiver has accepted it. A process that
-delivers holds a webhook until a time in the future; another process continues if it was killed.
+An event is delivered at least once and in order: its row is removed after a receiver
+has accepted it. A process that delivers holds a webhook until a time in the future;
+another process continues if it was killed.
 """
 
 import logging
@@ -9,7 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Index, LargeBinary, Text, delete, exists, func, or_, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Index,
+    LargeBinary,
+    Text,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core import limits, stamps
@@ -25,11 +38,14 @@ class WebhookRow(Base):
     """An address that is told about public facts of a dataset.
 
     Attributes:
-        threshold: decimal text; a remaining share of the cap below it is an event. ``None``: never.
-        is_low: whether the remaining share is below the threshold, and an event of that is stored or was delivered: so
-            only the crossing is an event.
-        sealed_secret: the secret of its signatures, sealed with the data key of the dataset.
-        sealed_earlier_secret: the secret that a rotation replaced, sealed so, too; deliveries carry both signatures.
+        threshold: decimal text; a remaining share of the cap below it is an event.
+            ``None``: never.
+        is_low: whether the remaining share is below the threshold, and an event of that
+            is stored or was delivered: so only the crossing is an event.
+        sealed_secret: the secret of its signatures, sealed with the data key of the
+            dataset.
+        sealed_earlier_secret: the secret that a rotation replaced, sealed so, too;
+            deliveries carry both signatures.
         earlier_secret_until: when they stop to.
         created_by: the key whose authority every delivery needs.
         next_at: the earliest time of the next attempt.
@@ -64,7 +80,14 @@ class DeliveryRow(Base):
     body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     created_at: Mapped[datetime]
 
-    __table_args__ = (Index("ix_webhook_deliveries_webhook_id_created_at_id", "webhook_id", "created_at", "id"),)
+    __table_args__ = (
+        Index(
+            "ix_webhook_deliveries_webhook_id_created_at_id",
+            "webhook_id",
+            "created_at",
+            "id",
+        ),
+    )
 
 
 def add(session: Session, row: WebhookRow) -> None:
@@ -82,93 +105,164 @@ def add(session: Session, row: WebhookRow) -> None:
 def of_dataset(session: Session, dataset_id: str) -> list[WebhookRow]:
     """The webhooks of a dataset, the oldest first."""
     query = select(WebhookRow).where(WebhookRow.dataset_id == dataset_id)
-    return list(session.execute(query.order_by(WebhookRow.created_at, WebhookRow.id)).scalars())
+    return list(
+        session.execute(query.order_by(WebhookRow.created_at, WebhookRow.id)).scalars()
+    )
 
 
 def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:
-    """The webhooks of datasets in a write transaction, which keeps them from being removed until it ends."""
-    query = select(WebhookRow).where(WebhookRow.dataset_id.in_(dataset_ids)).order_by(WebhookRow.id)
-    return list(session.execute(query.with_for_update(read=True, key_share=True)).scalars())
+    """The webhooks of datasets in a write transaction, which keeps them from being
+    removed until it ends.
+    """
+    query = (
+        select(WebhookRow)
+        .where(WebhookRow.dataset_id.in_(dataset_ids))
+        .order_by(WebhookRow.id)
+    )
+    return list(
+        session.execute(query.with_for_update(read=True, key_share=True)).scalars()
+    )
 
 
 def is_used() -> ColumnElement[bool]:
-    """A column that states whether there is any webhook; where there is none, a transaction has nothing to tell."""
+    """A column that states whether there is any webhook; where there is none, a
+    transaction has nothing to tell.
+    """
     return exists(select(WebhookRow.id)).label("has_webhooks")
 
 
 def watch_budgets(session: Session) -> bool:
     """Whether any webhook watches a budget; most transactions have no more to ask."""
-    return session.execute(select(exists().where(WebhookRow.threshold.is_not(None)))).scalar_one()
+    return session.execute(
+        select(exists().where(WebhookRow.threshold.is_not(None)))
+    ).scalar_one()
 
 
-def audience(session: Session, dataset_ids: Collection[str]) -> tuple[list[WebhookRow], bool]:
-    """What :func:`listening` and :func:`watch_budgets` return, in one query, which also locks one of the latter."""
-    watcher = select(func.min(WebhookRow.id)).where(WebhookRow.threshold.is_not(None)).scalar_subquery()
-    query = select(WebhookRow).where(or_(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.id == watcher))
-    rows = session.execute(query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)).scalars().all()
-    return [row for row in rows if row.dataset_id in dataset_ids], any(row.threshold is not None for row in rows)
+def audience(
+    session: Session, dataset_ids: Collection[str]
+) -> tuple[list[WebhookRow], bool]:
+    """What :func:`listening` and :func:`watch_budgets` return, in one query, which also
+    locks one of the latter.
+    """
+    watcher = (
+        select(func.min(WebhookRow.id))
+        .where(WebhookRow.threshold.is_not(None))
+        .scalar_subquery()
+    )
+    query = select(WebhookRow).where(
+        or_(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.id == watcher)
+    )
+    rows = (
+        session.execute(
+            query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
+        )
+        .scalars()
+        .all()
+    )
+    return [row for row in rows if row.dataset_id in dataset_ids], any(
+        row.threshold is not None for row in rows
+    )
 
 
 def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:
-    """The webhooks of several datasets that watch a budget, in the order in which every transaction locks them."""
-    query = select(WebhookRow).where(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.threshold.is_not(None))
+    """The webhooks of several datasets that watch a budget, in the order in which every
+    transaction locks them.
+    """
+    query = select(WebhookRow).where(
+        WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.threshold.is_not(None)
+    )
     query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
     return list(session.execute(query).scalars())
 
 
 def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
     """Whether a webhook is one of a dataset's."""
-    row = session.get(WebhookRow, webhook_id) if stamps.is_reference(webhook_id) else None
+    row = (
+        session.get(WebhookRow, webhook_id) if stamps.is_reference(webhook_id) else None
+    )
     return row is not None and row.dataset_id == dataset_id
 
 
 def locked(session: Session, dataset_id: str, webhook_id: str) -> WebhookRow:
-    """A webhook of a dataset under its row lock, which lets other transactions add deliveries.
+    """A webhook of a dataset under its row lock, which lets other transactions add
+    deliveries.
 
     Raises:
         NotFound: the dataset has no such webhook.
     """
     lock = {"key_share": True}
     is_id = stamps.is_reference(webhook_id)
-    row = session.get(WebhookRow, webhook_id, populate_existing=True, with_for_update=lock) if is_id else None
+    row = (
+        session.get(
+            WebhookRow, webhook_id, populate_existing=True, with_for_update=lock
+        )
+        if is_id
+        else None
+    )
     if row is None or row.dataset_id != dataset_id:
         raise NotFound("webhook")
     return row
 
 
-def rotate(row: WebhookRow, sealed_secret: bytes, *, overlap_s: int, at: datetime) -> None:
-    """Replaces the secret of a webhook that is locked, and keeps the replaced secret alone beside it for a time.
+def rotate(
+    row: WebhookRow, sealed_secret: bytes, *, overlap_s: int, at: datetime
+) -> None:
+    """Replaces the secret of a webhook that is locked, and keeps the replaced secret
+    alone beside it for a time.
 
-    An earlier secret whose overlap has not ended is dropped: a receiver needs the secret that it was given last.
+    An earlier secret whose overlap has not ended is dropped: a receiver needs the
+    secret that it was given last.
     """
     has_overlap = overlap_s > 0
     row.sealed_earlier_secret = row.sealed_secret if has_overlap else None
-    row.earlier_secret_until = at + timedelta(seconds=overlap_s) if has_overlap else None
+    row.earlier_secret_until = (
+        at + timedelta(seconds=overlap_s) if has_overlap else None
+    )
     row.sealed_secret = sealed_secret
 
 
 def sealed_secrets(row: WebhookRow, *, at: datetime) -> list[bytes]:
     """The sealed secrets that sign a delivery, the newest first."""
-    if row.sealed_earlier_secret is None or row.earlier_secret_until is None or row.earlier_secret_until <= at:
+    if (
+        row.sealed_earlier_secret is None
+        or row.earlier_secret_until is None
+        or row.earlier_secret_until <= at
+    ):
         return [row.sealed_secret]
     return [row.sealed_secret, row.sealed_earlier_secret]
 
 
 def has_ended_secrets(session: Session, *, at: datetime) -> bool:
     """Whether any earlier secret is stored whose overlap has ended."""
-    return session.execute(select(exists().where(WebhookRow.earlier_secret_until <= at))).scalar_one()
+    return session.execute(
+        select(exists().where(WebhookRow.earlier_secret_until <= at))
+    ).scalar_one()
 
 
 def remove_ended_secrets(session: Session, *, at: datetime) -> None:
-    """Removes earlier secrets whose overlap has ended; those of a webhook that is locked are left to a later turn."""
-    ended = select(WebhookRow).where(WebhookRow.earlier_secret_until <= at).order_by(WebhookRow.id)
-    for row in session.execute(ended.with_for_update(skip_locked=True, key_share=True)).scalars():
+    """Removes earlier secrets whose overlap has ended; those of a webhook that is
+    locked are left to a later turn.
+    """
+    ended = (
+        select(WebhookRow)
+        .where(WebhookRow.earlier_secret_until <= at)
+        .order_by(WebhookRow.id)
+    )
+    for row in session.execute(
+        ended.with_for_update(skip_locked=True, key_share=True)
+    ).scalars():
         row.sealed_earlier_secret = row.earlier_secret_until = None
 
 
 def remove(session: Session, webhook_ids: Sequence[str]) -> None:
-    """Removes webhooks with their waiting deliveries. A webhook is locked before its deliveries, so none is added."""
-    of_ids = select(WebhookRow.id).where(WebhookRow.id.in_(webhook_ids)).order_by(WebhookRow.id)
+    """Removes webhooks with their waiting deliveries. A webhook is locked before its
+    deliveries, so none is added.
+    """
+    of_ids = (
+        select(WebhookRow.id)
+        .where(WebhookRow.id.in_(webhook_ids))
+        .order_by(WebhookRow.id)
+    )
     session.execute(of_ids.with_for_update())
     session.execute(delete(DeliveryRow).where(DeliveryRow.webhook_id.in_(webhook_ids)))
     session.execute(delete(WebhookRow).where(WebhookRow.id.in_(webhook_ids)))
@@ -183,24 +277,38 @@ def n_waiting(session: Session, webhook_id: str) -> int:
 def _has_place(session: Session, webhook_id: str, event: str, by: str | None) -> bool:
     """Whether one more event may wait.
 
-    A kind of event takes at most as many places as it leaves to others, and so does each key among the refusals: a
-    caller makes refusals at will, and jobs that it cancels, while a receiver that is down frees no place.
+    A kind of event takes at most as many places as it leaves to others, and so does
+    each key among the refusals: a caller makes refusals at will, and jobs that it
+    cancels, while a receiver that is down frees no place.
     """
     of_webhook = DeliveryRow.webhook_id == webhook_id
     counted = session.execute(
-        select(DeliveryRow.event, func.count().label("n")).where(of_webhook).group_by(DeliveryRow.event)
+        select(DeliveryRow.event, func.count().label("n"))
+        .where(of_webhook)
+        .group_by(DeliveryRow.event)
     )
     waiting: dict[str, int] = {row.event: row.n for row in counted}
     n_left = limits.MAX_WAITING_DELIVERIES - sum(waiting.values())
     n_more = n_left - waiting.get(event, 0)  # of which this kind may take half
     if by is None or n_more <= 0:
         return n_more > 0
-    is_of_key = type_coerce(DeliveryRow.body, Text).contains(f'"by":"{by}"', autoescape=True)
-    of_key = select(func.count()).where(of_webhook, DeliveryRow.event == event, is_of_key)
+    is_of_key = type_coerce(DeliveryRow.body, Text).contains(
+        f'"by":"{by}"', autoescape=True
+    )
+    of_key = select(func.count()).where(
+        of_webhook, DeliveryRow.event == event, is_of_key
+    )
     return session.execute(of_key).scalar_one() < (n_more + 1) // 2
 
 
-def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any], *, at: datetime) -> bool:
+def put(
+    session: Session,
+    row: WebhookRow,
+    event: str,
+    facts: Mapping[str, Any],
+    *,
+    at: datetime,
+) -> bool:
     """Adds an event to the outbox of a webhook, unless too many wait.
 
     Args:
@@ -214,13 +322,20 @@ def put(session: Session, row: WebhookRow, event: str, facts: Mapping[str, Any],
         return False
     delivery_id = stamps.new(stamps.DELIVERY)
     body = {"id": delivery_id, "type": event, "at": stamps.to_text(at), **facts}
-    session.add(DeliveryRow(id=delivery_id, webhook_id=row.id, event=event, body=body, created_at=at))
+    session.add(
+        DeliveryRow(
+            id=delivery_id, webhook_id=row.id, event=event, body=body, created_at=at
+        )
+    )
     session.flush()
     return True
 
 
-def due(session: Session, *, at: datetime, without: Collection[str]) -> list[tuple[str, str]]:
-    """Webhooks with a delivery that may be attempted now, of each owner the one that waits longest.
+def due(
+    session: Session, *, at: datetime, without: Collection[str]
+) -> list[tuple[str, str]]:
+    """Webhooks with a delivery that may be attempted now, of each owner the one that
+    waits longest.
 
     Args:
         without: owners whose webhooks are left out.
@@ -230,30 +345,56 @@ def due(session: Session, *, at: datetime, without: Collection[str]) -> list[tup
     """
     waits = exists().where(DeliveryRow.webhook_id == WebhookRow.id)
     by_wait = (WebhookRow.next_at, WebhookRow.id)
-    place = func.row_number().over(partition_by=WebhookRow.created_by, order_by=by_wait).label("place")
+    place = (
+        func.row_number()
+        .over(partition_by=WebhookRow.created_by, order_by=by_wait)
+        .label("place")
+    )
     ranked = select(WebhookRow.id, WebhookRow.created_by, WebhookRow.next_at, place)
-    first = ranked.where(WebhookRow.next_at <= at, waits, WebhookRow.created_by.not_in(without)).subquery()
-    query = select(first.c.id, first.c.created_by).where(first.c.place == 1).order_by(first.c.next_at, first.c.id)
+    first = ranked.where(
+        WebhookRow.next_at <= at, waits, WebhookRow.created_by.not_in(without)
+    ).subquery()
+    query = (
+        select(first.c.id, first.c.created_by)
+        .where(first.c.place == 1)
+        .order_by(first.c.next_at, first.c.id)
+    )
     return [(row.id, row.created_by) for row in session.execute(query)]
 
 
 def hold(session: Session, webhook_id: str, *, at: datetime) -> WebhookRow | None:
-    """Holds a webhook that is due, so that no other process delivers to it; ``None`` if another one holds it."""
-    query = select(WebhookRow).where(WebhookRow.id == webhook_id, WebhookRow.next_at <= at)
-    row = session.execute(query.with_for_update(skip_locked=True, key_share=True)).scalar_one_or_none()
+    """Holds a webhook that is due, so that no other process delivers to it; ``None`` if
+    another one holds it.
+    """
+    query = select(WebhookRow).where(
+        WebhookRow.id == webhook_id, WebhookRow.next_at <= at
+    )
+    row = session.execute(
+        query.with_for_update(skip_locked=True, key_share=True)
+    ).scalar_one_or_none()
     if row is not None:
         row.next_at = at + timedelta(seconds=limits.WEBHOOK_HOLD_S)
     return row
 
 
 def oldest(session: Session, row: WebhookRow, *, at: datetime) -> DeliveryRow | None:
-    """The oldest delivery of a webhook. Deliveries that are too old are removed; a low budget is then not told yet."""
+    """The oldest delivery of a webhook. Deliveries that are too old are removed; a low
+    budget is then not told yet.
+    """
     too_old = at - timedelta(seconds=limits.MAX_DELIVERY_AGE_S)
     of_webhook = DeliveryRow.webhook_id == row.id
-    removed = delete(DeliveryRow).where(of_webhook, DeliveryRow.created_at < too_old).returning(DeliveryRow.event)
+    removed = (
+        delete(DeliveryRow)
+        .where(of_webhook, DeliveryRow.created_at < too_old)
+        .returning(DeliveryRow.event)
+    )
     if BUDGET_LOW in session.execute(removed).scalars().all():
         row.is_low = False
-    query = select(DeliveryRow).where(of_webhook).order_by(DeliveryRow.created_at, DeliveryRow.id)
+    query = (
+        select(DeliveryRow)
+        .where(of_webhook)
+        .order_by(DeliveryRow.created_at, DeliveryRow.id)
+    )
     return session.execute(query.limit(1)).scalar_one_or_none()
 
 
@@ -262,12 +403,19 @@ def n_waiting_in_all(session: Session) -> int:
     return session.execute(select(func.count()).select_from(DeliveryRow)).scalar_one()
 
 
-def finish_delivery(session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime) -> None:
-    """Removes a delivery that was accepted, or lets the webhook wait twice as long as after the failure before."""
+def finish_delivery(
+    session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime
+) -> None:
+    """Removes a delivery that was accepted, or lets the webhook wait twice as long as
+    after the failure before.
+    """
     if accepted:
         session.execute(delete(DeliveryRow).where(DeliveryRow.id == delivery_id))
         row.failures, row.next_at = 0, at
         return
     row.failures += 1
-    pause = min(limits.WEBHOOK_RETRY_S * 2 ** min(row.failures - 1, 20), limits.MAX_WEBHOOK_RETRY_S)
+    pause = min(
+        limits.WEBHOOK_RETRY_S * 2 ** min(row.failures - 1, 20),
+        limits.MAX_WEBHOOK_RETRY_S,
+    )
     row.next_at = at + timedelta(seconds=pause)

@@ -1,7 +1,7 @@
 """Sends one delivery, to an address that webhooks may reach.
 
-A delivery resolves the name once, connects to that address, and follows no redirect, within a limit of time. Nobody
-reaches the network of the service through a webhook.
+A delivery resolves the name once, connects to that address, and follows no redirect,
+within a limit of time. Nobody reaches the network of the service through a webhook.
 """
 
 import base64
@@ -26,10 +26,16 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
-"""All public IPv6 addresses; outside, networks of an organization translate or route addresses as they like."""
-_NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
-"""Networks of protocols, of the relays of 6to4 (RFC 7526) and of documentation (RFC 9637), which ``is_global`` calls
-public in some versions of Python, as a whole or in part."""
+"""All public IPv6 addresses; outside, networks of an organization translate or route
+addresses as they like.
+"""
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))
+)
+"""Networks of protocols, of the relays of 6to4 (RFC 7526) and of documentation (RFC
+9637), which ``is_global`` calls public in some versions of Python, as a whole or in
+part.
+"""
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -41,12 +47,19 @@ def read_url(text: str, *, allowed: Sequence[Network]) -> SplitResult:
     """Reads the address of a webhook.
 
     Args:
-        allowed: networks to which deliveries may go although they are not public, also without TLS.
+        allowed: networks to which deliveries may go although they are not public, also
+            without TLS.
 
     Raises:
-        AddressRefused: the text is no address, has credentials or a fragment, needs TLS, or is not public.
+        AddressRefused: the text is no address, has credentials or a fragment, needs
+            TLS, or is not public.
     """
-    if len(text) > limits.MAX_WEBHOOK_URL_CHARS or not text.isascii() or not text.isprintable() or " " in text:
+    if (
+        len(text) > limits.MAX_WEBHOOK_URL_CHARS
+        or not text.isascii()
+        or not text.isprintable()
+        or " " in text
+    ):
         raise AddressRefused("malformed")
     try:
         url = urlsplit(text)
@@ -71,10 +84,13 @@ def confirm(address: Address, *, is_plain: bool, allowed: Sequence[Network]) -> 
         allowed: see :func:`read_url`.
 
     Raises:
-        AddressRefused: the address is private, link-local, loopback, multicast or reserved, and not allowed.
+        AddressRefused: the address is private, link-local, loopback, multicast or
+            reserved, and not allowed.
     """
     reached = _reached(address)
-    if any(reached in network for network in allowed if network.version == reached.version):
+    if any(
+        reached in network for network in allowed if network.version == reached.version
+    ):
         return
     if is_plain:
         raise AddressRefused("not-https")
@@ -92,17 +108,24 @@ def _literal(host: str) -> Address | None:
 
 
 def _reached(address: Address) -> Address:
-    """The IPv4 address that a translated IPv6 address leads to, else the address itself."""
+    """The IPv4 address that a translated IPv6 address leads to, else the address
+    itself.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    embedded = address.teredo[1] if address.teredo else address.ipv4_mapped or address.sixtofour
+    embedded = (
+        address.teredo[1]
+        if address.teredo
+        else address.ipv4_mapped or address.sixtofour
+    )
     return embedded or address
 
 
 def signature(secrets: tuple[str, ...], body: bytes, *, at_s: int) -> str:
-    """The ``Grovekeeper-Signature`` of a body: a time, and for each secret HMAC-SHA256 of the time, a dot and the body.
+    """The ``Grovekeeper-Signature`` of a body: a time, and for each secret HMAC-SHA256
+    of the time, a dot and the body.
 
     Args:
         secrets: the newest first; two during a rotation.
@@ -112,28 +135,40 @@ def signature(secrets: tuple[str, ...], body: bytes, *, at_s: int) -> str:
     return ",".join([f"t={at_s}", *(f"v1={mac.hexdigest()}" for mac in macs)])
 
 
-def standard_signature(secrets: tuple[str, ...], body: bytes, *, delivery_id: str, at_s: int) -> str:
-    """The ``webhook-signature`` of a body, as Standard Webhooks define it: HMAC-SHA256 of id, time and body.
+def standard_signature(
+    secrets: tuple[str, ...], body: bytes, *, delivery_id: str, at_s: int
+) -> str:
+    """The ``webhook-signature`` of a body, as Standard Webhooks define it: HMAC-SHA256
+    of id, time and body.
 
     Args:
-        secrets: the newest first; two during a rotation, whose signatures a blank separates.
+        secrets: the newest first; two during a rotation, whose signatures a blank
+            separates.
     """
     signed = f"{delivery_id}.{at_s}.".encode() + body
-    macs = (hmac.new(_standard_key(secret), signed, hashlib.sha256) for secret in secrets)
-    return " ".join(f"v1,{base64.b64encode(mac.digest()).decode('ascii')}" for mac in macs)
+    macs = (
+        hmac.new(_standard_key(secret), signed, hashlib.sha256) for secret in secrets
+    )
+    return " ".join(
+        f"v1,{base64.b64encode(mac.digest()).decode('ascii')}" for mac in macs
+    )
 
 
 def _standard_key(secret: str) -> bytes:
     """The key that the base64 after ``whsec_`` stands for.
 
-    Secrets of earlier versions are URL-safe base64 without padding; plain base64 of the same bytes gives the same key.
+    Secrets of earlier versions are URL-safe base64 without padding; plain base64 of the
+    same bytes gives the same key.
     """
     text = secret.removeprefix("whsec_").translate(str.maketrans("-_", "+/"))
     return base64.b64decode(text + "=" * (-len(text) % 4))
 
 
-def send(url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence[Network]) -> bool:
-    """Posts a body, and returns whether the receiver accepted it with a status of 200 to 299.
+def send(
+    url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence[Network]
+) -> bool:
+    """Posts a body, and returns whether the receiver accepted it with a status of 200
+    to 299.
 
     The status is all that is read of the answer.
 
@@ -168,7 +203,11 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
     assert host is not None
     found = _resolved(host, url.port or _PORTS[url.scheme])
     for *_, target in found:
-        confirm(ipaddress.ip_address(str(target[0]).partition("%")[0]), is_plain=url.scheme == "http", allowed=allowed)
+        confirm(
+            ipaddress.ip_address(str(target[0]).partition("%")[0]),
+            is_plain=url.scheme == "http",
+            allowed=allowed,
+        )
     family, kind, protocol, _, target = found[0]
     stream = socket.socket(family, kind, protocol)
     try:
@@ -176,14 +215,18 @@ def _connected(url: SplitResult, *, allowed: Sequence[Network]) -> socket.socket
         stream.connect(target)
         if url.scheme == "http":
             return stream
-        return _tls().wrap_socket(stream, server_hostname=host, do_handshake_on_connect=False)
+        return _tls().wrap_socket(
+            stream, server_hostname=host, do_handshake_on_connect=False
+        )
     except BaseException:
         stream.close()
         raise
 
 
 def _resolved(host: str, port: int) -> list[Any]:
-    """The addresses of a name. Nothing ends a look-up, so its thread is left to end by itself if it takes too long."""
+    """The addresses of a name. Nothing ends a look-up, so its thread is left to end by
+    itself if it takes too long.
+    """
     outcome: Future[list[Any]] = Future()
 
     def resolve() -> None:
@@ -196,11 +239,17 @@ def _resolved(host: str, port: int) -> list[Any]:
     return outcome.result(limits.WEBHOOK_WAIT_S)
 
 
-def _status(stream: socket.socket, url: SplitResult, body: bytes, headers: Mapping[str, str]) -> int:
+def _status(
+    stream: socket.socket, url: SplitResult, body: bytes, headers: Mapping[str, str]
+) -> int:
     connection = http.client.HTTPConnection(url.netloc)
     connection.sock = stream
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    fixed = {"Content-Type": "application/json", "User-Agent": "grovekeeper", "Connection": "close"}
+    fixed = {
+        "Content-Type": "application/json",
+        "User-Agent": "grovekeeper",
+        "Connection": "close",
+    }
     connection.request("POST", path, body, {**fixed, **headers})
     return connection.getresponse().status
 

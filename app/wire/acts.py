@@ -37,9 +37,11 @@ ActKind: TypeAlias = Literal[
 
 
 class ActOut(Answer):
-    """One administrative act; the object whose RFC 8785 form, without ``hash``, was hashed.
+    """One administrative act; the object whose RFC 8785 form, without ``hash``, was
+    hashed.
 
-    ``amount``, ``scope``, ``event`` and ``job_id`` are those of every chain, and are zero or empty.
+    ``amount``, ``scope``, ``event`` and ``job_id`` are those of every chain, and are
+    zero or empty.
     """
 
     sequence: int

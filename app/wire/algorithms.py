@@ -20,7 +20,9 @@ class AboutOut(Answer):
 
 
 class AlgorithmOut(Answer):
-    """An algorithm, with its claims, its parameters and the accountants that can price it."""
+    """An algorithm, with its claims, its parameters and the accountants that can price
+    it.
+    """
 
     slug: str
     title: str

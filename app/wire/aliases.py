@@ -8,11 +8,15 @@ from app.core import limits
 from app.wire.base import Answer, OfDataset, Reference, Request
 from app.wire.datasets import PUBLIC_NAME
 
-AliasName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)]
+AliasName: TypeAlias = Annotated[
+    str, Field(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)
+]
 
 
 class AliasIn(Request):
-    """The model that the alias names: its id, or another alias such as ``bank@staging``, whose model is then meant."""
+    """The model that the alias names: its id, or another alias such as
+    ``bank@staging``, whose model is then meant.
+    """
 
     model: Annotated[Reference, Field(examples=["md_4hmasneqg5v2os6a", "bank@staging"])]
 
@@ -45,7 +49,9 @@ class AliasMove(Answer):
 
 
 class AliasHistory(OfDataset):
-    """The model that an alias names (``null``: none), and its moves, newest first. ``etag`` names the last move."""
+    """The model that an alias names (``null``: none), and its moves, newest first.
+    ``etag`` names the last move.
+    """
 
     alias: str
     model_id: str | None

@@ -22,7 +22,8 @@ class WaitingPart(OfDataset):
 
 
 class ApprovalOut(Answer):
-    """A job that waits for a decision. Shown are its parts on the datasets for which the caller decides.
+    """A job that waits for a decision. Shown are its parts on the datasets for which
+    the caller decides.
 
     ``submitted_by_name`` is the name of the key, if the caller may know it.
     """

@@ -7,7 +7,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from app.core import limits, stamps
@@ -18,17 +26,21 @@ from grovekeeper_forests import limits as forest_limits
 class Request(BaseModel):
     """A request body: strict types, unknown fields rejected, immutable.
 
-    Every list, object and string has a limit, and a list is read up to its first problem, or to its hundredth
-    (:func:`up_to_a_hundred`). So the problems of a body are few, whatever it holds.
+    Every list, object and string has a limit, and a list is read up to its first
+    problem, or to its hundredth (:func:`up_to_a_hundred`). So the problems of a body
+    are few, whatever it holds.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True
+    )
 
 
 class Answer(BaseModel):
     """A response body. No field has a default, so no field can be forgotten.
 
-    Its validator is built at the first use: to build all of them takes 0.08 s of the start of the API.
+    Its validator is built at the first use: to build all of them takes 0.08 s of the
+    start of the API.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -42,7 +54,8 @@ class OfDataset(Answer):
 
 
 def up_to_a_hundred(kind: type[Request], *, most: int) -> BeforeValidator:
-    """Reads the items of a list until their problems fill an answer, so that people mend them all at once.
+    """Reads the items of a list until their problems fill an answer, so that people
+    mend them all at once.
 
     Args:
         kind: of an item.
@@ -57,7 +70,9 @@ def up_to_a_hundred(kind: type[Request], *, most: int) -> BeforeValidator:
             try:
                 read_items.append(kind.model_validate(item))
             except ValidationError as error:
-                faults += [_at(index, fault) for fault in error.errors(include_url=False)]
+                faults += [
+                    _at(index, fault) for fault in error.errors(include_url=False)
+                ]
             if len(faults) >= forest_limits.MAX_REPORTED_PROBLEMS:
                 break
         if faults:
@@ -71,24 +86,34 @@ def _at(index: int, fault: ErrorDetails) -> InitErrorDetails:
     """A problem of an item as a problem of its list."""
     context = fault.get("ctx", {})
     kind = problem(**context) if fault["type"] == "grovekeeper" else fault["type"]
-    return InitErrorDetails(type=kind, loc=(index, *fault["loc"]), input=fault["input"], ctx=context)
+    return InitErrorDetails(
+        type=kind, loc=(index, *fault["loc"]), input=fault["input"], ctx=context
+    )
 
 
 def problem(slug: str, *, form: str | None = None) -> PydanticCustomError:
-    """Return a validation error whose type is the public slug, with the expected form; it carries no value."""
+    """Return a validation error whose type is the public slug, with the expected form;
+    it carries no value.
+    """
     return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug, "form": form})
 
 
 def no_id(name: str) -> str:
-    """Checks that a name has not the form of an id: callers use both in the same places."""
+    """Checks that a name has not the form of an id: callers use both in the same
+    places.
+    """
     if stamps.is_id(name):
-        raise problem("like-an-id", form="a name that is not two or three letters, _ and 16 characters")
+        raise problem(
+            "like-an-id",
+            form="a name that is not two or three letters, _ and 16 characters",
+        )
     return name
 
 
 _SECRET = re.compile(
     r"(?<![A-Za-z0-9_.-])(?:"
-    r"[a-z0-9_]{4,32}\.(?:(?=[\w-]*[A-Z])(?=[\w-]*[0-9])[\w-]{43}|[0-9a-f]{43})"  # not a name of words and dashes
+    # not a name of words and dashes
+    r"[a-z0-9_]{4,32}\.(?:(?=[\w-]*[A-Z])(?=[\w-]*[0-9])[\w-]{43}|[0-9a-f]{43})"
     r"|whsec_[A-Za-z0-9+/_-]{43}"
     r"|eyJ[\w-]+\.[\w-]+\.[\w-]+)",
     re.ASCII,
@@ -102,7 +127,9 @@ def is_secret(text: str) -> bool:
 
 
 def no_secret(text: str) -> str:
-    """Checks a text that others read, in a ledger for good: a secret is pasted where its name or a reason belongs."""
+    """Checks a text that others read, in a ledger for good: a secret is pasted where
+    its name or a reason belongs.
+    """
     if is_secret(text):
         raise problem("like-a-secret", form="a text without a key or token")
     return text
@@ -123,8 +150,16 @@ def _amount(value: object) -> Fraction:
     except amounts.TooManyDigits:
         raise problem("too-many-digits", form=amounts.AS_TEXT) from None
     except amounts.NotAnAmount:
-        signed = isinstance(value, int | Decimal) and not isinstance(value, bool) and value < 0
-        raise (problem("not-positive") if signed else problem("not-an-amount", form=_AMOUNT_FORM)) from None
+        signed = (
+            isinstance(value, int | Decimal)
+            and not isinstance(value, bool)
+            and value < 0
+        )
+        raise (
+            problem("not-positive")
+            if signed
+            else problem("not-an-amount", form=_AMOUNT_FORM)
+        ) from None
     if exact <= 0:
         raise problem("not-positive")
     return exact
@@ -134,12 +169,17 @@ _AMOUNT_SCHEMA = {
     "title": "Amount",
     "description": "An exact positive decimal: text, or a JSON number of at most 15 significant digits.",
     "anyOf": [
-        {"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"},
+        {
+            "type": "string",
+            "pattern": r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$",
+        },
         {"type": "number", "exclusiveMinimum": 0},
     ],
 }
 
-PositiveAmount: TypeAlias = Annotated[Fraction, BeforeValidator(_amount), WithJsonSchema(_AMOUNT_SCHEMA)]
+PositiveAmount: TypeAlias = Annotated[
+    Fraction, BeforeValidator(_amount), WithJsonSchema(_AMOUNT_SCHEMA)
+]
 """ε, δ, ρ or μ² of a request, exact and above zero."""
 
 
@@ -155,7 +195,9 @@ def _finite(value: object) -> float:
     return number
 
 
-FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSchema({"type": "number"})]
+FiniteNumber: TypeAlias = Annotated[
+    float, BeforeValidator(_finite), WithJsonSchema({"type": "number"})
+]
 """A JSON number that fits a double."""
 
 _TIME_FORM = "a time with a zone, such as 2027-01-31T12:00:00Z"
@@ -171,19 +213,27 @@ def _instant(value: object) -> datetime:
 
 
 Instant: TypeAlias = Annotated[
-    datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 35})
+    datetime,
+    BeforeValidator(_instant),
+    WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 35}),
 ]
 """A time of a request, as RFC 3339 text with a zone."""
 
-DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
+DecimalText: TypeAlias = Annotated[
+    str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])
+]
 """An exact decimal of an answer."""
 
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-"""Characters that control a terminal or a browser: control characters, line separators, and marks that reverse the
-direction of the text, so that an amount looks like another amount."""
+"""Characters that control a terminal or a browser: control characters, line separators,
+and marks that reverse the direction of the text, so that an amount looks like another
+amount.
+"""
 
 _INVISIBLE = r"\s\u200b-\u200f\u2060-\u2064\ufeff"
-"""Spaces and characters of no width. The ``\\s`` of some languages contains U+FEFF, and that of others does not."""
+"""Spaces and characters of no width. The ``\\s`` of some languages contains U+FEFF, and
+that of others does not.
+"""
 
 NO_CONTROLS = rf"^[^{_OBEYED}]*$"
 """Pattern of a name that people read: no control character."""
@@ -196,7 +246,9 @@ PublicSentence: TypeAlias = Annotated[
     Field(min_length=1, max_length=limits.MAX_SENTENCE_CHARS, pattern=VISIBLE_LINE),
     AfterValidator(no_secret),
 ]
-"""A line that people read in the ledger: at least one visible character, and no control character."""
+"""A line that people read in the ledger: at least one visible character, and no control
+character.
+"""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object of an answer."""
@@ -204,12 +256,18 @@ JsonObject: TypeAlias = dict[str, Any]
 Reference: TypeAlias = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
 """An id or a name by which a request refers to something that exists."""
 
-JsonObjectIn: TypeAlias = Annotated[dict[Reference, Any], Field(max_length=limits.MAX_JSON_MEMBERS)]
-"""A JSON object of a request whose members a service checks; the limits of the body bound its values."""
+JsonObjectIn: TypeAlias = Annotated[
+    dict[Reference, Any], Field(max_length=limits.MAX_JSON_MEMBERS)
+]
+"""A JSON object of a request whose members a service checks; the limits of the body
+bound its values.
+"""
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem details; ``application/problem+json``. Members beyond the first four depend on ``type``."""
+    """RFC 9457 problem details; ``application/problem+json``. Members beyond the first
+    four depend on ``type``.
+    """
 
     model_config = ConfigDict(extra="allow")
 

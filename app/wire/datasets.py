@@ -1,4 +1,6 @@
-"""Defines the types of ``/datasets`` and ``/declarations``: declarations and public facts."""
+"""Defines the types of ``/datasets`` and ``/declarations``: declarations and public
+facts.
+"""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
@@ -26,12 +28,18 @@ from app.wire.uploads import EpochOut
 from grovekeeper_forests import limits as forest_limits
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
-"""Pattern of a name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
+"""Pattern of a name that is a segment of a URL path, so not only dots: clients remove
+``.`` and ``..`` from paths.
+"""
 
-PublicName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)]
+PublicName: TypeAlias = Annotated[
+    str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)
+]
 
 
-NewName: TypeAlias = Annotated[PublicName, AfterValidator(no_id), AfterValidator(no_secret)]
+NewName: TypeAlias = Annotated[
+    PublicName, AfterValidator(no_id), AfterValidator(no_secret)
+]
 
 
 ColumnName: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
@@ -44,7 +52,9 @@ Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY
 
 
 Categories: TypeAlias = Annotated[
-    list[Category], Field(max_length=forest_limits.MAX_CATEGORIES, fail_fast=True), AfterValidator(no_secrets)
+    list[Category],
+    Field(max_length=forest_limits.MAX_CATEGORIES, fail_fast=True),
+    AfterValidator(no_secrets),
 ]
 
 
@@ -66,7 +76,9 @@ class LabelIn(Request):
 
     name: NewColumnName
     classes: Annotated[
-        list[Category], Field(max_length=forest_limits.MAX_CLASSES, fail_fast=True), AfterValidator(no_secrets)
+        list[Category],
+        Field(max_length=forest_limits.MAX_CLASSES, fail_fast=True),
+        AfterValidator(no_secrets),
     ]
 
 
@@ -84,7 +96,8 @@ class SchemaIn(Request):
 class BudgetIn(Request):
     """The lifetime cap. ``pure`` takes ε; ``zcdp`` and ``gdp`` take ε and δ.
 
-    ``delta_set_aside`` is a part of δ, on ``zcdp`` only: for external mechanisms that are (ε, δ).
+    ``delta_set_aside`` is a part of δ, on ``zcdp`` only: for external mechanisms that
+    are (ε, δ).
     """
 
     accountant: Literal["pure", "zcdp", "gdp"]
@@ -95,26 +108,35 @@ class BudgetIn(Request):
     @model_validator(mode="after")
     def _delta_where_it_belongs(self) -> "BudgetIn":
         if (self.accountant == "pure") != (self.delta is None):
-            raise problem("delta-not-for-pure" if self.accountant == "pure" else "delta-required")
+            raise problem(
+                "delta-not-for-pure" if self.accountant == "pure" else "delta-required"
+            )
         if self.delta is not None and self.delta >= Fraction(1):
             raise problem("delta-not-below-one")
         if self.delta_set_aside is not None and self.accountant != "zcdp":
             raise problem("set-aside-for-zcdp-only")
-        if self.delta is not None and self.delta_set_aside is not None and self.delta_set_aside >= self.delta:
+        if (
+            self.delta is not None
+            and self.delta_set_aside is not None
+            and self.delta_set_aside >= self.delta
+        ):
             raise problem("set-aside-not-below-delta")
         return self
 
     @property
     def conversion_delta(self) -> Fraction | None:
-        """Return the δ at which the cap is converted: the account's δ without the part set aside."""
+        """Return the δ at which the cap is converted: the account's δ without the part
+        set aside.
+        """
         return None if self.delta is None else self.delta - (self.delta_set_aside or 0)
 
 
 class PrivacyUnitIn(Request):
     """What "one" is: a row, or a unit column with at most ``max_rows`` rows per unit.
 
-    ``form`` says what the column holds: ``text`` (the default) or ``integer``. ``text`` is compared in Unicode's form
-    NFKC, without outer white space and invisible signs; ``integer`` allows one spelling of each integer.
+    ``form`` says what the column holds: ``text`` (the default) or ``integer``. ``text``
+    is compared in Unicode's form NFKC, without outer white space and invisible signs;
+    ``integer`` allows one spelling of each integer.
     """
 
     column: NewColumnName | None = None
@@ -123,7 +145,9 @@ class PrivacyUnitIn(Request):
 
 
 class CellSizeIn(Request):
-    """Number of rows of a cell as the owner publishes it, stored with two significant digits."""
+    """Number of rows of a cell as the owner publishes it, stored with two significant
+    digits.
+    """
 
     cell: Category
     rows: Annotated[int, Field(ge=0, le=limits.MAX_PUBLIC_SIZE)]
@@ -132,9 +156,10 @@ class CellSizeIn(Request):
 class PartitionIn(Request):
     """A rule that assigns every row to exactly one cell.
 
-    ``hash``: a keyed hash of the row's id into ``cells`` cells. ``column``: the value of a categorical feature, or of a
-    column of its own with its ``categories``; values outside go to OTHER, empty ones to MISSING. ``epoch``: the upload
-    that brought the row; ``how`` says how batches are cut.
+    ``hash``: a keyed hash of the row's id into ``cells`` cells. ``column``: the value
+    of a categorical feature, or of a column of its own with its ``categories``; values
+    outside go to OTHER, empty ones to MISSING. ``epoch``: the upload that brought the
+    row; ``how`` says how batches are cut.
     """
 
     name: Annotated[PublicName, AfterValidator(no_secret)]
@@ -143,15 +168,23 @@ class PartitionIn(Request):
     column: NewColumnName | None = None
     categories: Categories | None = None
     how: Annotated[Category, AfterValidator(no_secret)] | None = None
-    sizes: Annotated[list[CellSizeIn], Field(max_length=forest_limits.MAX_CATEGORIES + 2, fail_fast=True)] | None = None
+    sizes: (
+        Annotated[
+            list[CellSizeIn],
+            Field(max_length=forest_limits.MAX_CATEGORIES + 2, fail_fast=True),
+        ]
+        | None
+    ) = None
 
 
 class DatasetIn(Request):
-    """A declaration: everything about a dataset that is public and fixed before its first row.
+    """A declaration: everything about a dataset that is public and fixed before its
+    first row.
 
-    A declaration of the name of an erased dataset continues its account. With ``other_people``, a reason that the
-    control chain keeps, it opens a new account: an admin, or an owner who did not declare the erased dataset, states
-    that the rows are about other people.
+    A declaration of the name of an erased dataset continues its account. With
+    ``other_people``, a reason that the control chain keeps, it opens a new account: an
+    admin, or an owner who did not declare the erased dataset, states that the rows are
+    about other people.
     """
 
     name: NewName
@@ -165,16 +198,19 @@ class DatasetIn(Request):
         up_to_a_hundred(PartitionIn, most=forest_limits.MAX_PARTITIONS),
     ]
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
-    visibility: SkipJsonSchema[Any] = None  # of the version before; a declaration that has it is refused
+    # of the version before; a declaration that has it is refused
+    visibility: SkipJsonSchema[Any] = None
     population: PublicName | None = None
     other_people: PublicSentence | None = None
 
 
 class AccountOut(Answer):
-    """The balance of the tightest joint cell, in the account's unit: ``cap = charged + reserved + remaining``.
+    """The balance of the tightest joint cell, in the account's unit: ``cap = charged +
+    reserved + remaining``.
 
-    ``available`` is the most that one job of the key may reserve: ``remaining``, or less where a population's cap or
-    the rules leave less; ``limited_by`` names the limit that decides.
+    ``available`` is the most that one job of the key may reserve: ``remaining``, or
+    less where a population's cap or the rules leave less; ``limited_by`` names the
+    limit that decides.
     """
 
     accountant: str
@@ -188,7 +224,8 @@ class AccountOut(Answer):
 
 
 class DeclarationOut(Answer):
-    """What a declaration would become: its account and guarantee, its rounded sizes, and what a reader should know.
+    """What a declaration would become: its account and guarantee, its rounded sizes,
+    and what a reader should know.
 
     ``continues`` is that of :class:`DatasetOut`.
     """
@@ -206,7 +243,8 @@ class DeclarationOut(Answer):
 class DatasetOut(Answer):
     """Public facts of a dataset and its balance.
 
-    ``continues`` is the erased dataset of the same name whose spent budget counts in this account, if there is one.
+    ``continues`` is the erased dataset of the same name whose spent budget counts in
+    this account, if there is one.
     """
 
     id: str

@@ -1,4 +1,6 @@
-"""Defines the types of evaluations: the private accuracy of models, and the choice of the best model."""
+"""Defines the types of evaluations: the private accuracy of models, and the choice of
+the best model.
+"""
 
 from typing import Annotated, Literal
 
@@ -24,9 +26,14 @@ class EvaluationIn(SpendIn):
 
 
 class SelectionIn(SpendIn):
-    """A request to choose the best of several models for one charge, or to quote the choice."""
+    """A request to choose the best of several models for one charge, or to quote the
+    choice.
+    """
 
-    models: Annotated[list[Reference], Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS, fail_fast=True)]
+    models: Annotated[
+        list[Reference],
+        Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS, fail_fast=True),
+    ]
     dataset: Reference | None = None
     winner_accuracy: bool = False
     name: JobName | None = None
@@ -47,10 +54,11 @@ class IntervalOut(Answer):
 
 
 class AccuracyOut(Answer):
-    """A noisy accuracy. ``interval`` covers the accuracy on the evaluated rows with probability 0.95.
+    """A noisy accuracy. ``interval`` covers the accuracy on the evaluated rows with
+    probability 0.95.
 
-    ``population_interval`` covers that on other rows of the same kind with probability 0.90: noise and sampling error
-    are covered with probability 0.95 each.
+    ``population_interval`` covers that on other rows of the same kind with probability
+    0.90: noise and sampling error are covered with probability 0.95 each.
     """
 
     estimate: float | None
@@ -59,7 +67,9 @@ class AccuracyOut(Answer):
 
 
 class ConfusionOut(Answer):
-    """Noisy numbers of rows by true class (outer) and answered class (inner); they may be negative."""
+    """Noisy numbers of rows by true class (outer) and answered class (inner); they may
+    be negative.
+    """
 
     classes: list[str]
     counts: list[list[float]]
@@ -67,7 +77,9 @@ class ConfusionOut(Answer):
 
 
 class AurocOut(Answer):
-    """An AUROC from a noisy histogram of scores by class; ``histogram`` has the first class, then the second."""
+    """An AUROC from a noisy histogram of scores by class; ``histogram`` has the first
+    class, then the second.
+    """
 
     estimate: float | None
     noise_sd: float | None
@@ -76,8 +88,9 @@ class AurocOut(Answer):
 
 
 class MajorityOut(Answer):
-    """The accuracy of always answering the largest class, from noisy counts: ``source`` is ``confusion`` or the id of
-    the profile that released the counts."""
+    """The accuracy of always answering the largest class, from noisy counts: ``source``
+    is ``confusion`` or the id of the profile that released the counts.
+    """
 
     label: str
     share: float
@@ -85,10 +98,11 @@ class MajorityOut(Answer):
 
 
 class EvaluationOut(Answer):
-    """A released evaluation. Everything in it is public; exact scores of private rows never leave the service.
+    """A released evaluation. Everything in it is public; exact scores of private rows
+    never leave the service.
 
-    ``majority`` is null where no released number tells it: neither this evaluation's confusion matrix nor a profile of
-    the same rows.
+    ``majority`` is null where no released number tells it: neither this evaluation's
+    confusion matrix nor a profile of the same rows.
     """
 
     id: str

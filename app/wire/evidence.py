@@ -11,7 +11,9 @@ DigestText = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class InclusionOut(Answer):
-    """An inclusion proof: the hashes that lead from an entry to the root of the log at this size."""
+    """An inclusion proof: the hashes that lead from an entry to the root of the log at
+    this size.
+    """
 
     kind: Literal["inclusion"]
     origin: str
@@ -22,7 +24,9 @@ class InclusionOut(Answer):
 
 
 class ConsistencyOut(Answer):
-    """A consistency proof: the log of a later checkpoint begins with the log of an earlier one."""
+    """A consistency proof: the log of a later checkpoint begins with the log of an
+    earlier one.
+    """
 
     kind: Literal["consistency"]
     origin: str
@@ -32,7 +36,9 @@ class ConsistencyOut(Answer):
 
 
 class SignerOut(Answer):
-    """The public key that verifies checkpoints: in PEM, and in the form of tools for signed notes."""
+    """The public key that verifies checkpoints: in PEM, and in the form of tools for
+    signed notes.
+    """
 
     name: str
     algorithm: Literal["ed25519"]
@@ -41,7 +47,9 @@ class SignerOut(Answer):
 
 
 class DeploymentOut(AccountNamed):
-    """A record for the public registry of deployments in the version ``form``, what its owner adds, and more facts."""
+    """A record for the public registry of deployments in the version ``form``, what its
+    owner adds, and more facts.
+    """
 
     form: str
     record: JsonObject

@@ -20,7 +20,19 @@ OUTPUTS = (LABEL, PROBABILITIES)
 
 
 InputDatatype: TypeAlias = Literal[
-    "FP16", "FP32", "FP64", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL", "BYTES"
+    "FP16",
+    "FP32",
+    "FP64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "BOOL",
+    "BYTES",
 ]
 
 
@@ -63,7 +75,9 @@ class ModelMetadata(Answer):
 
 
 class _Extensible(BaseModel):
-    """A part of a request of the protocol, which lets clients add members. Those of other names are ignored."""
+    """A part of a request of the protocol, which lets clients add members. Those of
+    other names are ignored.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -75,7 +89,9 @@ class InputParameters(_Extensible):
 
 
 class InputTensor(_Extensible):
-    """A column, or all columns of numbers: the values in ``data``, or as bytes after the JSON object."""
+    """A column, or all columns of numbers: the values in ``data``, or as bytes after
+    the JSON object.
+    """
 
     name: str
     datatype: InputDatatype
@@ -106,7 +122,9 @@ class InferenceIn(_Extensible):
     inputs: Annotated[list[InputTensor], Field(max_length=forest_limits.MAX_FEATURES)]
     id: Reference | None = None
     parameters: RequestParameters | None = None
-    outputs: Annotated[list[RequestedOutput], Field(max_length=len(OUTPUTS))] | None = None
+    outputs: Annotated[list[RequestedOutput], Field(max_length=len(OUTPUTS))] | None = (
+        None
+    )
 
 
 class OutputTensor(Answer):

@@ -9,11 +9,15 @@ from app.wire.base import NO_CONTROLS, Answer, no_secret
 from app.wire.spending import PriceOut, UnlabelledOut
 
 JobName: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS), AfterValidator(no_secret)
+    str,
+    Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS),
+    AfterValidator(no_secret),
 ]
 """The client's name for the output of a job."""
 
-JobState: TypeAlias = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
+JobState: TypeAlias = Literal[
+    "waiting", "queued", "running", "succeeded", "failed", "cancelled"
+]
 """The state of a job; ``waiting``: for the approval of an owner."""
 
 EndReason: TypeAlias = Literal[
@@ -30,7 +34,9 @@ EndReason: TypeAlias = Literal[
     "failed",
     "damaged",
 ]
-"""Why a job ended without an output; ``expired``, which jobs of earlier versions have, is one of the next two."""
+"""Why a job ended without an output; ``expired``, which jobs of earlier versions have,
+is one of the next two.
+"""
 
 
 class TrainOut(Answer):
@@ -49,15 +55,18 @@ JobKind: TypeAlias = Literal["train", "profile", "evaluation"]
 class JobOut(Answer):
     """A job as shown to analysts and auditors: states and public numbers only.
 
-    ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted the job; ``purpose``: the reason
-    that it stated.
+    ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted
+    the job; ``purpose``: the reason that it stated.
 
-    ``held_by`` says why a queued job is not started: a dataset that it reads is ``frozen``, or the date has come at
-    which the rows of the dataset are erased (``erasure-due``), which cancels the job.
+    ``held_by`` says why a queued job is not started: a dataset that it reads is
+    ``frozen``, or the date has come at which the rows of the dataset are erased
+    (``erasure-due``), which cancels the job.
 
-    ``preparing``: the job runs on a machine that still loads and compiles the program, and has read no row.
+    ``preparing``: the job runs on a machine that still loads and compiles the program,
+    and has read no row.
 
-    ``kind`` and ``reason`` of a job that a newer version accepted or ended may be others than those listed.
+    ``kind`` and ``reason`` of a job that a newer version accepted or ended may be
+    others than those listed.
     """
 
     id: str

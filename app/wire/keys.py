@@ -6,7 +6,15 @@ from pydantic import AfterValidator, Field
 
 from app.core import limits
 from app.core.settings import GLOBAL_ROLES, GlobalRole
-from app.wire.base import NO_CONTROLS, Answer, Instant, Request, no_id, no_secret, problem
+from app.wire.base import (
+    NO_CONTROLS,
+    Answer,
+    Instant,
+    Request,
+    no_id,
+    no_secret,
+    problem,
+)
 
 
 def _no_actor(name: str) -> str:
@@ -17,7 +25,9 @@ def _no_actor(name: str) -> str:
 
 
 class KeyIn(Request):
-    """Other roles are granted on a dataset. Keys of earlier versions may name some here, where they allow nothing."""
+    """Other roles are granted on a dataset. Keys of earlier versions may name some
+    here, where they allow nothing.
+    """
 
     name: Annotated[
         str,
@@ -26,7 +36,9 @@ class KeyIn(Request):
         AfterValidator(no_secret),
         AfterValidator(_no_actor),
     ]
-    roles: Annotated[list[GlobalRole], Field(max_length=len(GLOBAL_ROLES), fail_fast=True)]
+    roles: Annotated[
+        list[GlobalRole], Field(max_length=len(GLOBAL_ROLES), fail_fast=True)
+    ]
     expires_at: Instant | None = None
 
 
@@ -47,9 +59,11 @@ class KeyCreated(Answer):
 
 
 class KeyOut(Answer):
-    """A key; or a subject of the identity provider, with its issuer and the roles in its newest token.
+    """A key; or a subject of the identity provider, with its issuer and the roles in
+    its newest token.
 
-    ``last_used_at`` is the beginning of the hour of its newest request, some minutes late.
+    ``last_used_at`` is the beginning of the hour of its newest request, some minutes
+    late.
     """
 
     id: str

@@ -2,7 +2,14 @@
 
 from typing import Literal, TypeAlias
 
-from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    PositiveAmount,
+    PublicSentence,
+    Request,
+)
 from app.wire.jobs import JobKind
 from app.wire.limit_words import LimitedBy
 
@@ -16,14 +23,17 @@ class AccountNamed(Answer):
 
 
 class BalanceOut(AccountNamed):
-    """The balance of an account: of a dataset at its tightest joint cell, of a population summed over its members.
+    """The balance of an account: of a dataset at its tightest joint cell, of a
+    population summed over its members.
 
-    ``cap = charged + reserved + remaining``, unless the cap was lowered below what is spent, or a dataset that had
-    spent joined the population: then nothing remains. ``available``, the most that one job of the key may reserve, is
-    less than ``remaining`` where a population's cap or the rules leave less; ``limited_by`` names the limit that
-    decides.
-    ``dataset`` and ``dataset_name`` are null for a population. ``deleted_at`` is the time at which the dataset was
-    erased, because datasets of one name may follow each other.
+    ``cap = charged + reserved + remaining``, unless the cap was lowered below what is
+    spent, or a dataset that had spent joined the population: then nothing remains.
+    ``available``, the most that one job of the key may reserve, is less than
+    ``remaining`` where a population's cap or the rules leave less; ``limited_by`` names
+    the limit that decides.
+    ``dataset`` and ``dataset_name`` are null for a population. ``deleted_at`` is the
+    time at which the dataset was erased, because datasets of one name may follow each
+    other.
     """
 
     dataset: str | None
@@ -60,7 +70,9 @@ class PartitionBalance(Answer):
 
 
 class DeltaOut(Answer):
-    """The part of δ that is set aside for external (ε, δ)-mechanisms, at the joint cell that has spent most of it."""
+    """The part of δ that is set aside for external (ε, δ)-mechanisms, at the joint cell
+    that has spent most of it.
+    """
 
     set_aside: DecimalText
     charged: DecimalText
@@ -68,10 +80,11 @@ class DeltaOut(Answer):
 
 
 class AccountBalance(BalanceOut):
-    """One account in detail: the tightest joint cell of a scope, every cell in the scope, and the account's guarantee.
+    """One account in detail: the tightest joint cell of a scope, every cell in the
+    scope, and the account's guarantee.
 
-    Where ``exact`` is false, the amounts are an upper bound: the maximum over all joint cells is too expensive to
-    compute. A population has no cells.
+    Where ``exact`` is false, the amounts are an upper bound: the maximum over all joint
+    cells is too expensive to compute. A population has no cells.
     """
 
     scope: JsonObject
@@ -83,12 +96,16 @@ class AccountBalance(BalanceOut):
     delta_set_aside: DeltaOut | None
 
 
-AccountEntryKind: TypeAlias = Literal["open", "reserve", "charge", "void", "expire", "cap", "join", "load", "state"]
+AccountEntryKind: TypeAlias = Literal[
+    "open", "reserve", "charge", "void", "expire", "cap", "join", "load", "state"
+]
 """The kinds of entries of datasets and populations."""
 
 
 class EntryOut(Answer):
-    """One immutable line of an account; the object whose RFC 8785 form, without ``hash``, was hashed."""
+    """One immutable line of an account; the object whose RFC 8785 form, without
+    ``hash``, was hashed.
+    """
 
     sequence: int
     kind: AccountEntryKind
@@ -103,26 +120,33 @@ class EntryOut(Answer):
 
 
 class DetailedEntryOut(EntryOut):
-    """An entry with ``details``. Entries without details lack the member: each is shown as it was hashed."""
+    """An entry with ``details``. Entries without details lack the member: each is shown
+    as it was hashed.
+    """
 
     details: JsonObject
 
 
 class CapIn(Request):
-    """A new cap: an ε (at the account's own δ, if it has one), and a reason that the ledger keeps."""
+    """A new cap: an ε (at the account's own δ, if it has one), and a reason that the
+    ledger keeps.
+    """
 
     cap: PositiveAmount
     reason: PublicSentence
 
 
 class ChangedCap(BalanceOut):
-    """The balance under the new cap; ``warnings`` are sentences about a cap that promises little."""
+    """The balance under the new cap; ``warnings`` are sentences about a cap that
+    promises little.
+    """
 
     warnings: list[str]
 
 
 class ChargedJob(Answer):
-    """The public facts of a job beside its entries: what it ran, under which name, for which key.
+    """The public facts of a job beside its entries: what it ran, under which name, for
+    which key.
 
     ``models`` has the ids of the model that it trained, or of those that it evaluated.
     """
@@ -135,10 +159,12 @@ class ChargedJob(Answer):
 
 
 class EntryList(AccountNamed):
-    """Entries in order, each as it was hashed, and beside them ``jobs``, the facts of their jobs by id.
+    """Entries in order, each as it was hashed, and beside them ``jobs``, the facts of
+    their jobs by id.
 
-    ``actors`` has the names of those acting and submitting keys whose names the reader may know, by id. ``job_id`` of
-    an entry is the id of its reservation (``rs_…``) where no job but an external mechanism is charged.
+    ``actors`` has the names of those acting and submitting keys whose names the reader
+    may know, by id. ``job_id`` of an entry is the id of its reservation (``rs_…``)
+    where no job but an external mechanism is charged.
     """
 
     actors: dict[str, str]

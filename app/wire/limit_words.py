@@ -1,4 +1,6 @@
-"""Names the limits that may leave least to a job, and writes them as words, for pages and for the command line."""
+"""Names the limits that may leave least to a job, and writes them as words, for pages
+and for the command line.
+"""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -15,7 +17,9 @@ LimitedBy: TypeAlias = Literal[
     "delta_set_aside",
     "listed_cells",
 ]
-"""The limit that decides how much one job may reserve now; ``cap`` also where others leave the same amount."""
+"""The limit that decides how much one job may reserve now; ``cap`` also where others
+leave the same amount.
+"""
 
 _WORDS: Mapping[LimitedBy, str] = {
     "cap": "the cap",
@@ -32,6 +36,12 @@ _WORDS: Mapping[LimitedBy, str] = {
 
 
 def limit_in_words(limited_by: LimitedBy, population: str | None = None) -> str:
-    """The limit as a noun with its article; ``population``: its name, where it is known."""
+    """The limit as a noun with its article; ``population``: its name, where it is
+    known.
+    """
     words = _WORDS[limited_by]
-    return words if population is None else words.replace("the population", f"the population {population}")
+    return (
+        words
+        if population is None
+        else words.replace("the population", f"the population {population}")
+    )

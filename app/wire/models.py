@@ -10,7 +10,9 @@ from grovekeeper_forests import limits as forest_limits
 
 
 class OnlyAnswerOut(Answer):
-    """The class that a model answers whatever the row is, and the public numbers that may explain it, in words."""
+    """The class that a model answers whatever the row is, and the public numbers that
+    may explain it, in words.
+    """
 
     label: str
     text: str
@@ -19,8 +21,9 @@ class OnlyAnswerOut(Answer):
 class ModelOut(Answer):
     """The model card. All of it is public and comes from the artifact.
 
-    ``scope`` has the cells of the rows that the model was trained on; empty: all; null: the model is older than this
-    field. ``only_answer`` is null unless the leaves show that every row gets the same class.
+    ``scope`` has the cells of the rows that the model was trained on; empty: all; null:
+    the model is older than this field. ``only_answer`` is null unless the leaves show
+    that every row gets the same class.
     """
 
     id: str
@@ -62,26 +65,43 @@ class ModelList(Answer):
     next: str | None
 
 
-_Row: TypeAlias = Annotated[dict[ColumnName, Any], Field(max_length=forest_limits.MAX_FEATURES)]
+_Row: TypeAlias = Annotated[
+    dict[ColumnName, Any], Field(max_length=forest_limits.MAX_FEATURES)
+]
 
 
-_Cells: TypeAlias = Annotated[list[Any], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)]
+_Cells: TypeAlias = Annotated[
+    list[Any], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)
+]
 
 
 class PredictIn(Request):
     """Rows to predict, either as ``rows`` or as ``columns``."""
 
-    # For the OpenAPI document alone: services.predict decodes the raw bytes into a type of its own, twice as fast.
-    rows: Annotated[list[_Row], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)] | None = None
-    columns: Annotated[dict[ColumnName, _Cells], Field(max_length=forest_limits.MAX_FEATURES)] | None = None
+    # For the OpenAPI document alone: services.predict decodes the raw bytes into a type
+    # of its own, twice as fast.
+    rows: (
+        Annotated[list[_Row], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)]
+        | None
+    ) = None
+    columns: (
+        Annotated[
+            dict[ColumnName, _Cells], Field(max_length=forest_limits.MAX_FEATURES)
+        ]
+        | None
+    ) = None
     read_out: Literal["mv", "ta", "pa", "log", "sum"] | None = None
-    counts: Annotated[bool | None, Field(description="Whether the answer has `counts`.")] = None
+    counts: Annotated[
+        bool | None, Field(description="Whether the answer has `counts`.")
+    ] = None
 
 
 class ChangedCells(Answer):
-    """Cells that the model does not see as they were sent, by column; columns without any are left out.
+    """Cells that the model does not see as they were sent, by column; columns without
+    any are left out.
 
-    ``clamped`` numbers are out of the declared bounds, ``unseen`` categories are not declared.
+    ``clamped`` numbers are out of the declared bounds, ``unseen`` categories are not
+    declared.
     """
 
     clamped: dict[str, int]
@@ -89,10 +109,11 @@ class ChangedCells(Answer):
 
 
 class PredictOut(Answer):
-    """Predictions: one label and one row of probabilities, in the order of ``classes``, for each row.
+    """Predictions: one label and one row of probabilities, in the order of ``classes``,
+    for each row.
 
-    ``model`` is the id of the model that answered: an alias means another model after it moved. ``counts`` is ``null``
-    unless the request asks for them.
+    ``model`` is the id of the model that answered: an alias means another model after
+    it moved. ``counts`` is ``null`` unless the request asks for them.
     """
 
     model: str

@@ -9,7 +9,9 @@ CHANGES: Mapping[str, str] = {
     "label": "the label of one {unit}",
     "person": "one person of the population",
 }
-"""What somebody guesses, by adjacency; a unit is a row, or a value of a column with all its rows."""
+"""What somebody guesses, by adjacency; a unit is a row, or a value of a column with all
+its rows.
+"""
 
 
 def guessed(change: str, unit: str) -> str:
@@ -18,12 +20,16 @@ def guessed(change: str, unit: str) -> str:
 
 
 def known(unit: str) -> str:
-    """What somebody knows who guesses about one unit. The other rows of a unit of several rows are not among it."""
+    """What somebody knows who guesses about one unit. The other rows of a unit of
+    several rows are not among it.
+    """
     return "every other row" if unit == "row" else f"all rows of every other {unit}"
 
 
 def percent(probability: str) -> str:
-    """A probability as a whole percentage, rounded up. No loss makes a guess certain: ``1`` was rounded up, too."""
+    """A probability as a whole percentage, rounded up. No loss makes a guess certain:
+    ``1`` was rounded up, too.
+    """
     whole = (Decimal(probability) * 100).to_integral_value(ROUND_CEILING)
     return f"{'more than 99' if whole >= 100 else whole} %"
 
@@ -32,7 +38,9 @@ def sentence(change: str, probability: str, *, unit: str, condition: str = "") -
     """The odds of one change as a sentence, which may begin with a condition."""
     somebody = f"{condition} somebody" if condition else "Somebody"
     chance = percent(probability)
-    often = f"at most {chance}" if chance[0].isdigit() else f"in the worst case {chance}"
+    often = (
+        f"at most {chance}" if chance[0].isdigit() else f"in the worst case {chance}"
+    )
     return (
         f"{somebody} who knows {known(unit)} and flips a fair coin about {guessed(change, unit)} guesses right "
         f"{often} of the time (50 % before)."

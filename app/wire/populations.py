@@ -12,13 +12,17 @@ class PopulationIn(Request):
 
 
 class JoinIn(Request):
-    """The population that a dataset joins, by id or name; an unknown name opens a population."""
+    """The population that a dataset joins, by id or name; an unknown name opens a
+    population.
+    """
 
     population: PublicName
 
 
 class MemberOut(OfDataset):
-    """A member at its tightest joint cell. A member with ``deleted_at`` is erased; its spend still counts."""
+    """A member at its tightest joint cell. A member with ``deleted_at`` is erased; its
+    spend still counts.
+    """
 
     charged: DecimalText
     reserved: DecimalText
@@ -28,9 +32,9 @@ class MemberOut(OfDataset):
 class PopulationOut(Answer):
     """A population: ``charged`` and ``reserved`` are sums over its members.
 
-    ``cap = charged + reserved + remaining``, unless a member joined that had spent, or the cap was lowered below what
-    is spent: then nothing remains until the sum is below the cap again. ``adjacency`` and ``unit_column`` are those of
-    the first member.
+    ``cap = charged + reserved + remaining``, unless a member joined that had spent, or
+    the cap was lowered below what is spent: then nothing remains until the sum is below
+    the cap again. ``adjacency`` and ``unit_column`` are those of the first member.
     """
 
     id: str

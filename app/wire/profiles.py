@@ -1,4 +1,6 @@
-"""Defines the types of profiles: private bins, class counts and a number of rows, which later jobs reuse."""
+"""Defines the types of profiles: private bins, class counts and a number of rows, which
+later jobs reuse.
+"""
 
 from typing import Annotated
 
@@ -26,14 +28,18 @@ class ProfileQuoteOut(AccountPlanOut):
 
 
 class FeatureBinsOut(Answer):
-    """Released edges of one numeric column; a value on an edge belongs to the bin below the edge."""
+    """Released edges of one numeric column; a value on an edge belongs to the bin below
+    the edge.
+    """
 
     name: str
     edges: list[float]
 
 
 class NoisyCountOut(Answer):
-    """A released count of rows, which may be negative, and the standard deviation of its noise."""
+    """A released count of rows, which may be negative, and the standard deviation of
+    its noise.
+    """
 
     count: float
     noise_sd: float

@@ -39,9 +39,11 @@ class DeclaredLossIn(Request):
 
 
 class ExternalIn(Request):
-    """An external mechanism: its event or declared loss, the cells that it reads, and its purpose.
+    """An external mechanism: its event or declared loss, the cells that it reads, and
+    its purpose.
 
-    ``per`` says what the loss is stated for: one ``row``, or one ``unit`` of the unit column with all its rows.
+    ``per`` says what the loss is stated for: one ``row``, or one ``unit`` of the unit
+    column with all its rows.
     """
 
     description: PublicSentence
@@ -58,7 +60,9 @@ class ExternalIn(Request):
 
 
 class ExternalPrice(Answer):
-    """``amount`` in the account's unit; ``delta`` out of the part that is set aside, for (ε, δ)-mechanisms."""
+    """``amount`` in the account's unit; ``delta`` out of the part that is set aside,
+    for (ε, δ)-mechanisms.
+    """
 
     accountant: str
     unit: str
@@ -69,8 +73,8 @@ class ExternalPrice(Answer):
 class ExternalQuote(OfDataset):
     """The price of an external mechanism, and whether it fits.
 
-    ``odds`` are those of a right guess about one change, given everything that was released before. ``limited_by``
-    names the limit that decides ``largest_that_fits``.
+    ``odds`` are those of a right guess about one change, given everything that was
+    released before. ``limited_by`` names the limit that decides ``largest_that_fits``.
     """
 
     scope: JsonObject

@@ -5,18 +5,30 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, DecimalText, Instant, OfDataset, PositiveAmount, Reference, Request
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    Instant,
+    OfDataset,
+    PositiveAmount,
+    Reference,
+    Request,
+)
 
 
 class QuotaIn(Request):
     """A limit, in the account's unit, of what several keys reserve and charge together."""
 
-    keys: Annotated[list[Reference], Field(min_length=1, max_length=limits.MAX_QUOTA_KEYS)]
+    keys: Annotated[
+        list[Reference], Field(min_length=1, max_length=limits.MAX_QUOTA_KEYS)
+    ]
     cap: PositiveAmount
 
 
 class RulesIn(Request):
-    """All rules of a dataset; they replace the earlier rules. Amounts are in the account's unit; null: no limit."""
+    """All rules of a dataset; they replace the earlier rules. Amounts are in the
+    account's unit; null: no limit.
+    """
 
     largest_job: PositiveAmount | None
     approval_above: PositiveAmount | None

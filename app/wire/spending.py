@@ -4,7 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, DecimalText, JsonObject, JsonObjectIn, OfDataset, PositiveAmount, Request
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    JsonObjectIn,
+    OfDataset,
+    PositiveAmount,
+    Request,
+)
 from app.wire.limit_words import LimitedBy
 
 
@@ -20,7 +28,9 @@ class SpendIn(Request):
 
 
 class PriceOut(Answer):
-    """A price: ``amount`` in the account's unit; ``epsilon`` and ``delta`` as requested."""
+    """A price: ``amount`` in the account's unit; ``epsilon`` and ``delta`` as
+    requested.
+    """
 
     accountant: str
     unit: str
@@ -32,11 +42,13 @@ class PriceOut(Answer):
 class AccountPlanOut(OfDataset):
     """A job's scope, price and event on one account, and whether it fits.
 
-    ``remaining`` is what the cap leaves in the job's scope, in the account's unit. ``largest_that_fits`` is an ε: the
-    minimum over cap, population and rules, of which ``limited_by`` names the smallest; ``left_afterwards`` is the ε
-    that would fit after this job. ``population`` is the name of the dataset's population if the population's cap leaves
-    less than the dataset's cap. With ``needs_approval`` an accepted job waits for the approval of an owner. ``odds``
-    are those of a right guess about one change, given everything that was released before.
+    ``remaining`` is what the cap leaves in the job's scope, in the account's unit.
+    ``largest_that_fits`` is an ε: the minimum over cap, population and rules, of which
+    ``limited_by`` names the smallest; ``left_afterwards`` is the ε that would fit after
+    this job. ``population`` is the name of the dataset's population if the population's
+    cap leaves less than the dataset's cap. With ``needs_approval`` an accepted job
+    waits for the approval of an owner. ``odds`` are those of a right guess about one
+    change, given everything that was released before.
     """
 
     scope: JsonObject

@@ -1,17 +1,27 @@
-"""Defines the types of ``/plans`` and ``/train``: requests, and what a forest may be expected to reach."""
+"""Defines the types of ``/plans`` and ``/train``: requests, and what a forest may be
+expected to reach.
+"""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, DecimalText, JsonObject, JsonObjectIn, PublicSentence, Reference
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    JsonObjectIn,
+    PublicSentence,
+    Reference,
+)
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, SpendIn
 
 
 class UnlabelledIn(SpendIn):
-    """The second part of a job: a dataset with the same features, or other cells of the same dataset, whose labels the
-    job does not read. Its account pays for this part."""
+    """The second part of a job: a dataset with the same features, or other cells of the
+    same dataset, whose labels the job does not read. Its account pays for this part.
+    """
 
     dataset: Reference
 
@@ -27,7 +37,9 @@ class PlanIn(SpendIn):
 
 
 class TrainIn(PlanIn):
-    """A training request. The ledger keeps ``purpose`` for good, in the entries of the job."""
+    """A training request. The ledger keeps ``purpose`` for good, in the entries of the
+    job.
+    """
 
     name: JobName | None = None
     purpose: PublicSentence | None = None
@@ -36,7 +48,8 @@ class TrainIn(PlanIn):
 class ReusedProfileOut(Answer):
     """A profile that a plan reuses at no privacy cost.
 
-    ``size`` is the number of rows that the rules use; ``is_used`` is false where the plan needs no bins.
+    ``size`` is the number of rows that the rules use; ``is_used`` is false where the
+    plan needs no bins.
     """
 
     id: str
@@ -65,7 +78,8 @@ class RecoveredBandOut(Answer):
 
 
 class ExpectedAurocOut(Answer):
-    """Median and quartiles of the AUROC on similar public tables of two classes, of which there are ``tables``.
+    """Median and quartiles of the AUROC on similar public tables of two classes, of
+    which there are ``tables``.
 
     ``without_privacy`` is the median of a forest without privacy there.
     """
@@ -78,17 +92,20 @@ class ExpectedAurocOut(Answer):
 
 
 class ExpectedAccuracyOut(Answer):
-    """What the algorithm reached, with the parameters of its public rules, on similar public tables.
+    """What the algorithm reached, with the parameters of its public rules, on similar
+    public tables.
 
     Tables are similar in rows × ε, number of classes and share of numeric columns.
 
-    A recovered share is (accuracy - majority) / (forest - majority), where ``majority`` is the accuracy of the largest
-    class and ``forest`` that of a forest without privacy. It follows from the committed benchmarks, from no row of the
-    dataset. ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at other ε. With a δ, ε are
-    compared at equal price. ``without_gain`` names the similar tables on which a forest without privacy was hardly
-    better than the largest class, so that there was nothing to recover. ``sentence`` says the whole for a first
-    reading, and ``spread`` the numbers of ``band`` as people read them. Without a ``band``, ``note`` names what was not
-    measured, and the nearest measurement.
+    A recovered share is (accuracy - majority) / (forest - majority), where ``majority``
+    is the accuracy of the largest class and ``forest`` that of a forest without
+    privacy. It follows from the committed benchmarks, from no row of the dataset.
+    ``band`` and ``tables`` are at the ε of the request; ``curve`` has the bands at
+    other ε. With a δ, ε are compared at equal price. ``without_gain`` names the similar
+    tables on which a forest without privacy was hardly better than the largest class,
+    so that there was nothing to recover. ``sentence`` says the whole for a first
+    reading, and ``spread`` the numbers of ``band`` as people read them. Without a
+    ``band``, ``note`` names what was not measured, and the nearest measurement.
     """
 
     sentence: str | None
@@ -102,11 +119,13 @@ class ExpectedAccuracyOut(Answer):
 
 
 class PlanOut(AccountPlanOut):
-    """A quote for a training job. ``fits`` is for the dataset's account; ``unlabelled`` has one for the second part.
+    """A quote for a training job. ``fits`` is for the dataset's account; ``unlabelled``
+    has one for the second part.
 
     ``why`` gives the reason of the algorithm if ``auto`` chose it.
 
-    Where both datasets are in one population, the two parts are added up there. The job is admitted if both parts fit.
+    Where both datasets are in one population, the two parts are added up there. The job
+    is admitted if both parts fit.
     """
 
     algorithm: str

@@ -17,7 +17,9 @@ class EpochOut(Answer):
 
 
 class ColumnReport(Answer):
-    """Cells of one column of an upload that were mapped. Exact counts, for the owner only."""
+    """Cells of one column of an upload that were mapped. Exact counts, for the owner
+    only.
+    """
 
     name: str
     clamped: int
@@ -26,14 +28,17 @@ class ColumnReport(Answer):
 
 
 class DroppedRows(Answer):
-    """Rows that were not stored: they name no unit, or their unit has all its rows. For the owner only."""
+    """Rows that were not stored: they name no unit, or their unit has all its rows. For
+    the owner only.
+    """
 
     without_unit: int
     over_bound: int
 
 
 class UploadOut(Answer):
-    """The owner's report. ``dropped`` is null where the privacy unit is a row. ``rows`` is the number of stored rows.
+    """The owner's report. ``dropped`` is null where the privacy unit is a row. ``rows``
+    is the number of stored rows.
 
     Both are null for a key that is no owner by a grant. ``warnings`` are advice.
     """
@@ -46,7 +51,9 @@ class UploadOut(Answer):
 
 
 class ListedUpload(Answer):
-    """An upload with the number of its stored rows. Exact, for owners by a grant only; null for others."""
+    """An upload with the number of its stored rows. Exact, for owners by a grant only;
+    null for others.
+    """
 
     epoch: str
     uploaded_at: str
@@ -64,7 +71,8 @@ class UploadList(OfDataset):
 class UploadErasureOut(OfDataset):
     """The erasure of one upload; ``stays`` says what an erasure does not undo.
 
-    ``places`` says whether the places of its units are ``free`` again or stay ``taken``; null where the unit is a row.
+    ``places`` says whether the places of its units are ``free`` again or stay
+    ``taken``; null where the unit is a row.
     """
 
     epoch: str
@@ -74,7 +82,9 @@ class UploadErasureOut(OfDataset):
 
 
 class SharedRows(OfDataset):
-    """Rows of an upload that also occur in another dataset of the owner, or in other uploads of the same dataset."""
+    """Rows of an upload that also occur in another dataset of the owner, or in other
+    uploads of the same dataset.
+    """
 
     population: str | None
     rows: int
@@ -104,8 +114,9 @@ class ErasureIn(Request):
 
 
 class ErasureOut(OfDataset):
-    """The number of erased rows, and of stored units with a similar spelling, which were not erased. Exact, for owners
-    by a grant only; null for others."""
+    """The number of erased rows, and of stored units with a similar spelling, which
+    were not erased. Exact, for owners by a grant only; null for others.
+    """
 
     erased: int | None
     similar_units: int | None

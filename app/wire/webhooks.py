@@ -7,7 +7,9 @@ from pydantic import Field
 from app.core import limits
 from app.wire.base import Answer, PositiveAmount, Request
 
-WebhookEvent: TypeAlias = Literal["job.queued", "job.started", "job.ended", "request.refused", "budget.low"]
+WebhookEvent: TypeAlias = Literal[
+    "job.queued", "job.started", "job.ended", "request.refused", "budget.low"
+]
 
 
 class WebhookIn(Request):
@@ -24,15 +26,21 @@ class WebhookIn(Request):
 
 
 class WebhookRotationIn(Request):
-    """``overlap_s``: seconds for which deliveries carry the signature of the earlier secret, too; 0 ends it at once."""
+    """``overlap_s``: seconds for which deliveries carry the signature of the earlier
+    secret, too; 0 ends it at once.
+    """
 
-    overlap_s: Annotated[int, Field(ge=0, le=limits.MAX_WEBHOOK_OVERLAP_S)] = limits.WEBHOOK_OVERLAP_S
+    overlap_s: Annotated[int, Field(ge=0, le=limits.MAX_WEBHOOK_OVERLAP_S)] = (
+        limits.WEBHOOK_OVERLAP_S
+    )
 
 
 class WebhookOut(Answer):
-    """A webhook, the number of its waiting deliveries, and of failed attempts since the last accepted delivery.
+    """A webhook, the number of its waiting deliveries, and of failed attempts since the
+    last accepted delivery.
 
-    ``earlier_secret_until`` is when deliveries stop carrying the signature of the secret before, after a rotation.
+    ``earlier_secret_until`` is when deliveries stop carrying the signature of the
+    secret before, after a rotation.
     """
 
     id: str

@@ -1,1 +1,3 @@
-"""Runs worker processes, which claim a job, charge it, run it in a child process and register its output."""
+"""Runs worker processes, which claim a job, charge it, run it in a child process and
+register its output.
+"""

@@ -1,14 +1,17 @@
 """Runs one job on private rows, in a process that ends with its supervisor.
 
-The process loads its modules, starts the threads that it cannot do without, and says so with one byte on standard
-output: the job is charged after this byte, so that whatever this machine lacks costs no budget. Then the process waits
-for the job, one line of JSON on standard input, which stays open: when the input closes, the supervisor has ended or
-needs no child, and this process ends at once. The next byte says that the job begins, before its rows are read; each
-finished tree is one more byte. Until the modules are loaded, standard error is that of the worker; afterwards it is
-discarded, and the exit code is success or one opaque failure, whatever went wrong.
+The process loads its modules, starts the threads that it cannot do without, and says so
+with one byte on standard output: the job is charged after this byte, so that whatever
+this machine lacks costs no budget. Then the process waits for the job, one line of JSON
+on standard input, which stays open: when the input closes, the supervisor has ended or
+needs no child, and this process ends at once. The next byte says that the job begins,
+before its rows are read; each finished tree is one more byte. Until the modules are
+loaded, standard error is that of the worker; afterwards it is discarded, and the exit
+code is success or one opaque failure, whatever went wrong.
 
-Before the task, a line may name what a job needs: this process tries to use it, as the job will, and answers with one
-byte. It knows neither the task nor a key, and gets the lines of further jobs until one of them is charged.
+Before the task, a line may name what a job needs: this process tries to use it, as the
+job will, and answers with one byte. It knows neither the task nor a key, and gets the
+lines of further jobs until one of them is charged.
 """
 
 import ctypes
@@ -24,11 +27,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.core import logging as logs
-from app.core.memory import forbid_core_dumps, return_large_blocks, share_arenas, without_collection
+from app.core.memory import (
+    forbid_core_dumps,
+    return_large_blocks,
+    share_arenas,
+    without_collection,
+)
 
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
-_COPIES_OF_OUTPUT = 4  # counts, their noisy shares, the tables of the model and its bytes
+# counts, their noisy shares, the tables of the model and its bytes
+_COPIES_OF_OUTPUT = 4
 _log = logging.getLogger("app.worker.child")  # this module runs as ``__main__``
 _NEEDED = (
     "app.services.jobs.task",
@@ -41,7 +50,9 @@ _NEEDED = (
     "grovekeeper_forests.kernels.compiled.fourth_root_loops",
     "encodings.utf_16_be",  # in whose order canonical JSON has its members
 )
-"""What jobs on private rows use. The first process on a machine compiles these loops before its job begins."""
+"""What jobs on private rows use. The first process on a machine compiles these loops
+before its job begins.
+"""
 
 
 def main(supervisor_pid: int) -> None:
@@ -49,7 +60,9 @@ def main(supervisor_pid: int) -> None:
     _die_with(supervisor_pid)
     forbid_core_dumps()
     return_large_blocks()
-    share_arenas(1)  # threads of growth keep what they free: with two, `rpf` took 17 % more at ten million rows
+    # threads of growth keep what they free: with two, `rpf` took 17 % more at ten
+    # million rows
+    share_arenas(1)
     has_task = threading.Event()
     _load_or_exit(has_task)
     _tell()
@@ -70,11 +83,15 @@ def main(supervisor_pid: int) -> None:
 
 
 def _load_or_exit(has_task: threading.Event) -> None:
-    """Loads what jobs use. A failure is logged: this process has read no task, so nothing private can be in it."""
+    """Loads what jobs use. A failure is logged: this process has read no task, so
+    nothing private can be in it.
+    """
     try:
         with without_collection():
             load_modules()
-        threading.Thread(target=_exit_when_stdin_closes, args=(has_task,), daemon=True).start()
+        threading.Thread(
+            target=_exit_when_stdin_closes, args=(has_task,), daemon=True
+        ).start()
     except BaseException:  # noqa: BLE001  (whatever is missing here, no job may be charged)
         logs.configure("INFO")
         _log.exception("the code of jobs cannot be loaded")
@@ -95,17 +112,22 @@ def _looked_for_jobs() -> str:
 
 
 def look(text: str) -> None:
-    """Enters the folder of a job, takes room for its output twice and memory four times, reads the released models that
-    it evaluates, all at once as the job does, and opens the files of its rows, without their key.
+    """Enters the folder of a job, takes room for its output twice and memory four
+    times, reads the released models that it evaluates, all at once as the job does, and
+    opens the files of its rows, without their key.
 
-    A limit of the account or the service shows here: of the size of a file, of room, of memory, or another encoding of
-    paths; and a model of a later version, which another worker may read.
+    A limit of the account or the service shows here: of the size of a file, of room, of
+    memory, or another encoding of paths; and a model of a later version, which another
+    worker may read.
     """
     from app.services.jobs.task import Needs, input_paths
 
     needs = Needs.from_text(text)
     os.chdir(needs.folder)
-    with tempfile.TemporaryFile(dir=needs.folder) as output, tempfile.TemporaryFile(dir=needs.folder) as stored:
+    with (
+        tempfile.TemporaryFile(dir=needs.folder) as output,
+        tempfile.TemporaryFile(dir=needs.folder) as stored,
+    ):
         for file in (output, stored):
             _take_room(file.fileno(), needs.output_bytes)
     _take_memory(_COPIES_OF_OUTPUT * needs.output_bytes)
@@ -116,7 +138,9 @@ def look(text: str) -> None:
 
 
 def _read_models(paths: Sequence[Path]) -> None:
-    """Has all models in memory together, with what predictions by their default read-out keep: the job has, too."""
+    """Has all models in memory together, with what predictions by their default
+    read-out keep: the job has, too.
+    """
     forests = importlib.import_module("grovekeeper_forests.releases.forest.read")
     models = [forests.loads(path.read_bytes()) for path in paths]
     for model in models:
@@ -129,7 +153,9 @@ def _take_room(descriptor: int, n_bytes: int) -> None:
 
 
 def _take_memory(n_bytes: int) -> None:
-    """Writes to pages of memory and gives them back: a limit refuses them, or ends this process before the charge."""
+    """Writes to pages of memory and gives them back: a limit refuses them, or ends this
+    process before the charge.
+    """
     if n_bytes:
         with mmap.mmap(-1, n_bytes) as pages:
             for start in range(0, n_bytes, mmap.PAGESIZE):
@@ -144,7 +170,9 @@ def _discard_standard_error() -> None:
 
 
 def load_modules() -> None:
-    """Imports what jobs use, compiles the loops that this machine has not compiled yet, and starts to read files."""
+    """Imports what jobs use, compiles the loops that this machine has not compiled yet,
+    and starts to read files.
+    """
     for name in _NEEDED:
         importlib.import_module(name)
     sys.modules["app.datasets.private_rows"].start_reading()
@@ -163,7 +191,9 @@ def _exit_when_stdin_closes(has_task: threading.Event) -> None:
 
 
 def _die_with(supervisor_pid: int) -> None:
-    """Asks Linux for SIGKILL when the supervisor ends, and checks that it has not ended already."""
+    """Asks Linux for SIGKILL when the supervisor ends, and checks that it has not ended
+    already.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor_pid:

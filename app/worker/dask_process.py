@@ -1,9 +1,12 @@
-"""Runs a Dask scheduler, or a Dask worker under its nanny, with the rules of this service (``grovekeeper dask``).
+"""Runs a Dask scheduler, or a Dask worker under its nanny, with the rules of this
+service (``grovekeeper dask``).
 
-Before a job that needs a cluster is charged, a third kind of process looks for the cluster (``look``).
+Before a job that needs a cluster is charged, a third kind of process looks for the
+cluster (``look``).
 
-There is no page, no spilling and no plain TCP beyond this machine. A worker has one thread for tasks, whose sums use
-all processors, and a limit of its memory: from 90 % on it takes no task, at 95 % the nanny replaces it.
+There is no page, no spilling and no plain TCP beyond this machine. A worker has one
+thread for tasks, whose sums use all processors, and a limit of its memory: from 90 % on
+it takes no task, at 95 % the nanny replaces it.
 """
 
 import asyncio
@@ -44,7 +47,9 @@ class QuietScheduler(Scheduler):
 
 
 class QuietWorker(Worker):
-    """A worker without a page, which keeps its memory out of files and has loaded its code before it gets a task."""
+    """A worker without a page, which keeps its memory out of files and has loaded its
+    code before it gets a task.
+    """
 
     def __init__(self, *args: Any, **named: Any) -> None:
         forbid_core_dumps()
@@ -57,7 +62,8 @@ class QuietWorker(Worker):
 
 
 class RowsKept(WorkerPlugin):
-    """Opens the store that machines share, and drops the rows of a shard when Dask drops its receipt.
+    """Opens the store that machines share, and drops the rows of a shard when Dask
+    drops its receipt.
 
     Args:
         address: of the store; ``None`` if every machine has the rows at the same paths.
@@ -69,16 +75,21 @@ class RowsKept(WorkerPlugin):
         self._address = address
 
     def setup(self, worker: Worker) -> None:
-        """Called by Dask in the process that reads rows. Rows are read by range; no copy is made."""
+        """Called by Dask in the process that reads rows. Rows are read by range; no
+        copy is made.
+        """
         if self._address is not None:
             from app.core.object_store import ObjectStore  # an extra
 
             copies = Path(worker.local_directory, "copies")
-            shard_tasks.read_from(ObjectStore(self._address, copies, n_attempts=limits.PAID_READ_ATTEMPTS))
+            shard_tasks.read_from(
+                ObjectStore(self._address, copies, n_attempts=limits.PAID_READ_ATTEMPTS)
+            )
 
     def transition(self, key: Any, start: str, finish: str, **_named: object) -> None:
-        """Called by Dask when the state of a task changes. A task that was cancelled is forgotten when its thread has
-        ended, and may have read rows until then."""
+        """Called by Dask when the state of a task changes. A task that was cancelled is
+        forgotten when its thread has ended, and may have read rows until then.
+        """
         if finish in ("released", "forgotten"):
             shard_tasks.forget(key)
 
@@ -99,8 +110,11 @@ async def run_scheduler(cluster: DaskCluster) -> bool:
             return await _until_stopped(scheduler, lambda: _has_jobs(scheduler))
 
 
-async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: str) -> bool:
-    """Reads and counts rows until a signal, in a process that is replaced when it ends or takes too much memory.
+async def run_worker(
+    cluster: DaskCluster, *, host: str | None, memory_limit: str
+) -> bool:
+    """Reads and counts rows until a signal, in a process that is replaced when it ends
+    or takes too much memory.
 
     ``GROVEKEEPER_STORE`` is the address of the object store that has the rows.
 
@@ -128,7 +142,9 @@ async def run_worker(cluster: DaskCluster, *, host: str | None, memory_limit: st
 
 
 def has_workers(cluster: DaskCluster, files: Iterable[str]) -> bool:
-    """Waits for workers that can read files, as the child of a job sees them; the log says why there are none."""
+    """Waits for workers that can read files, as the child of a job sees them; the log
+    says why there are none.
+    """
     try:
         require_workers(cluster, files)
     except WorkerUnfit:
@@ -145,13 +161,16 @@ async def _has_jobs(scheduler: Scheduler) -> bool:
 
 
 async def _has_rows(nanny: Nanny) -> bool:
-    """Whether the worker has rows of a job, which another worker would have to read again."""
+    """Whether the worker has rows of a job, which another worker would have to read
+    again.
+    """
     keys = await nanny.scheduler.has_what(workers=[nanny.worker_address])
     return any(keys.values())
 
 
 async def _until_stopped(server: Any, is_used: Callable[[], Awaitable[bool]]) -> bool:
-    """Waits for a signal and then until no job uses the server, for a second signal, or for the server's own end.
+    """Waits for a signal and then until no job uses the server, for a second signal, or
+    for the server's own end.
 
     Returns:
         Whether there was a signal; if not, the scheduler is gone.
@@ -181,11 +200,12 @@ def main(kind: str, options: dict[str, Any]) -> int:
 
     Args:
         kind: ``scheduler``, ``worker`` or ``look``.
-        options: the cluster in JSON form, and of a worker what :func:`run_worker` takes. A look reads the files of rows
-            from standard input.
+        options: the cluster in JSON form, and of a worker what :func:`run_worker`
+            takes. A look reads the files of rows from standard input.
 
     Returns:
-        The exit code: 0 after a signal, or when workers were seen; 1 if the scheduler is gone or cannot be reached.
+        The exit code: 0 after a signal, or when workers were seen; 1 if the scheduler
+        is gone or cannot be reached.
     """
     configure("INFO")
     forbid_core_dumps()

@@ -1,4 +1,6 @@
-"""Runs the loop of a worker process: claims jobs, sweeps at intervals, and ends after the job that runs at a signal."""
+"""Runs the loop of a worker process: claims jobs, sweeps at intervals, and ends after
+the job that runs at a signal.
+"""
 
 import logging
 import threading
@@ -17,7 +19,12 @@ from app.jobs import queue
 from app.services.datasets.erase import erase_due
 from app.services.execution.lease import Stopped
 from app.services.execution.run_job import CodeNotLoaded, claim_next, run_job
-from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
+from app.services.execution.sweep import (
+    expire_jobs,
+    tidy_artifacts,
+    tidy_jobs,
+    tidy_rows,
+)
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.worker import supervise
@@ -29,25 +36,32 @@ TIDY_ROWS_INTERVAL_S = 600.0
 _log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, *, code: str, announce: Callable[[], None] = lambda: None) -> int:
-    """Works until a signal, then finishes the running job; at the second signal kills its child, whose charge stays.
+def run(
+    settings: Settings, *, code: str, announce: Callable[[], None] = lambda: None
+) -> int:
+    """Works until a signal, then finishes the running job; at the second signal kills
+    its child, whose charge stays.
 
-    Must be called on the main thread: children are started from it, so that they die with this process.
+    Must be called on the main thread: children are started from it, so that they die
+    with this process.
 
     Args:
         settings: of the installation.
-        code: digest of the program from before this module was imported, so that a change during the import shows.
+        code: digest of the program from before this module was imported, so that a
+            change during the import shows.
         announce: called once, before the first look for a job.
 
     Returns:
         The exit code: 0.
 
     Raises:
-        CodeChanged: the files of the program changed; this process ends, and the new code takes over.
+        CodeChanged: the files of the program changed; this process ends, and the new
+            code takes over.
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
-    code_cache.choose()  # children inherit the folder, and find in it what the first child compiled
+    # children inherit the folder, and find in it what the first child compiled
+    code_cache.choose()
     forbid_core_dumps()
     CHILDREN.code = code
     with stop_signals() as stop:
@@ -64,7 +78,9 @@ def run(settings: Settings, *, code: str, announce: Callable[[], None] = lambda:
 
 @contextmanager
 def _seen(installation: Installation, cannot_load: threading.Event) -> Iterator[None]:
-    """Notes that this process can run jobs, at an interval that no job changes, so that metrics can count it."""
+    """Notes that this process can run jobs, at an interval that no job changes, so that
+    metrics can count it.
+    """
     database, worker_id = installation.database, stamps.new(stamps.PROCESS)
 
     def note(_: threading.Event) -> None:
@@ -94,7 +110,12 @@ class _Loop:
         cannot_load: set while this machine cannot load the code of jobs.
     """
 
-    def __init__(self, installation: Installation, stop: Stop, announce: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        stop: Stop,
+        announce: Callable[[], None] = lambda: None,
+    ) -> None:
         self._installation = installation
         self._stop = stop
         self._announce: Callable[[], None] | None = announce
@@ -111,7 +132,8 @@ class _Loop:
             try:
                 worked = self._is_ready() and self._work_once()
             except LeaseLost:
-                worked = not self._interval_s  # a job that was cancelled ended at no public time
+                # a job that was cancelled ended at no public time
+                worked = not self._interval_s
             except InstallationError:
                 raise
             except Stopped:
@@ -126,8 +148,9 @@ class _Loop:
                 self._wait_for_a_job()
 
     def _wait_for_a_job(self) -> None:
-        """Waits until the next look for a job. With public times, claims wait for the next one, and a job that ran has
-        ended at one."""
+        """Waits until the next look for a job. With public times, claims wait for the
+        next one, and a job that ran has ended at one.
+        """
         CHILDREN.stop_if_idle()
         if self._interval_s:
             supervise.wait_for_public_time(self._interval_s, stopping=self._stop.begun)
@@ -135,8 +158,12 @@ class _Loop:
             self._stop.begun.wait(self._installation.settings.poll_interval_s)
 
     def _wait_to_load_again(self) -> None:
-        """Takes no job meanwhile. Another machine may run the job, which is uncharged and in the queue."""
-        _log.error("this worker cannot load the code of jobs and takes none; the cause is in the line before")
+        """Takes no job meanwhile. Another machine may run the job, which is uncharged
+        and in the queue.
+        """
+        _log.error(
+            "this worker cannot load the code of jobs and takes none; the cause is in the line before"
+        )
         self.cannot_load.set()
         self._stop.begun.wait(limits.LOAD_RETRY_S)
 
@@ -162,7 +189,13 @@ class _Loop:
         supervisor = Supervisor(interval_s=self._interval_s, stop=self._stop)
         with about(job_id=claim.job_id):
             _log.info("job claimed")
-            run_job(self._installation, claim, supervisor.run, load=supervisor.load, stop=self._stop)
+            run_job(
+                self._installation,
+                claim,
+                supervisor.run,
+                load=supervisor.load,
+                stop=self._stop,
+            )
             _log.info("job ended")
         if not self._stop.begun.is_set():
             CHILDREN.prepare()
@@ -190,7 +223,9 @@ class _Loop:
             tidy_artifacts(self._installation)
 
     def _publish_heads(self) -> None:
-        """Publishes heads. Failures are only logged, so that the sweep continues if the folder of heads is full."""
+        """Publishes heads. Failures are only logged, so that the sweep continues if the
+        folder of heads is full.
+        """
         try:
             self._heads.publish()
         except OSError:

@@ -1,15 +1,20 @@
-"""Starts the child of one job and watches it until it ends: progress, cancellation, public times.
+"""Starts the child of one job and watches it until it ends: progress, cancellation,
+public times.
 
-All work runs on the main thread. Linux sends a child its parent-death signal when the *thread* that started it ends, so
-a child of a short-lived helper thread would be killed.
+All work runs on the main thread. Linux sends a child its parent-death signal when the
+*thread* that started it ends, so a child of a short-lived helper thread would be
+killed.
 
-A job is charged when its child has loaded its code. A child needs a second of processor time for that, far longer than
-a small job takes. So when a job has ended, the worker starts the child of the next job, which loads its code and waits
-for its task. A waiting child has read no task and holds no key and no row; it runs one job and ends. It is stopped when
-no job came for :data:`WAIT_S`, so that a worker that is idle takes no memory for it.
+A job is charged when its child has loaded its code. A child needs a second of processor
+time for that, far longer than a small job takes. So when a job has ended, the worker
+starts the child of the next job, which loads its code and waits for its task. A waiting
+child has read no task and holds no key and no row; it runs one job and ends. It is
+stopped when no job came for :data:`WAIT_S`, so that a worker that is idle takes no
+memory for it.
 
-A child loads the files as they are then, which an upgrade may have replaced since the worker began. A worker and a
-child of two versions do not understand each other, so a worker compares before each charge, and ends at a difference.
+A child loads the files as they are then, which an upgrade may have replaced since the
+worker began. A worker and a child of two versions do not understand each other, so a
+worker compares before each charge, and ends at a difference.
 
 Changes of private jobs appear at public times, if a setting has an interval (ADR 0030).
 """
@@ -41,7 +46,9 @@ WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
 
 LOADED: Final = b"."
-"""What a child writes when it has loaded its code, and when it could use what a job needs."""
+"""What a child writes when it has loaded its code, and when it could use what a job
+needs.
+"""
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -55,7 +62,8 @@ def released_at(at: float, interval_s: int) -> float:
         interval_s: public; seconds between two public times, or 0.
 
     Returns:
-        The first multiple of the interval after the time; the time itself without an interval.
+        The first multiple of the interval after the time; the time itself without an
+        interval.
     """
     return at if interval_s == 0 else (at // interval_s + 1) * interval_s
 
@@ -66,15 +74,19 @@ def now() -> float:
 
 
 def still_at(public: float, interval_s: int) -> float:
-    """The public time at which a wait for one ends: the next one of the clock, if the clock was set back meanwhile.
+    """The public time at which a wait for one ends: the next one of the clock, if the
+    clock was set back meanwhile.
 
-    A wait for the time of the clock before would take as long as the clock was set back.
+    A wait for the time of the clock before would take as long as the clock was set
+    back.
     """
     return min(public, released_at(now(), interval_s))
 
 
 def wait_for_public_time(interval_s: int, *, stopping: threading.Event) -> None:
-    """Waits until a public time, or until the process is to stop. A wait that ends too early goes on."""
+    """Waits until a public time, or until the process is to stop. A wait that ends too
+    early goes on.
+    """
     until = released_at(now(), interval_s)
     while not stopping.is_set() and now() < until:
         until = still_at(until, interval_s)
@@ -82,7 +94,8 @@ def wait_for_public_time(interval_s: int, *, stopping: threading.Event) -> None:
 
 
 class Children:
-    """The children of one worker process: one that runs a job, and at most one that waits for the next.
+    """The children of one worker process: one that runs a job, and at most one that
+    waits for the next.
 
     Attributes:
         code: digest of the code that the worker loaded; ``None`` if none is compared.
@@ -102,21 +115,25 @@ class Children:
             look: called again and again meanwhile; what it raises ends the wait.
 
         Raises:
-            CodeChanged: the child loaded other code than this process, or cannot load it, or may soon.
-            CodeNotLoaded: the child ended, or took longer than :data:`limits.CHILD_LOAD_S`. Its log says why.
+            CodeChanged: the child loaded other code than this process, or cannot load
+                it, or may soon.
+            CodeNotLoaded: the child ended, or took longer than
+                :data:`limits.CHILD_LOAD_S`. Its log says why.
         """
         if self._waiting is None or self._waiting.poll() is not None:
             self.stop()
             self._begin()
         if not self._has_loaded:
             self._has_loaded = self._answers(look)
-        if self.code not in (None, code_digest()):  # the digest of the worker is from before it loaded anything
+        # the digest of the worker is from before it loaded anything
+        if self.code not in (None, code_digest()):
             raise CodeChanged
         if not self._has_loaded:
             raise CodeNotLoaded
 
     def look(self, needs: Needs, look: Callable[[], None]) -> None:
-        """Waits until the child that has loaded could use what a job needs, as the job will.
+        """Waits until the child that has loaded could use what a job needs, as the job
+        will.
 
         Raises:
             Unavailable: it could not, and its log says why, or it took too long.
@@ -132,7 +149,9 @@ class Children:
             self.stop()  # the answer would be taken for that of the next job
             raise
         if not is_usable:
-            _log.error("a job waits, uncharged: its process cannot use the folder, the room, the models or the rows")
+            _log.error(
+                "a job waits, uncharged: its process cannot use the folder, the room, the models or the rows"
+            )
             raise Unavailable("the process of a job cannot use what the job needs")
 
     def _answers(self, look: Callable[[], None]) -> bool:
@@ -160,16 +179,24 @@ class Children:
         return child
 
     def _begin(self) -> None:
-        self._waiting, self._waits_since, self._has_loaded = _new_child(), time.monotonic(), False
+        self._waiting, self._waits_since, self._has_loaded = (
+            _new_child(),
+            time.monotonic(),
+            False,
+        )
 
     def prepare(self) -> None:
-        """Starts the child of the next job, after a job; a worker that ran no job has none."""
+        """Starts the child of the next job, after a job; a worker that ran no job has
+        none.
+        """
         if self._has_started and self._waiting is None:
             with contextlib.suppress(CodeNotLoaded):  # the next job finds out
                 self._begin()
 
     def stop_if_idle(self) -> None:
-        """Stops a child that waited for too long; the next one is started after the next job."""
+        """Stops a child that waited for too long; the next one is started after the
+        next job.
+        """
         if self._waiting is not None and time.monotonic() - self._waits_since > WAIT_S:
             self._has_started = False
             self.stop()
@@ -193,9 +220,10 @@ def end_child(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _new_child() -> "subprocess.Popen[bytes]":
-    # Standard error is the worker's until the child gets its task, and discarded from then on.
-    # A child inherits the mask, from its first instruction on: Ctrl-C in a terminal, and a service manager that signals
-    # every process of a service, reach the worker alone, which finishes the job or kills the child.
+    # Standard error is the worker's until the child gets its task, and discarded from
+    # then on. A child inherits the mask, from its first instruction on: Ctrl-C in a
+    # terminal, and a service manager that signals every process of a service, reach the
+    # worker alone, which finishes the job or kills the child.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
     try:
         return subprocess.Popen(
@@ -213,11 +241,14 @@ def _new_child() -> "subprocess.Popen[bytes]":
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _reach(cluster: DaskCluster, files: tuple[str, ...], look: Callable[[], None]) -> None:
-    """Waits until a process with the code and the certificate of a job's child has seen the workers of a cluster.
+def _reach(
+    cluster: DaskCluster, files: tuple[str, ...], look: Callable[[], None]
+) -> None:
+    """Waits until a process with the code and the certificate of a job's child has seen
+    the workers of a cluster.
 
-    Each worker has to say that it is of this version and can read the files. The libraries of a cluster take memory and
-    threads, so they are not loaded here.
+    Each worker has to say that it is of this version and can read the files. The
+    libraries of a cluster take memory and threads, so they are not loaded here.
     """
     process = _begin_to_look(cluster)
     try:
@@ -241,7 +272,13 @@ def _reach(cluster: DaskCluster, files: tuple[str, ...], look: Callable[[], None
 def _begin_to_look(cluster: DaskCluster) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "app.worker.dask_process", "look", json.dumps({"cluster": cluster.to_json()})],
+            [
+                sys.executable,
+                "-m",
+                "app.worker.dask_process",
+                "look",
+                json.dumps({"cluster": cluster.to_json()}),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             cwd="/",
@@ -273,12 +310,13 @@ class Supervisor:
         self._next_shown_at = released_at(now(), self._interval_s)
 
     def load(self, lease: Lease, needs: Needs) -> None:
-        """Waits until the child of the job has loaded its code, shown as preparing, and looks at what the job needs.
+        """Waits until the child of the job has loaded its code, shown as preparing, and
+        looks at what the job needs.
 
         Raises:
             CodeNotLoaded: this machine cannot run jobs now.
-            Unavailable: the child cannot use what the job needs; the cluster cannot be reached or has no worker, or one
-                cannot read the rows.
+            Unavailable: the child cannot use what the job needs; the cluster cannot be
+                reached or has no worker, or one cannot read the rows.
             LeaseLost: the job was cancelled, or another worker has it.
             Stopped: this process was asked to stop.
         """
@@ -289,7 +327,8 @@ class Supervisor:
             lease.require()
 
         def look_at_preparation() -> None:
-            lease.show(PREPARING)  # here, so that a child that has loaded already is no preparation
+            # here, so that a child that has loaded already is no preparation
+            lease.show(PREPARING)
             look()
 
         CHILDREN.load(look_at_preparation)
@@ -298,19 +337,22 @@ class Supervisor:
             _reach(needs.cluster, needs.files, look)
 
     def run(self, task: JobTask, lease: Lease) -> None:
-        """Runs the child to its end and waits for the next public time; its output is then in the task's folder.
+        """Runs the child to its end and waits for the next public time; its output is
+        then in the task's folder.
 
         Args:
             task: of the child.
             lease: the lease of the job, which stores its progress.
 
         Raises:
-            JobFailed: the child did not succeed, or this process was asked to stop now and killed the child.
+            JobFailed: the child did not succeed, or this process was asked to stop now
+                and killed the child.
         """
         child = _start(task)
         try:
             assert child.stdin is not None
-            # The pipe stays open: the child ends when it closes, so it dies with this process.
+            # The pipe stays open: the child ends when it closes, so it dies with this
+            # process.
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(task.to_text().encode("utf-8") + b"\n")
                 child.stdin.flush()
@@ -321,7 +363,9 @@ class Supervisor:
         if child.returncode != 0:
             raise JobFailed
 
-    def _watch(self, child: "subprocess.Popen[bytes]", lease: Lease, *, n_trees: int) -> None:
+    def _watch(
+        self, child: "subprocess.Popen[bytes]", lease: Lease, *, n_trees: int
+    ) -> None:
         assert child.stdout is not None
         started_at = time.monotonic()
         with selectors.DefaultSelector() as selector:
@@ -340,18 +384,24 @@ class Supervisor:
             child.wait(timeout=limits.CHILD_EXIT_S)
 
     def _heed_signals(self) -> None:
-        """Raises ``JobFailed`` if this process is to stop now; says once that it stops after this job."""
+        """Raises ``JobFailed`` if this process is to stop now; says once that it stops
+        after this job.
+        """
         if self._stop.now.is_set():
             raise JobFailed(EndReason.LOST)
         if self._stop.begun.is_set() and not self._told_of_stop:
             self._told_of_stop = True
-            _log.warning("finishing the running job; a second signal (Ctrl-C) stops now and loses what the job spent")
+            _log.warning(
+                "finishing the running job; a second signal (Ctrl-C) stops now and loses what the job spent"
+            )
 
     def _wait_for_release(self, lease: Lease) -> None:
-        """Holds the lease until the next public time, so that the end of the child shows then, however it ended.
+        """Holds the lease until the next public time, so that the end of the child
+        shows then, however it ended.
 
         Raises:
-            JobFailed: this process was asked to stop now. Whether the child had ended does not show.
+            JobFailed: this process was asked to stop now. Whether the child had ended
+                does not show.
         """
         if self._interval_s == 0:
             return

@@ -1,11 +1,14 @@
-"""Private means with an external library (OpenDP), charged to the account of a Grovekeeper dataset before each run.
+"""Private means with an external library (OpenDP), charged to the account of a
+Grovekeeper dataset before each run.
 
     pip install opendp
-    python outside_library.py --url http://127.0.0.1:8731 --key-file ~/.grovekeeper/admin.key
+    python outside_library.py --url http://127.0.0.1:8731 --key-file
+    ~/.grovekeeper/admin.key
 
-The key needs the role ``attester`` on the dataset; an owner or admin key declares the dataset if it does not exist. The
-rows stay in a file that the service never sees; the program generates them in place of a table in another system. The
-program computes means until a charge is refused, and does not read the file for the refused one.
+The key needs the role ``attester`` on the dataset; an owner or admin key declares the
+dataset if it does not exist. The rows stay in a file that the service never sees; the
+program generates them in place of a table in another system. The program computes means
+until a charge is refused, and does not read the file for the refused one.
 """
 
 import argparse
@@ -49,11 +52,21 @@ EVENT = {
         },
     ],
 }
-"""A sum of ages (ε = 120/300) and a count (ε = 1/10), one after the other: ε = 0.5. No row is read for it."""
+"""A sum of ages (ε = 120/300) and a count (ε = 1/10), one after the other: ε = 0.5. No
+row is read for it.
+"""
 
 DECLARATION = {
     "schema": {
-        "features": [{"name": "age", "type": "integer", "lower": 0, "upper": OLDEST, "bounds": "natural"}],
+        "features": [
+            {
+                "name": "age",
+                "type": "integer",
+                "lower": 0,
+                "upper": OLDEST,
+                "bounds": "natural",
+            }
+        ],
         "label": {"name": "income", "classes": ["low", "high"]},
     },
     "budget": {"accountant": "pure", "epsilon": "1.25"},
@@ -68,14 +81,22 @@ class Refused(Exception):
         self.problem = problem
 
 
-def ask(url: str, key: str, body: dict[str, Any] | None = None, *, idempotency_key: str | None = None) -> Any:
+def ask(
+    url: str,
+    key: str,
+    body: dict[str, Any] | None = None,
+    *,
+    idempotency_key: str | None = None,
+) -> Any:
     """One request: POST if there is a body, else GET."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     if idempotency_key is not None:
         headers["Idempotency-Key"] = idempotency_key
     content = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, content, headers), timeout=60) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, content, headers), timeout=60
+        ) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise Refused(json.load(error)) from None
@@ -104,18 +125,29 @@ def mechanisms() -> tuple[Any, Any]:
     """OpenDP's noisy sum and noisy count of integers, with discrete Laplace noise."""
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
-    noisy_sum = space >> dp.t.then_clamp((0, OLDEST)) >> dp.t.then_sum() >> dp.m.then_laplace(float(SCALE_OF_SUM))
+    noisy_sum = (
+        space
+        >> dp.t.then_clamp((0, OLDEST))
+        >> dp.t.then_sum()
+        >> dp.m.then_laplace(float(SCALE_OF_SUM))
+    )
     noisy_count = space >> dp.t.then_count() >> dp.m.then_laplace(float(SCALE_OF_COUNT))
     return noisy_sum, noisy_count
 
 
 def main() -> int:
     """Asks for private means until the budget refuses."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--url", default="http://127.0.0.1:8731")
-    parser.add_argument("--key-file", type=Path, default=Path.home() / ".grovekeeper" / "admin.key")
+    parser.add_argument(
+        "--key-file", type=Path, default=Path.home() / ".grovekeeper" / "admin.key"
+    )
     parser.add_argument("--dataset", default="outside-example")
-    parser.add_argument("--rows", type=Path, default=Path("ages.csv"), help="made up if it is not there")
+    parser.add_argument(
+        "--rows", type=Path, default=Path("ages.csv"), help="made up if it is not there"
+    )
     arguments = parser.parse_args()
     key = arguments.key_file.read_text(encoding="utf-8").strip()
     declared(arguments.url, key, arguments.dataset)
@@ -128,16 +160,24 @@ def main() -> int:
     noisy_sum, noisy_count = mechanisms()
     told = noisy_sum.map(1) + noisy_count.map(1)
     charged = float(quote["price"]["amount"])
-    print(f"a mean costs {charged} ε here; OpenDP itself says {told:.6f}; {quote['remaining']} ε are left")
+    print(
+        f"a mean costs {charged} ε here; OpenDP itself says {told:.6f}; {quote['remaining']} ε are left"
+    )
     assert told <= charged * (1 + 1e-9), "never run what loses more than was stated"
 
     number = 0
     while True:
         number += 1
-        # A key of its own for every run: it lets one request be repeated after a lost connection, and it must never
-        # be used for a second run, which would get the answer of the first and pay nothing for its fresh noise.
+        # A key of its own for every run: it lets one request be repeated after a lost
+        # connection, and it must never be used for a second run, which would get the
+        # answer of the first and pay nothing for its fresh noise.
         try:
-            reservation = ask(f"{account}/reservations", key, wanted, idempotency_key=secrets.token_hex(16))
+            reservation = ask(
+                f"{account}/reservations",
+                key,
+                wanted,
+                idempotency_key=secrets.token_hex(16),
+            )
         except Refused as refused:
             if refused.problem["type"] != "budget-exceeded":
                 raise

@@ -1,6 +1,7 @@
 """Creates the schema of the first release, with the triggers of append-only tables.
 
-Versions before the first release have revisions below 0100; :mod:`app.services.backup.move` copies their rows.
+Versions before the first release have revisions below 0100;
+:mod:`app.services.backup.move` copies their rows.
 
 Revision ID: 0100
 Revises:
@@ -41,7 +42,9 @@ def upgrade() -> None:
 
 
 def _create_access_tables() -> None:
-    """Creates keys, their grants on datasets, and the stored answers to requests with an ``Idempotency-Key``."""
+    """Creates keys, their grants on datasets, and the stored answers to requests with
+    an ``Idempotency-Key``.
+    """
     op.create_table(
         "keys",
         sa.Column("id", sa.Text(), nullable=False),
@@ -56,8 +59,13 @@ def _create_access_tables() -> None:
         sa.Column("revoked_at", INSTANT, nullable=True),
         sa.Column("last_used_at", INSTANT, nullable=True),
         sa.Column("sign_outs", INTEGER, nullable=True),
-        sa.CheckConstraint("(roles_at IS NULL) = (issuer IS NULL)", name=op.f("ck_keys_roles_of_token")),
-        sa.CheckConstraint("(secret_sha256 IS NULL) = (issuer IS NOT NULL)", name=op.f("ck_keys_secret_or_issuer")),
+        sa.CheckConstraint(
+            "(roles_at IS NULL) = (issuer IS NULL)", name=op.f("ck_keys_roles_of_token")
+        ),
+        sa.CheckConstraint(
+            "(secret_sha256 IS NULL) = (issuer IS NOT NULL)",
+            name=op.f("ck_keys_secret_or_issuer"),
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_keys")),
     )
     op.create_table(
@@ -68,7 +76,8 @@ def _create_access_tables() -> None:
         sa.Column("granted_at", INSTANT, nullable=False),
         sa.Column("granted_by", sa.Text(), nullable=False),
         sa.CheckConstraint(
-            "role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')", name=op.f("ck_grants_role_known")
+            "role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')",
+            name=op.f("ck_grants_role_known"),
         ),
         sa.PrimaryKeyConstraint("key_id", "dataset_id", name=op.f("pk_grants")),
     )
@@ -83,7 +92,9 @@ def _create_access_tables() -> None:
         sa.Column("location", sa.Text(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("answered_at", INSTANT, nullable=False),
-        sa.PrimaryKeyConstraint("principal", "route", "idempotency_key", name=op.f("pk_idempotent_answers")),
+        sa.PrimaryKeyConstraint(
+            "principal", "route", "idempotency_key", name=op.f("pk_idempotent_answers")
+        ),
     )
 
 
@@ -106,10 +117,12 @@ def _create_dataset_tables() -> None:
         sa.Column("deleted_at", INSTANT, nullable=True),
         sa.Column("jobs_ended_at", INSTANT, nullable=True),
         sa.CheckConstraint(
-            "(deleted_at IS NULL) = (living_name IS NOT NULL)", name=op.f("ck_datasets_living_has_its_name")
+            "(deleted_at IS NULL) = (living_name IS NOT NULL)",
+            name=op.f("ck_datasets_living_has_its_name"),
         ),
         sa.CheckConstraint(
-            "(deleted_at IS NULL) = (wrapped_key IS NOT NULL)", name=op.f("ck_datasets_living_has_its_key")
+            "(deleted_at IS NULL) = (wrapped_key IS NOT NULL)",
+            name=op.f("ck_datasets_living_has_its_key"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_datasets")),
         sa.UniqueConstraint("living_name", name=op.f("uq_datasets_living_name")),
@@ -124,12 +137,16 @@ def _create_dataset_tables() -> None:
         sa.Column("erased_at", INSTANT, nullable=True),
         sa.Column("places_freed_at", INSTANT, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_epochs")),
-        sa.UniqueConstraint("dataset_id", "ordinal", name=op.f("uq_epochs_dataset_id_ordinal")),
+        sa.UniqueConstraint(
+            "dataset_id", "ordinal", name=op.f("uq_epochs_dataset_id_ordinal")
+        ),
     )
 
 
 def _create_account_tables() -> None:
-    """Creates accounts, populations with their members, rules, and the state of every reservation."""
+    """Creates accounts, populations with their members, rules, and the state of every
+    reservation.
+    """
     op.create_table(
         "accounts",
         sa.Column("id", sa.Text(), nullable=False),
@@ -163,7 +180,11 @@ def _create_account_tables() -> None:
         sa.Column("joined_at", INSTANT, nullable=False),
         sa.PrimaryKeyConstraint("account_id", name=op.f("pk_population_members")),
     )
-    op.create_index(op.f("ix_population_members_population_id"), "population_members", ["population_id"])
+    op.create_index(
+        op.f("ix_population_members_population_id"),
+        "population_members",
+        ["population_id"],
+    )
     op.create_table(
         "rules",
         sa.Column("account_id", sa.Text(), nullable=False),
@@ -175,8 +196,12 @@ def _create_account_tables() -> None:
         sa.Column("proposal", sa.Text(), nullable=True),
         sa.Column("changed_by", sa.Text(), nullable=False),
         sa.Column("changed_at", INSTANT, nullable=False),
-        sa.CheckConstraint("approval_above > 0", name=op.f("ck_rules_approval_above_positive")),
-        sa.CheckConstraint("largest_job > 0", name=op.f("ck_rules_largest_job_positive")),
+        sa.CheckConstraint(
+            "approval_above > 0", name=op.f("ck_rules_approval_above_positive")
+        ),
+        sa.CheckConstraint(
+            "largest_job > 0", name=op.f("ck_rules_largest_job_positive")
+        ),
         sa.PrimaryKeyConstraint("account_id", name=op.f("pk_rules")),
     )
     op.create_table(
@@ -193,18 +218,30 @@ def _create_account_tables() -> None:
         sa.Column("reserved_by", sa.Text(), nullable=False),
         sa.Column("is_approved", sa.Boolean(), nullable=False),
         sa.CheckConstraint(
-            "state IN ('reserved', 'charged', 'void', 'expired')", name=op.f("ck_reservations_state_known")
+            "state IN ('reserved', 'charged', 'void', 'expired')",
+            name=op.f("ck_reservations_state_known"),
         ),
         sa.CheckConstraint("amount > 0", name=op.f("ck_reservations_amount_positive")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reservations")),
-        sa.UniqueConstraint("account_id", "job_id", "part", name=op.f("uq_reservations_account_id_job_id_part")),
+        sa.UniqueConstraint(
+            "account_id",
+            "job_id",
+            "part",
+            name=op.f("uq_reservations_account_id_job_id_part"),
+        ),
     )
-    op.create_index("ix_reservations_account_id_reserved_by", "reservations", ["account_id", "reserved_by"])
+    op.create_index(
+        "ix_reservations_account_id_reserved_by",
+        "reservations",
+        ["account_id", "reserved_by"],
+    )
     op.create_index(op.f("ix_reservations_job_id"), "reservations", ["job_id"])
 
 
 def _create_entry_tables() -> None:
-    """Creates the entries and subtree hashes of accounts, and the signers of heads: all append-only."""
+    """Creates the entries and subtree hashes of accounts, and the signers of heads: all
+    append-only.
+    """
     op.create_table(
         "entries",
         sa.Column("account_id", sa.Text(), nullable=False),
@@ -225,16 +262,22 @@ def _create_entry_tables() -> None:
         sa.PrimaryKeyConstraint("account_id", "sequence", name=op.f("pk_entries")),
     )
     op.create_index(op.f("ix_entries_job_id"), "entries", ["job_id"])
-    create_append_only_triggers(op.get_bind(), "entries", key=("account_id", "sequence"))
+    create_append_only_triggers(
+        op.get_bind(), "entries", key=("account_id", "sequence")
+    )
     op.create_table(
         "log_blocks",
         sa.Column("account_id", sa.Text(), nullable=False),
         sa.Column("height", INTEGER, autoincrement=False, nullable=False),
         sa.Column("position", INTEGER, autoincrement=False, nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("account_id", "height", "position", name=op.f("pk_log_blocks")),
+        sa.PrimaryKeyConstraint(
+            "account_id", "height", "position", name=op.f("pk_log_blocks")
+        ),
     )
-    create_append_only_triggers(op.get_bind(), "log_blocks", key=("account_id", "height", "position"))
+    create_append_only_triggers(
+        op.get_bind(), "log_blocks", key=("account_id", "height", "position")
+    )
     op.create_table(
         "signers",
         sa.Column("ordinal", INTEGER, autoincrement=False, nullable=False),
@@ -247,7 +290,9 @@ def _create_entry_tables() -> None:
 
 
 def _create_job_tables() -> None:
-    """Creates jobs (queue and history in one table), the datasets that they read, approvals, and workers."""
+    """Creates jobs (queue and history in one table), the datasets that they read,
+    approvals, and workers.
+    """
     op.create_table(
         "jobs",
         sa.Column("id", sa.Text(), nullable=False),
@@ -272,11 +317,21 @@ def _create_job_tables() -> None:
         sa.Column("profile_id", sa.Text(), nullable=True),
         sa.Column("evaluation_id", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "(kind = 'train') = (algorithm IS NOT NULL)", name=op.f("ck_jobs_training_names_its_algorithm")
+            "(kind = 'train') = (algorithm IS NOT NULL)",
+            name=op.f("ck_jobs_training_names_its_algorithm"),
         ),
-        sa.CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name=op.f("ck_jobs_running_is_leased")),
-        sa.CheckConstraint("kind IN ('train', 'profile', 'evaluation')", name=op.f("ck_jobs_kind_known")),
-        sa.CheckConstraint("state <> 'succeeded' OR charged_at IS NOT NULL", name=op.f("ck_jobs_success_is_charged")),
+        sa.CheckConstraint(
+            "(state = 'running') = (lease_token IS NOT NULL)",
+            name=op.f("ck_jobs_running_is_leased"),
+        ),
+        sa.CheckConstraint(
+            "kind IN ('train', 'profile', 'evaluation')",
+            name=op.f("ck_jobs_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "state <> 'succeeded' OR charged_at IS NOT NULL",
+            name=op.f("ck_jobs_success_is_charged"),
+        ),
         sa.CheckConstraint(
             "state IN ('waiting', 'queued', 'running', 'succeeded', 'failed', 'cancelled')",
             name=op.f("ck_jobs_state_known"),
@@ -286,10 +341,14 @@ def _create_job_tables() -> None:
     op.create_index(op.f("ix_jobs_dataset_id"), "jobs", ["dataset_id"])
     op.create_index("ix_jobs_state_submitted_at", "jobs", ["state", "submitted_at"])
     op.create_index(
-        "ix_jobs_state_submitted_by_submitted_at_id", "jobs", ["state", "submitted_by", "submitted_at", "id"]
+        "ix_jobs_state_submitted_by_submitted_at_id",
+        "jobs",
+        ["state", "submitted_by", "submitted_at", "id"],
     )
     op.create_index(
-        "ix_jobs_submitted_by_charged_at_finished_at", "jobs", ["submitted_by", "charged_at", "finished_at"]
+        "ix_jobs_submitted_by_charged_at_finished_at",
+        "jobs",
+        ["submitted_by", "charged_at", "finished_at"],
     )
     op.create_table(
         "job_datasets",
@@ -305,7 +364,10 @@ def _create_job_tables() -> None:
         sa.Column("decision", sa.Text(), nullable=True),
         sa.Column("decided_by", sa.Text(), nullable=True),
         sa.Column("decided_at", INSTANT, nullable=True),
-        sa.CheckConstraint("decision IN ('approve', 'reject')", name=op.f("ck_approvals_decision_known")),
+        sa.CheckConstraint(
+            "decision IN ('approve', 'reject')",
+            name=op.f("ck_approvals_decision_known"),
+        ),
         sa.CheckConstraint(
             "(decision IS NULL) = (decided_by IS NULL) AND (decision IS NULL) = (decided_at IS NULL)",
             name=op.f("ck_approvals_decision_is_of_a_key"),
@@ -322,7 +384,9 @@ def _create_job_tables() -> None:
 
 
 def _create_model_tables() -> None:
-    """Creates models, their aliases, and the facts of their cards that can change after training."""
+    """Creates models, their aliases, and the facts of their cards that can change after
+    training.
+    """
     op.create_table(
         "models",
         sa.Column("id", sa.Text(), nullable=False),
@@ -348,11 +412,17 @@ def _create_model_tables() -> None:
         sa.Column("model_id", sa.Text(), nullable=True),
         sa.Column("moved_by", sa.Text(), nullable=False),
         sa.Column("moved_at", INSTANT, nullable=False),
-        sa.PrimaryKeyConstraint("dataset_id", "alias", "number", name=op.f("pk_alias_moves")),
+        sa.PrimaryKeyConstraint(
+            "dataset_id", "alias", "number", name=op.f("pk_alias_moves")
+        ),
     )
-    op.create_index("ix_alias_moves_alias_dataset_name", "alias_moves", ["alias", "dataset_name"])
+    op.create_index(
+        "ix_alias_moves_alias_dataset_name", "alias_moves", ["alias", "dataset_name"]
+    )
     op.create_index(op.f("ix_alias_moves_model_id"), "alias_moves", ["model_id"])
-    create_append_only_triggers(op.get_bind(), "alias_moves", key=("dataset_id", "alias", "number"))
+    create_append_only_triggers(
+        op.get_bind(), "alias_moves", key=("dataset_id", "alias", "number")
+    )
     op.create_table(
         "dataset_guarantees",
         sa.Column("dataset_id", sa.Text(), nullable=False),
@@ -381,7 +451,11 @@ def _create_release_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_profiles")),
         sa.UniqueConstraint("job_id", name=op.f("uq_profiles_job_id")),
     )
-    op.create_index("ix_profiles_dataset_id_created_at_id", "profiles", ["dataset_id", "created_at", "id"])
+    op.create_index(
+        "ix_profiles_dataset_id_created_at_id",
+        "profiles",
+        ["dataset_id", "created_at", "id"],
+    )
     op.create_table(
         "evaluations",
         sa.Column("id", sa.Text(), nullable=False),
@@ -398,9 +472,13 @@ def _create_release_tables() -> None:
         "evaluated_models",
         sa.Column("evaluation_id", sa.Text(), nullable=False),
         sa.Column("model_id", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("evaluation_id", "model_id", name=op.f("pk_evaluated_models")),
+        sa.PrimaryKeyConstraint(
+            "evaluation_id", "model_id", name=op.f("pk_evaluated_models")
+        ),
     )
-    op.create_index(op.f("ix_evaluated_models_model_id"), "evaluated_models", ["model_id"])
+    op.create_index(
+        op.f("ix_evaluated_models_model_id"), "evaluated_models", ["model_id"]
+    )
 
 
 def _create_webhook_tables() -> None:
@@ -433,5 +511,7 @@ def _create_webhook_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_deliveries")),
     )
     op.create_index(
-        "ix_webhook_deliveries_webhook_id_created_at_id", "webhook_deliveries", ["webhook_id", "created_at", "id"]
+        "ix_webhook_deliveries_webhook_id_created_at_id",
+        "webhook_deliveries",
+        ["webhook_id", "created_at", "id"],
     )

@@ -1,12 +1,15 @@
-"""Repeats the tables of the papers: printed accuracy, ours without privacy, ours private and repaired, side by side.
+"""Repeats the tables of the papers: printed accuracy, ours without privacy, ours
+private and repaired, side by side.
 
-One command, which continues where it stopped: every run is appended to ``runs.csv`` of the results folder, and the
-pages and plots are written from all runs. Fold r is the part r mod 10 of a permutation with the seed of r div 10::
+One command, which continues where it stopped: every run is appended to ``runs.csv`` of
+the results folder, and the pages and plots are written from all runs. Fold r is the
+part r mod 10 of a permutation with the seed of r div 10::
 
     python -m research.papers DATA --tables spe-1 dprf-1
 
-A dataset below 2,000 rows has ten cross-validations, as in the papers, a larger one has one; ``--repeats`` changes it.
-DATA is a folder as in ``research.accuracy``. Without it, three datasets of scikit-learn run.
+A dataset below 2,000 rows has ten cross-validations, as in the papers, a larger one has
+one; ``--repeats`` changes it. DATA is a folder as in ``research.accuracy``. Without it,
+three datasets of scikit-learn run.
 """
 
 import argparse
@@ -30,7 +33,9 @@ from research.runs import Measured, Task, append, load, predictions, unfinished
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "papers"
 
 FEW_ROWS = 2_000
-"""From so many rows on, a dataset has one cross-validation instead of ten: its folds spread less and take long."""
+"""From so many rows on, a dataset has one cross-validation instead of ten: its folds
+spread less and take long.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,32 +52,53 @@ class PaperRun(Measured):
 
 
 def fold_of(n_rows: int, repeat: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of training and test rows of one fold of repeated 10-fold cross-validation."""
-    order = np.random.default_rng(datasets.FIRST_SEED + repeat // N_FOLDS).permutation(n_rows)
+    """Indices of training and test rows of one fold of repeated 10-fold
+    cross-validation.
+    """
+    order = np.random.default_rng(datasets.FIRST_SEED + repeat // N_FOLDS).permutation(
+        n_rows
+    )
     parts = np.array_split(order, N_FOLDS)
     test = parts.pop(repeat % N_FOLDS)
     return np.concatenate(parts), test
 
 
-def tasks_of(cells: Iterable[Cell], *, repeats: int | None, sizes: dict[str, int]) -> list[Task]:
+def tasks_of(
+    cells: Iterable[Cell], *, repeats: int | None, sizes: dict[str, int]
+) -> list[Task]:
     """All runs of cells, without repetition, smaller datasets first.
 
     Args:
         cells: printed numbers.
-        repeats: number of folds of every dataset; without it, a hundred below :data:`FEW_ROWS` rows, ten from there on.
+        repeats: number of folds of every dataset; without it, a hundred below
+            :data:`FEW_ROWS` rows, ten from there on.
         sizes: number of rows of every dataset that is there.
     """
-    first = [task for cell in cells for task in (cell.plain, cell.private, cell.check) if task is not None]
+    first = [
+        task
+        for cell in cells
+        for task in (cell.plain, cell.private, cell.check)
+        if task is not None
+    ]
     distinct = dict.fromkeys(task for task in first if task.dataset in sizes)
     by_size = sorted(distinct, key=lambda task: (sizes[task.dataset], task.dataset))
-    folds = {name: repeats or (10 * N_FOLDS if n_rows < FEW_ROWS else N_FOLDS) for name, n_rows in sizes.items()}
-    return [replace(task, repeat=repeat) for task in by_size for repeat in range(folds[task.dataset])]
+    folds = {
+        name: repeats or (10 * N_FOLDS if n_rows < FEW_ROWS else N_FOLDS)
+        for name, n_rows in sizes.items()
+    }
+    return [
+        replace(task, repeat=repeat)
+        for task in by_size
+        for repeat in range(folds[task.dataset])
+    ]
 
 
 def run_all(folder: Path | None, tasks: Sequence[Task], path: Path) -> list[PaperRun]:
-    """Runs the tasks that the CSV lacks and returns all its runs. A refused task is printed and left out.
+    """Runs the tasks that the CSV lacks and returns all its runs. A refused task is
+    printed and left out.
 
-    Any other error ends the command: a fold that is missing because of a defect would change a mean.
+    Any other error ends the command: a fold that is missing because of a defect would
+    change a mean.
     """
     todo = unfinished(tasks, load(path, PaperRun))
     for done, task in enumerate(todo):
@@ -81,11 +107,24 @@ def run_all(folder: Path | None, tasks: Sequence[Task], path: Path) -> list[Pape
         try:
             answers = predictions(dataset, task, train, test)
         except (ParameterInvalid, NotSupported) as refused:
-            print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}", file=sys.stderr)
+            print(
+                f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}",
+                file=sys.stderr,
+            )
             continue
         accuracy = float(np.mean(answers.labels == dataset.y[test]))
-        append(path, PaperRun(**vars(task), accuracy=round(accuracy, 6), seconds=round(answers.seconds, 3)))
-        print(f"{done + 1}/{len(todo)} {task.dataset} {task.algorithm} {task.repeat}", file=sys.stderr)
+        append(
+            path,
+            PaperRun(
+                **vars(task),
+                accuracy=round(accuracy, 6),
+                seconds=round(answers.seconds, 3),
+            ),
+        )
+        print(
+            f"{done + 1}/{len(todo)} {task.dataset} {task.algorithm} {task.repeat}",
+            file=sys.stderr,
+        )
     return load(path, PaperRun)
 
 
@@ -107,11 +146,17 @@ def accuracies(runs: Iterable[PaperRun]) -> dict[tuple[object, ...], list[float]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     options = _parser().parse_args(arguments)
-    present = set(bundled.LOADERS if options.folder is None else datasets.names(options.folder))
+    present = set(
+        bundled.LOADERS if options.folder is None else datasets.names(options.folder)
+    )
     wanted = present & set(options.datasets or present)
     cells = [cell for table in options.tables for cell in printed_tables.rows(table)]
     files = {printed_tables.sources()[cell.dataset].file for cell in cells}
-    sizes = {name: len(read(options.folder, name).y) for name in files if name.partition(":")[0] in wanted}
+    sizes = {
+        name: len(read(options.folder, name).y)
+        for name in files
+        if name.partition(":")[0] in wanted
+    }
     options.results.mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(cells, repeats=options.repeats, sizes=sizes)
     by_task = accuracies(run_all(options.folder, tasks, options.results / "runs.csv"))
@@ -120,13 +165,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m research.papers", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json")
-    parser.add_argument("--tables", nargs="+", default=list(printed_tables.TABLES), choices=printed_tables.TABLES)
+    parser = argparse.ArgumentParser(
+        prog="python -m research.papers", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json"
+    )
+    parser.add_argument(
+        "--tables",
+        nargs="+",
+        default=list(printed_tables.TABLES),
+        choices=printed_tables.TABLES,
+    )
     parser.add_argument("--datasets", nargs="+", help="names of files; default: all")
-    parser.add_argument("--repeats", type=int, help="folds; default: 100 below 2,000 rows, else 10")
-    parser.add_argument("--plots", action="store_true", help="draws the plots, too (needs the extra ``bench``)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of runs, pages and plots")
+    parser.add_argument(
+        "--repeats", type=int, help="folds; default: 100 below 2,000 rows, else 10"
+    )
+    parser.add_argument(
+        "--plots",
+        action="store_true",
+        help="draws the plots, too (needs the extra ``bench``)",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder of runs, pages and plots"
+    )
     return parser
 
 

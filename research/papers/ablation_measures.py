@@ -1,4 +1,6 @@
-"""Measures one run of an ablation: accuracy of a forest or of its single trees, and distances to medians."""
+"""Measures one run of an ablation: accuracy of a forest or of its single trees, and
+distances to medians.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from research.papers.median_trees import PRIVATE, MedianRule
 from research.runs import Task, predictions
 
 MEDIAN_TREES = "median-trees"
-"""Slug of the printed median trees in tasks; no algorithm of the service or of ``papers.forests`` has it."""
+"""Slug of the printed median trees in tasks; no algorithm of the service or of
+``papers.forests`` has it.
+"""
 
 NORMAL = "normal"
 """Name of the normal data of figure 2, drawn anew for every tree."""
@@ -44,7 +48,9 @@ def accuracy(folder: Path | None, task: Task) -> Sequence[float]:
     dataset = read(folder, task.dataset)
     split = tables.fold_of(len(dataset.y), task.repeat)
     labels = (
-        _median_labels(dataset, split, task) if task.slug == MEDIAN_TREES else predictions(dataset, task, *split).labels
+        _median_labels(dataset, split, task)
+        if task.slug == MEDIAN_TREES
+        else predictions(dataset, task, *split).labels
     )
     return (float(np.mean(labels == dataset.y[split[1]])),)
 
@@ -52,46 +58,71 @@ def accuracy(folder: Path | None, task: Task) -> Sequence[float]:
 def _median_labels(
     dataset: Dataset, split: tuple[NDArray[np.int64], NDArray[np.int64]], task: Task
 ) -> NDArray[np.int64]:
-    """Labels by the printed median trees; splits and leaves have one half of ε each, the paper's default."""
+    """Labels by the printed median trees; splits and leaves have one half of ε each,
+    the paper's default.
+    """
     share, parameters = float(task.epsilon) / 2, task.parameters
     rule = MedianRule(str(parameters["medians"]), int(parameters["max_depth"]), share)
     n_trees = int(parameters["n_estimators"])
     return median_trees.ensemble_labels(
-        dataset, split, rule, n_trees=n_trees, leaf_epsilon=share, random=np.random.default_rng()
+        dataset,
+        split,
+        rule,
+        n_trees=n_trees,
+        leaf_epsilon=share,
+        random=np.random.default_rng(),
     )
 
 
 def tree_accuracies(folder: Path | None, task: Task) -> Sequence[float]:
-    """Mean and :data:`QUANTILES` of the accuracies of single trees on the test rows of a fold."""
+    """Mean and :data:`QUANTILES` of the accuracies of single trees on the test rows of
+    a fold.
+    """
     dataset = read(folder, task.dataset)
     train, test = tables.fold_of(len(dataset.y), task.repeat)
     plan = catalogue.plan(task.slug, task.parameters)
-    rows = SanitisedRows(dataset.features(train), dataset.y[train], np.zeros((len(train), 16), dtype=np.uint8))
+    rows = SanitisedRows(
+        dataset.features(train),
+        dataset.y[train],
+        np.zeros((len(train), 16), dtype=np.uint8),
+    )
     forest = catalogue.grow(plan, dataset.schema, rows, on_tree_done=lambda: None)
     right = accuracies_of_trees(forest, dataset, test)
     return (statistics.fmean(right), *np.quantile(right, QUANTILES).tolist())
 
 
-def accuracies_of_trees(forest: PlainForest, dataset: Dataset, test: NDArray[np.int64]) -> list[float]:
+def accuracies_of_trees(
+    forest: PlainForest, dataset: Dataset, test: NDArray[np.int64]
+) -> list[float]:
     """The share of test rows whose label is right, by each tree of a forest alone."""
     trees, columns, right = NodeTrees.of(forest.arrays), dataset.features(test), []
     for first, last in pairwise(trees.root):
-        # A tree is a slice of nodes, whose leaves name rows of the values of the whole forest.
-        nodes = {name: getattr(trees, name)[first:last] for name in ("feature", "threshold", "right")}
+        # A tree is a slice of nodes, whose leaves name rows of the values of the whole
+        # forest.
+        nodes = {
+            name: getattr(trees, name)[first:last]
+            for name in ("feature", "threshold", "right")
+        }
         arrays = {**nodes, "root": np.array([0, last - first]), "values": trees.values}
-        shares = catalogue.probabilities(replace(forest, arrays=arrays), dataset.schema, columns)
+        shares = catalogue.probabilities(
+            replace(forest, arrays=arrays), dataset.schema, columns
+        )
         right.append(float(np.mean(shares.argmax(axis=1) == dataset.y[test])))
     return right
 
 
 def median_distances(_: Path | None, task: Task) -> Sequence[float]:
-    """Mean distance of private to true medians in a tree on normal data: over splits, and over means of levels.
+    """Mean distance of private to true medians in a tree on normal data: over splits,
+    and over means of levels.
 
     Source:
-        Huang, Lei and Kabán (2022), figure 2; the paper prints neither rows nor attributes of its normal data.
+        Huang, Lei and Kabán (2022), figure 2; the paper prints neither rows nor
+        attributes of its normal data.
     """
     random, parameters = np.random.default_rng(), task.parameters
-    table = median_trees.Table.of_numbers(random.normal(size=(synthetic.N_ROWS, synthetic.WIDTHS[0])))
+    table = median_trees.Table.of_numbers(
+        random.normal(size=(synthetic.N_ROWS, synthetic.WIDTHS[0]))
+    )
     ratio = float(parameters["level_ratio"])
     rule = MedianRule(PRIVATE, int(parameters["max_depth"]), float(task.epsilon), ratio)
     nodes = median_trees.grow_tree(table, np.arange(len(table.X)), rule, random)

@@ -1,12 +1,13 @@
 """Runs the ablations and figures of the papers, and writes their pages.
 
-One command, which continues where it stopped: every run is appended to ``ablations.csv`` of the results folder, and the
-pages are written from all runs::
+One command, which continues where it stopped: every run is appended to
+``ablations.csv`` of the results folder, and the pages are written from all runs::
 
     python -m research.papers.ablation_runs DATA --names huang-figure-1 song-figure-4
 
-DATA is a folder as in ``research.accuracy``. Without it, the generated datasets and three of scikit-learn run. A task
-that ``runs.csv`` holds already, as the papers' tables ran it, does not run again.
+DATA is a folder as in ``research.accuracy``. Without it, the generated datasets and
+three of scikit-learn run. A task that ``runs.csv`` holds already, as the papers' tables
+ran it, does not run again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from pathlib import Path
 from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 from research import bundled, datasets, printed_pages
 from research.papers import __main__ as tables
-from research.papers import ablation_measures, ablations, huang_page, mrf_page, ranks_page, song_page
+from research.papers import (
+    ablation_measures,
+    ablations,
+    huang_page,
+    mrf_page,
+    ranks_page,
+    song_page,
+)
 from research.runs import Measured, Task, append, load
 
 
@@ -33,7 +41,8 @@ class AblationRun(Measured):
 
     Attributes:
         ablation: its name.
-        values: numbers, separated by spaces; the function that measures them says what they are.
+        values: numbers, separated by spaces; the function that measures them says what
+            they are.
         seconds: CPU time of the measurement.
     """
 
@@ -49,49 +58,76 @@ _WARM = set[str]()
 
 
 def run_fold(folder: Path | None, name: str, path: Path, repeat: int) -> None:
-    """Runs the tasks of a fold of an ablation that neither CSV of the results folder holds.
+    """Runs the tasks of a fold of an ablation that neither CSV of the results folder
+    holds.
 
     A refused task is printed and left out; any other error ends the command.
 
     Args:
-        folder: of datasets; ``None``: the generated ones and those of scikit-learn. Tasks on others are left out.
+        folder: of datasets; ``None``: the generated ones and those of scikit-learn.
+            Tasks on others are left out.
         name: of the ablation.
         path: of the CSV of ablations.
         repeat: number of the fold.
     """
-    ablation, present = ablations.ABLATIONS[name], bundled.LOADERS if folder is None else datasets.names(folder)
+    ablation, present = (
+        ablations.ABLATIONS[name],
+        bundled.LOADERS if folder is None else datasets.names(folder),
+    )
     done = runs_by_task(name, path)
-    wanted = (task for task in ablation.runs if task.repeat == repeat and _is_there(task.dataset, present))
+    wanted = (
+        task
+        for task in ablation.runs
+        if task.repeat == repeat and _is_there(task.dataset, present)
+    )
     todo = [task for task in wanted if task not in done]
     for task in todo:
         try:
-            if task.slug not in _WARM:  # compiled loops are loaded at the first use and are no part of a time
+            # compiled loops are loaded at the first use and are no part of a time
+            if task.slug not in _WARM:
                 ablation.measure(folder, task)
                 _WARM.add(task.slug)
             began = time.process_time()
             values = ablation.measure(folder, task)
         except (ParameterInvalid, NotSupported) as refused:
-            print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}", file=sys.stderr)
+            print(
+                f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {refused!r}",
+                file=sys.stderr,
+            )
             continue
         seconds = round(time.process_time() - began, 4)
         text = " ".join(f"{value:.6g}" for value in values)
-        append(path, AblationRun(**vars(task), ablation=name, values=text, seconds=seconds))
-        print(f"{name} {task.dataset} {task.algorithm} {task.epsilon} fold {repeat}: {text}", file=sys.stderr)
+        append(
+            path, AblationRun(**vars(task), ablation=name, values=text, seconds=seconds)
+        )
+        print(
+            f"{name} {task.dataset} {task.algorithm} {task.epsilon} fold {repeat}: {text}",
+            file=sys.stderr,
+        )
 
 
 def _is_there(dataset: str, present: Container[str]) -> bool:
-    return dataset in present or dataset == ablation_measures.NORMAL or dataset.startswith("syn")
+    return (
+        dataset in present
+        or dataset == ablation_measures.NORMAL
+        or dataset.startswith("syn")
+    )
 
 
 def runs_by_task(name: str, path: Path) -> dict[Task, AblationRun]:
-    """The runs of an ablation by task, including accuracies that the papers' tables measured on the same fold."""
+    """The runs of an ablation by task, including accuracies that the papers' tables
+    measured on the same fold.
+    """
     wanted = set(ablations.ABLATIONS[name].runs)
     runs = {run.task: run for run in _loaded(path) if run.ablation == name}
     if ablations.ABLATIONS[name].measure is ablation_measures.accuracy:
         for run in load(path.with_name("runs.csv"), tables.PaperRun):
             if run.task in wanted and run.task not in runs:
                 runs[run.task] = AblationRun(
-                    **vars(run.task), ablation=name, values=f"{run.accuracy}", seconds=run.seconds
+                    **vars(run.task),
+                    ablation=name,
+                    values=f"{run.accuracy}",
+                    seconds=run.seconds,
                 )
     return runs
 
@@ -101,7 +137,9 @@ def _loaded(path: Path) -> list[AblationRun]:
 
 
 def values_of(name: str, path: Path) -> ablations.Values:
-    """The numbers of the runs of an ablation, in the order of the folds, by the task on the first fold."""
+    """The numbers of the runs of an ablation, in the order of the folds, by the task on
+    the first fold.
+    """
     by_task: dict[Task, list[Sequence[float]]] = defaultdict(list)
     for task, run in sorted(runs_by_task(name, path).items()):
         by_task[replace(task, repeat=0)].append(tuple(map(float, run.values.split())))
@@ -113,12 +151,20 @@ def pages(results: Path) -> dict[str, str]:
     path = results / RUNS
     values = {name: values_of(name, path) for name in ablations.ABLATIONS}
     of_tables = load(results / "runs.csv", tables.PaperRun)
-    of_dropout, of_table = defaultdict[Task, list[float]](list), defaultdict[tuple[str, str], list[float]](list)
+    of_dropout, of_table = (
+        defaultdict[Task, list[float]](list),
+        defaultdict[tuple[str, str], list[float]](list),
+    )
     for task, run in sorted(runs_by_task("song-figure-2", path).items()):
         of_dropout[replace(task, repeat=0)].append(run.seconds)
     for paper_run in of_tables:
-        if paper_run.repeat >= printed_pages.N_FOLDS or paper_run.task.slug == "mrf-plain" != paper_run.algorithm:
-            continue  # later folds ran on a busier machine; other tables have other strengths and single trees
+        if (
+            paper_run.repeat >= printed_pages.N_FOLDS
+            or paper_run.task.slug == "mrf-plain" != paper_run.algorithm
+        ):
+            # later folds ran on a busier machine; other tables have other strengths and
+            # single trees
+            continue
         of_table[paper_run.dataset, paper_run.task.slug].append(paper_run.seconds)
 
     return {
@@ -132,14 +178,27 @@ def pages(results: Path) -> dict[str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m research.papers.ablation_runs", description=(__doc__ or "").split("\n")[0]
+        prog="python -m research.papers.ablation_runs",
+        description=(__doc__ or "").split("\n")[0],
     )
-    parser.add_argument("folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json")
     parser.add_argument(
-        "--names", nargs="*", default=list(ablations.ABLATIONS), choices=ablations.ABLATIONS, help="default: all"
+        "folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json"
     )
-    parser.add_argument("--results", type=Path, default=tables.RESULTS, help="folder of runs and pages")
-    parser.add_argument("--plots", action="store_true", help="draws figures 5 and 6 of Bai et al. (needs ``bench``)")
+    parser.add_argument(
+        "--names",
+        nargs="*",
+        default=list(ablations.ABLATIONS),
+        choices=ablations.ABLATIONS,
+        help="default: all",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=tables.RESULTS, help="folder of runs and pages"
+    )
+    parser.add_argument(
+        "--plots",
+        action="store_true",
+        help="draws figures 5 and 6 of Bai et al. (needs ``bench``)",
+    )
     options = parser.parse_args(arguments)
     options.results.mkdir(parents=True, exist_ok=True)
     n_folds = {name: ablations.ABLATIONS[name].n_folds for name in options.names}
@@ -149,11 +208,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, text in pages(options.results).items():
         (options.results / name).write_text(text, encoding="utf-8")
     if options.plots:
-        from research.papers import mrf_plots  # imported here, because Matplotlib is in the optional extra ``bench``
+        # imported here, because Matplotlib is in the optional extra ``bench``
+        from research.papers import mrf_plots
 
         plots, path = options.results / "plots", options.results / RUNS
         mrf_plots.draw_budgets(plots / "figure-5.svg", values_of("mrf-figure-5", path))
-        mrf_plots.draw_strengths(plots / "figure-6.svg", values_of("mrf-figure-6", path))
+        mrf_plots.draw_strengths(
+            plots / "figure-6.svg", values_of("mrf-figure-6", path)
+        )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Lists the ablations and figures of the papers: their tasks, their numbers of folds, and what is measured.
+"""Lists the ablations and figures of the papers: their tasks, their numbers of folds,
+and what is measured.
 
 ``research.papers.ablation_runs`` runs them and writes their pages.
 """
@@ -36,8 +37,10 @@ class Ablation:
 
     Attributes:
         tasks: on the first fold.
-        measure: makes the numbers of a task; ``None`` as a folder means the bundled datasets.
-        n_folds: number of folds of every task: one whole cross-validation where rows are real.
+        measure: makes the numbers of a task; ``None`` as a folder means the bundled
+            datasets.
+        n_folds: number of folds of every task: one whole cross-validation where rows
+            are real.
     """
 
     tasks: Sequence[Task]
@@ -47,7 +50,11 @@ class Ablation:
     @property
     def runs(self) -> list[Task]:
         """All tasks on all their folds, fold by fold."""
-        return [replace(task, repeat=repeat) for repeat in range(self.n_folds) for task in self.tasks]
+        return [
+            replace(task, repeat=repeat)
+            for repeat in range(self.n_folds)
+            for task in self.tasks
+        ]
 
 
 N_SUPERVISED = 10
@@ -57,23 +64,36 @@ FIGURE_1_EPSILONS = ("0.5", "1", "2", "5", "10")
 FIGURE_2_EPSILONS, FIGURE_2_DEPTHS = ("0.1", "0.5", "1", "2", "5"), (5, 10)
 FIGURE_3_TREES = (1, 2, 5, 10, 20, 40)
 FIGURE_3_FEATURES = {"banknote": 4, "car": 6, "nursery": 8}
-"""Datasets of table 1, as the text that we have does not name those of the figure, and their numbers of features."""
+"""Datasets of table 1, as the text that we have does not name those of the figure, and
+their numbers of features.
+"""
 
 
-def median_task(dataset: str, medians: str, n_trees: int, max_depth: int, epsilon: str) -> Task:
+def median_task(
+    dataset: str, medians: str, n_trees: int, max_depth: int, epsilon: str
+) -> Task:
     """The task of an ensemble of printed median trees on the first fold."""
-    algorithm = f"{MEDIAN_TREES}:medians={medians},n_estimators={n_trees},max_depth={max_depth}"
+    algorithm = (
+        f"{MEDIAN_TREES}:medians={medians},n_estimators={n_trees},max_depth={max_depth}"
+    )
     return Task(dataset, algorithm, epsilon, "0", 0)
 
 
 def _figure_1() -> Iterator[Task]:
     for width in synthetic.WIDTHS[:2]:
         for name, epsilon in product(synthetic.names(width), FIGURE_1_EPSILONS):
-            yield from (median_task(name, medians, N_SUPERVISED, width, epsilon) for medians in MEDIANS)
+            yield from (
+                median_task(name, medians, N_SUPERVISED, width, epsilon)
+                for medians in MEDIANS
+            )
 
 
-def repaired_task(dataset: str, n_trees: int, epsilon: str, max_depth: int | None = None) -> Task:
-    """The task of an ensemble of ``spe`` on the first fold; its public rule chooses the depth unless it is given."""
+def repaired_task(
+    dataset: str, n_trees: int, epsilon: str, max_depth: int | None = None
+) -> Task:
+    """The task of an ensemble of ``spe`` on the first fold; its public rule chooses the
+    depth unless it is given.
+    """
     depth = "" if max_depth is None else f",max_depth={max_depth}"
     return Task(dataset, f"spe:n_estimators={n_trees}{depth}", epsilon, "0", 0)
 
@@ -82,13 +102,21 @@ def _repaired() -> Iterator[Task]:
     for width in synthetic.WIDTHS[:2]:
         for name, epsilon in product(synthetic.names(width), FIGURE_1_EPSILONS):
             yield repaired_task(name, N_SUPERVISED, epsilon)
-    for (dataset, n_features), n_trees in product(FIGURE_3_FEATURES.items(), FIGURE_3_TREES):
+    for (dataset, n_features), n_trees in product(
+        FIGURE_3_FEATURES.items(), FIGURE_3_TREES
+    ):
         yield repaired_task(dataset, n_trees, "2", n_features)
 
 
 def distance_task(max_depth: int, ratio: float, epsilon: str) -> Task:
     """The task of a tree of figure 2 on normal data."""
-    return Task(NORMAL, f"{MEDIAN_TREES}:max_depth={max_depth},level_ratio={ratio:g}", epsilon, "0", 0)
+    return Task(
+        NORMAL,
+        f"{MEDIAN_TREES}:max_depth={max_depth},level_ratio={ratio:g}",
+        epsilon,
+        "0",
+        0,
+    )
 
 
 def depths_of(n_features: int) -> tuple[int, int, int]:
@@ -106,7 +134,9 @@ TABLE_1_FEATURES = {
     "Adults": 14, "Bank": 16, "Banknotes": 4, "Blood Transfusion": 4, "Car": 6, "Credit Card": 23, "GammaTele": 10,
     "Iris": 4, "Letter": 16, "Mushroom": 22, "Nursery": 8, "Pendigits": 16, "Wine": 13,
 }  # fmt: skip
-"""Features of the datasets of table 1 that we have, by printed name: the paper's depth, counted in our files."""
+"""Features of the datasets of table 1 that we have, by printed name: the paper's depth,
+counted in our files.
+"""
 
 
 def supervised_task(printed: str) -> Task:
@@ -124,11 +154,19 @@ SYNTHETIC = {
 
 
 def synthetic_tasks(width: int, method: str) -> list[Task]:
-    """The tasks of a printed method on the generated datasets of a width; "SPE as printed" is the printed rule."""
+    """The tasks of a printed method on the generated datasets of a width; "SPE as
+    printed" is the printed rule.
+    """
     if method == "SPE as printed":
-        return [median_task(name, PRIVATE, N_SUPERVISED, width, "2") for name in synthetic.names(width)]
+        return [
+            median_task(name, PRIVATE, N_SUPERVISED, width, "2")
+            for name in synthetic.names(width)
+        ]
     epsilon = "" if method == "RF" else "2"
-    return [Task(name, SYNTHETIC[method], epsilon, "0", 0) for name in synthetic.names(width)]
+    return [
+        Task(name, SYNTHETIC[method], epsilon, "0", 0)
+        for name in synthetic.names(width)
+    ]
 
 
 def _synthetic() -> Iterator[Task]:
@@ -137,12 +175,23 @@ def _synthetic() -> Iterator[Task]:
 
 
 def _grid(slug: str, **choices: Sequence[object]) -> tuple[str, ...]:
-    """Every combination of the values of parameters as in :class:`Task`, without those that are defaults."""
-    defaults = {parameter.name: str(parameter.default) for parameter in catalogue.REFERENCES[slug].parameters}
+    """Every combination of the values of parameters as in :class:`Task`, without those
+    that are defaults.
+    """
+    defaults = {
+        parameter.name: str(parameter.default)
+        for parameter in catalogue.REFERENCES[slug].parameters
+    }
     algorithms = []
     for values in product(*choices.values()):
-        setting = {name: str(value) for name, value in zip(choices, values, strict=True)}
-        text = ",".join(f"{name}={value}" for name, value in setting.items() if value != defaults[name])
+        setting = {
+            name: str(value) for name, value in zip(choices, values, strict=True)
+        }
+        text = ",".join(
+            f"{name}={value}"
+            for name, value in setting.items()
+            if value != defaults[name]
+        )
         algorithms.append(f"{slug}:{text}" if text else slug)
     return tuple(algorithms)
 
@@ -167,7 +216,10 @@ TABLE_4 = {
     "Breiman+M": _grid("breiman-m", min_samples_leaf=_LEAVES, b2=_STRENGTHS),
 }
 TABLE_5 = {
-    **{name: _grid(slug, min_samples_leaf=_LEAVES) for name, slug in (*OBLIQUE.items(), ("HobRaF", "hobraf"))},
+    **{
+        name: _grid(slug, min_samples_leaf=_LEAVES)
+        for name, slug in (*OBLIQUE.items(), ("HobRaF", "hobraf"))
+    },
     "MRF": TABLE_4["MRF"],
 }
 OPTIMAL = {"mrf-4": TABLE_4, "mrf-5": TABLE_5}
@@ -196,29 +248,41 @@ FIGURE_5_DATASETS = tuple(
         if file and ":" not in file
     )
 )
-"""Every dataset of table 2 that we have, by file and with its documented label: our text does not name the eight."""
+"""Every dataset of table 2 that we have, by file and with its documented label: our
+text does not name the eight.
+"""
 
 FIGURE_5_TREES = (1, 2, 4, 8, 16, 32, 64)
 
 LITERAL, FIGURE_5_DEPTH = "mrf-plain", 10
 FIGURE_5_FORESTS = (LITERAL, "mrf", "srt")
-"""The rule as printed, its repaired form, and the repaired form of the forest that the paper compares with."""
+"""The rule as printed, its repaired form, and the repaired form of the forest that the
+paper compares with.
+"""
 
 
 def privacy_task(slug: str, dataset: str, n_trees: int, epsilon: str) -> Task:
-    """The task of a forest of figure 5: ``mrf``, ``srt`` for the paper's SmoothRF, or the rule as printed.
+    """The task of a forest of figure 5: ``mrf``, ``srt`` for the paper's SmoothRF, or
+    the rule as printed.
 
-    As printed, t trees of depth d have B1 = B2 = ε / (2 d t) and B3 = ε / t (Bai et al., section 5.3).
+    As printed, t trees of depth d have B1 = B2 = ε / (2 d t) and B3 = ε / t (Bai et
+    al., section 5.3).
     """
     if slug != LITERAL:
         return Task(dataset, f"{slug}:n_estimators={n_trees}", epsilon, "0", 0)
     of_tree = Fraction(epsilon) / n_trees
-    split, label = (f"{float(strength):.12g}" for strength in (of_tree / (2 * FIGURE_5_DEPTH), of_tree))
+    split, label = (
+        f"{float(strength):.12g}"
+        for strength in (of_tree / (2 * FIGURE_5_DEPTH), of_tree)
+    )
     sizes = f"n_estimators={n_trees},max_depth={FIGURE_5_DEPTH}"
     return Task(dataset, f"{slug}:{sizes},b1={split},b2={split},b3={label}", "", "0", 0)
 
 
-FIGURE_6_DATASETS, FIGURE_6_STRENGTHS = ("echocardiogram", "cmc", "wdbc", "car"), (0, 5, 10, 15, 20)
+FIGURE_6_DATASETS, FIGURE_6_STRENGTHS = (
+    ("echocardiogram", "cmc", "wdbc", "car"),
+    (0, 5, 10, 15, 20),
+)
 """Datasets of the figure that we have, and values of B1 and B2 in its range."""
 
 
@@ -227,25 +291,47 @@ def strength_task(dataset: str, b1: int, b2: int) -> Task:
     return Task(dataset, f"mrf-plain:b1={b1},b2={b2}", "", "0", 0)
 
 
-FIGURE_7_DATASETS, FIGURE_7_FORESTS = ("echocardiogram", "cmc", "wdbc", "car"), ("mrf-plain", "breiman")
+FIGURE_7_DATASETS, FIGURE_7_FORESTS = (
+    ("echocardiogram", "cmc", "wdbc", "car"),
+    ("mrf-plain", "breiman"),
+)
 
 RATES = ("0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1")
 """Values of p1 and p2 (table 2 of Song and Wang)."""
 
 DROPOUT_DATASETS, DROPOUT_TREES = ("movement_libras", "sonar", "wine_quality_red"), 30
-"""Datasets of figures 2 and 3, and the largest number of trees of a layer in the paper; theirs is not printed."""
+"""Datasets of figures 2 and 3, and the largest number of trees of a layer in the paper;
+theirs is not printed.
+"""
 
 
 def dropout_task(dataset: str, p1: str, p2: str) -> Task:
     """The task of a forest without layers of figures 2 and 3."""
-    return Task(dataset, f"bms-rf-plain:n_estimators={DROPOUT_TREES},n_layers=1,p1={p1},p2={p2}", "", "0", 0)
+    return Task(
+        dataset,
+        f"bms-rf-plain:n_estimators={DROPOUT_TREES},n_layers=1,p1={p1},p2={p2}",
+        "",
+        "0",
+        0,
+    )
 
 
 STACKED_SIZES, N_LAYERS = (3, 10, 20, 30, 40, 50, 60), 3
 """Trees of all layers of figure 4, and its layers."""
 
-STACKED_DATASETS = ("Zoo", "Wpbc", "Wdbc", "Sonar", "Movement_libras", "Australian", "Vehicle", "Banknote")
-"""Eight datasets of table 3, as the text that we have names few of those of the figures."""
+STACKED_DATASETS = (
+    "Zoo",
+    "Wpbc",
+    "Wdbc",
+    "Sonar",
+    "Movement_libras",
+    "Australian",
+    "Vehicle",
+    "Banknote",
+)
+"""Eight datasets of table 3, as the text that we have names few of those of the
+figures.
+"""
 
 BUDGETS, BUDGET_SIZES = ("0.1", "0.5", "1"), (3, 30, 60)
 BUDGET_DATASETS = ("Zoo", "Sonar", "Australian", "Vehicle")
@@ -265,17 +351,25 @@ def rates_of(dataset: str) -> tuple[str, str]:
 
 
 def stacked_tasks(dataset: str, n_trees: int) -> tuple[Task, Task]:
-    """The tasks of BMS-RF with three layers and of MRF with as many trees (figure 4), by the dataset's printed name."""
+    """The tasks of BMS-RF with three layers and of MRF with as many trees (figure 4),
+    by the dataset's printed name.
+    """
     file, (p1, p2) = printed_tables.sources()[dataset].file, rates_of(dataset)
     stacked = f"bms-rf-plain:n_estimators={n_trees},n_layers={N_LAYERS},p1={p1},p2={p2}"
-    return Task(file, stacked, "", "0", 0), Task(file, f"mrf-plain:n_estimators={n_trees}", "", "0", 0)
+    return Task(file, stacked, "", "0", 0), Task(
+        file, f"mrf-plain:n_estimators={n_trees}", "", "0", 0
+    )
 
 
 def budget_tasks(dataset: str, n_trees: int, epsilon: str) -> tuple[Task, Task]:
-    """The tasks of the repaired ``bms-rf`` with three layers and of ``mrf`` with as many trees (figure 5)."""
+    """The tasks of the repaired ``bms-rf`` with three layers and of ``mrf`` with as
+    many trees (figure 5).
+    """
     file, (p1, p2) = printed_tables.sources()[dataset].file, rates_of(dataset)
     stacked = f"bms-rf:n_estimators={n_trees},n_layers={N_LAYERS},kept_features={p1},kept_splits={p2}"
-    return Task(file, stacked, epsilon, "0", 0), Task(file, f"mrf:n_estimators={n_trees}", epsilon, "0", 0)
+    return Task(file, stacked, epsilon, "0", 0), Task(
+        file, f"mrf:n_estimators={n_trees}", epsilon, "0", 0
+    )
 
 
 ADVANCED_DATASETS = (
@@ -295,7 +389,9 @@ ABLATIONS: Mapping[str, Ablation] = {
     "huang-figure-2": Ablation(
         tuple(
             distance_task(depth, ratio, epsilon)
-            for depth, ratio, epsilon in product(FIGURE_2_DEPTHS, (GEOMETRIC, UNIFORM), FIGURE_2_EPSILONS)
+            for depth, ratio, epsilon in product(
+                FIGURE_2_DEPTHS, (GEOMETRIC, UNIFORM), FIGURE_2_EPSILONS
+            )
         ),
         median_distances,
         n_folds=30,
@@ -306,22 +402,49 @@ ABLATIONS: Mapping[str, Ablation] = {
     "huang-synthetic": Ablation(tuple(_synthetic())),
     "mrf-optimal": Ablation(tuple(dict.fromkeys(_optimal()))),
     "mrf-figure-5": Ablation(
-        tuple(privacy_task(*place) for place in product(FIGURE_5_FORESTS, FIGURE_5_DATASETS, FIGURE_5_TREES, BUDGETS))
+        tuple(
+            privacy_task(*place)
+            for place in product(
+                FIGURE_5_FORESTS, FIGURE_5_DATASETS, FIGURE_5_TREES, BUDGETS
+            )
+        )
     ),
     "mrf-figure-6": Ablation(
-        tuple(strength_task(*place) for place in product(FIGURE_6_DATASETS, FIGURE_6_STRENGTHS, FIGURE_6_STRENGTHS))
+        tuple(
+            strength_task(*place)
+            for place in product(
+                FIGURE_6_DATASETS, FIGURE_6_STRENGTHS, FIGURE_6_STRENGTHS
+            )
+        )
     ),
     "preprint-figure-7": Ablation(
-        tuple(Task(dataset, slug, "", "0", 0) for dataset, slug in product(FIGURE_7_DATASETS, FIGURE_7_FORESTS)),
+        tuple(
+            Task(dataset, slug, "", "0", 0)
+            for dataset, slug in product(FIGURE_7_DATASETS, FIGURE_7_FORESTS)
+        ),
         tree_accuracies,
     ),
-    "song-figure-2": Ablation(tuple(dropout_task(*place) for place in product(DROPOUT_DATASETS, RATES, RATES))),
-    "song-figure-4": Ablation(
-        tuple(task for place in product(STACKED_DATASETS, STACKED_SIZES) for task in stacked_tasks(*place))
+    "song-figure-2": Ablation(
+        tuple(dropout_task(*place) for place in product(DROPOUT_DATASETS, RATES, RATES))
     ),
-    "song-table-4": Ablation(tuple(advanced_task(*place) for place in product(ADVANCED_DATASETS, OBLIQUE))),
+    "song-figure-4": Ablation(
+        tuple(
+            task
+            for place in product(STACKED_DATASETS, STACKED_SIZES)
+            for task in stacked_tasks(*place)
+        )
+    ),
+    "song-table-4": Ablation(
+        tuple(advanced_task(*place) for place in product(ADVANCED_DATASETS, OBLIQUE))
+    ),
     "song-figure-5": Ablation(
-        tuple(task for place in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS) for task in budget_tasks(*place))
+        tuple(
+            task
+            for place in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS)
+            for task in budget_tasks(*place)
+        )
     ),
 }
-"""Every ablation by name; the runs of ``song-figure-2`` are those of figure 3, too, which shows their times."""
+"""Every ablation by name; the runs of ``song-figure-2`` are those of figure 3, too,
+which shows their times.
+"""

@@ -1,4 +1,6 @@
-"""Compares a paper's stated findings with runs, and states the result in sentences that are computed, never typed."""
+"""Compares a paper's stated findings with runs, and states the result in sentences that
+are computed, never typed.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ class Difference:
 
     Attributes:
         mean: in the unit of the pairs.
-        error: one standard error; infinite for fewer than two pairs. Folds of one cross-validation share rows, so it is
-            an approximation.
+        error: one standard error; infinite for fewer than two pairs. Folds of one
+            cross-validation share rows, so it is an approximation.
         n_pairs: number of pairs.
     """
 
@@ -33,8 +35,16 @@ class Difference:
     @classmethod
     def of(cls, first: Sequence[float], second: Sequence[float]) -> Difference:
         """Mean of ``first − second`` over the pairs that both have; NaN without a pair."""
-        pairs = [one - other for one, other in zip(first, second, strict=False) if not math.isnan(one - other)]
-        error = statistics.stdev(pairs) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.inf
+        pairs = [
+            one - other
+            for one, other in zip(first, second, strict=False)
+            if not math.isnan(one - other)
+        ]
+        error = (
+            statistics.stdev(pairs) / math.sqrt(len(pairs))
+            if len(pairs) > 1
+            else math.inf
+        )
         return cls(statistics.fmean(pairs) if pairs else math.nan, error, len(pairs))
 
     @property
@@ -43,10 +53,15 @@ class Difference:
         return self.sign_at(LEVEL)
 
     def sign_at(self, level: float, *, limit: float = 0.0) -> int:
-        """1 or −1 where the mean is significantly above ``limit`` or below ``−limit`` at a two-sided level, else 0."""
+        """1 or −1 where the mean is significantly above ``limit`` or below ``−limit``
+        at a two-sided level, else 0.
+        """
         if self.n_pairs < 2 or not math.isfinite(self.mean):
             return 0
-        beyond = abs(self.mean) - limit > float(stats.t.ppf(1 - level / 2, self.n_pairs - 1)) * self.error
+        beyond = (
+            abs(self.mean) - limit
+            > float(stats.t.ppf(1 - level / 2, self.n_pairs - 1)) * self.error
+        )
         return 0 if not beyond else (1 if self.mean > 0 else -1)
 
     def __str__(self) -> str:
@@ -80,18 +95,24 @@ def by_sign(difference: Difference) -> str:
 
 
 def by_signs(differences: Iterable[Difference]) -> str:
-    """The verdict on a statement that all differences are above zero: one below zero refutes it, all above prove it.
+    """The verdict on a statement that all differences are above zero: one below zero
+    refutes it, all above prove it.
 
-    One of many is below zero by chance, so the level of a refutation is divided by their number.
+    One of many is below zero by chance, so the level of a refutation is divided by
+    their number.
     """
     known = list(differences)
     if any(difference.sign_at(LEVEL / len(known)) == -1 for difference in known):
         return FAILS
-    return HOLDS if known and all(difference.sign == 1 for difference in known) else OPEN
+    return (
+        HOLDS if known and all(difference.sign == 1 for difference in known) else OPEN
+    )
 
 
 def by_majority(differences: Iterable[Difference]) -> str:
-    """The verdict on a statement that most differences are above zero: decided by more than half of all."""
+    """The verdict on a statement that most differences are above zero: decided by more
+    than half of all.
+    """
     signs = [difference.sign for difference in differences]
     if 2 * signs.count(1) > len(signs):
         return HOLDS
@@ -99,14 +120,20 @@ def by_majority(differences: Iterable[Difference]) -> str:
 
 
 def within(differences: Iterable[Difference], limit: float) -> str:
-    """The verdict on a statement that all differences are at most ``limit``, whatever their sign.
+    """The verdict on a statement that all differences are at most ``limit``, whatever
+    their sign.
 
-    A difference that is significantly beyond the limit refutes it; the level is divided by their number.
+    A difference that is significantly beyond the limit refutes it; the level is divided
+    by their number.
     """
     known = list(differences)
     if any(gap.sign_at(LEVEL / len(known), limit=limit) for gap in known):
         return FAILS
-    return HOLDS if known and all(abs(gap.mean) <= limit and gap.n_pairs > 1 for gap in known) else OPEN
+    return (
+        HOLDS
+        if known and all(abs(gap.mean) <= limit and gap.n_pairs > 1 for gap in known)
+        else OPEN
+    )
 
 
 def counted(differences: Sequence[Difference]) -> str:

@@ -1,17 +1,23 @@
-"""Compares the CPU time of growth without privacy with that of scikit-learn's comparable forest of as many trees.
+"""Compares the CPU time of growth without privacy with that of scikit-learn's
+comparable forest of as many trees.
 
-Run ``python -m research.papers.growth_time DATA``; DATA is a folder for ``research.accuracy``. Our time is that of
-rows to the forest's arrays, scikit-learn's is ``fit`` on the same columns with a smallest leaf of five. Both run in
-turn on the protocol's first split, and the ratio is the median of the paired ratios. The comparable forests:
+Run ``python -m research.papers.growth_time DATA``; DATA is a folder for
+``research.accuracy``. Our time is that of rows to the forest's arrays, scikit-learn's
+is ``fit`` on the same columns with a smallest leaf of five. Both run in turn on the
+protocol's first split, and the ratio is the median of the paired ratios. The comparable
+forests:
 
-- one that draws √D columns for a node has scikit-learn's with ``max_features="sqrt"``, which also stands beside the
-  comparison-based forests and random trees;
+- one that draws √D columns for a node has scikit-learn's with ``max_features="sqrt"``,
+  which also stands beside the comparison-based forests and random trees;
 - one that looks at all columns has scikit-learn's with all columns;
-- a stacked forest has a forest for each layer, later ones on columns shifted as in equation (4) of the paper;
-- scikit-learn has no forest whose nodes rotate columns or fit planes. The comparable one is its forest with √D columns
-  after one random rotation of all columns: splits compare real numbers there, too. The linear algebra of our nodes is
-  in our time, and in its time there is none. Only beside ``hobraf``, whose nodes fit linear classifiers, stand also
-  scikit-learn's fits of the same four classifiers to the nodes of one of our trees, as often as there are trees.
+- a stacked forest has a forest for each layer, later ones on columns shifted as in
+  equation (4) of the paper;
+- scikit-learn has no forest whose nodes rotate columns or fit planes. The comparable
+  one is its forest with √D columns after one random rotation of all columns: splits
+  compare real numbers there, too. The linear algebra of our nodes is in our time, and
+  in its time there is none. Only beside ``hobraf``, whose nodes fit linear classifiers,
+  stand also scikit-learn's fits of the same four classifiers to the nodes of one of our
+  trees, as often as there are trees.
 """
 
 import argparse
@@ -47,8 +53,12 @@ STACKED = ("bms-rf-plain",)
 ROTATED = ("rof-pca", "rof-lda", "mpsvm-t", "mpsvm-p", "mpsvm-n")
 
 
-def _fit(X: NDArray[np.float32], y: NDArray[np.int32], **settings: object) -> RandomForestClassifier:
-    return RandomForestClassifier(N_TREES, **{"min_samples_leaf": 5, **settings}).fit(X, y)
+def _fit(
+    X: NDArray[np.float32], y: NDArray[np.int32], **settings: object
+) -> RandomForestClassifier:
+    return RandomForestClassifier(N_TREES, **{"min_samples_leaf": 5, **settings}).fit(
+        X, y
+    )
 
 
 def _rotated(X: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -75,14 +85,28 @@ def _node_fits(design: Design, rows: SanitisedRows) -> Callable[[], object]:
         for node, groups in enumerate(linear_planes.partitions(nodes.moments)):
             inside = order[bounds[node, 0] : bounds[node, 1]]
             values = X[columns[node]][:, inside].T.astype(np.float64)
-            standard = (values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-9)
-            problems.extend((standard, group[points[0, inside]]) for group in groups if group.any())
+            standard = (values - values.mean(axis=0)) / np.maximum(
+                values.std(axis=0), 1e-9
+            )
+            problems.extend(
+                (standard, group[points[0, inside]]) for group in groups if group.any()
+            )
         return linear_planes.heterogeneous(nodes)
 
-    table, random = PublicTable(design.matrix(rows.features), rows.y, design.schema.n_classes), np.random.default_rng(0)
+    table, random = (
+        PublicTable(design.matrix(rows.features), rows.y, design.schema.n_classes),
+        np.random.default_rng(0),
+    )
     drawn = Weights.bootstrapped(len(rows.y), random).structure
-    oblique_trees.grown(table, drawn, recorded, Limits(5, isqrt(design.n_columns)), random)
-    kinds = RidgeClassifier(), LinearDiscriminantAnalysis(solver="lsqr"), LogisticRegression(), LinearSVC()
+    oblique_trees.grown(
+        table, drawn, recorded, Limits(5, isqrt(design.n_columns)), random
+    )
+    kinds = (
+        RidgeClassifier(),
+        LinearDiscriminantAnalysis(solver="lsqr"),
+        LogisticRegression(),
+        LinearSVC(),
+    )
     return lambda: [kind.fit(*problem) for problem in problems for kind in kinds]
 
 
@@ -94,47 +118,71 @@ def _forest(slug: str, design: Design, rows: SanitisedRows) -> Callable[[], obje
         rotated = _rotated(X)
         return lambda: _fit(rotated, y)
     if slug in STACKED:
-        first, settings = scaled(design, rows.features), {"max_features": None, "max_depth": 10}
+        first, settings = (
+            scaled(design, rows.features),
+            {"max_features": None, "max_depth": 10},
+        )
         shares = _fit(first, y, **settings).predict_proba(first)
-        weights = np.random.default_rng(0).random((shares.shape[1], X.shape[1])).astype(np.float32)
+        weights = (
+            np.random.default_rng(0)
+            .random((shares.shape[1], X.shape[1]))
+            .astype(np.float32)
+        )
         second = shifted(first, shares, weights, 0.35)
         return lambda: (_fit(first, y, **settings), _fit(second, y, **settings))
     return lambda: _fit(X, y)
 
 
 def compare(dataset: Dataset, slug: str, *, pairs: int) -> str:
-    """A table row: our CPU seconds, then median, smallest and largest ratio to scikit-learn's comparable forest."""
+    """A table row: our CPU seconds, then median, smallest and largest ratio to
+    scikit-learn's comparable forest.
+    """
     train, _ = split_of(len(dataset.y), 0)
     design = Design.of(dataset.schema)
     names = {parameter.name for parameter in catalogue.REFERENCES[slug].parameters}
     n_trees = 2 * N_TREES if slug in STACKED else N_TREES
-    plan = catalogue.plan(slug, {"n_estimators": n_trees} if "n_estimators" in names else {})
+    plan = catalogue.plan(
+        slug, {"n_estimators": n_trees} if "n_estimators" in names else {}
+    )
 
     def rows_of(which: NDArray[np.int64]) -> SanitisedRows:
-        return SanitisedRows(dataset.features(which), dataset.y[which], np.zeros((len(which), 16), dtype=np.uint8))
+        return SanitisedRows(
+            dataset.features(which),
+            dataset.y[which],
+            np.zeros((len(which), 16), dtype=np.uint8),
+        )
 
     def grow(rows: SanitisedRows) -> object:
-        return catalogue.grow(plan, dataset.schema, rows, on_tree_done=lambda: None, seed=0)
+        return catalogue.grow(
+            plan, dataset.schema, rows, on_tree_done=lambda: None, seed=0
+        )
 
     rows = rows_of(train)
     theirs = comparable(slug, design, rows)
     grow(rows_of(train[:100]))  # compiles, loads
     times = [(cpu_seconds(lambda: grow(rows)), theirs()) for _ in range(pairs)]
     ratios = sorted(ours / other for ours, other in times)
-    ours, median = statistics.median(ours for ours, _ in times), statistics.median(ratios)
+    ours, median = (
+        statistics.median(ours for ours, _ in times),
+        statistics.median(ratios),
+    )
     return f"| {dataset.name} | `{slug}` | {ours:.2f} | {median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
 
 
 def main() -> None:
     """Prints a Markdown table of ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--datasets", nargs="+", default=["adult", "pendigits"])
     default = [slug for slug in catalogue.REFERENCES if slug not in LIBRARY]
     parser.add_argument("--algorithms", nargs="+", default=default)
     parser.add_argument("--pairs", type=int, default=3)
     options = parser.parse_args()
-    print("| dataset | algorithm | CPU seconds | ours / scikit-learn's comparable forest |\n|---|---|---|---|")
+    print(
+        "| dataset | algorithm | CPU seconds | ours / scikit-learn's comparable forest |\n|---|---|---|---|"
+    )
     for name in options.datasets:
         dataset = read(options.folder, name)
         for algorithm in options.algorithms:

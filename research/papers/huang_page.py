@@ -1,4 +1,6 @@
-"""Writes the page on figures 1 to 3 of Huang, Lei and Kabán, and on table 1 by the printed rule."""
+"""Writes the page on figures 1 to 3 of Huang, Lei and Kabán, and on table 1 by the
+printed rule.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,26 @@ from itertools import product
 
 from research import printed_tables
 from research.papers import ablations, findings, synthetic
-from research.papers.ablations import FIGURE_1_EPSILONS, FIGURE_2_DEPTHS, FIGURE_2_EPSILONS, FIGURE_3_TREES, Values
+from research.papers.ablations import (
+    FIGURE_1_EPSILONS,
+    FIGURE_2_DEPTHS,
+    FIGURE_2_EPSILONS,
+    FIGURE_3_TREES,
+    Values,
+)
 from research.papers.findings import Difference, Finding
 from research.papers.median_trees import GEOMETRIC, PRIVATE, RANDOM, TRUE, UNIFORM
 from research.runs import Task
 
 NAME = "huang-figures.md"
-NAMES = ("huang-figure-1", "huang-figure-2", "huang-figure-3", "huang-table-1", "huang-repaired", "huang-synthetic")
+NAMES = (
+    "huang-figure-1",
+    "huang-figure-2",
+    "huang-figure-3",
+    "huang-table-1",
+    "huang-repaired",
+    "huang-synthetic",
+)
 
 _HEAD = """# Huang, Lei and Kabán: figures 1 to 3, and table 1 by the printed rule
 
@@ -74,17 +89,30 @@ def page(values: Mapping[str, Values]) -> str:
     Args:
         values: of the runs, by the names of :data:`NAMES`.
     """
-    figure_1, figure_3 = ({**values[name], **values["huang-repaired"]} for name in ("huang-figure-1", "huang-figure-3"))
+    figure_1, figure_3 = (
+        {**values[name], **values["huang-repaired"]}
+        for name in ("huang-figure-1", "huang-figure-3")
+    )
     lines = [_HEAD.format(names=" ".join(NAMES))]
     lines += [_FIGURE_1.format(seeds=synthetic.N_SEEDS), *_figure_1(figure_1)]
-    lines += [_FIGURE_2.format(rows=synthetic.N_ROWS, width=synthetic.WIDTHS[0]), *_figure_2(values["huang-figure-2"])]
-    lines += [_FIGURE_3, *_figure_3(figure_3), _TABLE_1, *_table_1(values["huang-table-1"])]
+    lines += [
+        _FIGURE_2.format(rows=synthetic.N_ROWS, width=synthetic.WIDTHS[0]),
+        *_figure_2(values["huang-figure-2"]),
+    ]
+    lines += [
+        _FIGURE_3,
+        *_figure_3(figure_3),
+        _TABLE_1,
+        *_table_1(values["huang-table-1"]),
+    ]
     lines += [_SYNTHETIC, *_synthetic(values["huang-synthetic"])]
     return "\n".join(lines) + "\n"
 
 
 def of_medians(values: Values, width: int, medians: str, epsilon: str) -> list[float]:
-    """Accuracies of figure 1 in percent, in one order of seeds and folds for all kinds of medians."""
+    """Accuracies of figure 1 in percent, in one order of seeds and folds for all kinds
+    of medians.
+    """
     return percents(
         values,
         (
@@ -95,12 +123,27 @@ def of_medians(values: Values, width: int, medians: str, epsilon: str) -> list[f
 
 
 def _figure_1(values: Values) -> Iterator[str]:
-    columns = ("attributes", "ε", "true medians", "private medians", "random medians", "repaired: `spe`")
+    columns = (
+        "attributes",
+        "ε",
+        "true medians",
+        "private medians",
+        "random medians",
+        "repaired: `spe`",
+    )
     rows = []
     for width, epsilon in product(synthetic.WIDTHS[:2], FIGURE_1_EPSILONS):
-        kinds = [findings.text_of(of_medians(values, width, medians, epsilon)) for medians in (TRUE, PRIVATE, RANDOM)]
-        repaired = (ablations.repaired_task(name, ablations.N_SUPERVISED, epsilon) for name in synthetic.names(width))
-        rows.append((str(width), epsilon, *kinds, findings.text_of(percents(values, repaired))))
+        kinds = [
+            findings.text_of(of_medians(values, width, medians, epsilon))
+            for medians in (TRUE, PRIVATE, RANDOM)
+        ]
+        repaired = (
+            ablations.repaired_task(name, ablations.N_SUPERVISED, epsilon)
+            for name in synthetic.names(width)
+        )
+        rows.append(
+            (str(width), epsilon, *kinds, findings.text_of(percents(values, repaired)))
+        )
     yield from findings.table(columns, rows)
     yield ""
     yield from map(str, findings_of_figure_1(values))
@@ -110,17 +153,28 @@ def findings_of_figure_1(values: Values) -> list[Finding]:
     """What the runs say on the caption of figure 1."""
     low, high = FIGURE_1_EPSILONS[0], FIGURE_1_EPSILONS[-1]
 
-    def difference(width: int, first: tuple[str, str], second: tuple[str, str]) -> Difference:
-        return Difference.of(of_medians(values, width, *first), of_medians(values, width, *second))
+    def difference(
+        width: int, first: tuple[str, str], second: tuple[str, str]
+    ) -> Difference:
+        return Difference.of(
+            of_medians(values, width, *first), of_medians(values, width, *second)
+        )
 
     widths = synthetic.WIDTHS[:2]
     gains = [difference(width, (PRIVATE, high), (PRIVATE, low)) for width in widths]
     lost = {
-        epsilon: [difference(width, (TRUE, epsilon), (PRIVATE, epsilon)) for width in widths] for epsilon in (low, high)
+        epsilon: [
+            difference(width, (TRUE, epsilon), (PRIVATE, epsilon)) for width in widths
+        ]
+        for epsilon in (low, high)
     }
-    less = Difference.of([gap.mean for gap in lost[low]], [gap.mean for gap in lost[high]])
+    less = Difference.of(
+        [gap.mean for gap in lost[low]], [gap.mean for gap in lost[high]]
+    )
     ahead = [
-        difference(width, (PRIVATE, epsilon), (RANDOM, epsilon)) for width in widths for epsilon in FIGURE_1_EPSILONS
+        difference(width, (PRIVATE, epsilon), (RANDOM, epsilon))
+        for width in widths
+        for epsilon in FIGURE_1_EPSILONS
     ]
     return [
         Finding(
@@ -140,19 +194,41 @@ def findings_of_figure_1(values: Values) -> list[Finding]:
     ]
 
 
-def of_distances(values: Values, depth: int, ratio: float, epsilon: str, place: int) -> list[float]:
-    """Mean distances of figure 2: over splits (place 0) or over levels (place 1), in standard deviations."""
-    return [run[place] for run in values.get(ablations.distance_task(depth, ratio, epsilon), ())]
+def of_distances(
+    values: Values, depth: int, ratio: float, epsilon: str, place: int
+) -> list[float]:
+    """Mean distances of figure 2: over splits (place 0) or over levels (place 1), in
+    standard deviations.
+    """
+    return [
+        run[place]
+        for run in values.get(ablations.distance_task(depth, ratio, epsilon), ())
+    ]
 
 
 def _figure_2(values: Values) -> Iterator[str]:
-    columns = ("depth", "ε", "geometric, by split", "uniform, by split", "geometric, by level", "uniform, by level")
+    columns = (
+        "depth",
+        "ε",
+        "geometric, by split",
+        "uniform, by split",
+        "geometric, by level",
+        "uniform, by level",
+    )
     rows = []
     for depth, epsilon in product(FIGURE_2_DEPTHS, FIGURE_2_EPSILONS):
         numbers = [
-            of_distances(values, depth, ratio, epsilon, place) for place in (0, 1) for ratio in (GEOMETRIC, UNIFORM)
+            of_distances(values, depth, ratio, epsilon, place)
+            for place in (0, 1)
+            for ratio in (GEOMETRIC, UNIFORM)
         ]
-        rows.append((str(depth), epsilon, *(findings.text_of(means, digits=3) for means in numbers)))
+        rows.append(
+            (
+                str(depth),
+                epsilon,
+                *(findings.text_of(means, digits=3) for means in numbers),
+            )
+        )
     yield from findings.table(columns, rows)
     yield ""
     yield from map(str, findings_of_figure_2(values))
@@ -182,18 +258,34 @@ def findings_of_figure_2(values: Values) -> list[Finding]:
 
 def of_figure_3(values: Values, dataset: str, depth: int, n_trees: int) -> list[float]:
     """Accuracies of printed trees of figure 3 in percent."""
-    return percents(values, [ablations.median_task(dataset, PRIVATE, n_trees, depth, "2")])
+    return percents(
+        values, [ablations.median_task(dataset, PRIVATE, n_trees, depth, "2")]
+    )
 
 
 def _figure_3(values: Values) -> Iterator[str]:
     columns = ("dataset", "depth", *map(findings.trees, FIGURE_3_TREES))
     rows = []
     for dataset, n_features in ablations.FIGURE_3_FEATURES.items():
-        for depth, name in zip(ablations.depths_of(n_features), ("d/2", "d", "2d"), strict=True):
-            cells = [findings.text_of(of_figure_3(values, dataset, depth, n_trees)) for n_trees in FIGURE_3_TREES]
+        for depth, name in zip(
+            ablations.depths_of(n_features), ("d/2", "d", "2d"), strict=True
+        ):
+            cells = [
+                findings.text_of(of_figure_3(values, dataset, depth, n_trees))
+                for n_trees in FIGURE_3_TREES
+            ]
             rows.append((dataset, f"{name} = {depth}", *cells))
-        tasks = [ablations.repaired_task(dataset, n_trees, "2", n_features) for n_trees in FIGURE_3_TREES]
-        rows.append((dataset, "`spe`, d", *(findings.text_of(percents(values, [task])) for task in tasks)))
+        tasks = [
+            ablations.repaired_task(dataset, n_trees, "2", n_features)
+            for n_trees in FIGURE_3_TREES
+        ]
+        rows.append(
+            (
+                dataset,
+                "`spe`, d",
+                *(findings.text_of(percents(values, [task])) for task in tasks),
+            )
+        )
     yield from findings.table(columns, rows)
     yield ""
     yield from map(str, findings_of_figure_3(values))
@@ -205,10 +297,15 @@ def findings_of_figure_3(values: Values) -> list[Finding]:
     for dataset, n_features in ablations.FIGURE_3_FEATURES.items():
         depths = ablations.depths_of(n_features)
         for depth in depths:
-            ten, most = (of_figure_3(values, dataset, depth, n_trees) for n_trees in (10, FIGURE_3_TREES[-1]))
+            ten, most = (
+                of_figure_3(values, dataset, depth, n_trees)
+                for n_trees in (10, FIGURE_3_TREES[-1])
+            )
             declines.append(Difference.of(ten, most))
         at_ten = {depth: of_figure_3(values, dataset, depth, 10) for depth in depths}
-        best = max((runs for runs in at_ten.values() if runs), key=statistics.fmean, default=[])
+        best = max(
+            (runs for runs in at_ten.values() if runs), key=statistics.fmean, default=[]
+        )
         beside_best.append(Difference.of(best, at_ten[n_features]))
     return [
         Finding(
@@ -226,7 +323,11 @@ def findings_of_figure_3(values: Values) -> list[Finding]:
 
 
 def _printed(table: str) -> Mapping[tuple[str, str], float]:
-    return {(cell.dataset, cell.method): cell.printed for cell in printed_tables.cells() if cell.table == table}
+    return {
+        (cell.dataset, cell.method): cell.printed
+        for cell in printed_tables.cells()
+        if cell.table == table
+    }
 
 
 def _table_1(values: Values) -> Iterator[str]:
@@ -235,8 +336,17 @@ def _table_1(values: Values) -> Iterator[str]:
         ours = percents(values, [ablations.supervised_task(dataset)])
         if ours:
             gaps.append(statistics.fmean(ours) - printed[dataset, "SPE"])
-            rows.append((dataset, f"{printed[dataset, 'SPE']:.2f}", findings.text_of(ours), f"{gaps[-1]:+.1f}"))
-    yield from findings.table(("dataset", "printed", "by the printed rule", "difference"), rows)
+            rows.append(
+                (
+                    dataset,
+                    f"{printed[dataset, 'SPE']:.2f}",
+                    findings.text_of(ours),
+                    f"{gaps[-1]:+.1f}",
+                )
+            )
+    yield from findings.table(
+        ("dataset", "printed", "by the printed rule", "difference"), rows
+    )
     near = sum(abs(gap) <= 2 for gap in gaps)
     yield f"\nOurs is within two points of the printed number on {near} of {len(gaps)} datasets."
 
@@ -244,7 +354,9 @@ def _table_1(values: Values) -> Iterator[str]:
 def _synthetic(values: Values) -> Iterator[str]:
     printed = {**_printed("spe-1"), **_printed("spe-2")}
     rows = []
-    for width, method in product(synthetic.WIDTHS, (*ablations.SYNTHETIC, "SPE as printed")):
+    for width, method in product(
+        synthetic.WIDTHS, (*ablations.SYNTHETIC, "SPE as printed")
+    ):
         of_seeds = _seed_means(values, ablations.synthetic_tasks(width, method))
         if of_seeds:
             ours = f"{statistics.fmean(of_seeds):.1f} ({min(of_seeds):.1f} to {max(of_seeds):.1f})"
@@ -254,4 +366,6 @@ def _synthetic(values: Values) -> Iterator[str]:
 
 
 def _seed_means(values: Values, tasks: Sequence[Task]) -> list[float]:
-    return [statistics.fmean(runs) for task in tasks if (runs := percents(values, [task]))]
+    return [
+        statistics.fmean(runs) for task in tasks if (runs := percents(values, [task]))
+    ]

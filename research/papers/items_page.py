@@ -1,7 +1,8 @@
-"""Writes the page of every numbered item of the papers: run, checked, or not reproduced and why.
+"""Writes the page of every numbered item of the papers: run, checked, or not reproduced
+and why.
 
-Run ``python -m research.papers.items_page`` after a change of ``research/reference/items.csv``; a test compares the
-page.
+Run ``python -m research.papers.items_page`` after a change of
+``research/reference/items.csv``; a test compares the page.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Item:
         about: what it is.
         status: one of :data:`STATES`.
         where: links, relative to the page; empty where the item is not reproduced.
-        remark: what is otherwise or missing; the reason where the item is not reproduced.
+        remark: what is otherwise or missing; the reason where the item is not
+            reproduced.
     """
 
     paper: str
@@ -73,7 +75,10 @@ def items() -> Sequence[Item]:
 def counts() -> dict[str, dict[str, int]]:
     """Number of items of every paper by status."""
     return {
-        paper: {state: sum((item.paper, item.status) == (paper, state) for item in items()) for state in STATES}
+        paper: {
+            state: sum((item.paper, item.status) == (paper, state) for item in items())
+            for state in STATES
+        }
         for paper in PAPERS
     }
 
@@ -87,17 +92,28 @@ def text() -> str:
             for item in items()
             if item.paper == paper
         ]
-        lines += [f"## {title}\n", *table(("item", "about", "status", "where", "remark"), rows), ""]
+        lines += [
+            f"## {title}\n",
+            *table(("item", "about", "status", "where", "remark"), rows),
+            "",
+        ]
     lines += ["## Not reproduced\n", *_not_reproduced()]
     return "\n".join(lines) + "\n"
 
 
 def _counts() -> Iterator[str]:
     rows = [
-        (PAPERS[paper], str(sum(of_paper.values())), *(str(of_paper[state]) for state in STATES))
+        (
+            PAPERS[paper],
+            str(sum(of_paper.values())),
+            *(str(of_paper[state]) for state in STATES),
+        )
         for paper, of_paper in counts().items()
     ]
-    return table(("paper", "items", *STATES), [*rows, (_BOJARSKI[0], f"see {_BOJARSKI[1]}", "", "", "")])
+    return table(
+        ("paper", "items", *STATES),
+        [*rows, (_BOJARSKI[0], f"see {_BOJARSKI[1]}", "", "", "")],
+    )
 
 
 def _not_reproduced() -> Iterator[str]:

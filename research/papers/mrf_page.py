@@ -1,4 +1,6 @@
-"""Writes the page on tables 4 and 5 and figures 5 and 6 of Bai et al., and on figure 7 of their preprint."""
+"""Writes the page on tables 4 and 5 and figures 5 and 6 of Bai et al., and on figure 7
+of their preprint.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from itertools import product
 
 from research import printed_tables
 from research.papers import ablation_measures, ablations, findings, printed_further
-from research.papers.ablations import BUDGETS, FIGURE_5_DATASETS, FIGURE_5_TREES, FIGURE_6_STRENGTHS, Values
+from research.papers.ablations import (
+    BUDGETS,
+    FIGURE_5_DATASETS,
+    FIGURE_5_TREES,
+    FIGURE_6_STRENGTHS,
+    Values,
+)
 from research.papers.findings import Difference, Finding
 from research.papers.huang_page import percents
 from research.runs import Task
@@ -68,14 +76,28 @@ def page(values: Mapping[str, Values]) -> str:
         values: of the runs, by the names of :data:`NAMES`.
     """
     optimal, figure_5, figure_6, figure_7 = (values[name] for name in NAMES)
-    lines = [_HEAD.format(names=" ".join(NAMES)), _OPTIMAL, *_optimal(optimal), _FIGURE_5, *_figure_5(figure_5)]
+    lines = [
+        _HEAD.format(names=" ".join(NAMES)),
+        _OPTIMAL,
+        *_optimal(optimal),
+        _FIGURE_5,
+        *_figure_5(figure_5),
+    ]
     strengths = ", ".join(map(str, FIGURE_6_STRENGTHS))
-    lines += [_FIGURE_6.format(strengths=strengths), *_figure_6(figure_6), _FIGURE_7, *_figure_7(figure_7)]
+    lines += [
+        _FIGURE_6.format(strengths=strengths),
+        *_figure_6(figure_6),
+        _FIGURE_7,
+        *_figure_7(figure_7),
+    ]
     return "\n".join(lines) + "\n"
 
 
-def best_setting(values: Values, tasks: Sequence[Task]) -> tuple[Task, list[float]] | None:
-    """The task of the highest mean accuracy and its accuracies in percent, once every task has as many folds.
+def best_setting(
+    values: Values, tasks: Sequence[Task]
+) -> tuple[Task, list[float]] | None:
+    """The task of the highest mean accuracy and its accuracies in percent, once every
+    task has as many folds.
 
     Returns:
         ``None`` where a setting of the grid has no run.
@@ -92,7 +114,9 @@ def best_setting(values: Values, tasks: Sequence[Task]) -> tuple[Task, list[floa
 def _defaults() -> Mapping[tuple[str, str], float]:
     """Accuracies of tables 2 and 3 in percent, by dataset and method."""
     return {
-        (cell.dataset, cell.method): cell.printed for cell in printed_tables.cells() if cell.table in ("mrf-2", "mrf-3")
+        (cell.dataset, cell.method): cell.printed
+        for cell in printed_tables.cells()
+        if cell.table in ("mrf-2", "mrf-3")
     }
 
 
@@ -145,14 +169,24 @@ def findings_of_optimal(values: Values) -> list[Finding]:
     not_better = [place for place, number in both.items() if number <= before[place]]
     datasets = list(dict.fromkeys(dataset for dataset, _ in printed))
     ahead = [
-        dataset for dataset in datasets if printed[dataset, "MRF"] > max(printed[dataset, name] for name in CONSISTENT)
+        dataset
+        for dataset in datasets
+        if printed[dataset, "MRF"] > max(printed[dataset, name] for name in CONSISTENT)
     ]
-    gaps = [gap for dataset in ablations.OPTIMAL_DATASETS if (gap := _over_consistent(values, dataset)) is not None]
+    gaps = [
+        gap
+        for dataset in ablations.OPTIMAL_DATASETS
+        if (gap := _over_consistent(values, dataset)) is not None
+    ]
     return [
         Finding(
             "“all methods achieve better performance than training without tuning the hyper-parameters”.",
             f"{len(not_better)} of the {len(both)} printed numbers are not above those of tables 2 and 3"
-            + (f" ({'; '.join(' '.join(place) for place in not_better)})." if not_better else "."),
+            + (
+                f" ({'; '.join(' '.join(place) for place in not_better)})."
+                if not_better
+                else "."
+            ),
             findings.FAILS if not_better else findings.HOLDS,
         ),
         Finding(
@@ -160,19 +194,28 @@ def findings_of_optimal(values: Values) -> list[Finding]:
             f"by the printed numbers on {len(ahead)} of {len(datasets)} datasets; by ours on "
             f"{sum(gap.mean > 0 for gap in gaps)} of {len(gaps)}, by so many points above the best of them: "
             f"{', '.join(map(str, gaps))}.",
-            findings.by_signs(gaps) if len(gaps) == len(ablations.OPTIMAL_DATASETS) else findings.OPEN,
+            findings.by_signs(gaps)
+            if len(gaps) == len(ablations.OPTIMAL_DATASETS)
+            else findings.OPEN,
         ),
     ]
 
 
 def _over_consistent(values: Values, dataset: str) -> Difference | None:
-    """MRF beside the best other consistent forest, both at their best; ``None`` without all runs."""
+    """MRF beside the best other consistent forest, both at their best; ``None`` without
+    all runs.
+    """
     names = ("MRF", *CONSISTENT)
-    chosen = {name: best_setting(values, ablations.optimal_tasks("mrf-4", dataset, name)) for name in names}
+    chosen = {
+        name: best_setting(values, ablations.optimal_tasks("mrf-4", dataset, name))
+        for name in names
+    }
     runs = {name: best[1] for name, best in chosen.items() if best is not None}
     if len(runs) < len(names):
         return None
-    return Difference.of(runs["MRF"], max((runs[name] for name in CONSISTENT), key=statistics.fmean))
+    return Difference.of(
+        runs["MRF"], max((runs[name] for name in CONSISTENT), key=statistics.fmean)
+    )
 
 
 def _figure_5(values: Values) -> Iterator[str]:
@@ -182,10 +225,16 @@ def _figure_5(values: Values) -> Iterator[str]:
         cells = []
         for n_trees in FIGURE_5_TREES:
             both = [
-                percents(values, [ablations.privacy_task(slug, dataset, n_trees, epsilon)])
+                percents(
+                    values, [ablations.privacy_task(slug, dataset, n_trees, epsilon)]
+                )
                 for slug in ablations.FIGURE_5_FORESTS
             ]
-            cells.append(" / ".join(f"{statistics.fmean(runs):.1f}" if runs else "–" for runs in both))
+            cells.append(
+                " / ".join(
+                    f"{statistics.fmean(runs):.1f}" if runs else "–" for runs in both
+                )
+            )
         rows.append((dataset, epsilon, *cells))
     yield from findings.table(columns, rows)
     yield ""
@@ -193,11 +242,17 @@ def _figure_5(values: Values) -> Iterator[str]:
 
 
 def findings_of_figure_5(values: Values) -> list[Finding]:
-    """What the runs say on the text of section 5.3; folds and datasets of one setting are pooled."""
+    """What the runs say on the text of section 5.3; folds and datasets of one setting
+    are pooled.
+    """
 
     def pooled(slug: str, n_trees: int, epsilon: str) -> list[float]:
         return percents(
-            values, [ablations.privacy_task(slug, dataset, n_trees, epsilon) for dataset in FIGURE_5_DATASETS]
+            values,
+            [
+                ablations.privacy_task(slug, dataset, n_trees, epsilon)
+                for dataset in FIGURE_5_DATASETS
+            ],
         )
 
     first, last = FIGURE_5_TREES[0], FIGURE_5_TREES[-1]
@@ -205,13 +260,25 @@ def findings_of_figure_5(values: Values) -> list[Finding]:
         Difference.of(pooled("mrf", n_trees, epsilon), pooled("srt", n_trees, epsilon))
         for n_trees, epsilon in product(FIGURE_5_TREES, BUDGETS)
     ]
-    growth = [Difference.of(pooled("mrf", last, epsilon), pooled("mrf", first, epsilon)) for epsilon in BUDGETS]
-    printed = [
-        Difference.of(pooled(ablations.LITERAL, last, epsilon), pooled(ablations.LITERAL, first, epsilon))
+    growth = [
+        Difference.of(pooled("mrf", last, epsilon), pooled("mrf", first, epsilon))
         for epsilon in BUDGETS
     ]
-    fall = [Difference.of(pooled("srt", first, epsilon), pooled("srt", last, epsilon)) for epsilon in BUDGETS]
-    budget = [Difference.of(pooled("mrf", n, BUDGETS[-1]), pooled("mrf", n, BUDGETS[0])) for n in FIGURE_5_TREES]
+    printed = [
+        Difference.of(
+            pooled(ablations.LITERAL, last, epsilon),
+            pooled(ablations.LITERAL, first, epsilon),
+        )
+        for epsilon in BUDGETS
+    ]
+    fall = [
+        Difference.of(pooled("srt", first, epsilon), pooled("srt", last, epsilon))
+        for epsilon in BUDGETS
+    ]
+    budget = [
+        Difference.of(pooled("mrf", n, BUDGETS[-1]), pooled("mrf", n, BUDGETS[0]))
+        for n in FIGURE_5_TREES
+    ]
     return [
         Finding(
             "“the MRF can achieve better performance compared with the SmoothRF in terms of different ε and t”.",
@@ -237,14 +304,19 @@ def findings_of_figure_5(values: Values) -> list[Finding]:
     ]
 
 
-def of_strength(values: Values, dataset: str, *, b1: int | None = None, b2: int | None = None) -> list[float]:
-    """Accuracies of figure 6 in percent at one value of B1 or of B2, over all values of the other."""
+def of_strength(
+    values: Values, dataset: str, *, b1: int | None = None, b2: int | None = None
+) -> list[float]:
+    """Accuracies of figure 6 in percent at one value of B1 or of B2, over all values of
+    the other.
+    """
     return percents(
         values,
         (
             ablations.strength_task(dataset, first, second)
             for first, second in product(FIGURE_6_STRENGTHS, FIGURE_6_STRENGTHS)
-            if first == (first if b1 is None else b1) and second == (second if b2 is None else b2)
+            if first == (first if b1 is None else b1)
+            and second == (second if b2 is None else b2)
         ),
     )
 
@@ -253,8 +325,20 @@ def _figure_6(values: Values) -> Iterator[str]:
     rows = []
     for dataset in ablations.FIGURE_6_DATASETS:
         for name in ("b2", "b1"):
-            means = [of_strength(values, dataset, **{name: strength}) for strength in FIGURE_6_STRENGTHS]
-            rows.append((dataset, name.upper(), *(f"{statistics.fmean(runs):.1f}" if runs else "–" for runs in means)))
+            means = [
+                of_strength(values, dataset, **{name: strength})
+                for strength in FIGURE_6_STRENGTHS
+            ]
+            rows.append(
+                (
+                    dataset,
+                    name.upper(),
+                    *(
+                        f"{statistics.fmean(runs):.1f}" if runs else "–"
+                        for runs in means
+                    ),
+                )
+            )
     yield from findings.table(("dataset", "by", *map(str, FIGURE_6_STRENGTHS)), rows)
     yield ""
     yield from map(str, findings_of_figure_6(values))
@@ -265,14 +349,19 @@ def findings_of_figure_6(values: Values) -> list[Finding]:
 
     def steps(name: str, high: int, low: int) -> list[Difference]:
         return [
-            Difference.of(of_strength(values, dataset, **{name: high}), of_strength(values, dataset, **{name: low}))
+            Difference.of(
+                of_strength(values, dataset, **{name: high}),
+                of_strength(values, dataset, **{name: low}),
+            )
             for dataset in ablations.FIGURE_6_DATASETS
         ]
 
     rises, later, of_b1 = steps("b2", 10, 0), steps("b2", 20, 10), steps("b1", 10, 0)
     known = [step for step in later if step.n_pairs]
     most = max((abs(step.mean) for step in known), default=0.0)
-    smaller = Difference.of([rise.mean for rise in rises], [step.mean for step in of_b1])
+    smaller = Difference.of(
+        [rise.mean for rise in rises], [step.mean for step in of_b1]
+    )
     return [
         Finding(
             "accuracy “is significantly improved as B2 increases from zero”.",
@@ -288,18 +377,31 @@ def findings_of_figure_6(values: Values) -> list[Finding]:
             "“the performance also improves as B1 increases from zero, but the effect is not obvious”.",
             f"from B1 = 0 to 10 it changes by {', '.join(map(str, of_b1))} points, by dataset; what B2 adds is larger "
             f"by {smaller} points on average.",
-            findings.by_sign(smaller) if findings.by_majority(of_b1) == findings.HOLDS else findings.by_majority(of_b1),
+            findings.by_sign(smaller)
+            if findings.by_majority(of_b1) == findings.HOLDS
+            else findings.by_majority(of_b1),
         ),
     ]
 
 
 def _figure_7(values: Values) -> Iterator[str]:
-    columns = ("dataset", "forest", "mean", *(f"{100 * share:g} %" for share in ablation_measures.QUANTILES), "folds")
+    columns = (
+        "dataset",
+        "forest",
+        "mean",
+        *(f"{100 * share:g} %" for share in ablation_measures.QUANTILES),
+        "folds",
+    )
     rows = []
-    for dataset, slug in product(ablations.FIGURE_7_DATASETS, ablations.FIGURE_7_FORESTS):
+    for dataset, slug in product(
+        ablations.FIGURE_7_DATASETS, ablations.FIGURE_7_FORESTS
+    ):
         runs = values.get(Task(dataset, slug, "", "0", 0), ())
         if runs:
-            means = [f"{100 * statistics.fmean(numbers):.1f}" for numbers in zip(*runs, strict=True)]
+            means = [
+                f"{100 * statistics.fmean(numbers):.1f}"
+                for numbers in zip(*runs, strict=True)
+            ]
             rows.append((dataset, f"`{slug}`", *means, str(len(runs))))
     yield from findings.table(columns, rows)
     yield ""
@@ -309,10 +411,18 @@ def _figure_7(values: Values) -> Iterator[str]:
 def findings_of_figure_7(values: Values) -> list[Finding]:
     """What the runs say on appendix F.1 of the preprint."""
     gaps = [
-        Difference.of(*(percents(values, [Task(dataset, slug, "", "0", 0)]) for slug in ablations.FIGURE_7_FORESTS))
+        Difference.of(
+            *(
+                percents(values, [Task(dataset, slug, "", "0", 0)])
+                for slug in ablations.FIGURE_7_FORESTS
+            )
+        )
         for dataset in ablations.FIGURE_7_DATASETS
     ]
-    shown = ", ".join(f"{dataset} {gap}" for dataset, gap in zip(ablations.FIGURE_7_DATASETS, gaps, strict=True))
+    shown = ", ".join(
+        f"{dataset} {gap}"
+        for dataset, gap in zip(ablations.FIGURE_7_DATASETS, gaps, strict=True)
+    )
     car = gaps[ablations.FIGURE_7_DATASETS.index("car")]
     return [
         Finding(

@@ -1,8 +1,11 @@
-"""Derives the number of test points, the runs and the share of training rows from printed errors and intervals.
+"""Derives the number of test points, the runs and the share of training rows from
+printed errors and intervals.
 
-The text of Bojarski et al. (2014) that we have has lost its number of runs, its share of training rows and its ε. Table
-1 prints every error with the half width of its "binomial symmetrical" confidence interval, z √(p (1 − p) / N), N being
-the number of test points over all runs; and an error that is a mean over runs is a whole number of test points over N.
+The text of Bojarski et al. (2014) that we have has lost its number of runs, its share
+of training rows and its ε. Table 1 prints every error with the half width of its
+"binomial symmetrical" confidence interval, z √(p (1 − p) / N), N being the number of
+test points over all runs; and an error that is a mean over runs is a whole number of
+test points over N.
 """
 
 import csv
@@ -46,14 +49,19 @@ def printed_errors() -> Sequence[PrintedError]:
     with INTERVALS.open(newline="", encoding="utf-8") as lines:
         return tuple(
             PrintedError(
-                row["dataset"], int(row["n_rows"]), row["method"], float(row["error"]), float(row["half_width"])
+                row["dataset"],
+                int(row["n_rows"]),
+                row["method"],
+                float(row["error"]),
+                float(row["half_width"]),
             )
             for row in csv.DictReader(lines)
         )
 
 
 def implied_test_points(printed: PrintedError, z: float = Z_95) -> tuple[float, float]:
-    """The smallest and the largest number of test points that the rounded error and half width allow.
+    """The smallest and the largest number of test points that the rounded error and
+    half width allow.
 
     Args:
         printed: an error with its half width.
@@ -64,13 +72,17 @@ def implied_test_points(printed: PrintedError, z: float = Z_95) -> tuple[float, 
         share = error / 100
         return share * (1 - share) * (100 * z / half_width) ** 2
 
-    # Below one half a larger error has a larger variance, so the corners of the rounding are the extremes.
+    # Below one half a larger error has a larger variance, so the corners of the
+    # rounding are the extremes.
     low = n_points(printed.error - _HALF_A_DIGIT, printed.half_width + _HALF_A_DIGIT)
-    return low, n_points(printed.error + _HALF_A_DIGIT, printed.half_width - _HALF_A_DIGIT)
+    return low, n_points(
+        printed.error + _HALF_A_DIGIT, printed.half_width - _HALF_A_DIGIT
+    )
 
 
 def whole_test_points(errors: Sequence[PrintedError]) -> list[int]:
-    """The numbers of test points, from nine tenths of the rows to all rows, that make every error whole.
+    """The numbers of test points, from nine tenths of the rows to all rows, that make
+    every error whole.
 
     Args:
         errors: of one dataset, of methods that ran on the same test points.
@@ -84,13 +96,17 @@ def whole_test_points(errors: Sequence[PrintedError]) -> list[int]:
 
 
 def _is_whole(error: float, n_points: int) -> bool:
-    """Whether some whole number of points out of ``n_points`` is printed as ``error`` percent."""
+    """Whether some whole number of points out of ``n_points`` is printed as ``error``
+    percent.
+    """
     tolerance = _HALF_A_DIGIT + 1e-9  # a half may be printed either way
     return abs(100 * round(error * n_points / 100) / n_points - error) <= tolerance
 
 
 def forests_by_dataset() -> Mapping[str, Sequence[PrintedError]]:
-    """The four errors of random trees of every dataset; ``rpart`` has other test points."""
+    """The four errors of random trees of every dataset; ``rpart`` has other test
+    points.
+    """
     by_dataset: dict[str, list[PrintedError]] = defaultdict(list)
     for printed in printed_errors():
         if printed.method != "rpart":
@@ -99,14 +115,20 @@ def forests_by_dataset() -> Mapping[str, Sequence[PrintedError]]:
 
 
 def rows_left_out(n_runs: int) -> list[int]:
-    """The j for which tests of ⌊n / R⌋ − j rows in each of R runs make every error of random trees whole.
+    """The j for which tests of ⌊n / R⌋ − j rows in each of R runs make every error of
+    random trees whole.
 
     Args:
-        n_runs: R. Its tests have one R-th of the rows, because the test points of all runs are about as many as rows.
+        n_runs: R. Its tests have one R-th of the rows, because the test points of all
+            runs are about as many as rows.
     """
     forests = list(forests_by_dataset().values())
     return [
         left_out
         for left_out in range(min(errors[0].n_rows for errors in forests) // n_runs)
-        if all(n_runs * (errors[0].n_rows // n_runs - left_out) in whole_test_points(errors) for errors in forests)
+        if all(
+            n_runs * (errors[0].n_rows // n_runs - left_out)
+            in whole_test_points(errors)
+            for errors in forests
+        )
     ]

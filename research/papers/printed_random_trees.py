@@ -1,8 +1,10 @@
-"""Grows random decision trees as printed: complete trees of one height, exact or noisy leaf counts, three read-outs.
+"""Grows random decision trees as printed: complete trees of one height, exact or noisy
+leaf counts, three read-outs.
 
-Source: Bojarski, Choromanska, Choromanski and LeCun (2014), Algorithms 1 and 2. The service has a repaired version of
-Algorithm 2 with other thresholds, another θ and heights up to 12 (``docs/proofs/rdt.md``). This version is for public
-tables alone: its noise is floating-point noise, which is not private on a computer.
+Source: Bojarski, Choromanska, Choromanski and LeCun (2014), Algorithms 1 and 2. The
+service has a repaired version of Algorithm 2 with other thresholds, another θ and
+heights up to 12 (``docs/proofs/rdt.md``). This version is for public tables alone: its
+noise is floating-point noise, which is not private on a computer.
 """
 
 from dataclasses import dataclass
@@ -20,10 +22,14 @@ READ_OUTS = ("mv", "ta", "pa")
 """Majority voting, threshold averaging and probabilistic averaging."""
 
 ONE_COLUMN_PER_VALUE = ("adult",)
-"""Datasets whose printed number of attributes counts the values of categories; elsewhere it counts the categories."""
+"""Datasets whose printed number of attributes counts the values of categories;
+elsewhere it counts the categories.
+"""
 
 MARGIN, EXPONENT = 0.5, 1.0
-"""δ and K of the logarithmic number of trees: the largest margin, and a chance of failure of 1/n."""
+"""δ and K of the logarithmic number of trees: the largest margin, and a chance of
+failure of 1/n.
+"""
 
 NumberOfTrees: TypeAlias = int | Literal["logarithmic"]
 
@@ -32,8 +38,9 @@ def n_trees_of(n_estimators: NumberOfTrees, n_rows: int) -> int:
     """The number of trees that ``n_estimators`` asks for.
 
     Args:
-        n_estimators: a number, or ``"logarithmic"`` for the number of Theorems 5.3 and 5.4 at the margin and the
-            exponent of this module, 4 log n rounded up: the least number for which they bound the error.
+        n_estimators: a number, or ``"logarithmic"`` for the number of Theorems 5.3 and
+            5.4 at the margin and the exponent of this module, 4 log n rounded up: the
+            least number for which they bound the error.
         n_rows: n.
     """
     if n_estimators == "logarithmic":
@@ -57,10 +64,12 @@ class Columns:
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Columns":
-        """The columns of a dataset, as many as the paper prints as far as its text says.
+        """The columns of a dataset, as many as the paper prints as far as its text
+        says.
 
-        Bounds are the smallest and the largest value that is present; the paper takes them as public. A column of one
-        value is left out. A missing number lies below all bounds.
+        Bounds are the smallest and the largest value that is present; the paper takes
+        them as public. A column of one value is left out. A missing number lies below
+        all bounds.
         """
         features = dataset.features(np.arange(len(dataset.y)))
         if dataset.name in ONE_COLUMN_PER_VALUE:
@@ -68,28 +77,42 @@ class Columns:
             X, declared = design.matrix(features), design.lower
         else:
             pairs = zip(dataset.schema.features, features.columns, strict=True)
-            X = np.stack([_column(feature, values) for feature, values in pairs], axis=1).astype(np.float32)
+            X = np.stack(
+                [_column(feature, values) for feature, values in pairs], axis=1
+            ).astype(np.float32)
             declared = np.array([feature.lower for feature in dataset.schema.features])
         is_missing = np.less(X, declared.astype(np.float32))
         lower = np.where(is_missing, np.inf, X).min(axis=0)
         upper = X.max(axis=0)
         is_useful = lower < upper
-        return cls(X[:, is_useful], lower[is_useful].astype(np.float64), upper[is_useful].astype(np.float64))
+        return cls(
+            X[:, is_useful],
+            lower[is_useful].astype(np.float64),
+            upper[is_useful].astype(np.float64),
+        )
 
 
-def _column(feature: Feature, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:
-    """A number below the range where it is missing; the place of a category among the declared ones, MISSING last."""
+def _column(
+    feature: Feature, values: NDArray[np.float64] | NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """A number below the range where it is missing; the place of a category among the
+    declared ones, MISSING last.
+    """
     if feature.is_categorical:
         return np.minimum(values, len(feature.categories)).astype(np.float64)
     return np.where(np.isnan(values), number_of_missing(feature), values)
 
 
-def leaves_of(columns: Columns, *, n_trees: int, height: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """The leaf that every row reaches in every tree: int32 ``(n_trees, n_rows)``, 0 to ``2**height − 1``.
+def leaves_of(
+    columns: Columns, *, n_trees: int, height: int, random: np.random.Generator
+) -> NDArray[np.int32]:
+    """The leaf that every row reaches in every tree: int32 ``(n_trees, n_rows)``, 0 to
+    ``2**height − 1``.
 
-    Every node draws a column with equal chance and a threshold that is uniform between the column's bounds; no row is
-    read for a split. ``leaves >> (height − h)`` are the leaves of the same trees cut at a smaller height h, and these
-    have the law of trees of height h.
+    Every node draws a column with equal chance and a threshold that is uniform between
+    the column's bounds; no row is read for a split. ``leaves >> (height − h)`` are the
+    leaves of the same trees cut at a smaller height h, and these have the law of trees
+    of height h.
 
     Args:
         columns: of the rows.
@@ -109,13 +132,21 @@ def leaves_of(columns: Columns, *, n_trees: int, height: int, random: np.random.
     return leaves
 
 
-def class_counts(leaves: NDArray[np.int32], y: NDArray[np.int32], *, n_leaves: int) -> NDArray[np.int64]:
-    """The number of rows of each label in every leaf of every tree: int64 ``(n_trees, n_leaves, 2)``."""
+def class_counts(
+    leaves: NDArray[np.int32], y: NDArray[np.int32], *, n_leaves: int
+) -> NDArray[np.int64]:
+    """The number of rows of each label in every leaf of every tree: int64 ``(n_trees,
+    n_leaves, 2)``.
+    """
     keys = 2 * (n_leaves * np.arange(len(leaves))[:, np.newaxis] + leaves) + y
-    return np.bincount(keys.ravel(), minlength=2 * n_leaves * len(leaves)).reshape(len(leaves), n_leaves, 2)
+    return np.bincount(keys.ravel(), minlength=2 * n_leaves * len(leaves)).reshape(
+        len(leaves), n_leaves, 2
+    )
 
 
-def noisy_counts(counts: NDArray[np.int64], *, scale: float, random: np.random.Generator) -> NDArray[np.float64]:
+def noisy_counts(
+    counts: NDArray[np.int64], *, scale: float, random: np.random.Generator
+) -> NDArray[np.float64]:
     """Counts with Laplace noise on every leaf and label. Algorithm 2.
 
     Args:
@@ -124,17 +155,21 @@ def noisy_counts(counts: NDArray[np.int64], *, scale: float, random: np.random.G
         random: source of the noise.
 
     Privacy:
-        None on a computer: the noise is a floating-point number. On real numbers ε-DP under add/remove and 2ε under
-        replace-one (Theorem 1 of ``docs/proofs/rdt.md``).
+        None on a computer: the noise is a floating-point number. On real numbers ε-DP
+        under add/remove and 2ε under replace-one (Theorem 1 of ``docs/proofs/rdt.md``).
     """
     return counts + random.laplace(scale=scale, size=counts.shape)
 
 
-def printed_theta(counts: NDArray[np.floating] | NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
-    """The paper's θ, the share of label 1 in every leaf: uniform on [0, 1] where a count is negative or both are 0.
+def printed_theta(
+    counts: NDArray[np.floating] | NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.float64]:
+    """The paper's θ, the share of label 1 in every leaf: uniform on [0, 1] where a
+    count is negative or both are 0.
 
-    It is a read-out of exact counts, where a leaf without rows has a uniform share, and of noisy counts. There it reads
-    nothing but released counts: post-processing, without a price.
+    It is a read-out of exact counts, where a leaf without rows has a uniform share, and
+    of noisy counts. There it reads nothing but released counts: post-processing,
+    without a price.
 
     Args:
         counts: ``(…, 2)``.
@@ -148,8 +183,11 @@ def printed_theta(counts: NDArray[np.floating] | NDArray[np.int64], random: np.r
     return np.where(is_drawn, random.random(is_drawn.shape), counts[..., 1] / total)
 
 
-def clamped_theta(counts: NDArray[np.floating] | NDArray[np.int64]) -> NDArray[np.float64]:
-    """The service's θ: a negative count counts as 0, and the share is 1/2 where no count is positive.
+def clamped_theta(
+    counts: NDArray[np.floating] | NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """The service's θ: a negative count counts as 0, and the share is 1/2 where no
+    count is positive.
 
     Arguments and result as of :func:`printed_theta`.
     """
@@ -158,21 +196,27 @@ def clamped_theta(counts: NDArray[np.floating] | NDArray[np.int64]) -> NDArray[n
     return np.where(total > 0, positive[..., 1] / np.where(total > 0, total, 1.0), 0.5)
 
 
-def larger_count(counts: NDArray[np.floating] | NDArray[np.int64]) -> NDArray[np.float64]:
-    """The service's vote of every leaf: 1 where the count of label 1 is at least the other one, else 0.
+def larger_count(
+    counts: NDArray[np.floating] | NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """The service's vote of every leaf: 1 where the count of label 1 is at least the
+    other one, else 0.
 
     Arguments and result as of :func:`printed_theta`.
     """
     return (counts[..., 1] >= counts[..., 0]).astype(np.float64)
 
 
-def predicted(theta: NDArray[np.float64], read_out: str, random: np.random.Generator) -> NDArray[np.bool_]:
+def predicted(
+    theta: NDArray[np.float64], read_out: str, random: np.random.Generator
+) -> NDArray[np.bool_]:
     """Whether rows get label 1: bool ``(n_rows,)``.
 
     Args:
-        theta: share of label 1 in the leaf of each row in each tree, float64 ``(n_trees, n_rows)``.
-        read_out: ``mv``: at least half of the trees have θ ≥ 1/2; ``ta``: the mean θ is at least 1/2; ``pa``: drawn
-            with the mean θ as its chance.
+        theta: share of label 1 in the leaf of each row in each tree, float64
+            ``(n_trees, n_rows)``.
+        read_out: ``mv``: at least half of the trees have θ ≥ 1/2; ``ta``: the mean θ is
+            at least 1/2; ``pa``: drawn with the mean θ as its chance.
         random: source of the draws of ``pa``.
     """
     if read_out == "mv":

@@ -1,8 +1,10 @@
-"""Compares the bounds of Theorems 5.1 to 5.9 with the errors of random trees on real rows, and prints the tables.
+"""Compares the bounds of Theorems 5.1 to 5.9 with the errors of random trees on real
+rows, and prints the tables.
 
-Run ``python -m research.papers.random_tree_bounds DATA``; without DATA, ``wdbc`` of scikit-learn runs. The theorems
-hold for any set of trees, so the trees of a pool that is drawn first are taken as the set: its average accuracy, the
-goodness and the weight of every row are then exact, and forests are drawn from the pool with replacement.
+Run ``python -m research.papers.random_tree_bounds DATA``; without DATA, ``wdbc`` of
+scikit-learn runs. The theorems hold for any set of trees, so the trees of a pool that
+is drawn first are taken as the set: its average accuracy, the goodness and the weight
+of every row are then exact, and forests are drawn from the pool with replacement.
 """
 
 import argparse
@@ -47,7 +49,9 @@ class Pool:
     shares: NDArray[np.float64]
 
     @classmethod
-    def of(cls, leaves: NDArray[np.int32], y: NDArray[np.int32] | NDArray[np.int64]) -> "Pool":
+    def of(
+        cls, leaves: NDArray[np.int32], y: NDArray[np.int32] | NDArray[np.int64]
+    ) -> "Pool":
         """The set of trees with the given leaves of rows, int32 ``(n_trees, n_rows)``."""
         labels = y.astype(np.int64)
         same, total = theory.same_label_counts(leaves.astype(np.int64), labels)
@@ -58,8 +62,12 @@ class Pool:
         """ε: 1 − average tree accuracy."""
         return float(1 - self.right.mean())
 
-    def worst_errors(self, n_trees: int, n_forests: int, random: np.random.Generator) -> tuple[float, float]:
-        """The largest empirical errors among forests of ``n_trees`` drawn trees, by votes and by mean shares."""
+    def worst_errors(
+        self, n_trees: int, n_forests: int, random: np.random.Generator
+    ) -> tuple[float, float]:
+        """The largest empirical errors among forests of ``n_trees`` drawn trees, by
+        votes and by mean shares.
+        """
         worst = np.zeros(2)
         for _ in range(n_forests):
             drawn = random.integers(len(self.right), size=n_trees)
@@ -73,22 +81,35 @@ def bounds_row(name: str, height: int, pool: Pool, random: np.random.Generator) 
     error, n_rows = pool.tree_error, pool.right.shape[1]
     n_trees = theory.enough_trees(n_rows, MARGIN, EXPONENT)
     vote, mean = pool.worst_errors(n_trees, N_FORESTS, random)
-    unsafe = [np.mean(of_trees.mean(axis=0) < 0.5 + MARGIN) for of_trees in (pool.right, pool.shares)]
-    bounds = theory.voting_error_bound(error, MARGIN), theory.averaging_error_bound(error, MARGIN)
+    unsafe = [
+        np.mean(of_trees.mean(axis=0) < 0.5 + MARGIN)
+        for of_trees in (pool.right, pool.shares)
+    ]
+    bounds = (
+        theory.voting_error_bound(error, MARGIN),
+        theory.averaging_error_bound(error, MARGIN),
+    )
     least = (1 - error) ** 2 + error**2
-    percent = [100 * value for value in (unsafe[0], bounds[0], vote, unsafe[1], bounds[1], mean, 2 * error)]
+    percent = [
+        100 * value
+        for value in (unsafe[0], bounds[0], vote, unsafe[1], bounds[1], mean, 2 * error)
+    ]
     text = " | ".join(f"{value:.1f}" for value in percent)
     return f"| {name} | {height} | {1 - error:.3f} | {pool.shares.mean():.3f} ≥ {least:.3f} | {n_trees} | {text} |"
 
 
 def private_row(name: str, height: int, n_rows: int) -> str:
-    """A row of the table of Theorem 5.7: the best number of trees, and the ε n at which its bound says something."""
+    """A row of the table of Theorem 5.7: the best number of trees, and the ε n at which
+    its bound says something.
+    """
     rate = theory.noise_rate(LIGHT_SHARE, MARGIN / 2, height)
 
     def failure(budget: float) -> tuple[int, float]:
         settings = {"margin": MARGIN, "rate": rate, "epsilon": budget / n_rows}
         n_trees = theory.best_n_trees(n_rows, height=height, **settings)
-        return n_trees, theory.log_private_failure(n_rows, n_trees, height=height, **settings)
+        return n_trees, theory.log_private_failure(
+            n_rows, n_trees, height=height, **settings
+        )
 
     n_trees, at_paper = failure(1_000)
     budget = 1_000.0
@@ -99,7 +120,9 @@ def private_row(name: str, height: int, n_rows: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints two Markdown tables."""
-    parser = argparse.ArgumentParser(prog="python -m research.papers.random_tree_bounds")
+    parser = argparse.ArgumentParser(
+        prog="python -m research.papers.random_tree_bounds"
+    )
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--datasets", nargs="+", default=["wdbc"])
     parser.add_argument("--heights", nargs="+", type=int, default=[4, 8, 12])
@@ -107,10 +130,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     private = []
     print(_BOUNDS)
     for name in options.datasets:
-        dataset = bundled.read(name) if options.folder is None else datasets.read(options.folder, name)
+        dataset = (
+            bundled.read(name)
+            if options.folder is None
+            else datasets.read(options.folder, name)
+        )
         random = np.random.default_rng(datasets.FIRST_SEED)
         tallest = max(options.heights)
-        leaves = printed.leaves_of(Columns.of(dataset), n_trees=N_IN_POOL, height=tallest, random=random)
+        leaves = printed.leaves_of(
+            Columns.of(dataset), n_trees=N_IN_POOL, height=tallest, random=random
+        )
         for height in options.heights:
             pool = Pool.of(leaves >> (tallest - height), dataset.y)
             print(bounds_row(name, height, pool, random), flush=True)

@@ -1,7 +1,9 @@
-"""Writes ``bojarski-runs.md``: sensitivity to k and h, table 1 at its own heights, ε, and the logarithmic k.
+"""Writes ``bojarski-runs.md``: sensitivity to k and h, table 1 at its own heights, ε,
+and the logarithmic k.
 
-Source: Bojarski, Choromanska, Choromanski and LeCun (2014), section 6. Its main finding is that majority voting is less
-sensitive to the number k and the height h of trees than threshold averaging and probabilistic averaging.
+Source: Bojarski, Choromanska, Choromanski and LeCun (2014), section 6. Its main finding
+is that majority voting is less sensitive to the number k and the height h of trees than
+threshold averaging and probabilistic averaging.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,10 +32,14 @@ from research.papers.random_tree_grid import (
 )
 
 TALL = 5
-"""Smallest height of the second count: votes of lower trees are often all for the larger class."""
+"""Smallest height of the second count: votes of lower trees are often all for the
+larger class.
+"""
 
 Errors = NDArray[np.float64]
-"""Errors in percent, float64 ``(6, n_heights, n_numbers_of_trees)``, by ``COLUMNS``; NaN where a run is missing."""
+"""Errors in percent, float64 ``(6, n_heights, n_numbers_of_trees)``, by ``COLUMNS``;
+NaN where a run is missing.
+"""
 
 Grid = Mapping[tuple[str, str], Errors]
 """Errors by dataset and budget."""
@@ -57,12 +63,16 @@ def errors_of(runs: Iterable[GridRun]) -> dict[tuple[str, str], Errors]:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far the test error depends on k and h, in percentage points; 0 if it does not.
+    """How far the test error depends on k and h, in percentage points; 0 if it does
+    not.
 
     Attributes:
-        to_trees: largest minus least error over the numbers of trees, in the mean over heights.
-        to_height: largest minus least error over the heights, in the mean over numbers of trees.
-        regret: mean error over all k and h, minus the least: what an arbitrary choice costs.
+        to_trees: largest minus least error over the numbers of trees, in the mean over
+            heights.
+        to_height: largest minus least error over the heights, in the mean over numbers
+            of trees.
+        regret: mean error over all k and h, minus the least: what an arbitrary choice
+            costs.
     """
 
     to_trees: float
@@ -71,21 +81,29 @@ class Sensitivity:
 
     @classmethod
     def of(cls, errors: NDArray[np.float64]) -> "Sensitivity":
-        """The sensitivity of errors in percent, float64 ``(n_heights, n_numbers_of_trees)``."""
+        """The sensitivity of errors in percent, float64 ``(n_heights,
+        n_numbers_of_trees)``.
+        """
         to_trees = float(np.ptp(errors, axis=1).mean())
         to_height = float(np.ptp(errors, axis=0).mean())
         return cls(to_trees, to_height, float(errors.mean() - errors.min()))
 
 
-def sensitivities(errors: Errors, *, least_height: int = HEIGHTS[0]) -> dict[str, Sensitivity]:
+def sensitivities(
+    errors: Errors, *, least_height: int = HEIGHTS[0]
+) -> dict[str, Sensitivity]:
     """The sensitivity of every read-out by its name, over heights and k = 1, 3, …, 21.
 
     Args:
         errors: at the recalled budget or without privacy.
         least_height: smallest height that counts.
     """
-    of_grid = errors[:, HEIGHTS.index(least_height) :, : len(N_ESTIMATORS) - 1]  # without the logarithmic number
-    return {name: Sensitivity.of(of_column) for name, of_column in zip(COLUMNS, of_grid, strict=True)}
+    # without the logarithmic number
+    of_grid = errors[:, HEIGHTS.index(least_height) :, : len(N_ESTIMATORS) - 1]
+    return {
+        name: Sensitivity.of(of_column)
+        for name, of_column in zip(COLUMNS, of_grid, strict=True)
+    }
 
 
 def least_sensitive(by_read_out: Mapping[str, Sensitivity], measure: str) -> str:
@@ -102,15 +120,30 @@ def page(runs: Iterable[GridRun]) -> str:
     """The page of all runs."""
     grid = errors_of(runs)
     return (
-        "\n".join([_HEAD, *_main_finding(grid), *_table_1(grid), *_budgets(grid), *_logarithmic(grid), *_not_run(grid)])
+        "\n".join(
+            [
+                _HEAD,
+                *_main_finding(grid),
+                *_table_1(grid),
+                *_budgets(grid),
+                *_logarithmic(grid),
+                *_not_run(grid),
+            ]
+        )
         + "\n"
     )
 
 
 def _complete(grid: Grid, budget: str) -> list[str]:
-    """The datasets that have all heights at a budget, in the order of :data:`PRINTED_NAMES`."""
+    """The datasets that have all heights at a budget, in the order of
+    :data:`PRINTED_NAMES`.
+    """
     names = (*PRINTED_NAMES, "wdbc")
-    return [name for name in names if (name, budget) in grid and np.isfinite(grid[name, budget]).all()]
+    return [
+        name
+        for name in names
+        if (name, budget) in grid and np.isfinite(grid[name, budget]).all()
+    ]
 
 
 def _main_finding(grid: Grid) -> Iterator[str]:
@@ -123,27 +156,56 @@ def _main_finding(grid: Grid) -> Iterator[str]:
         everything = sensitivities(errors)
         for theta, columns in THETAS.items():
             for column in columns:
-                sensitivity, least = everything[column], errors[COLUMNS.index(column)].min()
-                numbers = (least, sensitivity.to_trees, sensitivity.to_height, sensitivity.regret)
+                sensitivity, least = (
+                    everything[column],
+                    errors[COLUMNS.index(column)].min(),
+                )
+                numbers = (
+                    least,
+                    sensitivity.to_trees,
+                    sensitivity.to_height,
+                    sensitivity.regret,
+                )
                 text = " | ".join(f"{number:.1f}" for number in numbers)
                 yield f"| {name} | {theta} | `{column}` | {text} |"
     yield "\nOn how many datasets voting is the least sensitive, beside averaging alone and beside both others:\n"
     yield f"| heights | θ | {' | '.join(_MEASURES.values())} |\n|---|---|---|---|---|"
     for least_height in (HEIGHTS[0], TALL):
         for theta, columns in THETAS.items():
-            counts = [_wins(grid, names, columns, measure, least_height) for measure in _MEASURES]
-            text = " | ".join(f"{pair}, {both} of {len(names)}" for pair, both in counts)
+            counts = [
+                _wins(grid, names, columns, measure, least_height)
+                for measure in _MEASURES
+            ]
+            text = " | ".join(
+                f"{pair}, {both} of {len(names)}" for pair, both in counts
+            )
             yield f"| {least_height} to {HEIGHTS[-1]} | {theta} | {text} |"
     yield ""
 
 
-def _wins(grid: Grid, names: Sequence[str], columns: Sequence[str], measure: str, least_height: int) -> tuple[int, int]:
-    """On how many datasets the first column is the least sensitive of the first two, and of all."""
-    by_name = [sensitivities(grid[name, RECALLED_BUDGET], least_height=least_height) for name in names]
+def _wins(
+    grid: Grid,
+    names: Sequence[str],
+    columns: Sequence[str],
+    measure: str,
+    least_height: int,
+) -> tuple[int, int]:
+    """On how many datasets the first column is the least sensitive of the first two,
+    and of all.
+    """
+    by_name = [
+        sensitivities(grid[name, RECALLED_BUDGET], least_height=least_height)
+        for name in names
+    ]
 
     def count(competing: Sequence[str]) -> int:
-        of_datasets = [{column: of_name[column] for column in competing} for of_name in by_name]
-        return sum(least_sensitive(of_dataset, measure) == columns[0] for of_dataset in of_datasets)
+        of_datasets = [
+            {column: of_name[column] for column in competing} for of_name in by_name
+        ]
+        return sum(
+            least_sensitive(of_dataset, measure) == columns[0]
+            for of_dataset in of_datasets
+        )
 
     return count(columns[:2]), count(columns)
 
@@ -165,10 +227,19 @@ def _table_1(grid: Grid) -> Iterator[str]:
                     gap = ours - printed_error.error
                     is_inside = abs(gap) <= 2**0.5 * printed_error.half_width
                     tally[place] += is_inside
-                    cells += [f"{ours:.2f}", f"{gap:+.1f}" if is_inside else f"**{gap:+.1f}**"]
+                    cells += [
+                        f"{ours:.2f}",
+                        f"{gap:+.1f}" if is_inside else f"**{gap:+.1f}**",
+                    ]
             if cells:
                 tally[0] += 1
-                first = (printed_error.dataset, printed_error.method, n_trees, height, f"{printed_error.error:.2f}")
+                first = (
+                    printed_error.dataset,
+                    printed_error.method,
+                    n_trees,
+                    height,
+                    f"{printed_error.error:.2f}",
+                )
                 yield f"| {' | '.join(map(str, (*first, *cells)))} |"
     yield ""
     for methods, (n_cells, by_paper, by_service) in inside.items():
@@ -187,18 +258,25 @@ def _chosen(printed_error: PrintedError) -> tuple[int, int]:
     (cell,) = (
         cell
         for cell in printed_tables.cells()
-        if (cell.table, cell.dataset, cell.method) == ("dprf-1", printed_error.dataset, printed_error.method)
+        if (cell.table, cell.dataset, cell.method)
+        == ("dprf-1", printed_error.dataset, printed_error.method)
     )
     pairs = dict(pair.split("=") for pair in cell.parameters.split(","))
     return int(pairs["n_estimators"]), int(pairs["max_depth"])
 
 
-def _at(grid: Grid, place: tuple[str, str], column: str, n_trees: int, height: int) -> float | None:
+def _at(
+    grid: Grid, place: tuple[str, str], column: str, n_trees: int, height: int
+) -> float | None:
     """The error at a number and a height of trees; ``None`` where no run is."""
     if place not in grid:
         return None
     numbers = N_ESTIMATORS if place[1] in (RECALLED_BUDGET, PLAIN) else OF_PRIVATE_CELLS
-    error = float(grid[place][COLUMNS.index(column), HEIGHTS.index(height), numbers.index(n_trees)])
+    error = float(
+        grid[place][
+            COLUMNS.index(column), HEIGHTS.index(height), numbers.index(n_trees)
+        ]
+    )
     return error if np.isfinite(error) else None
 
 
@@ -209,7 +287,8 @@ class Distance:
     Attributes:
         n_cells: number of compared errors.
         n_inside: number of differences inside √2 times the printed half width.
-        root_mean_square: of the differences, percentage points; infinite without a cell.
+        root_mean_square: of the differences, percentage points; infinite without a
+            cell.
     """
 
     n_cells: int
@@ -235,14 +314,24 @@ def budget_distances(grid: Grid, theta: str) -> dict[str, Distance]:
             if budget == PLAIN:
                 continue
             n_trees, height = _chosen(printed_error)
-            ours = [_at(grid, (name, of_run), columns[read_out], n_trees, height) for of_run in ran]
+            ours = [
+                _at(grid, (name, of_run), columns[read_out], n_trees, height)
+                for of_run in ran
+            ]
             if None not in ours:
-                gaps[printed_error] = [error - printed_error.error for error in ours if error is not None]
+                gaps[printed_error] = [
+                    error - printed_error.error for error in ours if error is not None
+                ]
     distances = {}
     for index, budget in enumerate(ran):
-        n_inside = sum(abs(of_cell[index]) <= 2**0.5 * cell.half_width for cell, of_cell in gaps.items())
+        n_inside = sum(
+            abs(of_cell[index]) <= 2**0.5 * cell.half_width
+            for cell, of_cell in gaps.items()
+        )
         squares = [of_cell[index] ** 2 for of_cell in gaps.values()]
-        distances[budget] = Distance(len(gaps), n_inside, float(np.mean(squares)) ** 0.5 if squares else inf)
+        distances[budget] = Distance(
+            len(gaps), n_inside, float(np.mean(squares)) ** 0.5 if squares else inf
+        )
     return distances
 
 
@@ -253,7 +342,10 @@ def _budgets(grid: Grid) -> Iterator[str]:
     yield f"| nε | {' | '.join(f'{theta} | inside' for theta in THETAS)} |\n|---|---|---|---|---|"
     for budget in by_theta[0]:
         distances = [of_theta[budget] for of_theta in by_theta]
-        cells = [f"{one.root_mean_square:.1f} | {one.n_inside} of {one.n_cells}" for one in distances]
+        cells = [
+            f"{one.root_mean_square:.1f} | {one.n_inside} of {one.n_cells}"
+            for one in distances
+        ]
         yield f"| {int(budget):,} | {' | '.join(cells)} |"
     yield ""
 
@@ -267,7 +359,10 @@ def _logarithmic(grid: Grid) -> Iterator[str]:
             n_rows = _n_rows(name)
             for read_out in ("mv", "ta"):
                 best = grid[name, budget][COLUMNS.index(read_out)].min(axis=0)
-                text = " | ".join(f"{best[N_ESTIMATORS.index(number)]:.1f}" for number in (5, 21, "logarithmic"))
+                text = " | ".join(
+                    f"{best[N_ESTIMATORS.index(number)]:.1f}"
+                    for number in (5, 21, "logarithmic")
+                )
                 number = printed.n_trees_of("logarithmic", n_rows)
                 yield f"| {name} | {number} | {about} | `{read_out}` | {text} |"
 
@@ -275,10 +370,19 @@ def _logarithmic(grid: Grid) -> Iterator[str]:
 def _not_run(grid: Grid) -> Iterator[str]:
     """The datasets that lack a height, by budget."""
     yield "\n## What did not run\n"
-    expected = {(task.dataset, task.epsilon) for task in tasks_of(list(PRINTED_NAMES), BUDGETS)}
-    for budget, about in ((PLAIN, "without privacy"), *((budget, f"nε = {int(budget):,}") for budget in BUDGETS)):
+    expected = {
+        (task.dataset, task.epsilon) for task in tasks_of(list(PRINTED_NAMES), BUDGETS)
+    }
+    for budget, about in (
+        (PLAIN, "without privacy"),
+        *((budget, f"nε = {int(budget):,}") for budget in BUDGETS),
+    ):
         complete = _complete(grid, budget)
-        names = [name for name in PRINTED_NAMES if (name, budget) in expected and name not in complete]
+        names = [
+            name
+            for name in PRINTED_NAMES
+            if (name, budget) in expected and name not in complete
+        ]
         if names:
             yield f"* {about}: {', '.join(names)}."
     yield f"* {', '.join(TOO_LARGE)} at other nε: in no figure, and large."
@@ -290,7 +394,8 @@ def _n_rows(name: str) -> int:
 
 
 def chosen_by_validation(runs: Sequence[GridRun], column: str, n_trees: int) -> float:
-    """The test error in percent at the height whose validation error is least, the smallest of equal heights.
+    """The test error in percent at the height whose validation error is least, the
+    smallest of equal heights.
 
     Args:
         runs: of one dataset at one budget, of different heights.
@@ -298,7 +403,9 @@ def chosen_by_validation(runs: Sequence[GridRun], column: str, n_trees: int) -> 
         n_trees: k.
     """
     place, index = COLUMNS.index(column), runs[0].task.n_estimators.index(n_trees)
-    best = min(runs, key=lambda run: (run.validation_errors[place, index], run.task.height))
+    best = min(
+        runs, key=lambda run: (run.validation_errors[place, index], run.task.height)
+    )
     return float(best.test_errors[place, index])
 
 

@@ -1,7 +1,9 @@
-"""Repeats figures 1 and 2 and table 1 of Bojarski et al. (2014) on random decision trees as printed.
+"""Repeats figures 1 and 2 and table 1 of Bojarski et al. (2014) on random decision
+trees as printed.
 
-One command, which continues where it stopped: every result is appended to ``random_trees.csv`` of the results folder,
-and the page ``bojarski-runs.md`` and its plots are written from all results::
+One command, which continues where it stopped: every result is appended to
+``random_trees.csv`` of the results folder, and the page ``bojarski-runs.md`` and its
+plots are written from all results::
 
     python -m research.papers.random_trees DATA --plots
 
@@ -30,14 +32,20 @@ def run_all(folder: Path | None, tasks: Sequence[GridTask], path: Path) -> None:
     for done, task in enumerate(todo):
         assert isinstance(task, GridTask)
         append(path, random_tree_grid.measure(_folds(folder, task.dataset), task))
-        print(f"{done + 1}/{len(todo)} {task.dataset} {task.algorithm} {task.epsilon or 'plain'}", file=sys.stderr)
+        print(
+            f"{done + 1}/{len(todo)} {task.dataset} {task.algorithm} {task.epsilon or 'plain'}",
+            file=sys.stderr,
+        )
 
 
 def write(folder: Path, runs: Sequence[GridRun], *, with_plots: bool) -> None:
     """Writes the page ``bojarski-runs.md``, and the plots if Matplotlib may be used."""
-    (folder / "bojarski-runs.md").write_text(random_tree_page.page(runs), encoding="utf-8")
+    (folder / "bojarski-runs.md").write_text(
+        random_tree_page.page(runs), encoding="utf-8"
+    )
     if with_plots:
-        from research.papers import random_tree_figures  # imported here, because Matplotlib is in the extra ``bench``
+        # imported here, because Matplotlib is in the extra ``bench``
+        from research.papers import random_tree_figures
 
         random_tree_figures.draw(folder / "plots", runs)
 
@@ -45,14 +53,39 @@ def write(folder: Path, runs: Sequence[GridRun], *, with_plots: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m research.papers.random_trees")
-    parser.add_argument("folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json")
-    parser.add_argument("--datasets", nargs="+", help="names of files; default: those of the paper that are there")
-    parser.add_argument("--budgets", nargs="+", default=list(BUDGETS), choices=BUDGETS, help="ε times training rows")
-    parser.add_argument("--plots", action="store_true", help="draw figures 1 and 2 (needs the extra ``bench``)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of results, page and plots")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="folder with <name>.csv.gz and <name>.json"
+    )
+    parser.add_argument(
+        "--datasets",
+        nargs="+",
+        help="names of files; default: those of the paper that are there",
+    )
+    parser.add_argument(
+        "--budgets",
+        nargs="+",
+        default=list(BUDGETS),
+        choices=BUDGETS,
+        help="ε times training rows",
+    )
+    parser.add_argument(
+        "--plots",
+        action="store_true",
+        help="draw figures 1 and 2 (needs the extra ``bench``)",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        help="folder of results, page and plots",
+    )
     options = parser.parse_args(arguments)
     present = ["wdbc"] if options.folder is None else datasets.names(options.folder)
-    names = options.datasets or [name for name in PRINTED_NAMES if name in present] or present
+    names = (
+        options.datasets
+        or [name for name in PRINTED_NAMES if name in present]
+        or present
+    )
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / "random_trees.csv"
     run_all(options.folder, random_tree_grid.tasks_of(names, options.budgets), path)

@@ -1,4 +1,6 @@
-"""Writes the page on average ranks and significance tests of the papers' tables, from the runs of ``runs.csv``."""
+"""Writes the page on average ranks and significance tests of the papers' tables, from
+the runs of ``runs.csv``.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,12 @@ class Ranked:
 
 RANKED = (
     Ranked("mrf-2-rank", "mrf-2", "Bai et al., table 2"),
-    Ranked("preprint-1-rank", "mrf-2", "Preprint, table 1", frozenset({"Wine", "Tic-tac-toe"})),
+    Ranked(
+        "preprint-1-rank",
+        "mrf-2",
+        "Preprint, table 1",
+        frozenset({"Wine", "Tic-tac-toe"}),
+    ),
     Ranked("mrf-3-rank", "mrf-3", "Bai et al., table 3"),
 )
 
@@ -89,7 +96,8 @@ def page(accuracies: Accuracies) -> str:
     """The page.
 
     Args:
-        accuracies: over folds, by the key of the task on the first fold, as in ``research.papers``.
+        accuracies: over folds, by the key of the task on the first fold, as in
+            ``research.papers``.
     """
     lines = [_HEAD, _RANKS]
     for ranked in RANKED:
@@ -102,11 +110,19 @@ def page(accuracies: Accuracies) -> str:
 
 def cells_of(table: str) -> dict[tuple[str, str], Cell]:
     """Cells of a table by printed dataset and method."""
-    return {(cell.dataset, cell.method): cell for cell in printed_tables.cells() if cell.table == table}
+    return {
+        (cell.dataset, cell.method): cell
+        for cell in printed_tables.cells()
+        if cell.table == table
+    }
 
 
-def matrix(table: str, methods: Sequence[str], value: Callable[[Cell], float | None]) -> dict[str, list[float]]:
-    """Numbers of the datasets of a table on which every method has one, by printed dataset."""
+def matrix(
+    table: str, methods: Sequence[str], value: Callable[[Cell], float | None]
+) -> dict[str, list[float]]:
+    """Numbers of the datasets of a table on which every method has one, by printed
+    dataset.
+    """
     cells, rows = cells_of(table), {}
     for dataset in dict.fromkeys(dataset for dataset, _ in cells):
         numbers = [value(cells[dataset, method]) for method in methods]
@@ -121,16 +137,29 @@ def _plain(cell: Cell, accuracies: Accuracies) -> Sequence[float]:
 
 
 def _ranks(ranked: Ranked, accuracies: Accuracies) -> Iterator[str]:
-    printed = {method: rank for (_, method), rank in printed_further.numbers(ranked.item).items()}
+    printed = {
+        method: rank
+        for (_, method), rank in printed_further.numbers(ranked.item).items()
+    }
     methods = list(printed)
     theirs = matrix(ranked.table, methods, lambda cell: cell.printed)
     ours = matrix(
-        ranked.table, methods, lambda cell: float(np.mean(runs)) if (runs := _plain(cell, accuracies)) else None
+        ranked.table,
+        methods,
+        lambda cell: (
+            float(np.mean(runs)) if (runs := _plain(cell, accuracies)) else None
+        ),
     )
-    all_of_them = _array(row for dataset, row in theirs.items() if dataset not in ranked.absent)
+    all_of_them = _array(
+        row for dataset, row in theirs.items() if dataset not in ranked.absent
+    )
     common = [dataset for dataset in ours if dataset not in ranked.absent]
-    same, here = (_array(rows[dataset] for dataset in common) for rows in (theirs, ours))
-    columns = [significance.average_ranks(numbers) for numbers in (all_of_them, same, here)]
+    same, here = (
+        _array(rows[dataset] for dataset in common) for rows in (theirs, ours)
+    )
+    columns = [
+        significance.average_ranks(numbers) for numbers in (all_of_them, same, here)
+    ]
     head = (
         "method",
         "printed",
@@ -141,19 +170,33 @@ def _ranks(ranked: Ranked, accuracies: Accuracies) -> Iterator[str]:
     yield from findings.table(
         head,
         (
-            (method, f"{printed[method]:g}", *(f"{ranks[place]:.2f}" for ranks in columns))
+            (
+                method,
+                f"{printed[method]:g}",
+                *(f"{ranks[place]:.2f}" for ranks in columns),
+            )
             for place, method in enumerate(methods)
         ),
     )
-    for name, numbers in (("printed accuracies", all_of_them), ("our accuracies", here)):
+    for name, numbers in (
+        ("printed accuracies", all_of_them),
+        ("our accuracies", here),
+    ):
         yield f"\nBy {name} on {len(numbers)} datasets: {_tests(methods, numbers)}"
 
 
 def _tests(methods: Sequence[str], numbers: NDArray[np.float64]) -> str:
     """A sentence on the tests of Friedman and Nemenyi."""
-    difference, ranks = significance.critical_difference(*numbers.shape), significance.average_ranks(numbers)
+    difference, ranks = (
+        significance.critical_difference(*numbers.shape),
+        significance.average_ranks(numbers),
+    )
     gaps = np.abs(ranks - ranks[methods.index("MRF")])
-    beside = [name for name, gap in zip(methods, gaps, strict=True) if name != "MRF" and gap < difference]
+    beside = [
+        name
+        for name, gap in zip(methods, gaps, strict=True)
+        if name != "MRF" and gap < difference
+    ]
     probability = significance.friedman_probability(numbers)
     return (
         f"Friedman's p = {probability:.1g}, critical difference {difference:.2f}; not told apart from MRF: "
@@ -165,15 +208,21 @@ def _array(rows: Iterable[Sequence[float]]) -> NDArray[np.float64]:
     return np.array(list(rows), dtype=np.float64)
 
 
-def paired(first: Cell, second: Cell, accuracies: Accuracies) -> tuple[Sequence[float], Sequence[float]]:
+def paired(
+    first: Cell, second: Cell, accuracies: Accuracies
+) -> tuple[Sequence[float], Sequence[float]]:
     """Accuracies without privacy of two methods on the folds that both have."""
     ours, theirs = _plain(first, accuracies), _plain(second, accuracies)
     n_folds = min(len(ours), len(theirs))
     return ours[:n_folds], theirs[:n_folds]
 
 
-def marks_beside(table: str, method: str, rival: str, accuracies: Accuracies) -> dict[str, tuple[str, int]]:
-    """Our mark of a method beside a rival and the number of folds, by printed dataset with enough folds."""
+def marks_beside(
+    table: str, method: str, rival: str, accuracies: Accuracies
+) -> dict[str, tuple[str, int]]:
+    """Our mark of a method beside a rival and the number of folds, by printed dataset
+    with enough folds.
+    """
     cells, marks = cells_of(table), {}
     for dataset in dict.fromkeys(dataset for dataset, _ in cells):
         ours, theirs = paired(cells[dataset, method], cells[dataset, rival], accuracies)
@@ -186,20 +235,47 @@ def _agreement(printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]]) 
     """A sentence on how often two sets of marks agree or contradict each other."""
     pairs = [(printed.get(dataset, ""), mark) for dataset, (mark, _) in ours.items()]
     same = sum(first == second for first, second in pairs)
-    opposite = sum({first, second} == {significance.BETTER, significance.WORSE} for first, second in pairs)
+    opposite = sum(
+        {first, second} == {significance.BETTER, significance.WORSE}
+        for first, second in pairs
+    )
     return f"Of {len(pairs)} datasets, the marks are equal on {same} and opposite on {opposite}."
 
 
-def _marks_table(table: str, method: str, rival: str, accuracies: Accuracies) -> Iterator[str]:
-    printed = {dataset: mark for (dataset, name), mark in printed_further.marks(table).items() if name == method}
+def _marks_table(
+    table: str, method: str, rival: str, accuracies: Accuracies
+) -> Iterator[str]:
+    printed = {
+        dataset: mark
+        for (dataset, name), mark in printed_further.marks(table).items()
+        if name == method
+    }
     ours, cells = marks_beside(table, method, rival, accuracies), cells_of(table)
     rows = []
     for dataset, (mark, n_folds) in ours.items():
         gap = cells[dataset, method].printed - cells[dataset, rival].printed
-        first, second = paired(cells[dataset, method], cells[dataset, rival], accuracies)
+        first, second = paired(
+            cells[dataset, method], cells[dataset, rival], accuracies
+        )
         of_ours = 100 * float(np.mean(np.subtract(first, second)))
-        rows.append((dataset, f"{gap:+.2f}", printed.get(dataset, "–"), f"{of_ours:+.2f}", mark or "–", str(n_folds)))
-    head = ("dataset", "printed difference", "printed mark", "our difference", "our mark", "folds")
+        rows.append(
+            (
+                dataset,
+                f"{gap:+.2f}",
+                printed.get(dataset, "–"),
+                f"{of_ours:+.2f}",
+                mark or "–",
+                str(n_folds),
+            )
+        )
+    head = (
+        "dataset",
+        "printed difference",
+        "printed mark",
+        "our difference",
+        "our mark",
+        "folds",
+    )
     yield from findings.table(head, rows)
     yield f"\n{_agreement(printed, ours)}"
 
@@ -217,12 +293,18 @@ def _advanced(accuracies: Accuracies) -> Iterator[str]:
     for method in printed_tables.TABLES["mrf-3"].methods:
         if method == "MRF":
             continue
-        of_method = {dataset: mark for (dataset, name), mark in printed.items() if name == method}
+        of_method = {
+            dataset: mark for (dataset, name), mark in printed.items() if name == method
+        }
         ours = marks_beside("mrf-3", method, "MRF", accuracies)
         here = {dataset: of_method.get(dataset, "") for dataset in ours}
         counts = [
             str(list(marks).count(mark))
-            for marks in (of_method.values(), here.values(), (mark for mark, _ in ours.values()))
+            for marks in (
+                of_method.values(),
+                here.values(),
+                (mark for mark, _ in ours.values()),
+            )
             for mark in (significance.BETTER, significance.WORSE)
         ]
         rows.append((method, *counts, str(len(ours))))
@@ -246,10 +328,15 @@ PRIVATE_ENSEMBLES = ("SPE", "SRT", "RDT", "MaxTree")
 
 
 def star(runs: Mapping[str, Sequence[float]]) -> str:
-    """The most accurate method if it is significantly better than each other method, else an empty text."""
+    """The most accurate method if it is significantly better than each other method,
+    else an empty text.
+    """
     best = max(runs, key=lambda method: float(np.mean(runs[method])))
     rivals = [others for method, others in runs.items() if method != best]
-    stands = all(significance.rank_sum_mark(runs[best], others) == significance.BETTER for others in rivals)
+    stands = all(
+        significance.rank_sum_mark(runs[best], others) == significance.BETTER
+        for others in rivals
+    )
     return best if stands else ""
 
 
@@ -258,7 +345,11 @@ def _rank_sum(accuracies: Accuracies) -> Iterator[str]:
     rows, equal = [], 0
     for dataset in dict.fromkeys(dataset for dataset, _ in cells):
         tasks = {method: cells[dataset, method].private for method in PRIVATE_ENSEMBLES}
-        runs = {method: accuracies.get(task.key, ()) for method, task in tasks.items() if task is not None}
+        runs = {
+            method: accuracies.get(task.key, ())
+            for method, task in tasks.items()
+            if task is not None
+        }
         if len(runs) < len(tasks) or min(map(len, runs.values())) < FEWEST_FOLDS:
             continue
         best, n_folds = (
@@ -267,8 +358,20 @@ def _rank_sum(accuracies: Accuracies) -> Iterator[str]:
         )
         ours = max(runs, key=lambda method: float(np.mean(runs[method])))
         equal += printed.get(dataset, "") == star(runs)
-        rows.append((dataset, best, printed.get(dataset, "–"), ours, star(runs) or "–", str(n_folds)))
-    yield from findings.table(("dataset", "printed best", "printed star", "our best", "our star", "folds"), rows)
+        rows.append(
+            (
+                dataset,
+                best,
+                printed.get(dataset, "–"),
+                ours,
+                star(runs) or "–",
+                str(n_folds),
+            )
+        )
+    yield from findings.table(
+        ("dataset", "printed best", "printed star", "our best", "our star", "folds"),
+        rows,
+    )
     yield f"\nThe stars are equal, or absent in both, on {equal} of {len(rows)} datasets."
 
 
@@ -278,14 +381,24 @@ def statements() -> list[Finding]:
     datasets = list(dict.fromkeys(dataset for dataset, _ in table_2))
     over = {rival: _n_above(table_2, "MRF", rival) for rival in ("Breiman", "CompRF-I")}
     consistent = ("Denil14", "BRF", "CompRF-C")
-    above_all = sum(all(_gap(table_2, dataset, "MRF", rival) > 0 for rival in consistent) for dataset in datasets)
+    above_all = sum(
+        all(_gap(table_2, dataset, "MRF", rival) > 0 for rival in consistent)
+        for dataset in datasets
+    )
     two_points = sum(_gap(table_2, dataset, "MRF", "BRF") > 2 for dataset in datasets)
     best = list(printed_further.marks("mrf-2").values()).count(significance.BETTER)
     splits = _n_above(table_2, "Breiman+M", "Breiman+SE")
-    worse = [dataset for dataset, method in printed_further.marks("spe-1") if method != "SPE"]
+    worse = [
+        dataset for dataset, method in printed_further.marks("spe-1") if method != "SPE"
+    ]
     n_private = len({dataset for dataset, _ in private})
     lead = {
-        dataset: cell.printed - max(private[dataset, name].printed for name in PRIVATE_ENSEMBLES if name != "SPE")
+        dataset: cell.printed
+        - max(
+            private[dataset, name].printed
+            for name in PRIVATE_ENSEMBLES
+            if name != "SPE"
+        )
         for (dataset, method), cell in private.items()
         if method == "SPE"
     }
@@ -335,9 +448,14 @@ def statements() -> list[Finding]:
     ]
 
 
-def _gap(cells: Mapping[tuple[str, str], Cell], dataset: str, method: str, rival: str) -> float:
+def _gap(
+    cells: Mapping[tuple[str, str], Cell], dataset: str, method: str, rival: str
+) -> float:
     return cells[dataset, method].printed - cells[dataset, rival].printed
 
 
 def _n_above(cells: Mapping[tuple[str, str], Cell], method: str, rival: str) -> int:
-    return sum(_gap(cells, dataset, method, rival) > 0 for dataset in {dataset for dataset, _ in cells})
+    return sum(
+        _gap(cells, dataset, method, rival) > 0
+        for dataset in {dataset for dataset, _ in cells}
+    )

@@ -1,6 +1,8 @@
-"""Computes average ranks and significance tests of classifiers as the papers print them.
+"""Computes average ranks and significance tests of classifiers as the papers print
+them.
 
-The papers follow Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7 (2006).
+The papers follow Demšar, "Statistical comparisons of classifiers over multiple data
+sets", JMLR 7 (2006).
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ LEVEL = 0.05
 """Level of every test of the papers."""
 
 BETTER, WORSE, NEITHER = "better", "worse", ""
-"""Marks of a method beside another: significantly more accurate, less accurate, or neither."""
+"""Marks of a method beside another: significantly more accurate, less accurate, or
+neither.
+"""
 
 
 def average_ranks(accuracies: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean ranks of methods over datasets, the best method of a dataset having rank 1; ties share the mean rank.
+    """Mean ranks of methods over datasets, the best method of a dataset having rank 1;
+    ties share the mean rank.
 
     Args:
         accuracies: float64 ``(n_datasets, n_methods)``.
@@ -32,7 +37,8 @@ def average_ranks(accuracies: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def friedman_probability(accuracies: NDArray[np.float64]) -> float:
-    """Probability of ranks so unequal, or more, if all methods are alike: Friedman's test.
+    """Probability of ranks so unequal, or more, if all methods are alike: Friedman's
+    test.
 
     Args:
         accuracies: float64 ``(n_datasets, n_methods)``, at least three methods.
@@ -41,17 +47,22 @@ def friedman_probability(accuracies: NDArray[np.float64]) -> float:
 
 
 def critical_difference(n_datasets: int, n_methods: int) -> float:
-    """Difference of average ranks above which two of the methods differ at :data:`LEVEL`: Nemenyi's test.
+    """Difference of average ranks above which two of the methods differ at
+    :data:`LEVEL`: Nemenyi's test.
 
     Source:
-        Demšar (2006), section 3.2.2: CD = q √(n(n + 1) / 6N), q the quantile of the studentised range over √2.
+        Demšar (2006), section 3.2.2: CD = q √(n(n + 1) / 6N), q the quantile of the
+        studentised range over √2.
     """
-    quantile = float(stats.studentized_range.ppf(1 - LEVEL, n_methods, math.inf)) / math.sqrt(2)
+    quantile = float(
+        stats.studentized_range.ppf(1 - LEVEL, n_methods, math.inf)
+    ) / math.sqrt(2)
     return quantile * math.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets))
 
 
 def signed_rank_mark(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """The mark of ``ours`` beside ``theirs`` by Wilcoxon's signed-rank test on pairs, two-sided at :data:`LEVEL`.
+    """The mark of ``ours`` beside ``theirs`` by Wilcoxon's signed-rank test on pairs,
+    two-sided at :data:`LEVEL`.
 
     Args:
         ours: accuracies on folds.
@@ -60,31 +71,42 @@ def signed_rank_mark(ours: Sequence[float], theirs: Sequence[float]) -> str:
     differences = np.round(np.subtract(ours, theirs), 9)
     differences = differences[differences != 0]
     ranks = stats.rankdata(np.abs(differences))
-    return _mark(signed_rank_probability(differences), float(ranks @ np.sign(differences)))
+    return _mark(
+        signed_rank_probability(differences), float(ranks @ np.sign(differences))
+    )
 
 
 def signed_rank_probability(differences: NDArray[np.float64]) -> float:
-    """Wilcoxon's two-sided probability: of a sum of signed ranks as far from zero, or farther, if signs are coins.
+    """Wilcoxon's two-sided probability: of a sum of signed ranks as far from zero, or
+    farther, if signs are coins.
 
     Exact for equal ranks, too, which accuracies on few test rows often have.
 
     Args:
         differences: without zeros, float64 ``(n_pairs,)``.
     """
-    ranks = np.rint(2 * stats.rankdata(np.abs(differences))).astype(np.int64)  # whole numbers, as ties share ranks
+    # whole numbers, as ties share ranks
+    ranks = np.rint(2 * stats.rankdata(np.abs(differences))).astype(np.int64)
     total = int(ranks.sum())
     chances = np.zeros(total + 1)  # of the sum of the ranks of positive differences
     chances[0] = 1.0
     for rank in ranks:
-        chances[rank:], chances[:rank] = (chances[rank:] + chances[: total + 1 - rank]) / 2, chances[:rank] / 2
+        chances[rank:], chances[:rank] = (
+            (chances[rank:] + chances[: total + 1 - rank]) / 2,
+            chances[:rank] / 2,
+        )
     seen = abs(2 * int(ranks[differences > 0].sum()) - total)
     return float(chances[np.abs(2 * np.arange(total + 1) - total) >= seen].sum())
 
 
 def rank_sum_mark(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """The mark of ``ours`` beside ``theirs`` by the Mann–Whitney U test, two-sided at :data:`LEVEL`."""
+    """The mark of ``ours`` beside ``theirs`` by the Mann–Whitney U test, two-sided at
+    :data:`LEVEL`.
+    """
     test = stats.mannwhitneyu(ours, theirs, alternative="two-sided")
-    return _mark(float(test.pvalue), float(test.statistic) - len(ours) * len(theirs) / 2)
+    return _mark(
+        float(test.pvalue), float(test.statistic) - len(ours) * len(theirs) / 2
+    )
 
 
 def _mark(probability: float, direction: float) -> str:

@@ -8,7 +8,14 @@ from itertools import pairwise, product
 
 from research import printed_tables
 from research.papers import ablations, findings, printed_further
-from research.papers.ablations import BUDGET_DATASETS, BUDGET_SIZES, BUDGETS, DROPOUT_DATASETS, RATES, Values
+from research.papers.ablations import (
+    BUDGET_DATASETS,
+    BUDGET_SIZES,
+    BUDGETS,
+    DROPOUT_DATASETS,
+    RATES,
+    Values,
+)
 from research.papers.findings import Difference, Finding
 from research.papers.huang_page import percents
 from research.printed_pages import N_CLASSES
@@ -64,17 +71,23 @@ Seconds = Mapping[tuple[str, str], Sequence[float]]
 
 
 def page(
-    values: Mapping[str, Values], seconds_of_dropout: Mapping[Task, Sequence[float]], seconds_of_table: Seconds
+    values: Mapping[str, Values],
+    seconds_of_dropout: Mapping[Task, Sequence[float]],
+    seconds_of_table: Seconds,
 ) -> str:
     """The page.
 
     Args:
         values: of the runs, by the names of :data:`NAMES`.
-        seconds_of_dropout: CPU seconds of the runs of figure 2, by task on the first fold.
+        seconds_of_dropout: CPU seconds of the runs of figure 2, by task on the first
+            fold.
         seconds_of_table: of table 3.
     """
     figure_2, figure_4, figure_5, table_4 = (values[name] for name in NAMES)
-    lines = [_HEAD.format(names=" ".join(NAMES)), _FIGURE_2.format(n_trees=ablations.DROPOUT_TREES)]
+    lines = [
+        _HEAD.format(names=" ".join(NAMES)),
+        _FIGURE_2.format(n_trees=ablations.DROPOUT_TREES),
+    ]
     lines += [
         *_figure_2(figure_2, seconds_of_dropout),
         _FIGURE_4,
@@ -87,12 +100,26 @@ def page(
 
 
 def _figure_2(values: Values, seconds: Mapping[Task, Sequence[float]]) -> Iterator[str]:
-    columns = ("dataset", "p1", *(f"p2 = {p2}" for p2 in RATES), "", *(f"{p2}, s" for p2 in RATES))
+    columns = (
+        "dataset",
+        "p1",
+        *(f"p2 = {p2}" for p2 in RATES),
+        "",
+        *(f"{p2}, s" for p2 in RATES),
+    )
     rows = []
     for dataset, p1 in product(DROPOUT_DATASETS, RATES):
         tasks = [ablations.dropout_task(dataset, p1, p2) for p2 in RATES]
-        shown = (f"{statistics.fmean(runs):.1f}" if (runs := percents(values, [task])) else "–" for task in tasks)
-        times = (f"{statistics.fmean(seconds[task]):.2f}" if seconds.get(task) else "–" for task in tasks)
+        shown = (
+            f"{statistics.fmean(runs):.1f}"
+            if (runs := percents(values, [task]))
+            else "–"
+            for task in tasks
+        )
+        times = (
+            f"{statistics.fmean(seconds[task]):.2f}" if seconds.get(task) else "–"
+            for task in tasks
+        )
         rows.append((dataset, p1, *shown, "", *times))
     yield from findings.table(columns, rows)
     yield ""
@@ -104,7 +131,12 @@ def findings_of_figure_2(values: Values) -> list[Finding]:
 
     def beside(first: str, second: str) -> list[Difference]:
         return [
-            Difference.of(*(percents(values, [ablations.dropout_task(dataset, p, p)]) for p in (first, second)))
+            Difference.of(
+                *(
+                    percents(values, [ablations.dropout_task(dataset, p, p)])
+                    for p in (first, second)
+                )
+            )
             for dataset in DROPOUT_DATASETS
         ]
 
@@ -128,10 +160,15 @@ def findings_of_figure_3(seconds: Mapping[Task, Sequence[float]]) -> list[Findin
     """What the runs say on times in section 3.2.3."""
     steps, shares = [], []
     for dataset, p1 in product(DROPOUT_DATASETS, RATES):
-        times = [seconds.get(ablations.dropout_task(dataset, p1, p2), ()) for p2 in RATES]
+        times = [
+            seconds.get(ablations.dropout_task(dataset, p1, p2), ()) for p2 in RATES
+        ]
         steps += [Difference.of(more, less) for less, more in pairwise(times)]
     for dataset in DROPOUT_DATASETS:
-        some, all_of_it = (seconds.get(ablations.dropout_task(dataset, rate, rate), ()) for rate in ("0.4", "1"))
+        some, all_of_it = (
+            seconds.get(ablations.dropout_task(dataset, rate, rate), ())
+            for rate in ("0.4", "1")
+        )
         if some and all_of_it:
             shares.append(statistics.fmean(some) / statistics.fmean(all_of_it))
     verdict = findings.OPEN
@@ -157,8 +194,17 @@ def _figure_4(values: Values) -> Iterator[str]:
     rows = []
     for dataset in ablations.STACKED_DATASETS:
         for place, name in enumerate(("`bms-rf-plain`", "`mrf-plain`")):
-            tasks = [ablations.stacked_tasks(dataset, n_trees)[place] for n_trees in ablations.STACKED_SIZES]
-            rows.append((dataset, name, *(findings.text_of(percents(values, [task])) for task in tasks)))
+            tasks = [
+                ablations.stacked_tasks(dataset, n_trees)[place]
+                for n_trees in ablations.STACKED_SIZES
+            ]
+            rows.append(
+                (
+                    dataset,
+                    name,
+                    *(findings.text_of(percents(values, [task])) for task in tasks),
+                )
+            )
     yield from findings.table(columns, rows)
     yield ""
     yield from map(str, findings_of_figure_4(values))
@@ -168,14 +214,28 @@ def findings_of_figure_4(values: Values) -> list[Finding]:
     """What the runs say on figure 4, at 60 trees and on growth from 3 trees."""
     most, fewest = ablations.STACKED_SIZES[-1], ablations.STACKED_SIZES[0]
     above = [
-        Difference.of(*(percents(values, [task]) for task in ablations.stacked_tasks(dataset, most)))
+        Difference.of(
+            *(
+                percents(values, [task])
+                for task in ablations.stacked_tasks(dataset, most)
+            )
+        )
         for dataset in ablations.STACKED_DATASETS
     ]
     growth = [
-        Difference.of(*(percents(values, [ablations.stacked_tasks(dataset, n_trees)[0]]) for n_trees in (most, fewest)))
+        Difference.of(
+            *(
+                percents(values, [ablations.stacked_tasks(dataset, n_trees)[0]])
+                for n_trees in (most, fewest)
+            )
+        )
         for dataset in ablations.STACKED_DATASETS
     ]
-    (sonar,) = (gap for gap, dataset in zip(above, ablations.STACKED_DATASETS, strict=True) if dataset == "Sonar")
+    (sonar,) = (
+        gap
+        for gap, dataset in zip(above, ablations.STACKED_DATASETS, strict=True)
+        if dataset == "Sonar"
+    )
     return [
         Finding(
             "with more than 30 trees BMS-RF is “significantly above MRF”, so that stacking improves generalisation.",
@@ -197,7 +257,8 @@ def findings_of_figure_4(values: Values) -> list[Finding]:
 
 
 def printed_ceiling(dataset: str, n_trees: int, epsilon: str) -> float:
-    """Largest accuracy in percent of the printed rule with three layers, by printed name of the dataset.
+    """Largest accuracy in percent of the printed rule with three layers, by printed
+    name of the dataset.
 
     Every layer has all of ε, so a tree's labels have ε over the trees of a layer.
     """
@@ -206,13 +267,24 @@ def printed_ceiling(dataset: str, n_trees: int, epsilon: str) -> float:
 
 
 def _figure_5(values: Values) -> Iterator[str]:
-    columns = ("dataset", "ε", *(f"{n} trees{part}" for n in BUDGET_SIZES for part in ("", ", at most")))
+    columns = (
+        "dataset",
+        "ε",
+        *(f"{n} trees{part}" for n in BUDGET_SIZES for part in ("", ", at most")),
+    )
     rows = []
     for dataset, epsilon in product(BUDGET_DATASETS, BUDGETS):
         cells: list[str] = []
         for n_trees in BUDGET_SIZES:
-            both = [percents(values, [task]) for task in ablations.budget_tasks(dataset, n_trees, epsilon)]
-            cells.append(" / ".join(f"{statistics.fmean(runs):.1f}" if runs else "–" for runs in both))
+            both = [
+                percents(values, [task])
+                for task in ablations.budget_tasks(dataset, n_trees, epsilon)
+            ]
+            cells.append(
+                " / ".join(
+                    f"{statistics.fmean(runs):.1f}" if runs else "–" for runs in both
+                )
+            )
             cells.append(f"{printed_ceiling(dataset, n_trees, epsilon):.1f}")
         rows.append((dataset, epsilon, *cells))
     yield from findings.table(columns, rows)
@@ -224,7 +296,10 @@ def findings_of_figure_5(values: Values) -> list[Finding]:
     """What the runs say on figure 5."""
 
     def of(dataset: str, n_trees: int, epsilon: str) -> list[list[float]]:
-        return [percents(values, [task]) for task in ablations.budget_tasks(dataset, n_trees, epsilon)]
+        return [
+            percents(values, [task])
+            for task in ablations.budget_tasks(dataset, n_trees, epsilon)
+        ]
 
     places = list(product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS))
     above = [Difference.of(*of(*place)) for place in places]
@@ -234,7 +309,10 @@ def findings_of_figure_5(values: Values) -> list[Finding]:
         for dataset, n_trees in product(BUDGET_DATASETS, BUDGET_SIZES)
     ]
     growth = [
-        Difference.of(of(dataset, BUDGET_SIZES[-1], epsilon)[0], of(dataset, BUDGET_SIZES[0], epsilon)[0])
+        Difference.of(
+            of(dataset, BUDGET_SIZES[-1], epsilon)[0],
+            of(dataset, BUDGET_SIZES[0], epsilon)[0],
+        )
         for dataset, epsilon in product(BUDGET_DATASETS, BUDGETS)
     ]
     return [
@@ -262,43 +340,68 @@ def time_shares(seconds: Seconds) -> dict[str, tuple[float, float]]:
     printed, shares = printed_further.numbers("bms-3-time"), {}
     for dataset in dict.fromkeys(dataset for dataset, _ in printed):
         file = printed_tables.sources()[dataset].file
-        ours = [seconds.get((file, FORESTS[method]), ()) for method in ("BMS-RF", "MRF")]
+        ours = [
+            seconds.get((file, FORESTS[method]), ()) for method in ("BMS-RF", "MRF")
+        ]
         if all(ours):
             stacked, plain = map(statistics.median, ours)
-            shares[dataset] = (printed[dataset, "BMS-RF"] / printed[dataset, "MRF"], stacked / plain)
+            shares[dataset] = (
+                printed[dataset, "BMS-RF"] / printed[dataset, "MRF"],
+                stacked / plain,
+            )
     return shares
 
 
 def _times(seconds: Seconds) -> Iterator[str]:
-    printed, shares, rows = printed_further.numbers("bms-3-time"), time_shares(seconds), []
+    printed, shares, rows = (
+        printed_further.numbers("bms-3-time"),
+        time_shares(seconds),
+        [],
+    )
     for dataset, (theirs, ours) in shares.items():
         file = printed_tables.sources()[dataset].file
-        times = [f"{printed[dataset, method]:.1f} / {_median(seconds, file, slug)}" for method, slug in FORESTS.items()]
+        times = [
+            f"{printed[dataset, method]:.1f} / {_median(seconds, file, slug)}"
+            for method, slug in FORESTS.items()
+        ]
         rows.append((dataset, *times, f"{theirs:.2f}", f"{ours:.2f}"))
-    columns = ("dataset", *(f"{method}, printed / ours" for method in FORESTS), "BMS-RF / MRF, printed", "ours")
+    columns = (
+        "dataset",
+        *(f"{method}, printed / ours" for method in FORESTS),
+        "BMS-RF / MRF, printed",
+        "ours",
+    )
     yield from findings.table(columns, rows)
     yield f"\n{finding_of_times(seconds)}"
 
 
 def finding_of_times(seconds: Seconds) -> Finding:
-    """What the runs say on the times of table 3: means over datasets that have runs of all three forests."""
+    """What the runs say on the times of table 3: means over datasets that have runs of
+    all three forests.
+    """
     shares, means = time_shares(seconds), {}
     for method in ("BMS-RF", "BRF", "MRF"):
         files = [printed_tables.sources()[dataset].file for dataset in shares]
         means[method] = [
-            statistics.median(runs) for file in files if (runs := seconds.get((file, FORESTS[method]), ()))
+            statistics.median(runs)
+            for file in files
+            if (runs := seconds.get((file, FORESTS[method]), ()))
         ]
     stated = "“the mean running time is less than that of the other consistent forests”, BRF and MRF."
     if not shares or len(set(map(len, means.values()))) > 1:
         return Finding(stated, "no runs.", findings.OPEN)
     mean = {method: statistics.fmean(numbers) for method, numbers in means.items()}
-    theirs, ours = (statistics.median(share) for share in zip(*shares.values(), strict=True))
+    theirs, ours = (
+        statistics.median(share) for share in zip(*shares.values(), strict=True)
+    )
     return Finding(
         stated,
         f"on average over {len(shares)} datasets, seconds of a fold are {mean['BMS-RF']:.2f} for BMS-RF, "
         f"{mean['BRF']:.2f} for BRF and {mean['MRF']:.2f} for MRF; the median share of MRF's time is {ours:.2f}, "
         f"printed {theirs:.2f}.",
-        findings.HOLDS if mean["BMS-RF"] < min(mean["BRF"], mean["MRF"]) else findings.FAILS,
+        findings.HOLDS
+        if mean["BMS-RF"] < min(mean["BRF"], mean["MRF"])
+        else findings.FAILS,
     )
 
 
@@ -314,8 +417,16 @@ def _table_4(values: Values) -> Iterator[str]:
         if ours:
             gaps.append(statistics.fmean(ours) - printed[dataset, method])
             rows.append(
-                (dataset, method, f"{printed[dataset, method]:.2f}", findings.text_of(ours), f"{gaps[-1]:+.1f}")
+                (
+                    dataset,
+                    method,
+                    f"{printed[dataset, method]:.2f}",
+                    findings.text_of(ours),
+                    f"{gaps[-1]:+.1f}",
+                )
             )
-    yield from findings.table(("dataset", "method", "printed", "ours", "difference"), rows)
+    yield from findings.table(
+        ("dataset", "method", "printed", "ours", "difference"), rows
+    )
     near = sum(abs(gap) <= 2 for gap in gaps)
     yield f"\nOurs is within two points of the printed number in {near} of {len(gaps)} cases."

@@ -1,1 +1,3 @@
-"""Contains reference runs of other codes on the protocol's splits; README.md describes the files."""
+"""Contains reference runs of other codes on the protocol's splits; README.md describes
+the files.
+"""

@@ -1,4 +1,6 @@
-"""States what the papers' private rules cost as printed, and bounds the accuracy of labels drawn by them."""
+"""States what the papers' private rules cost as printed, and bounds the accuracy of
+labels drawn by them.
+"""
 
 import math
 from collections.abc import Mapping
@@ -16,15 +18,19 @@ TRUE_LOSS: Mapping[str, str] = {
     "rdt-ta": "the claim, without the price of choosing k and h",
     "bms-rf": "no bound",
 }
-"""True loss of the rule as printed, by slug of the repaired algorithm. "No bound" holds under either adjacency."""
+"""True loss of the rule as printed, by slug of the repaired algorithm. "No bound" holds
+under either adjacency.
+"""
 
 
 def vote_ceiling(n_trees: int, epsilon: float, n_classes: int = 2) -> float:
-    """Accuracy of the multinomial forest's labels if every leaf is pure and every split perfect.
+    """Accuracy of the multinomial forest's labels if every leaf is pure and every split
+    perfect.
 
-    A tree draws class c with probability in proportion to exp(B3 η_c / 2), B3 = ε/T and η_c ≤ 1 the share of the class:
-    a tree is right with probability e^{B3/2} / (e^{B3/2} + K − 1) at best. The forest takes the most frequent label, a
-    random one of several.
+    A tree draws class c with probability in proportion to exp(B3 η_c / 2), B3 = ε/T and
+    η_c ≤ 1 the share of the class: a tree is right with probability e^{B3/2} /
+    (e^{B3/2} + K − 1) at best. The forest takes the most frequent label, a random one
+    of several.
 
     Args:
         n_trees: T, on the same rows.
@@ -34,16 +40,19 @@ def vote_ceiling(n_trees: int, epsilon: float, n_classes: int = 2) -> float:
     odds = math.exp(epsilon / n_trees / 2)
     right = odds / (odds + n_classes - 1)
     return sum(
-        math.comb(n_trees, votes) * right**votes * _wins(n_trees - votes, votes, n_classes - 1, 1 - right)
+        math.comb(n_trees, votes)
+        * right**votes
+        * _wins(n_trees - votes, votes, n_classes - 1, 1 - right)
         for votes in range(1, n_trees + 1)
     )
 
 
 def _wins(n_others: int, votes: int, n_classes: int, wrong: float) -> float:
-    """Probability that ``n_others`` labels are wrong and leave the right class with ``votes`` labels the winner.
+    """Probability that ``n_others`` labels are wrong and leave the right class with
+    ``votes`` labels the winner.
 
-    Adds wrong classes one by one; ``ways[j][m]`` is the number of ways, divided by m!, to give m labels to them so that
-    none has more than ``votes`` and j have as many.
+    Adds wrong classes one by one; ``ways[j][m]`` is the number of ways, divided by m!,
+    to give m labels to them so that none has more than ``votes`` and j have as many.
     """
     ways = [[1.0, *[0.0] * n_others]]
     for _ in range(n_classes):
@@ -52,7 +61,9 @@ def _wins(n_others: int, votes: int, n_classes: int, wrong: float) -> float:
             for total, number in enumerate(row):
                 if number:
                     for gained in range(min(votes, n_others - total) + 1):
-                        grown[ties + (gained == votes)][total + gained] += number / math.factorial(gained)
+                        grown[ties + (gained == votes)][total + gained] += (
+                            number / math.factorial(gained)
+                        )
         ways = grown
     number = sum(row[n_others] / (ties + 1) for ties, row in enumerate(ways))
     return number * math.factorial(n_others) * (wrong / n_classes) ** n_others

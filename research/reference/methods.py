@@ -1,4 +1,6 @@
-"""Lists the guarantee that each reference code claims, and selects the codes to compare an algorithm with."""
+"""Lists the guarantee that each reference code claims, and selects the codes to compare
+an algorithm with.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,12 +39,16 @@ def of_claim(*claims: str) -> tuple[str, ...]:
 
 
 def opponents(slug: str, accountant: str) -> dict[str, Sequence[str]]:
-    """Groups of methods to compare an algorithm with, by title: pure ε if the account is pure, all, its prototype.
+    """Groups of methods to compare an algorithm with, by title: pure ε if the account
+    is pure, all, its prototype.
 
-    An account without δ promises more than a method with δ, so a fair comparison is with methods of pure ε.
+    An account without δ promises more than a method with δ, so a fair comparison is
+    with methods of pure ε.
     """
     groups = {"every private code": of_claim(*PRIVATE)}
     if accountant == pure.NAME:
         groups = {"codes that claim pure ε": of_claim(PURE)} | groups
     prototype = f"{slug}-prototype"
-    return groups | ({"its float-noise prototype": (prototype,)} if prototype in CLAIMS else {})
+    return groups | (
+        {"its float-noise prototype": (prototype,)} if prototype in CLAIMS else {}
+    )

@@ -36,25 +36,38 @@ def unbounded(annotation: Any, metadata: tuple[Any, ...] = ()) -> Iterator[str]:
     origin = get_origin(annotation) or annotation
     if origin in (str, list, dict) and not has_limit(metadata):
         yield str(annotation)
-    if origin not in SCALARS and not (isinstance(origin, type) and issubclass(origin, BaseModel)):
+    if origin not in SCALARS and not (
+        isinstance(origin, type) and issubclass(origin, BaseModel)
+    ):
         for inner in get_args(annotation):
             if not isinstance(inner, str | int):  # a literal
                 yield from unbounded(inner)
 
 
 def has_limit(metadata: tuple[Any, ...]) -> bool:
-    constraints = [part for it in metadata for part in (it.metadata if isinstance(it, FieldInfo) else (it,))]
+    constraints = [
+        part
+        for it in metadata
+        for part in (it.metadata if isinstance(it, FieldInfo) else (it,))
+    ]
     return any(isinstance(it, annotated_types.MaxLen) for it in constraints)
 
 
-@pytest.mark.parametrize("kind", sorted(requests_of(Request), key=lambda kind: kind.__name__))
-def test_every_list_object_and_string_of_a_request_has_a_limit(kind: type[Request]) -> None:
+@pytest.mark.parametrize(
+    "kind", sorted(requests_of(Request), key=lambda kind: kind.__name__)
+)
+def test_every_list_object_and_string_of_a_request_has_a_limit(
+    kind: type[Request],
+) -> None:
     fields = {
-        name: list(unbounded(field.annotation, tuple(field.metadata))) for name, field in kind.model_fields.items()
+        name: list(unbounded(field.annotation, tuple(field.metadata)))
+        for name, field in kind.model_fields.items()
     }
     assert {name: parts for name, parts in fields.items() if parts} == {}
 
 
-@pytest.mark.parametrize("annotation", [str, list[int], dict[str, int], list[str] | None, FiniteNumber | str])
+@pytest.mark.parametrize(
+    "annotation", [str, list[int], dict[str, int], list[str] | None, FiniteNumber | str]
+)
 def test_an_unbounded_part_of_a_type_is_detected(annotation: Any) -> None:
     assert list(unbounded(annotation))

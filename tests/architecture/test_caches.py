@@ -1,4 +1,6 @@
-"""Caches without a limit: only where the program, and no caller, decides what they keep."""
+"""Caches without a limit: only where the program, and no caller, decides what they
+keep.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ ENDLESS = {
     "grovekeeper_forests/catalogue.py:read_outs": "algorithms: an unknown one is an error, and errors are not kept",
     "app/services/spending/spend.py:_locked": "two dialects",
 }
-"""Functions with arguments whose results are kept for ever, and why there are few of them."""
+"""Functions with arguments whose results are kept for ever, and why there are few of
+them.
+"""
 
 
 WITH_LOCK = {
@@ -22,7 +26,9 @@ WITH_LOCK = {
     "app/services/installation.py:heads": "one installation in a process",
     "app/services/installation.py:storage_keys": "one installation in a process",
 }
-"""Properties by ``functools.cached_property``, whose lock all objects of a class share in Python 3.11."""
+"""Properties by ``functools.cached_property``, whose lock all objects of a class share
+in Python 3.11.
+"""
 
 
 def _decorated() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
@@ -30,7 +36,10 @@ def _decorated() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, 
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = f"{name_of(path)}:{node.name}"
-                yield from ((name, node, ast.unparse(decorator)) for decorator in node.decorator_list)
+                yield from (
+                    (name, node, ast.unparse(decorator))
+                    for decorator in node.decorator_list
+                )
 
 
 def _takes_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -41,14 +50,19 @@ def test_what_a_caller_names_is_kept_within_a_limit() -> None:
     endless = {
         name
         for name, node, decorator in _decorated()
-        if decorator.removeprefix("functools.") in ("cache", "lru_cache(maxsize=None)", "lru_cache(None)")
+        if decorator.removeprefix("functools.")
+        in ("cache", "lru_cache(maxsize=None)", "lru_cache(None)")
         and _takes_arguments(node)
     }
     assert endless == ENDLESS.keys()
 
 
 def test_a_value_of_one_object_keeps_nobody_waiting_for_that_of_another() -> None:
-    locked = {name for name, _, decorator in _decorated() if decorator.endswith("cached_property")}
+    locked = {
+        name
+        for name, _, decorator in _decorated()
+        if decorator.endswith("cached_property")
+    }
     assert locked == WITH_LOCK.keys()
 
 
@@ -57,6 +71,13 @@ def test_no_dictionary_of_a_module_fills_while_the_process_runs() -> None:
     for path in sources():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-            if value is not None and ast.unparse(value) in ("{}", "[]", "set()", "dict()", "Counter()", "deque()"):
+            if value is not None and ast.unparse(value) in (
+                "{}",
+                "[]",
+                "set()",
+                "dict()",
+                "Counter()",
+                "deque()",
+            ):
                 filling.append(f"{name_of(path)}: {ast.unparse(node)}")
     assert filling == []

@@ -1,4 +1,6 @@
-"""What a reviewer of a privacy claim reads stands in the code: docstrings, and the pages that they cite."""
+"""What a reviewer of a privacy claim reads stands in the code: docstrings, and the
+pages that they cite.
+"""
 
 import ast
 import inspect
@@ -23,12 +25,18 @@ _UNDOCUMENTED_NAMES = {"to_json", "from_json"}
 
 
 def _sources(*packages: str) -> list[Path]:
-    return sorted(path for package in packages for path in (_ROOT / package).rglob("*.py"))
+    return sorted(
+        path for package in packages for path in (_ROOT / package).rglob("*.py")
+    )
 
 
-def _public_definitions(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+def _public_definitions(
+    node: ast.Module | ast.ClassDef,
+) -> Iterator[ast.FunctionDef | ast.ClassDef]:
     for child in node.body:
-        if isinstance(child, ast.FunctionDef | ast.ClassDef) and not child.name.startswith("_"):
+        if isinstance(
+            child, ast.FunctionDef | ast.ClassDef
+        ) and not child.name.startswith("_"):
             yield child
             if isinstance(child, ast.ClassDef):
                 yield from _public_definitions(child)
@@ -39,12 +47,15 @@ def _undocumented(source: str) -> list[str]:
     missing = [
         definition.name
         for definition in _public_definitions(module)
-        if definition.name not in _UNDOCUMENTED_NAMES and not ast.get_docstring(definition)
+        if definition.name not in _UNDOCUMENTED_NAMES
+        and not ast.get_docstring(definition)
     ]
     return missing if ast.get_docstring(module) else ["(the module)", *missing]
 
 
-@pytest.mark.parametrize("path", _sources(*_DOCUMENTED), ids=lambda path: str(path.relative_to(_ROOT)))
+@pytest.mark.parametrize(
+    "path", _sources(*_DOCUMENTED), ids=lambda path: str(path.relative_to(_ROOT))
+)
 def test_public_names_are_documented(path: Path) -> None:
     assert _undocumented(path.read_text(encoding="utf-8")) == []
 
@@ -55,34 +66,53 @@ def test_the_check_finds_missing_docstrings() -> None:
 
 
 def _mechanisms() -> list[tuple[str, str]]:
-    """Every function that releases something of private rows by a theorem of its own, with its docstring."""
+    """Every function that releases something of private rows by a theorem of its own,
+    with its docstring.
+    """
     released = {
         "bins": releases.release_cuts,
         "evaluation": evaluation_draw.release,
         "profile": profile_draw.release,
     }
-    return [(name, inspect.getdoc(grow) or "") for name, grow in {**_BY_SLUG, **released}.items()]
+    return [
+        (name, inspect.getdoc(grow) or "")
+        for name, grow in {**_BY_SLUG, **released}.items()
+    ]
 
 
-@pytest.mark.parametrize(("name", "docstring"), _mechanisms(), ids=lambda value: value.split("\n")[0])
-def test_a_mechanism_states_its_guarantee_and_its_source(name: str, docstring: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "docstring"), _mechanisms(), ids=lambda value: value.split("\n")[0]
+)
+def test_a_mechanism_states_its_guarantee_and_its_source(
+    name: str, docstring: str
+) -> None:
     for section in ("Privacy:", "Source:"):
         assert section in docstring.splitlines(), f"{name} lacks {section}"
     privacy = docstring.split("\nPrivacy:\n")[1].split("\nSource:\n")[0]
     for word in ("add/remove", "replace-one", "sensitivity", "Not covered"):
-        assert word in " ".join(privacy.split()), f"the guarantee of {name} does not say {word}"
+        assert word in " ".join(privacy.split()), (
+            f"the guarantee of {name} does not say {word}"
+        )
     assert re.search(r"docs/proofs/[a-z0-9-]+\.md", docstring), f"{name} cites no proof"
 
 
 def test_every_algorithm_has_one_growth_and_every_growth_an_algorithm() -> None:
     assert sorted(growth.GROWTH) == sorted(catalogue.BY_SLUG)
-    assert {slug for slug, grow in _BY_SLUG.items() if "/algorithms/" not in inspect.getfile(grow)} == set()
+    assert {
+        slug
+        for slug, grow in _BY_SLUG.items()
+        if "/algorithms/" not in inspect.getfile(grow)
+    } == set()
 
 
 def test_every_page_that_the_code_cites_exists() -> None:
     cited = {
         page
-        for path in [*sources(), *(_ROOT / "migrations").rglob("*.py"), *(_ROOT / "docs").rglob("*.md")]
+        for path in [
+            *sources(),
+            *(_ROOT / "migrations").rglob("*.py"),
+            *(_ROOT / "docs").rglob("*.md"),
+        ]
         for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))
     }
     assert "docs/settings.md" in cited
@@ -90,17 +120,28 @@ def test_every_page_that_the_code_cites_exists() -> None:
 
 
 def test_links_between_pages_lead_to_files_and_headings() -> None:
-    for page in [*_ROOT.glob("*.md"), *(_ROOT / "docs").rglob("*.md"), *(_ROOT / "research").rglob("*.md")]:
-        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8"))
+    for page in [
+        *_ROOT.glob("*.md"),
+        *(_ROOT / "docs").rglob("*.md"),
+        *(_ROOT / "research").rglob("*.md"),
+    ]:
+        links = re.findall(
+            r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")
+        )
         for target, heading in links:
             if "://" in target:
                 continue
             linked = page.parent / target if target else page
             assert linked.exists(), f"{page.name} links to {target}"
             if heading:
-                assert heading in _anchors(linked), f"{page.name} links to {target}#{heading}"
+                assert heading in _anchors(linked), (
+                    f"{page.name} links to {target}#{heading}"
+                )
 
 
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }

@@ -1,7 +1,9 @@
-"""Nothing that reads or holds rows stops, cuts or chooses by a number of rows, but where a reason is listed here.
+"""Nothing that reads or holds rows stops, cuts or chooses by a number of rows, but
+where a reason is listed here.
 
-If a job read at most so many rows, or row groups, or by position, then one row more or less would let another row in or
-out, and the release would change by both. No test of small files notices.
+If a job read at most so many rows, or row groups, or by position, then one row more or
+less would let another row in or out, and the release would change by both. No test of
+small files notices.
 """
 
 import ast
@@ -13,8 +15,24 @@ import pytest
 from tests.support.sources import file_of, name_of, sources
 
 ROWS = (
-    *("CodedBlock", "CodedColumns", "CodedPart", "CodedRows", "LocalRows", "RowGroups", "RowParts", "SanitisedRows"),
-    *("CodedDistributedRows", "ParquetFile", "ShardStates", "TrainingRows", "node_rows", "read_row_group"),
+    *(
+        "CodedBlock",
+        "CodedColumns",
+        "CodedPart",
+        "CodedRows",
+        "LocalRows",
+        "RowGroups",
+        "RowParts",
+        "SanitisedRows",
+    ),
+    *(
+        "CodedDistributedRows",
+        "ParquetFile",
+        "ShardStates",
+        "TrainingRows",
+        "node_rows",
+        "read_row_group",
+    ),
 )
 """Names of which a module that reads or holds rows needs one."""
 
@@ -38,23 +56,46 @@ EVERY = "every part, in order"
 REASONS: dict[str, dict[tuple[str, str], str]] = {
     "app/datasets/code_files.py": {
         ("file_of", "digest.hex()[:16]"): BYTES,
-        ("CodeReader._row_bytes", "-n_rows // 8"): "bytes of the ninth bits of a row group, rounded up",
-        ("CodeReader.read", "self._ends[group:group + 2]"): "where the codes of one row group begin and end",
-        ("CodeReader.read", "text[n_low:]"): "the second part of the codes of one row group",
-        ("CodeReader.read", "text[:n_low]"): "the first part of the codes of one row group",
+        (
+            "CodeReader._row_bytes",
+            "-n_rows // 8",
+        ): "bytes of the ninth bits of a row group, rounded up",
+        (
+            "CodeReader.read",
+            "self._ends[group:group + 2]",
+        ): "where the codes of one row group begin and end",
+        (
+            "CodeReader.read",
+            "text[n_low:]",
+        ): "the second part of the codes of one row group",
+        (
+            "CodeReader.read",
+            "text[:n_low]",
+        ): "the first part of the codes of one row group",
         (
             "CodeWriter._require_room",
             "left < limits.MIN_FREE_UPLOAD_BYTES",
         ): "whether codes are stored",
-        ("_make_room", "sorted(others, key=lambda other: other.changed_at)[:-(MAX_FILES - 1)]"): "files of codes",
+        (
+            "_make_room",
+            "sorted(others, key=lambda other: other.changed_at)[:-(MAX_FILES - 1)]",
+        ): "files of codes",
     },
-    "app/datasets/erasure.py": {("_copy", "stays[start:start + table.num_rows]"): IN_BLOCKS},
+    "app/datasets/erasure.py": {
+        ("_copy", "stays[start:start + table.num_rows]"): IN_BLOCKS
+    },
     "app/datasets/private_rows.py": {
         ("Selection.__init__", "scope.keys() <= declared.keys()"): PUBLIC,
-        ("shards", "waiting >= n_rows"): "ends a shard; the row group begins the next one",
+        (
+            "shards",
+            "waiting >= n_rows",
+        ): "ends a shard; the row group begins the next one",
         ("shards", "starts[1:]"): "the end of each shard is the start of the next one",
         ("_read_values", "enumerate(selection.schema.features)"): FEATURES,
-        ("_coded_groups", "sum(group_rows) >= code_files.FEWEST_ROWS"): "whether codes are stored, not what is read",
+        (
+            "_coded_groups",
+            "sum(group_rows) >= code_files.FEWEST_ROWS",
+        ): "whether codes are stored, not what is read",
         ("_coded_groups", "slice(None)"): "every row group",
         (
             "_coded_groups",
@@ -62,7 +103,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ): "the row groups of a shard (tests/unit/datasets/test_shards.py)",
         ("_codes_of_values", "enumerate(public.schema.features)"): FEATURES,
         ("_row_ids", "ids[start:end]"): IN_BLOCKS,
-        ("_row_ids", "bytes_of_chunk[chunk.offset:chunk.offset + len(chunk)]"): "all rows of a chunk",
+        (
+            "_row_ids",
+            "bytes_of_chunk[chunk.offset:chunk.offset + len(chunk)]",
+        ): "all rows of a chunk",
     },
     "app/datasets/row_layout.py": {
         ("arrow_schema", "enumerate(schema.features)"): FEATURES,
@@ -74,8 +118,14 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("stored_columns", "enumerate(needed)"): PUBLIC,
     },
     "grovekeeper_forests/algorithms/bms_rf/grow.py": {
-        ("grow_forest", "enumerate(zip(plans, schemas, strict=True))"): "every planned layer",
-        ("grow_forest", "zip(grown, schemas, projection, strict=False)"): "layers: one more schema than layers so far",
+        (
+            "grow_forest",
+            "enumerate(zip(plans, schemas, strict=True))",
+        ): "every planned layer",
+        (
+            "grow_forest",
+            "zip(grown, schemas, projection, strict=False)",
+        ): "layers: one more schema than layers so far",
         ("draw_projection", "enumerate(schema.features)"): FEATURES,
         ("draw_projection", "weights.shape[:2]"): PUBLIC,
     },
@@ -87,13 +137,19 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "grow_at_exact_medians.choose",
             "size >= int(parameters['min_rows'])",
         ): "features that label accounts do not protect",
-        ("grow_at_exact_medians.choose", "even > -size"): "features that label accounts do not protect",
+        (
+            "grow_at_exact_medians.choose",
+            "even > -size",
+        ): "features that label accounts do not protect",
         ("exact_evenness", "slice(feature, feature + 1)"): CODES,
         ("exact_evenness", "histogram[:, begin:end]"): CODES,
         ("label_trees", "rows.y >= 0"): "a row's own label: whether it is known",
     },
     "grovekeeper_forests/algorithms/nbrt/boosted_rows.py": {
-        ("first_split_utilities", "slice(first, min(first + _BLOCK, len(encoding.n_codes)))"): CODES,
+        (
+            "first_split_utilities",
+            "slice(first, min(first + _BLOCK, len(encoding.n_codes)))",
+        ): CODES,
         ("first_split_utilities", "min(first + _BLOCK, len(encoding.n_codes))"): CODES,
         ("sides_of_first_split", "n_leaves // N_SIDES"): PUBLIC,
         (
@@ -105,7 +161,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("LocalReweightedRows.__init__", "n_codes[:len(X)]"): CODES,
         ("LocalReweightedRows.__init__", "len(n_codes) <= _SLAB"): CODES,
         ("LocalReweightedRows.joint_histogram", "slice(feature, feature + 1)"): CODES,
-        ("LocalReweightedRows.descend", "int(feature.max(initial=0)) >= len(self._X)"): CODES,
+        (
+            "LocalReweightedRows.descend",
+            "int(feature.max(initial=0)) >= len(self._X)",
+        ): CODES,
         ("LocalReweightedRows._columns", "features.stop <= len(self._X)"): CODES,
         ("LocalReweightedRows._computed", "indices >= self._n_own"): CODES,
         ("_slabs", "slice(start, min(start + _SLAB, features.stop))"): CODES,
@@ -122,9 +181,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
     "grovekeeper_forests/data/coded_rows.py": {
         ("CodedBlock.of", "codes >= _BYTE"): CODES,
         ("TakenBlocks.codes", "enumerate(self._tables)"): FEATURES,
-        ("CodedColumns.take", "sum((other.n_rows for other in joined[-1])) + block.n_rows > n_rows"): (
-            "ends a part; the block begins the next one"
-        ),
+        (
+            "CodedColumns.take",
+            "sum((other.n_rows for other in joined[-1])) + block.n_rows > n_rows",
+        ): ("ends a part; the block begins the next one"),
         ("is_wide", "most > MAX_CODES"): PUBLIC,
         ("is_wide", "most > _BYTE"): PUBLIC,
         ("_tables", "enumerate(encoding.schema.features)"): FEATURES,
@@ -141,7 +201,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
     },
     "grovekeeper_forests/estimators.py": {
         ("_PrivateForest._columns", "enumerate(given)"): "columns",
-        ("_PrivateForest._declared", "len({type(each) for each in classes}) > 1"): "classes",
+        (
+            "_PrivateForest._declared",
+            "len({type(each) for each in classes}) > 1",
+        ): "classes",
         ("_PrivateForest._declared", "types <= _TYPES"): "types of features",
         ("_PrivateForest._plan", "size < 1"): "a public number",
         ("_by_cell", "enumerate(X.columns)"): "columns",
@@ -188,34 +251,70 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ): "the worker that is asked",
     },
 }
-"""Why each place leaves no row out, by module, function and text; a text that stands twice in a function has the same
-reason (:data:`TWICE`)."""
+"""Why each place leaves no row out, by module, function and text; a text that stands
+twice in a function has the same reason (:data:`TWICE`).
+"""
 
 TWICE = {
-    ("grovekeeper_forests/algorithms/literature/medians.py", "exact_evenness", "histogram[:, begin:end]"),
-    ("grovekeeper_forests/algorithms/literature/medians.py", "split_evenness", "slice(feature, feature + 1)"),
+    (
+        "grovekeeper_forests/algorithms/literature/medians.py",
+        "exact_evenness",
+        "histogram[:, begin:end]",
+    ),
+    (
+        "grovekeeper_forests/algorithms/literature/medians.py",
+        "split_evenness",
+        "slice(feature, feature + 1)",
+    ),
 }
 
 CUTS = frozenset(
     {
-        *("argpartition", "choice", "clip", "enumerate", "head", "islice", "min", "minimum", "next", "resize"),
+        *(
+            "argpartition",
+            "choice",
+            "clip",
+            "enumerate",
+            "head",
+            "islice",
+            "min",
+            "minimum",
+            "next",
+            "resize",
+        ),
         *("sample", "slice", "take", "takewhile", "dropwhile", "truncate"),
     }
 )
 """Functions and methods that may leave a part out, or choose by position."""
 
 
-def places(tree: ast.AST, function: str = "", *, in_loop: bool = False) -> Iterator[tuple[str, str]]:
+def places(
+    tree: ast.AST, function: str = "", *, in_loop: bool = False
+) -> Iterator[tuple[str, str]]:
     """Every place where a row may be left out: its function, and its text."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.AnnAssign):  # not its annotation
-            yield from places(ast.Expr(node.value), function, in_loop=in_loop) if node.value else ()
+            yield from (
+                places(ast.Expr(node.value), function, in_loop=in_loop)
+                if node.value
+                else ()
+            )
             continue
         if _leaves_out(node, in_loop=in_loop):
-            yield function, type(node).__name__.lower() if isinstance(node, ast.stmt) else ast.unparse(node)
+            yield (
+                function,
+                type(node).__name__.lower()
+                if isinstance(node, ast.stmt)
+                else ast.unparse(node),
+            )
         is_definition = isinstance(node, ast.FunctionDef | ast.ClassDef)
         name = f"{function}.{node.name}".lstrip(".") if is_definition else function
-        yield from places(node, name, in_loop=isinstance(node, ast.For | ast.While) or (in_loop and not is_definition))
+        yield from places(
+            node,
+            name,
+            in_loop=isinstance(node, ast.For | ast.While)
+            or (in_loop and not is_definition),
+        )
 
 
 def _leaves_out(node: ast.AST, *, in_loop: bool) -> bool:
@@ -226,14 +325,20 @@ def _leaves_out(node: ast.AST, *, in_loop: bool) -> bool:
             return in_loop
         case ast.Subscript():
             return any(
-                isinstance(part, ast.Slice) and (part.lower or part.upper or part.step) for part in ast.walk(node.slice)
+                isinstance(part, ast.Slice) and (part.lower or part.upper or part.step)
+                for part in ast.walk(node.slice)
             )
         case ast.Compare():
-            return any(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in node.ops)
+            return any(
+                isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+                for operator in node.ops
+            )
         case ast.BinOp():
             return isinstance(node.op, ast.Mod | ast.FloorDiv)
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            return name in CUTS or (name == "zip" and "strict=True" not in ast.unparse(node))
+            return name in CUTS or (
+                name == "zip" and "strict=True" not in ast.unparse(node)
+            )
     return False
 
 
@@ -243,16 +348,29 @@ def found(module: str) -> Counter[tuple[str, str]]:
 
 def modules() -> list[str]:
     """The modules that read or hold rows."""
-    paths = (path for path in sources() if any(name in path.read_text(encoding="utf-8") for name in ROWS))
+    paths = (
+        path
+        for path in sources()
+        if any(name in path.read_text(encoding="utf-8") for name in ROWS)
+    )
     return sorted({name_of(path) for path in paths} - OTHERS.keys())
 
 
 def test_nothing_that_reads_rows_leaves_one_out_by_a_number_of_rows() -> None:
     for module in modules():
-        listed = Counter({place: 1 + ((module, *place) in TWICE) for place in REASONS.get(module, {})})
+        listed = Counter(
+            {
+                place: 1 + ((module, *place) in TWICE)
+                for place in REASONS.get(module, {})
+            }
+        )
         unlisted = found(module) - listed
-        assert not unlisted, f"{module}: {sorted(unlisted)} may leave rows out: write it otherwise, or say why not"
-        assert not listed - found(module), f"{module}: {sorted(listed - found(module))} is gone: remove its reason"
+        assert not unlisted, (
+            f"{module}: {sorted(unlisted)} may leave rows out: write it otherwise, or say why not"
+        )
+        assert not listed - found(module), (
+            f"{module}: {sorted(listed - found(module))} is gone: remove its reason"
+        )
 
 
 def test_every_listed_module_is_there() -> None:

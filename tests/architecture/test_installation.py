@@ -1,4 +1,6 @@
-"""Tests that lock files, ``pyproject.toml``, changelog and notice agree, and name no registry."""
+"""Tests that lock files, ``pyproject.toml``, changelog and notice agree, and name no
+registry.
+"""
 
 import re
 import tomllib
@@ -21,34 +23,52 @@ _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]+\])?==([^ ;\\]+)")
 
 
 def _project() -> dict[str, Any]:
-    project: dict[str, Any] = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project: dict[str, Any] = tomllib.loads(
+        (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    )
     return project
 
 
 def _pins(lock: str) -> dict[str, Version]:
     text = (_ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
     matches = (_PINNED.match(line) for line in text.splitlines())
-    return {canonicalize_name(match[1]): Version(match[2]) for match in matches if match}
+    return {
+        canonicalize_name(match[1]): Version(match[2]) for match in matches if match
+    }
 
 
 def _requirements(lines: list[str]) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def test_each_lock_file_is_renewed_by_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the build, the service, the tests, and of the programs that long tests install apart."""
+def test_each_lock_file_is_renewed_by_the_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the build, the service, the tests, and of the programs that long tests install
+    apart.
+    """
     script, resolved = loaded(_ROOT / "run.py"), []
     monkeypatch.setattr(script.shutil, "which", lambda name: name)
-    monkeypatch.setattr(script.subprocess, "run", lambda command, **_options: resolved.append(command))
+    monkeypatch.setattr(
+        script.subprocess, "run", lambda command, **_options: resolved.append(command)
+    )
     script._renew_locks()
-    written = [Path(command[command.index("--output-file") + 1]).stem for command in resolved]
+    written = [
+        Path(command[command.index("--output-file") + 1]).stem for command in resolved
+    ]
     assert written[0] == "test", "the other locks are bound to its versions"
-    assert sorted(written) == [path.stem for path in _LOCKS] == sorted(["build", "runtime", "test", *script.PROGRAMS])
+    assert (
+        sorted(written)
+        == [path.stem for path in _LOCKS]
+        == sorted(["build", "runtime", "test", *script.PROGRAMS])
+    )
 
 
 @pytest.mark.parametrize("path", _LOCKS, ids=lambda path: path.stem)
 def test_a_lock_file_contains_pins_and_hashes_only(path: Path) -> None:
-    """No host, index or installer option, because the operator decides where packages come from."""
+    """No host, index or installer option, because the operator decides where packages
+    come from.
+    """
     hashed = True
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("    --hash=sha256:"):
@@ -63,7 +83,9 @@ def test_a_lock_file_contains_pins_and_hashes_only(path: Path) -> None:
 
 
 def test_the_runtime_lock_is_part_of_the_test_lock() -> None:
-    """Tests run with the shipped versions, and one environment serves both commands of the README."""
+    """Tests run with the shipped versions, and one environment serves both commands of
+    the README.
+    """
     runtime, test = _pins("runtime"), _pins("test")
     assert runtime.items() <= test.items()
     assert len(runtime) < len(test)
@@ -72,29 +94,44 @@ def test_the_runtime_lock_is_part_of_the_test_lock() -> None:
 def test_build_tools_agree_with_the_other_locks() -> None:
     build, test = _pins("build"), _pins("test")
     assert "hatchling" in build
-    assert {name: version for name, version in build.items() if name in test and test[name] != version} == {}
+    assert {
+        name: version
+        for name, version in build.items()
+        if name in test and test[name] != version
+    } == {}
 
 
 @pytest.mark.parametrize("extra", [None, "test"])
 def test_every_dependency_is_locked_inside_its_bounds(extra: str | None) -> None:
     project = _project()["project"]
-    lines = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    lines = (
+        project["optional-dependencies"][extra] if extra else project["dependencies"]
+    )
     pins = _pins(extra or "runtime")
     for requirement in _requirements(lines):
-        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement.name
+        assert requirement.specifier.contains(
+            pins[canonicalize_name(requirement.name)]
+        ), requirement.name
 
 
 def test_every_dependency_has_an_upper_bound() -> None:
     """An installation without the lock must not get an untested major version."""
     project = _project()["project"]
-    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    extras = [
+        line for lines in project["optional-dependencies"].values() for line in lines
+    ]
     for requirement in _requirements([*project["dependencies"], *extras]):
-        assert any(part.operator == "<" for part in requirement.specifier), requirement.name
+        assert any(part.operator == "<" for part in requirement.specifier), (
+            requirement.name
+        )
 
 
 def test_test_tools_are_not_shipped() -> None:
     """Not psutil, which the tests use and Dask's scheduler and workers need."""
-    assert not {"pytest", "hypothesis", "mypy", "ruff", "scikit-learn", "scipy"} & _pins("runtime").keys()
+    assert (
+        not {"pytest", "hypothesis", "mypy", "ruff", "scikit-learn", "scipy"}
+        & _pins("runtime").keys()
+    )
 
 
 def test_the_resolver_s_own_lock_is_not_kept() -> None:
@@ -119,24 +156,37 @@ def test_the_notice_names_the_source_and_the_licence_of_shipped_data() -> None:
 
 
 def _client() -> dict[str, Any]:
-    client: dict[str, Any] = tomllib.loads((_CLIENT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    client: dict[str, Any] = tomllib.loads(
+        (_CLIENT / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
     return client
 
 
 def test_the_bounds_of_the_client_are_versions_that_tests_run() -> None:
     """The lowest in an environment of their own, the newest in that of the tests."""
     client, lowest, newest = _client(), _pins("client"), _pins("test")
-    extras = [line for lines in client["optional-dependencies"].values() for line in lines]
+    extras = [
+        line for lines in client["optional-dependencies"].values() for line in lines
+    ]
     for requirement in _requirements([*client["dependencies"], *extras]):
-        name, bounds = canonicalize_name(requirement.name), {it.operator: it.version for it in requirement.specifier}
+        name, bounds = (
+            canonicalize_name(requirement.name),
+            {it.operator: it.version for it in requirement.specifier},
+        )
         assert bounds.keys() == {">=", "<"}, name
         assert f"{lowest[name]}.".startswith(f"{bounds['>=']}."), name
         assert requirement.specifier.contains(newest[name]), name
 
 
-@pytest.mark.parametrize("folder", [_CLIENT, _FORESTS, _VERIFIER], ids=lambda folder: folder.name)
-def test_a_distribution_has_the_version_and_the_licence_of_the_service(folder: Path) -> None:
-    distribution = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+@pytest.mark.parametrize(
+    "folder", [_CLIENT, _FORESTS, _VERIFIER], ids=lambda folder: folder.name
+)
+def test_a_distribution_has_the_version_and_the_licence_of_the_service(
+    folder: Path,
+) -> None:
+    distribution = tomllib.loads(
+        (folder / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
     service = _project()["project"]
     for name in ("version", "license", "authors", "requires-python"):
         assert distribution[name] == service[name]
@@ -144,7 +194,9 @@ def test_a_distribution_has_the_version_and_the_licence_of_the_service(folder: P
 
 
 def test_the_forests_need_what_the_service_needs_of_the_same_libraries() -> None:
-    forests = tomllib.loads((_FORESTS / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    forests = tomllib.loads((_FORESTS / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     extras = forests["optional-dependencies"]
     service = _project()["project"]
     assert {*forests["dependencies"], *extras["onnx"]} <= set(service["dependencies"])
@@ -152,7 +204,9 @@ def test_the_forests_need_what_the_service_needs_of_the_same_libraries() -> None
 
 
 def test_the_verifier_needs_the_library_of_the_service_for_signatures() -> None:
-    verifier = tomllib.loads((_VERIFIER / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    verifier = tomllib.loads(
+        (_VERIFIER / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
     assert "dependencies" not in verifier
     [cryptography] = verifier["optional-dependencies"]["signatures"]
     assert cryptography in _project()["project"]["dependencies"]

@@ -1,4 +1,6 @@
-"""Tests that the OpenAPI document equals the code, and that every operation declares its answers."""
+"""Tests that the OpenAPI document equals the code, and that every operation declares
+its answers.
+"""
 
 import json
 import re
@@ -51,16 +53,24 @@ PUBLISHED = {
     500: {"internal"},
     503: {"unavailable", "balance-mismatch"},
 }  # fmt: skip
-"""The published problems: clients branch on status and slug, so a change breaks clients."""
+"""The published problems: clients branch on status and slug, so a change breaks
+clients.
+"""
 
 
 def test_the_committed_document_equals_the_code() -> None:
     committed = COMMITTED.read_text(encoding="utf-8")
-    assert committed == openapi_text(), "run: grovekeeper openapi > openapi/openapi.json"
+    assert committed == openapi_text(), (
+        "run: grovekeeper openapi > openapi/openapi.json"
+    )
 
 
 def test_operation_ids_are_a_verb_and_a_noun_and_distinct() -> None:
-    listed = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
+    listed = [
+        operation["operationId"]
+        for methods in DOCUMENT["paths"].values()
+        for operation in methods.values()
+    ]
     assert len(set(listed)) == len(listed)
     assert [name for name in listed if not VERB_NOUN.fullmatch(name)] == []
 
@@ -78,18 +88,23 @@ def test_every_body_in_json_is_a_named_component() -> None:
 def test_the_problems_of_the_code_are_the_published_problems() -> None:
     rows = {*PROBLEMS.values(), INTERNAL}
     assert len({row.slug for row in rows}) == len(rows)
-    assert {status: {row.slug for row in rows if row.status == status} for status in {row.status for row in rows}} == (
-        PUBLISHED
-    )
+    assert {
+        status: {row.slug for row in rows if row.status == status}
+        for status in {row.status for row in rows}
+    } == (PUBLISHED)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_declares_its_errors_as_problems(name: str) -> None:
     _, path, operation = OPERATIONS[name]
-    declared = {int(status): answer for status, answer in operation["responses"].items()}
+    declared = {
+        int(status): answer for status, answer in operation["responses"].items()
+    }
     errors = {status: answer for status, answer in declared.items() if status >= 400}
     for status, answer in errors.items():
-        assert answer["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/Problem"}
+        assert answer["content"][MEDIA_TYPE]["schema"] == {
+            "$ref": "#/components/schemas/Problem"
+        }
         slugs = set(answer["description"].replace("`", "").split(", "))
         assert slugs
         assert slugs <= PUBLISHED[status]
@@ -123,16 +138,28 @@ def test_spending_requires_an_idempotency_key_and_other_writes_accept_one() -> N
         "evaluate_model": True, "select_model": True, "declare_dataset": False, "upload_rows": False,
         "change_cap": False, "create_population": False, "create_reservation": True,
     }  # fmt: skip
-    replays = {name for name, (_, _, it) in OPERATIONS.items() if "idempotency-key-reused" in json.dumps(it)}
+    replays = {
+        name
+        for name, (_, _, it) in OPERATIONS.items()
+        if "idempotency-key-reused" in json.dumps(it)
+    }
     assert replays == set(takes_key)
 
 
 def test_bodies_are_closed_and_answers_have_no_optional_member() -> None:
-    """Problems have facts of their kind; an answer of the Open Inference Protocol has an id if the request has one."""
+    """Problems have facts of their kind; an answer of the Open Inference Protocol has
+    an id if the request has one.
+    """
     schemas = DOCUMENT["components"]["schemas"]
     requests = {name for name in schemas if name.endswith("In")}
-    assert {name for name in requests if schemas[name]["additionalProperties"] is not False} == EXTENSIBLE
-    answers = {name: it for name, it in schemas.items() if name not in {*requests, "Problem", "InferenceOut"}}
+    assert {
+        name for name in requests if schemas[name]["additionalProperties"] is not False
+    } == EXTENSIBLE
+    answers = {
+        name: it
+        for name, it in schemas.items()
+        if name not in {*requests, "Problem", "InferenceOut"}
+    }
     for name, schema in answers.items():
         assert set(schema["required"]) == set(schema["properties"]), name
         assert "default" not in json.dumps(schema), name
@@ -143,7 +170,10 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     for name, (_, _, operation) in OPERATIONS.items()
     for kind, content in (
         ("request", operation.get("requestBody", {}).get("content", {})),
-        *((status, answer.get("content", {})) for status, answer in operation["responses"].items()),
+        *(
+            (status, answer.get("content", {}))
+            for status, answer in operation["responses"].items()
+        ),
     )
     for media_type, media in content.items()
 }
@@ -154,20 +184,34 @@ _RESOLVER = Registry().with_resource(
 
 
 def _examples(media: dict[str, Any]) -> list[Any]:
-    shown = list(media.get("examples", {}).values()) + ([{"value": media["example"]}] if "example" in media else [])
+    shown = list(media.get("examples", {}).values()) + (
+        [{"value": media["example"]}] if "example" in media else []
+    )
     components = DOCUMENT["components"]["examples"]
-    return [components[it["$ref"].rpartition("/")[2]]["value"] if "$ref" in it else it["value"] for it in shown]
+    return [
+        components[it["$ref"].rpartition("/")[2]]["value"]
+        if "$ref" in it
+        else it["value"]
+        for it in shown
+    ]
 
 
 def test_every_body_of_json_has_an_example() -> None:
-    of_json = {name: media for name, (kind, media) in BODIES.items() if kind in ("application/json", MEDIA_TYPE)}
+    of_json = {
+        name: media
+        for name, (kind, media) in BODIES.items()
+        if kind in ("application/json", MEDIA_TYPE)
+    }
     without = [name for name, media in of_json.items() if not _examples(media)]
     assert without == [], "run: python -m tests.support.examples"
 
 
 def test_every_example_is_valid() -> None:
     shown = {
-        (json.dumps(media.get("schema", {})).replace('"#/', '"urn:document#/'), json.dumps(example)): name
+        (
+            json.dumps(media.get("schema", {})).replace('"#/', '"urn:document#/'),
+            json.dumps(example),
+        ): name
         for name, (_, media) in BODIES.items()
         for example in _examples(media)
     }
@@ -186,5 +230,7 @@ def _validator(schema: str) -> Draft202012Validator:
 
 def test_every_operation_has_a_description() -> None:
     assert [
-        name for name, (_, _, it) in OPERATIONS.items() if not it.get("description", "").rstrip().endswith(".")
+        name
+        for name, (_, _, it) in OPERATIONS.items()
+        if not it.get("description", "").rstrip().endswith(".")
     ] == []

@@ -1,4 +1,6 @@
-"""Commands that documents and pages show exist, with their options; a guide names every kind of entry."""
+"""Commands that documents and pages show exist, with their options; a guide names every
+kind of entry.
+"""
 
 import re
 from html import unescape
@@ -18,9 +20,13 @@ TEMPLATES = sorted(Path(pages.__file__).with_name("templates").glob("*.html"))
 
 
 def _shown(path: Path) -> list[str]:
-    """What follows ``grovekeeper`` in commands: in a line of code, a code span or an element of a page."""
+    """What follows ``grovekeeper`` in commands: in a line of code, a code span or an
+    element of a page.
+    """
     text = unescape(path.read_text(encoding="utf-8")).replace("\\\n", " ")
-    return re.findall(r"(?:^|[`>(]|&& )grovekeeper +([a-z-]+[^`<\n]*)", text, flags=re.MULTILINE)
+    return re.findall(
+        r"(?:^|[`>(]|&& )grovekeeper +([a-z-]+[^`<\n]*)", text, flags=re.MULTILINE
+    )
 
 
 def _problem(shown: str) -> str | None:
@@ -32,8 +38,16 @@ def _problem(shown: str) -> str | None:
         if name not in commands:
             return f"no command {name}"
         command = commands[name]
-    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in {*options, "--help"}]
+    options = {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+    unknown = [
+        word
+        for word in words
+        if word.startswith("--") and word.partition("=")[0] not in {*options, "--help"}
+    ]
     return f"no option {unknown[0]}" if unknown else None
 
 
@@ -53,4 +67,6 @@ def test_commands_are_found_and_judged() -> None:
 def test_the_guide_of_the_auditor_names_every_kind_of_entry() -> None:
     guide = (ROOT / "docs" / "guides" / "auditor.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`.*?) \|", guide, re.MULTILINE)
-    assert {kind.value for kind in EntryKind} <= set(re.findall(r"`([a-z-]+)`", " ".join(cells)))
+    assert {kind.value for kind in EntryKind} <= set(
+        re.findall(r"`([a-z-]+)`", " ".join(cells))
+    )

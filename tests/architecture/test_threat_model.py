@@ -8,11 +8,15 @@ _ATTACK = re.compile(r"^\| (?!attack \||---)(.*) \| (.*) \| (.*) \|$", re.MULTIL
 
 
 def test_the_tests_of_the_threat_model_exist() -> None:
-    attacks = _ATTACK.findall((_ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8"))
+    attacks = _ATTACK.findall(
+        (_ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    )
     defined = {
         name
         for path in (_ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in re.findall(
+            r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
     assert len(attacks) > 20
     for attack, _, shown_by in attacks:

@@ -17,8 +17,12 @@ N_ROUNDS = 4
 _SETTLED_WITHIN_S = 600
 
 
-def _calls(client: httpx.Client, dataset: str, *, caller: int, turn: int) -> list[tuple[str, int]]:
-    """One round of a caller: quotes, submits twice with one key, reads, and cancels in every second round."""
+def _calls(
+    client: httpx.Client, dataset: str, *, caller: int, turn: int
+) -> list[tuple[str, int]]:
+    """One round of a caller: quotes, submits twice with one key, reads, and cancels in
+    every second round.
+    """
     statuses = []
 
     def call(method: str, path: str, **options: Any) -> httpx.Response:
@@ -57,14 +61,18 @@ def _call_from_all_threads(
     def run(caller: int) -> None:
         try:
             headers = {"Authorization": f"Bearer {server.admin.key}"}
-            with httpx.Client(base_url=server.url, headers=headers, timeout=300, trust_env=False) as client:
+            with httpx.Client(
+                base_url=server.url, headers=headers, timeout=300, trust_env=False
+            ) as client:
                 gate.wait(timeout=300)
                 for turn in range(N_ROUNDS):
                     statuses.update(_calls(client, dataset, caller=caller, turn=turn))
         except BaseException as failure:  # noqa: BLE001 - reported by the test's assertion
             failures.append(failure)
 
-    threads = [threading.Thread(target=run, args=(caller,)) for caller in range(n_callers)]
+    threads = [
+        threading.Thread(target=run, args=(caller,)) for caller in range(n_callers)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -101,11 +109,23 @@ def test_concurrent_callers_and_workers_cause_no_error(
     assert failures == []
     assert {status for _, status in statuses} == {200, 202, 409}, statuses
     n_rounds, n_jobs = n_callers * N_ROUNDS, summary.kinds["reserve"]
-    assert statuses["POST train", 202] == 2 * n_jobs, "each accepted request was repeated with the same key"
-    assert statuses["POST train", 409] == n_rounds - n_jobs > 0, "some requests were refused"
+    assert statuses["POST train", 202] == 2 * n_jobs, (
+        "each accepted request was repeated with the same key"
+    )
+    assert statuses["POST train", 409] == n_rounds - n_jobs > 0, (
+        "some requests were refused"
+    )
     assert statuses["POST plans", 200] == n_rounds
     assert statuses["GET ledger", 200] == 2 * n_rounds
     assert statuses["GET jobs", 200] == n_rounds + n_jobs
-    logs = [log, *(path.read_text(encoding="utf-8") for path in tmp_path.glob("home-worker-*.log"))]
+    logs = [
+        log,
+        *(
+            path.read_text(encoding="utf-8")
+            for path in tmp_path.glob("home-worker-*.log")
+        ),
+    ]
     lines = [json.loads(line) for text in logs for line in text.splitlines()]
-    assert [line for line in lines if line["level"] in ("WARNING", "ERROR", "CRITICAL")] == []
+    assert [
+        line for line in lines if line["level"] in ("WARNING", "ERROR", "CRITICAL")
+    ] == []

@@ -1,4 +1,6 @@
-"""Tests concurrent writers of one database, in threads and processes: no error, no lost update, no starvation."""
+"""Tests concurrent writers of one database, in threads and processes: no error, no lost
+update, no starvation.
+"""
 
 import fcntl
 import subprocess
@@ -39,10 +41,14 @@ def _value(database: Database) -> int:
 
 def _start(url: str, times: int) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "tests.support.counter", url, str(times)]
-    return subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
-def test_threads_and_processes_write_without_an_error(counter: tuple[str, Database]) -> None:
+def test_threads_and_processes_write_without_an_error(
+    counter: tuple[str, Database],
+) -> None:
     url, database = counter
     failures: list[BaseException] = []
 
@@ -77,13 +83,16 @@ def test_killing_a_writer_frees_the_database_and_rolls_back(
 
 
 def test_other_processes_queue_at_the_lock_file(sqlite_database_url: str) -> None:
-    """Without the lock file, processes would poll inside SQLite, and a busy process would starve the others."""
+    """Without the lock file, processes would poll inside SQLite, and a busy process
+    would starve the others.
+    """
     database = Database.open(sqlite_database_url)
     with database.write() as session:
         session.execute(text("CREATE TABLE counter (value BIGINT)"))
     path = Path(sqlite_database_url.removeprefix("sqlite:///"))
     with path.with_name(f"{path.name}.lock").open("rb") as lock:
-        with database.write(), pytest.raises(BlockingIOError):  # the lock is held before the first statement
+        # the lock is held before the first statement
+        with database.write(), pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with database.read():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,9 +100,13 @@ def test_other_processes_queue_at_the_lock_file(sqlite_database_url: str) -> Non
 
 
 def test_waiting_writers_hold_no_connection(sqlite_database_url: str) -> None:
-    """Writers queue before they take a connection, so that readers still get connections."""
+    """Writers queue before they take a connection, so that readers still get
+    connections.
+    """
     database = Database.open(sqlite_database_url, pool_size=2)
-    waiting = [threading.Thread(target=_write_nothing, args=(database,)) for _ in range(8)]
+    waiting = [
+        threading.Thread(target=_write_nothing, args=(database,)) for _ in range(8)
+    ]
     with database.write() as session:
         session.execute(text("SELECT 1"))
         for thread in waiting:
@@ -148,19 +161,28 @@ def test_a_thread_that_waits_too_long_gets_an_error(tmp_path: Path) -> None:
     assert taken(lock)
 
 
-def test_a_process_that_waits_too_long_for_another_gets_an_error_and_later_the_lock(tmp_path: Path) -> None:
-    lock, n_threads = WriteLock(tmp_path / "lock", wait_s=0.05), threading.active_count()
+def test_a_process_that_waits_too_long_for_another_gets_an_error_and_later_the_lock(
+    tmp_path: Path,
+) -> None:
+    lock, n_threads = (
+        WriteLock(tmp_path / "lock", wait_s=0.05),
+        threading.active_count(),
+    )
     with (tmp_path / "lock").open("wb") as other_process:
         fcntl.flock(other_process, fcntl.LOCK_EX)
         for _ in range(3):
             with pytest.raises(Unavailable):
                 taken(lock)
-        assert threading.active_count() <= n_threads + 1, "waits that ended must not add up"
+        assert threading.active_count() <= n_threads + 1, (
+            "waits that ended must not add up"
+        )
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(taken, WriteLock(tmp_path / "lock"))
             fcntl.flock(other_process, fcntl.LOCK_UN)
             assert waiting.result(timeout=60)
-    assert taken(WriteLock(tmp_path / "lock")), "a wait that ended must not keep the lock"
+    assert taken(WriteLock(tmp_path / "lock")), (
+        "a wait that ended must not keep the lock"
+    )
     deadline = time.monotonic() + 60
     while not _is_free(lock):  # until the thread that waited has run
         assert time.monotonic() < deadline

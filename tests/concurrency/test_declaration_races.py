@@ -1,4 +1,6 @@
-"""Tests declarations and erasures of one name at the same time, on both databases: no load is lost or counted twice."""
+"""Tests declarations and erasures of one name at the same time, on both databases: no
+load is lost or counted twice.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -42,14 +44,18 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
 
 def _declare(installation: Installation) -> DatasetOut | None:
     try:
-        return DatasetOut.model_validate_json(register_dataset(installation, OWNER, DECLARATION, request=None).body)
+        return DatasetOut.model_validate_json(
+            register_dataset(installation, OWNER, DECLARATION, request=None).body
+        )
     except NameTaken:
         return None
 
 
 def _spend(installation: Installation, dataset: str, epsilon: str) -> None:
     declared = {"adjacency": "add_remove", "epsilon": epsilon}
-    body = ExternalIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
+    body = ExternalIn.model_validate(
+        {"description": "a mean", "per": "row", "declared": declared}
+    )
     request = IdempotentRequest(OWNER.key_id, "POST", f"{dataset} {epsilon}", b"." * 32)
     charge_external(installation, OWNER, dataset, body, request=request)
 
@@ -63,7 +69,10 @@ def _together(work: Callable[[], object]) -> list[object]:
         return work()
 
     with ThreadPoolExecutor(N_THREADS) as pool:
-        return [future.result(120) for future in [pool.submit(run) for _ in range(N_THREADS)]]
+        return [
+            future.result(120)
+            for future in [pool.submit(run) for _ in range(N_THREADS)]
+        ]
 
 
 def test_one_of_many_declarations_takes_up_a_name(installation: Installation) -> None:
@@ -71,11 +80,17 @@ def test_one_of_many_declarations_takes_up_a_name(installation: Installation) ->
     assert erased is not None
     _spend(installation, erased.id, "1")
     delete_dataset(installation, OWNER, erased.id)
-    [winner] = [dataset for dataset in _together(lambda: _declare(installation)) if isinstance(dataset, DatasetOut)]
+    [winner] = [
+        dataset
+        for dataset in _together(lambda: _declare(installation))
+        if isinstance(dataset, DatasetOut)
+    ]
     assert (winner.continues, winner.account.charged) == (erased.id, "1")
 
 
-def test_every_load_of_a_name_is_found_again_whoever_declares_and_erases_when(installation: Installation) -> None:
+def test_every_load_of_a_name_is_found_again_whoever_declares_and_erases_when(
+    installation: Installation,
+) -> None:
     def declare_spend_and_erase() -> list[str]:
         continued = []
         while len(continued) < 3:
@@ -85,7 +100,11 @@ def test_every_load_of_a_name_is_found_again_whoever_declares_and_erases_when(in
                 continued.append(json.dumps([dataset.id, dataset.continues]))
         return continued
 
-    links = [json.loads(link) for result in _together(declare_spend_and_erase) for link in result]  # type: ignore[attr-defined]
+    links = [
+        json.loads(link)
+        for result in _together(declare_spend_and_erase)
+        for link in result
+    ]  # type: ignore[attr-defined]
     last = _declare(installation)
     assert last is not None
     assert last.account.charged == "1.8"

@@ -1,4 +1,6 @@
-"""Tests that concurrent writers of heads never write a smaller or a wrong head while entries are appended."""
+"""Tests that concurrent writers of heads never write a smaller or a wrong head while
+entries are appended.
+"""
 
 import threading
 from pathlib import Path
@@ -11,7 +13,9 @@ N_WRITERS = 6
 N_JOBS = 25
 
 
-def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path) -> None:
+def test_heads_only_grow_while_many_write_them(
+    database_url: str, tmp_path: Path
+) -> None:
     """Each writer has its own state and opens the lock file itself, as a process would."""
     with opened(database_url, tmp_path / "home") as scene:
         Heads(scene.installation).confirm()
@@ -28,11 +32,17 @@ def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path
         def watch() -> None:
             try:
                 while not done.is_set():
-                    sizes.extend(head.size for head in folder.read_all() if head.account_id == scene.dataset_id)
+                    sizes.extend(
+                        head.size
+                        for head in folder.read_all()
+                        if head.account_id == scene.dataset_id
+                    )
             except Exception as error:  # noqa: BLE001  # the test fails with any failure of a thread
                 failures.append(error)
 
-        threads = [threading.Thread(target=write) for _ in range(N_WRITERS)] + [threading.Thread(target=watch)]
+        threads = [threading.Thread(target=write) for _ in range(N_WRITERS)] + [
+            threading.Thread(target=watch)
+        ]
         for thread in threads:
             thread.start()
         for number in range(N_JOBS):

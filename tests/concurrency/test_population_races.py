@@ -1,4 +1,6 @@
-"""Tests concurrent processes on members of two populations, on both databases: no sum exceeds its cap."""
+"""Tests concurrent processes on members of two populations, on both databases: no sum
+exceeds its cap.
+"""
 
 import time
 from collections import Counter
@@ -25,7 +27,9 @@ from tests.support.evidence import export, verified
 
 CAPS = {"pp_a": 150, "pp_b": 90}
 MEMBERS = {"ds_1": "pp_a", "ds_2": "pp_b", "ds_3": "pp_b", "ds_4": "pp_a"}
-"""In the order of ids, populations alternate, so jobs on two accounts would deadlock if they locked part by part."""
+"""In the order of ids, populations alternate, so jobs on two accounts would deadlock if
+they locked part by part.
+"""
 
 
 @pytest.fixture
@@ -33,13 +37,17 @@ def installation(database_url: str, tmp_path: Path):
     installation = open_installation(database_url, tmp_path / "home")
     with installation.database.write() as session:
         for name, cap in CAPS.items():
-            new_population = populations.NewPopulation(name, name, "pure", cap, None, OWNER.key_id)
+            new_population = populations.NewPopulation(
+                name, name, "pure", cap, None, OWNER.key_id
+            )
             populations.open_population(session, new_population, at=stamps.now())
     for account in MEMBERS:
         open_account(installation, account, cap=120, partitions=Partitions(()))
     with installation.database.write() as session:
         for account, name in MEMBERS.items():
-            populations.join(session, name, account, actor=OWNER.key_id, at=stamps.now())
+            populations.join(
+                session, name, account, actor=OWNER.key_id, at=stamps.now()
+            )
     yield installation
     installation.close()
 
@@ -47,50 +55,94 @@ def installation(database_url: str, tmp_path: Path):
 def test_no_population_exceeds_its_cap_and_accounts_are_filled(
     race: Race, installation: Installation, n_processes: int
 ) -> None:
-    results = race(installation, "reserve_members", accounts=list(MEMBERS), rounds=5, largest=12)
-    assert sum(map(bool, results)) > n_processes // 2, "most processes took part in the race"
+    results = race(
+        installation, "reserve_members", accounts=list(MEMBERS), rounds=5, largest=12
+    )
+    assert sum(map(bool, results)) > n_processes // 2, (
+        "most processes took part in the race"
+    )
     loads: Counter[str] = Counter()
     for result in results:
         for _, amount, accounts, end in result:
             loads.update({account: amount for account in accounts if end != "void"})
     for name, cap in CAPS.items():
-        together = sum(loads[account] for account, population in MEMBERS.items() if population == name)
+        together = sum(
+            loads[account]
+            for account, population in MEMBERS.items()
+            if population == name
+        )
         assert together <= cap
         with installation.database.read() as session:
             totals = populations.of_population(session, name)
             assert totals.loads == {account: loads[account] for account in totals.loads}
             assert totals.together == together
     with installation.database.read() as session:
-        rooms = {account: statements.balance(session, account).room for account in MEMBERS}
+        rooms = {
+            account: statements.balance(session, account).room for account in MEMBERS
+        }
     assert all(loads[account] <= 120 for account in MEMBERS)
     for name in CAPS:
         _verified(installation, name)
     assert min(rooms.values()) == 0, "processes reserved until nothing fitted"
 
 
-def test_no_admission_exceeds_the_cap_in_force_while_caps_change(race: Race, installation: Installation) -> None:
-    results = race(installation, "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS)
-    admitted = Counter(account for result in results for _, _, accounts, _ in result for account in accounts)
+def test_no_admission_exceeds_the_cap_in_force_while_caps_change(
+    race: Race, installation: Installation
+) -> None:
+    results = race(
+        installation,
+        "reserve_members",
+        accounts=list(MEMBERS),
+        rounds=6,
+        largest=6,
+        caps=CAPS,
+    )
+    admitted = Counter(
+        account
+        for result in results
+        for _, _, accounts, _ in result
+        for account in accounts
+    )
     for name, cap in CAPS.items():
         summary = _verified(installation, name)
         assert summary.kinds["cap"] > 8, "caps changed during the race"
         assert summary.highest_cap <= cap
-        n_reserved = sum(comparison.ledger.kinds.get("reserve", 0) for comparison in summary.compared.values())
+        n_reserved = sum(
+            comparison.ledger.kinds.get("reserve", 0)
+            for comparison in summary.compared.values()
+        )
         assert n_reserved == sum(admitted[account] for account in summary.members) > 8
 
 
-def test_exports_that_are_made_during_writes_agree(race: Race, installation: Installation, n_processes: int) -> None:
-    """The population's export comes first, so its members' exports may have later entries, but lack none."""
+def test_exports_that_are_made_during_writes_agree(
+    race: Race, installation: Installation, n_processes: int
+) -> None:
+    """The population's export comes first, so its members' exports may have later
+    entries, but lack none.
+    """
     n_verified = 0
     with ThreadPoolExecutor(1) as pool:
         racing = pool.submit(
-            race, installation, "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS
+            race,
+            installation,
+            "reserve_members",
+            accounts=list(MEMBERS),
+            rounds=6,
+            largest=6,
+            caps=CAPS,
         )
         while not racing.done():
             for name in CAPS:
                 people = _taken(installation, name)
-                members = [account for account, population in MEMBERS.items() if population == name]
-                ledgers = [MemberLedger(_taken(installation, account), (), file=account) for account in members]
+                members = [
+                    account
+                    for account, population in MEMBERS.items()
+                    if population == name
+                ]
+                ledgers = [
+                    MemberLedger(_taken(installation, account), (), file=account)
+                    for account in members
+                ]
                 assert verify(people, ledgers).together <= CAPS[name]
                 n_verified += 1
             time.sleep(0.1)  # the race needs the processors, too
@@ -112,8 +164,12 @@ def _verified(installation: Installation, population: str) -> PopulationSummary:
     return summary
 
 
-def _assert_waits_for_reservation(installation: Installation, work: Callable[[], None]) -> None:
-    """Asserts that work on member ds_4 waits for the commit of a reservation on member ds_1, and then ends well."""
+def _assert_waits_for_reservation(
+    installation: Installation, work: Callable[[], None]
+) -> None:
+    """Asserts that work on member ds_4 waits for the commit of a reservation on member
+    ds_1, and then ends well.
+    """
     has_ended = Event()
 
     def run() -> None:
@@ -122,7 +178,11 @@ def _assert_waits_for_reservation(installation: Installation, work: Callable[[],
 
     second = Thread(target=run)
     with installation.database.write() as session:
-        reserving.reserve(session, [ledger.NewReservation("ds_1", 100, WHOLE, EVENT, "jb_1")], actor="key_a")
+        reserving.reserve(
+            session,
+            [ledger.NewReservation("ds_1", 100, WHOLE, EVENT, "jb_1")],
+            actor="key_a",
+        )
         second.start()
         second.join(1.0)
         assert second.is_alive()
@@ -130,12 +190,18 @@ def _assert_waits_for_reservation(installation: Installation, work: Callable[[],
     assert has_ended.is_set()
 
 
-def test_a_reservation_waits_for_and_counts_a_reservation_on_another_member(installation: Installation) -> None:
+def test_a_reservation_waits_for_and_counts_a_reservation_on_another_member(
+    installation: Installation,
+) -> None:
     """Without the population's lock, both would read the earlier sum."""
 
     def reserve_over_the_cap() -> None:
         with pytest.raises(BudgetExceeded), installation.database.write() as session:
-            reserving.reserve(session, [ledger.NewReservation("ds_4", 100, WHOLE, EVENT, "jb_2")], actor="key_a")
+            reserving.reserve(
+                session,
+                [ledger.NewReservation("ds_4", 100, WHOLE, EVENT, "jb_2")],
+                actor="key_a",
+            )
 
     _assert_waits_for_reservation(installation, reserve_over_the_cap)
 

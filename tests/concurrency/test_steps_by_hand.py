@@ -1,7 +1,9 @@
-"""Tests pairs of concurrent transactions on PostgreSQL: the second waits for the first and sees its changes.
+"""Tests pairs of concurrent transactions on PostgreSQL: the second waits for the first
+and sees its changes.
 
-Races find frequent errors; these tests find rare errors, because they order the transactions. The database says when
-the second transaction waits. On SQLite, write transactions exclude one another.
+Races find frequent errors; these tests find rare errors, because they order the
+transactions. The database says when the second transaction waits. On SQLite, write
+transactions exclude one another.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +15,13 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.core import stamps
-from app.core.errors import BudgetExceeded, ModelHasAlias, NotFound, PopulationMismatch, ReservationSettled
+from app.core.errors import (
+    BudgetExceeded,
+    ModelHasAlias,
+    NotFound,
+    PopulationMismatch,
+    ReservationSettled,
+)
 from app.ledger import accounts, populations, statements, tables
 from app.ledger import reservations as ledger
 from app.registry import models
@@ -31,23 +39,31 @@ Step = Callable[[Session], object]
 
 
 @pytest.fixture
-def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Installation]:
+def installation(
+    postgresql_database_url: str, tmp_path: Path
+) -> Iterator[Installation]:
     """Opens two accounts with caps of 100 in one population with a cap of 100."""
     installation = open_installation(postgresql_database_url, tmp_path / "home")
     for account in ("ds_1", "ds_2"):
         open_account(installation, account, cap=100)
     with installation.database.write() as session:
-        new_population = populations.NewPopulation(POPULATION, POPULATION, "pure", 100, None, "key_owner")
+        new_population = populations.NewPopulation(
+            POPULATION, POPULATION, "pure", 100, None, "key_owner"
+        )
         populations.open_population(session, new_population, at=stamps.now())
         for account in ("ds_1", "ds_2"):
-            populations.join(session, POPULATION, account, actor="key_owner", at=stamps.now())
+            populations.join(
+                session, POPULATION, account, actor="key_owner", at=stamps.now()
+            )
     yield installation
     installation.close()
 
 
 def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
     new_reservation = ledger.NewReservation(account, amount, WHOLE, EVENT, job_id)
-    return lambda session: reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
+    return lambda session: reserving.reserve(
+        session, [new_reservation], actor="key_analyst"
+    )[0]
 
 
 def _done(installation: Installation, step: Callable[[Session], str]) -> str:
@@ -56,7 +72,9 @@ def _done(installation: Installation, step: Callable[[Session], str]) -> str:
 
 
 def _run_in_order(installation: Installation, first: Step, second: Step) -> None:
-    """Starts the second step before the first step's commit. Raises the errors of the second step."""
+    """Starts the second step before the first step's commit. Raises the errors of the
+    second step.
+    """
     database = installation.database
 
     def run_second() -> None:
@@ -68,14 +86,20 @@ def _run_in_order(installation: Installation, first: Step, second: Step) -> None
             first(session)
             holder = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
             running: Future[object] = pool.submit(run_second)
-            waits_for(observer, holder, running, what="a row that the first step changes")
+            waits_for(
+                observer, holder, running, what="a row that the first step changes"
+            )
         running.result(60)
 
 
 @pytest.mark.parametrize("second", ENDS)
 @pytest.mark.parametrize("first", ENDS)
-def test_the_first_settlement_of_a_reservation_counts(installation: Installation, first: str, second: str) -> None:
-    """A second reservation on the box keeps the database's checks of sums from failing in place of the product."""
+def test_the_first_settlement_of_a_reservation_counts(
+    installation: Installation, first: str, second: str
+) -> None:
+    """A second reservation on the box keeps the database's checks of sums from failing
+    in place of the product.
+    """
     reservation_id = _done(installation, _reserve("ds_1", 10, "jb_1"))
     _done(installation, _reserve("ds_1", 10, "jb_2"))
     with pytest.raises(ReservationSettled):
@@ -87,7 +111,10 @@ def test_the_first_settlement_of_a_reservation_counts(installation: Installation
     with installation.database.read() as session:
         entries = tables.entries(session, "ds_1", after=0, limit=100)
         balance = statements.balance(session, "ds_1")
-    assert [entry.kind.value for entry in entries if entry.job_id == "jb_1"] == ["reserve", first]
+    assert [entry.kind.value for entry in entries if entry.job_id == "jb_1"] == [
+        "reserve",
+        first,
+    ]
     model = replay(entries, {"shard": [0, 1, 2, 3]})
     assert (balance.charged, balance.reserved) == model.tightest({})[1:]
 
@@ -95,15 +122,23 @@ def test_the_first_settlement_of_a_reservation_counts(installation: Installation
 def test_an_earlier_reservation_counts(installation: Installation) -> None:
     for account in ("ds_1", "ds_2"):  # on the same account, and on another member
         with pytest.raises(BudgetExceeded):
-            _run_in_order(installation, _reserve("ds_1", 40, f"jb_{account}"), _reserve(account, 61, "jb_late"))
+            _run_in_order(
+                installation,
+                _reserve("ds_1", 40, f"jb_{account}"),
+                _reserve(account, 61, "jb_late"),
+            )
 
 
 @pytest.mark.parametrize("lowered", ["ds_1", POPULATION])
-def test_a_cap_that_was_lowered_earlier_is_in_force(installation: Installation, lowered: str) -> None:
+def test_a_cap_that_was_lowered_earlier_is_in_force(
+    installation: Installation, lowered: str
+) -> None:
     with pytest.raises(BudgetExceeded):
         _run_in_order(
             installation,
-            lambda session: accounts.change_cap(session, lowered, 50, reason="a test", actor="key_owner"),
+            lambda session: accounts.change_cap(
+                session, lowered, 50, reason="a test", actor="key_owner"
+            ),
             _reserve("ds_1", 51, "jb_1"),
         )
 
@@ -115,7 +150,9 @@ def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
     _run_in_order(
         installation,
         _reserve("ds_1", 90, "jb_1"),
-        lambda session: accounts.change_cap(session, lowered, 50, reason="a test", actor="key_owner"),
+        lambda session: accounts.change_cap(
+            session, lowered, 50, reason="a test", actor="key_owner"
+        ),
     )
     with installation.database.read() as session:
         assert statements.highest_cap(session, lowered).amount.steps == 100
@@ -124,38 +161,53 @@ def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
 def test_an_account_joins_one_population(installation: Installation) -> None:
     open_account(installation, "ds_3", cap=100)
     with installation.database.write() as session:
-        new_population = populations.NewPopulation("pop_b", "pop_b", "pure", 100, None, "key_owner")
+        new_population = populations.NewPopulation(
+            "pop_b", "pop_b", "pure", 100, None, "key_owner"
+        )
         populations.open_population(session, new_population, at=stamps.now())
 
     def join(population: str) -> Step:
-        return lambda session: populations.join(session, population, "ds_3", actor="key_owner", at=stamps.now())
+        return lambda session: populations.join(
+            session, population, "ds_3", actor="key_owner", at=stamps.now()
+        )
 
     with pytest.raises(PopulationMismatch):
         _run_in_order(installation, join(POPULATION), join("pop_b"))
 
 
-def test_an_account_that_joins_brings_its_earlier_reservation(installation: Installation) -> None:
+def test_an_account_that_joins_brings_its_earlier_reservation(
+    installation: Installation,
+) -> None:
     open_account(installation, "ds_3", cap=100)
     _run_in_order(
         installation,
         _reserve("ds_3", 60, "jb_1"),
-        lambda session: populations.join(session, POPULATION, "ds_3", actor="key_owner", at=stamps.now()),
+        lambda session: populations.join(
+            session, POPULATION, "ds_3", actor="key_owner", at=stamps.now()
+        ),
     )
     with pytest.raises(BudgetExceeded):
         _done(installation, _reserve("ds_1", 41, "jb_2"))
 
 
-def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installation) -> None:
+def test_two_accounts_that_join_at_once_are_both_recorded(
+    installation: Installation,
+) -> None:
     for account in ("ds_3", "ds_4"):
         open_account(installation, account, cap=100)
 
     def join(account: str) -> Step:
-        return lambda session: populations.join(session, POPULATION, account, actor="key_owner", at=stamps.now())
+        return lambda session: populations.join(
+            session, POPULATION, account, actor="key_owner", at=stamps.now()
+        )
 
     _run_in_order(installation, join("ds_3"), join("ds_4"))
     with installation.database.read() as session:
         entries = tables.entries(session, POPULATION, after=0, limit=100)
-    assert replay_population(entries) == (100, dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0))
+    assert replay_population(entries) == (
+        100,
+        dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0),
+    )
 
 
 def _put_alias(session: Session) -> None:

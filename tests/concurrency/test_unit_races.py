@@ -1,4 +1,6 @@
-"""Tests concurrent processes that upload rows of the same units, on both databases: no unit is over its limit."""
+"""Tests concurrent processes that upload rows of the same units, on both databases: no
+unit is over its limit.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -24,17 +26,25 @@ def installation(database_url: str, tmp_path: Path):
 def test_every_unit_has_exactly_its_maximum_of_rows(
     race: Race, installation: Installation, max_rows: int, n_processes: int
 ) -> None:
-    dataset = people.declared(installation, privacy_unit=people.per_patient(max_rows))["id"]
-    reports_of_processes = race(installation, "upload_units", dataset=dataset, patients=PATIENTS)
+    dataset = people.declared(installation, privacy_unit=people.per_patient(max_rows))[
+        "id"
+    ]
+    reports_of_processes = race(
+        installation, "upload_units", dataset=dataset, patients=PATIENTS
+    )
     stored = people.stored_rows(installation, dataset)
     counts = Counter(row_id for epoch in stored for row_id, _ in epoch)
 
     assert len(stored) == 2 * n_processes
     assert len(counts) == PATIENTS
     assert set(counts.values()) == {max_rows}
-    dropped = sum(report["over_bound"] for reports in reports_of_processes for report in reports)
+    dropped = sum(
+        report["over_bound"] for reports in reports_of_processes for report in reports
+    )
     assert dropped == 2 * n_processes * PATIENTS - PATIENTS * max_rows
-    assert max(len(upload) for upload in stored) == PATIENTS, "the first upload was admitted completely"
+    assert max(len(upload) for upload in stored) == PATIENTS, (
+        "the first upload was admitted completely"
+    )
 
 
 def test_uploads_with_one_idempotency_key_store_one_epoch(
@@ -45,5 +55,9 @@ def test_uploads_with_one_idempotency_key_store_one_epoch(
 
     assert reports == [reports[0]] * n_processes
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [2]
-    again = people.upload(installation, dataset, people.visits([("ann", 1), ("ann", 2)]))
-    assert again["dropped"] == {"without_unit": 0, "over_bound": 1}, "the repetitions counted no row"
+    again = people.upload(
+        installation, dataset, people.visits([("ann", 1), ("ann", 2)])
+    )
+    assert again["dropped"] == {"without_unit": 0, "over_bound": 1}, (
+        "the repetitions counted no row"
+    )

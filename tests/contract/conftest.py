@@ -1,7 +1,8 @@
 """Provides installations and scenes of the contract suites, each on both databases.
 
-An installation and a scene are made once per process and database, and each test gets a copy of database and home:
-otherwise, half of the processor time of the suites would go into making them again and again.
+An installation and a scene are made once per process and database, and each test gets a
+copy of database and home: otherwise, half of the processor time of the suites would go
+into making them again and again.
 """
 
 import shutil
@@ -23,7 +24,10 @@ Original: TypeAlias = tuple[str, Path]
 
 @contextmanager
 def _made(
-    what: str, dialect: str, migrated_database: MigratedDatabase, folders: pytest.TempPathFactory
+    what: str,
+    dialect: str,
+    migrated_database: MigratedDatabase,
+    folders: pytest.TempPathFactory,
 ) -> Iterator[Original]:
     folder = folders.mktemp(what)
     with migrated_database(dialect, folder) as url:
@@ -38,17 +42,23 @@ def _made(
 def _original(what: str, dialect: str) -> Any:
     @pytest.fixture(scope="session", name=f"_{what}_on_{dialect}")
     def original(
-        request: pytest.FixtureRequest, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+        request: pytest.FixtureRequest,
+        migrated_database: MigratedDatabase,
+        tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[Original]:
         if dialect == "postgresql":
-            request.getfixturevalue("postgres_url")  # so that its database is dropped before the server stops
+            # so that its database is dropped before the server stops
+            request.getfixturevalue("postgres_url")
         with _made(what, dialect, migrated_database, tmp_path_factory) as made:
             yield made
 
     return original
 
 
-_scene_on_sqlite, _scene_on_postgresql = _original("scene", "sqlite"), _original("scene", "postgresql")
+_scene_on_sqlite, _scene_on_postgresql = (
+    _original("scene", "sqlite"),
+    _original("scene", "postgresql"),
+)
 _installation_on_sqlite = _original("installation", "sqlite")
 _installation_on_postgresql = _original("installation", "postgresql")
 
@@ -64,7 +74,9 @@ def _installation_is_stored() -> None:
 
 
 Stored: TypeAlias = Callable[[str], AbstractContextManager[str]]
-"""``stored(dialect)``: a context with the address of the database that the fixtures of a test ask for."""
+"""``stored(dialect)``: a context with the address of the database that the fixtures of
+a test ask for.
+"""
 
 
 @pytest.fixture
@@ -91,20 +103,26 @@ def _stored(
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, _stored: Stored) -> Iterator[str]:
-    """Address of the database of a test, which runs once on each dialect; empty without an installation."""
+    """Address of the database of a test, which runs once on each dialect; empty without
+    an installation.
+    """
     with _stored(request.param) as url:
         yield url
 
 
 @pytest.fixture
 def postgresql_database_url(_stored: Stored) -> Iterator[str]:
-    """Address of a PostgreSQL database for one test, as the owner of its tables; empty without an installation."""
+    """Address of a PostgreSQL database for one test, as the owner of its tables; empty
+    without an installation.
+    """
     with _stored("postgresql") as url:
         yield url
 
 
 @pytest.fixture
-def installation(database_url: str, _installation_is_stored: None, tmp_path: Path) -> Iterator[Installation]:
+def installation(
+    database_url: str, _installation_is_stored: None, tmp_path: Path
+) -> Iterator[Installation]:
     """An installation without accounts."""
     empty = open_copy(database_url, tmp_path / "home")
     yield empty
@@ -120,8 +138,12 @@ def scene(database_url: str, _scene_is_stored: None, tmp_path: Path) -> Iterator
 
 
 @pytest.fixture
-def postgresql_scene(postgresql_database_url: str, _scene_is_stored: None, tmp_path: Path) -> Iterator[Scene]:
-    """A scene for transactions at once: on SQLite, a write transaction excludes every other one."""
+def postgresql_scene(
+    postgresql_database_url: str, _scene_is_stored: None, tmp_path: Path
+) -> Iterator[Scene]:
+    """A scene for transactions at once: on SQLite, a write transaction excludes every
+    other one.
+    """
     copy = open_copy(postgresql_database_url, tmp_path / "home")
     yield Scene.stored(copy)
     copy.close()

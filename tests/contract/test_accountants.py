@@ -24,8 +24,12 @@ from grovekeeper_forests.privacy.events import (
 AR, LABEL = Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL
 NANO = Fraction(1, 10**9)
 
-every_accountant = pytest.mark.parametrize("unit", accountants.ALL, ids=lambda unit: unit.NAME)
-budgets = pytest.mark.parametrize("epsilon", [Fraction("0.1"), Fraction(1), Fraction("3.7")])
+every_accountant = pytest.mark.parametrize(
+    "unit", accountants.ALL, ids=lambda unit: unit.NAME
+)
+budgets = pytest.mark.parametrize(
+    "epsilon", [Fraction("0.1"), Fraction(1), Fraction("3.7")]
+)
 
 
 def delta_for(unit: Accountant) -> Fraction | None:
@@ -45,7 +49,9 @@ LEAVES = (
 
 @every_accountant
 @budgets
-def test_job_for_the_owners_own_numbers_costs_a_fresh_account_exactly(unit: Accountant, epsilon: Fraction) -> None:
+def test_job_for_the_owners_own_numbers_costs_a_fresh_account_exactly(
+    unit: Accountant, epsilon: Fraction
+) -> None:
     delta = delta_for(unit)
 
     assert unit.price(epsilon, delta) == unit.cap(epsilon, delta) > 0
@@ -53,7 +59,9 @@ def test_job_for_the_owners_own_numbers_costs_a_fresh_account_exactly(unit: Acco
 
 @every_accountant
 @budgets
-def test_largest_that_fits_fits_and_the_next_does_not(unit: Accountant, epsilon: Fraction) -> None:
+def test_largest_that_fits_fits_and_the_next_does_not(
+    unit: Accountant, epsilon: Fraction
+) -> None:
     delta = delta_for(unit)
     remaining = unit.cap(epsilon, delta) * 2 // 3
     largest = accountants.largest_that_fits(unit.NAME, remaining, delta)
@@ -64,10 +72,15 @@ def test_largest_that_fits_fits_and_the_next_does_not(unit: Accountant, epsilon:
 
 @every_accountant
 @budgets
-def test_fresh_account_fits_exactly_what_the_owner_gave(unit: Accountant, epsilon: Fraction) -> None:
+def test_fresh_account_fits_exactly_what_the_owner_gave(
+    unit: Accountant, epsilon: Fraction
+) -> None:
     delta = delta_for(unit)
 
-    assert accountants.largest_that_fits(unit.NAME, unit.cap(epsilon, delta), delta) == epsilon
+    assert (
+        accountants.largest_that_fits(unit.NAME, unit.cap(epsilon, delta), delta)
+        == epsilon
+    )
 
 
 @every_accountant
@@ -78,7 +91,9 @@ def test_nothing_fits_where_nothing_is_left(unit: Accountant) -> None:
 
 @every_accountant
 @budgets
-def test_printed_epsilon_of_a_cap_is_the_owners(unit: Accountant, epsilon: Fraction) -> None:
+def test_printed_epsilon_of_a_cap_is_the_owners(
+    unit: Accountant, epsilon: Fraction
+) -> None:
     delta = delta_for(unit)
 
     assert unit.epsilon_of(unit.cap(epsilon, delta), delta) == epsilon
@@ -86,7 +101,9 @@ def test_printed_epsilon_of_a_cap_is_the_owners(unit: Accountant, epsilon: Fract
 
 @every_accountant
 def test_printed_epsilon_is_enough_for_the_amount(unit: Accountant) -> None:
-    """The printed ε buys at least the amount; it is never smaller than the ε that the amount implies."""
+    """The printed ε buys at least the amount; it is never smaller than the ε that the
+    amount implies.
+    """
     delta = delta_for(unit)
     for amount in (10**7, 123_456_789_012, 5 * 10**12 + 1):
         printed = unit.epsilon_of(amount, delta)
@@ -104,23 +121,40 @@ def test_replacing_costs_more_than_adding(unit: Accountant) -> None:
 
 @every_accountant
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: type(leaf).__name__)
-def test_sequential_parts_add_and_parallel_parts_count_at_their_largest(unit: Accountant, leaf: Event) -> None:
+def test_sequential_parts_add_and_parallel_parts_count_at_their_largest(
+    unit: Accountant, leaf: Event
+) -> None:
     small = counts(Fraction(1, 64))
     one, other = unit.loss(leaf, adjacency=AR), unit.loss(small, adjacency=AR)
 
-    assert unit.loss(Sequential((Part(3, leaf), Part(1, small))), adjacency=AR) == 3 * one + other
-    assert unit.loss(Parallel("trees", (Part(3, leaf), Part(9, small))), adjacency=AR) == one > other
+    assert (
+        unit.loss(Sequential((Part(3, leaf), Part(1, small))), adjacency=AR)
+        == 3 * one + other
+    )
+    assert (
+        unit.loss(Parallel("trees", (Part(3, leaf), Part(9, small))), adjacency=AR)
+        == one
+        > other
+    )
 
 
 @every_accountant
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: type(leaf).__name__)
 def test_a_sensitivity_costs_what_a_scale_costs(unit: Accountant, leaf: Event) -> None:
-    """Three times the sensitivity at a third of the inverse scale is the same mechanism in another unit."""
-    name = "l1_sensitivity" if isinstance(leaf, DiscreteLaplace) else "range_sensitivity"
+    """Three times the sensitivity at a third of the inverse scale is the same mechanism
+    in another unit.
+    """
+    name = (
+        "l1_sensitivity" if isinstance(leaf, DiscreteLaplace) else "range_sensitivity"
+    )
     wider = replace(leaf, **{name: 3 * getattr(leaf, name)})  # type: ignore[type-var]
     scaled = replace(wider, inverse_scale=leaf.inverse_scale / 3)  # type: ignore[attr-defined, type-var]
 
-    assert unit.loss(scaled, adjacency=AR) == unit.loss(leaf, adjacency=AR) < unit.loss(wider, adjacency=AR)
+    assert (
+        unit.loss(scaled, adjacency=AR)
+        == unit.loss(leaf, adjacency=AR)
+        < unit.loss(wider, adjacency=AR)
+    )
     if unit.NAME != "pure":
         noisy = RoundedGaussian(AR, Fraction(3), Fraction(600), 2)
         assert unit.loss(noisy, adjacency=AR) == unit.loss(
@@ -137,7 +171,9 @@ def test_event_of_nothing_is_free(unit: Accountant) -> None:
 
 @every_accountant
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: type(leaf).__name__)
-def test_changed_label_costs_two_steps_of_add_remove(unit: Accountant, leaf: Event) -> None:
+def test_changed_label_costs_two_steps_of_add_remove(
+    unit: Accountant, leaf: Event
+) -> None:
     factor = 2 if unit.NAME == "pure" else 4
 
     assert unit.loss(leaf, adjacency=LABEL) == factor * unit.loss(leaf, adjacency=AR)
@@ -152,16 +188,23 @@ def test_native_label_price_is_not_raised(unit: Accountant) -> None:
 
 @every_accountant
 @pytest.mark.parametrize(
-    ("stated", "of_account"), [(LABEL, AR), (Adjacency.REPLACE_ONE, AR), (AR, Adjacency.REPLACE_ONE)]
+    ("stated", "of_account"),
+    [(LABEL, AR), (Adjacency.REPLACE_ONE, AR), (AR, Adjacency.REPLACE_ONE)],
 )
-def test_other_pairs_of_adjacencies_have_no_bound(unit: Accountant, stated: Adjacency, of_account: Adjacency) -> None:
+def test_other_pairs_of_adjacencies_have_no_bound(
+    unit: Accountant, stated: Adjacency, of_account: Adjacency
+) -> None:
     with pytest.raises(UnknownPrivacyEvent):
         unit.loss(counts(Fraction(1), stated), adjacency=of_account)
 
 
 @every_accountant
 def test_delta_is_needed_or_refused(unit: Accountant) -> None:
-    wrong = [None, Fraction(0), Fraction(1), Fraction(2)] if unit.TAKES_DELTA else [Fraction(1, 10**6)]
+    wrong = (
+        [None, Fraction(0), Fraction(1), Fraction(2)]
+        if unit.TAKES_DELTA
+        else [Fraction(1, 10**6)]
+    )
     for delta in wrong:
         with pytest.raises(ValueError):
             unit.cap(Fraction(1), delta)
@@ -177,7 +220,11 @@ def test_gaussian_noise_has_no_pure_price_and_says_who_takes_it() -> None:
         accountants.by_name("pure").loss(event, adjacency=AR)
     assert refused.value.accountant == "pure"
     assert accountants.accepting(event, adjacency=AR) == ("zcdp", "gdp")
-    assert accountants.accepting(counts(Fraction(1)), adjacency=AR) == ("pure", "zcdp", "gdp")
+    assert accountants.accepting(counts(Fraction(1)), adjacency=AR) == (
+        "pure",
+        "zcdp",
+        "gdp",
+    )
     assert accountants.accepting(counts(Fraction(1), LABEL), adjacency=AR) == ()
 
 

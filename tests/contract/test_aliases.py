@@ -1,4 +1,6 @@
-"""Aliases of models on both databases: who moves them, what they address, and what stays of their moves."""
+"""Aliases of models on both databases: who moves them, what they address, and what
+stays of their moves.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,7 +12,14 @@ import pytest
 
 from app.access.grants import Principal
 from app.core import limits
-from app.core.errors import ChangedMeanwhile, InvalidRequest, ModelHasAlias, NotFound, RoleMissing, TooLarge
+from app.core.errors import (
+    ChangedMeanwhile,
+    InvalidRequest,
+    ModelHasAlias,
+    NotFound,
+    RoleMissing,
+    TooLarge,
+)
 from app.core.preconditions import condition_of
 from app.ledger import control
 from app.registry.models import ModelFilter
@@ -46,7 +55,13 @@ def _trained(installation: Installation, dataset: dict[str, Any], *names: str) -
             )  # fmt: skip
 
 
-def _put(installation: Installation, dataset: str, alias: str, model: str, by: Principal = OWNER) -> None:
+def _put(
+    installation: Installation,
+    dataset: str,
+    alias: str,
+    model: str,
+    by: Principal = OWNER,
+) -> None:
     models.put_alias(installation, by, dataset, alias, model=model)
 
 
@@ -56,7 +71,9 @@ def _at(installation: Installation, address: str, by: Principal = OWNER) -> str:
         return addressed_model(session, by, address, {*ADMIN.acts_as(None)}).id
 
 
-def test_an_alias_moves_by_one_call_and_keeps_its_moves(installation: Installation) -> None:
+def test_an_alias_moves_by_one_call_and_keeps_its_moves(
+    installation: Installation,
+) -> None:
     bank = people.declared(installation)
     _trained(installation, bank, "md_1", "md_2")
     address = f"{bank['name']}@production"
@@ -65,23 +82,48 @@ def test_an_alias_moves_by_one_call_and_keeps_its_moves(installation: Installati
     assert _at(installation, address) == "md_1"
     _put(installation, bank["id"], "production", "md_2")
     _put(installation, bank["id"], "production", "md_2")
-    assert (_at(installation, address), _at(installation, f"{bank['id']}@production")) == ("md_2", "md_2")
+    assert (
+        _at(installation, address),
+        _at(installation, f"{bank['id']}@production"),
+    ) == ("md_2", "md_2")
     listed = models.list_aliases(installation, OWNER, bank["id"], _EVERY).aliases
-    assert [(item.alias, item.model_id) for item in listed] == [("production", "md_2"), ("staging", "md_1")]
+    assert [(item.alias, item.model_id) for item in listed] == [
+        ("production", "md_2"),
+        ("staging", "md_1"),
+    ]
     models.remove_alias(installation, OWNER, bank["id"], "production")
     with pytest.raises(NotFound):
         _at(installation, address)
-    history = models.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2))
+    history = models.show_alias(
+        installation, OWNER, bank["id"], "production", PageRequest(2)
+    )
     assert history.model_id is None
-    assert [(move.model_id, move.moved_by) for move in history.moves] == [(None, OWNER.key_id), ("md_2", OWNER.key_id)]
-    rest = models.show_alias(installation, OWNER, bank["id"], "production", PageRequest(2, history.next))
+    assert [(move.model_id, move.moved_by) for move in history.moves] == [
+        (None, OWNER.key_id),
+        ("md_2", OWNER.key_id),
+    ]
+    rest = models.show_alias(
+        installation, OWNER, bank["id"], "production", PageRequest(2, history.next)
+    )
     assert ([move.model_id for move in rest.moves], rest.next) == (["md_1"], None)
-    acts = [act for act in audit.list_acts(installation, ADMIN, _EVERY).acts if act.kind.startswith("alias")]
+    acts = [
+        act
+        for act in audit.list_acts(installation, ADMIN, _EVERY).acts
+        if act.kind.startswith("alias")
+    ]
     assert [(act.kind, act.details) for act in acts[-2:]] == [
-        ("alias-moved", {"dataset": bank["id"], "alias": "production", "model": "md_2"}),
+        (
+            "alias-moved",
+            {"dataset": bank["id"], "alias": "production", "model": "md_2"},
+        ),
         ("alias-removed", {"dataset": bank["id"], "alias": "production"}),
     ]
-    assert control_export.verify(list(audit.export_acts(installation, ADMIN))).kinds["alias-moved"] == 3
+    assert (
+        control_export.verify(list(audit.export_acts(installation, ADMIN))).kinds[
+            "alias-moved"
+        ]
+        == 3
+    )
 
 
 def test_a_model_with_an_alias_is_not_deleted(installation: Installation) -> None:
@@ -104,7 +146,9 @@ def test_an_alias_names_models_of_its_dataset_alone(installation: Installation) 
     _trained(installation, shop, "md_shop")
     with pytest.raises(InvalidRequest) as refused:
         _put(installation, bank["id"], "production", "md_shop")
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/model", "of-another-dataset")]
+    assert [(error.at, error.problem) for error in refused.value.errors] == [
+        ("/model", "of-another-dataset")
+    ]
 
 
 def test_predictors_use_aliases_and_analysts_move_them(scene: Scene) -> None:
@@ -112,19 +156,31 @@ def test_predictors_use_aliases_and_analysts_move_them(scene: Scene) -> None:
     _put(scene.installation, scene.dataset_id, "production", "md_1")
     grant(scene, "predictor")
     assert _at(scene.installation, f"{scene.dataset_id}@production", SECOND) == "md_1"
-    assert models.list_aliases(scene.installation, SECOND, scene.dataset_id, _EVERY).aliases
+    assert models.list_aliases(
+        scene.installation, SECOND, scene.dataset_id, _EVERY
+    ).aliases
     for call in (
-        lambda: _put(scene.installation, scene.dataset_id, "production", "md_1", SECOND),
-        lambda: models.remove_alias(scene.installation, SECOND, scene.dataset_id, "production"),
-        lambda: models.show_alias(scene.installation, SECOND, scene.dataset_id, "production", _EVERY),
+        lambda: _put(
+            scene.installation, scene.dataset_id, "production", "md_1", SECOND
+        ),
+        lambda: models.remove_alias(
+            scene.installation, SECOND, scene.dataset_id, "production"
+        ),
+        lambda: models.show_alias(
+            scene.installation, SECOND, scene.dataset_id, "production", _EVERY
+        ),
     ):
         with pytest.raises(RoleMissing):
             call()
     with pytest.raises(NotFound):
-        _at(scene.installation, f"{scene.dataset_id}@production", Principal("key_other"))
+        _at(
+            scene.installation, f"{scene.dataset_id}@production", Principal("key_other")
+        )
 
 
-def test_a_dataset_that_takes_the_name_of_an_erased_one_takes_no_address(installation: Installation) -> None:
+def test_a_dataset_that_takes_the_name_of_an_erased_one_takes_no_address(
+    installation: Installation,
+) -> None:
     bank = people.declared(installation)
     _trained(installation, bank, "md_1")
     _put(installation, bank["id"], "production", "md_1")
@@ -135,20 +191,30 @@ def test_a_dataset_that_takes_the_name_of_an_erased_one_takes_no_address(install
     _trained(installation, second, "md_2")
     _put(installation, second["id"], "production", "md_2", STRANGER)
     address = f"{bank['name']}@production"
-    assert [_at(installation, address, by) for by in (OWNER, STRANGER, ADMIN)] == ["md_1", "md_2", "md_1"]
+    assert [_at(installation, address, by) for by in (OWNER, STRANGER, ADMIN)] == [
+        "md_1",
+        "md_2",
+        "md_1",
+    ]
     assert _at(installation, f"{second['id']}@production", ADMIN) == "md_2"
     _put(installation, bank["id"], "staging", "md_1")
 
 
 @on_one_database
-@pytest.mark.parametrize("address", ["@", "a@", "@b", "a@b@c", "a b@c", "a\x00@b", "é@b", "a@" + "b" * 65])
-def test_a_text_that_is_no_address_is_no_model(installation: Installation, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["@", "a@", "@b", "a@b@c", "a b@c", "a\x00@b", "é@b", "a@" + "b" * 65]
+)
+def test_a_text_that_is_no_address_is_no_model(
+    installation: Installation, address: str
+) -> None:
     with pytest.raises(NotFound):
         _at(installation, address, ADMIN)
 
 
 @on_one_database
-def test_the_number_of_aliases_is_limited(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_aliases_is_limited(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MAX_ALIASES", 1)
     bank = people.declared(installation)
     _trained(installation, bank, "md_1", "md_2")
@@ -158,7 +224,9 @@ def test_the_number_of_aliases_is_limited(installation: Installation, monkeypatc
     _put(installation, bank["id"], "a", "md_2")
 
 
-def test_a_removed_alias_leaves_its_place(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_alias_leaves_its_place(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One analyst would otherwise use up the aliases of a dataset for ever."""
     monkeypatch.setattr(limits, "MAX_ALIASES", 2)
     installation, dataset = scene.installation, scene.dataset_id
@@ -174,7 +242,10 @@ def test_a_removed_alias_leaves_its_place(scene: Scene, monkeypatch: pytest.Monk
     models.remove_alias(installation, OWNER, dataset, "production")
     _put(installation, dataset, "a1", "md_2")
     listed = models.list_aliases(installation, OWNER, dataset, _EVERY).aliases
-    assert [(item.alias, item.model_id) for item in listed] == [("a0", "md_1"), ("a1", "md_2")]
+    assert [(item.alias, item.model_id) for item in listed] == [
+        ("a0", "md_1"),
+        ("a1", "md_2"),
+    ]
     with pytest.raises(TooLarge):
         _put(installation, dataset, "production", "md_1")
 
@@ -189,10 +260,17 @@ def test_filters_leave_out_other_models(installation: Installation) -> None:
     _put(installation, shop["id"], "production", "md_3")
 
     def listed(by: Principal = OWNER, **filters: str) -> list[str]:
-        return sorted(item.id for item in models.list_models(installation, by, _EVERY, ModelFilter(**filters)).models)
+        return sorted(
+            item.id
+            for item in models.list_models(
+                installation, by, _EVERY, ModelFilter(**filters)
+            ).models
+        )
 
     assert listed() == ["md_1", "md_2", "md_3"]
-    assert listed(dataset=bank["id"]) == listed(dataset=bank["name"]) == ["md_1", "md_2"]
+    assert (
+        listed(dataset=bank["id"]) == listed(dataset=bank["name"]) == ["md_1", "md_2"]
+    )
     assert listed(alias="production") == ["md_2", "md_3"]
     assert listed(alias="production", dataset=bank["id"]) == ["md_2"]
     assert listed(algorithm="mrf") == ["md_1", "md_2", "md_3"]
@@ -200,7 +278,9 @@ def test_filters_leave_out_other_models(installation: Installation) -> None:
     for caller, unknown in ((STRANGER, bank["id"]), (OWNER, "nothing")):
         with pytest.raises(NotFound):
             listed(caller, dataset=unknown)
-    shown = models.list_models(installation, OWNER, _EVERY, ModelFilter(dataset=bank["id"])).models
+    shown = models.list_models(
+        installation, OWNER, _EVERY, ModelFilter(dataset=bank["id"])
+    ).models
     assert [item.aliases for item in shown] == [[f"{bank['name']}@production"], []]
 
 
@@ -211,11 +291,18 @@ def test_the_lock_order_of_a_move(postgresql_scene: Scene) -> None:
     assert_locks_in_order(
         installation.database.engine,
         lambda: _put(installation, dataset, "production", "md_1"),
-        [("keys", OWNER.key_id), ("datasets", dataset), ("releases", "md_1"), ("accounts", control.CHAIN)],
+        [
+            ("keys", OWNER.key_id),
+            ("datasets", dataset),
+            ("releases", "md_1"),
+            ("accounts", control.CHAIN),
+        ],
     )
 
 
-def test_of_moves_that_rest_on_the_same_move_one_is_made(installation: Installation) -> None:
+def test_of_moves_that_rest_on_the_same_move_one_is_made(
+    installation: Installation,
+) -> None:
     bank = people.declared(installation)
     names = [f"md_{number}" for number in range(6)]
     _trained(installation, bank, *names)
@@ -234,7 +321,9 @@ def test_of_moves_that_rest_on_the_same_move_one_is_made(installation: Installat
         assert sorted(threads.map(changed, names[1:])) == [False] * 4 + [True]
     last = models.show_alias(installation, OWNER, bank["id"], "production", _EVERY)
     assert last.model_id is not None
-    assert move(model=last.model_id, condition=held).etag == last.etag, "a repetition changes nothing"
+    assert move(model=last.model_id, condition=held).etag == last.etag, (
+        "a repetition changes nothing"
+    )
     remove = partial(models.remove_alias, installation, OWNER, bank["id"], "production")
     with pytest.raises(ChangedMeanwhile):
         remove(condition=held)
@@ -244,15 +333,27 @@ def test_of_moves_that_rest_on_the_same_move_one_is_made(installation: Installat
     assert removed.model_id is None
     with pytest.raises(ChangedMeanwhile):
         move(model=names[0], condition=condition_of("*"))
-    assert move(model=names[0], condition=condition_of(f'"{removed.etag}"')).model_id == names[0]
+    assert (
+        move(model=names[0], condition=condition_of(f'"{removed.etag}"')).model_id
+        == names[0]
+    )
 
 
-def test_of_puts_that_only_make_an_alias_one_makes_it(installation: Installation) -> None:
+def test_of_puts_that_only_make_an_alias_one_makes_it(
+    installation: Installation,
+) -> None:
     """A repetition is refused, too: each caller would believe to have made it."""
     bank = people.declared(installation)
     names = [f"md_{number}" for number in range(5)]
     _trained(installation, bank, *names)
-    move = partial(models.put_alias, installation, OWNER, bank["id"], "production", condition=condition_of(None, "*"))
+    move = partial(
+        models.put_alias,
+        installation,
+        OWNER,
+        bank["id"],
+        "production",
+        condition=condition_of(None, "*"),
+    )
 
     def is_made(name: str) -> bool:
         with suppress(ChangedMeanwhile):
@@ -267,5 +368,11 @@ def test_of_puts_that_only_make_an_alias_one_makes_it(installation: Installation
         assert _at(installation, f"{bank['id']}@production") == names[made.index(True)]
         assert not is_made(names[made.index(True)])
         with pytest.raises(ChangedMeanwhile):
-            models.remove_alias(installation, OWNER, bank["id"], "production", condition=condition_of(None, "*"))
+            models.remove_alias(
+                installation,
+                OWNER,
+                bank["id"],
+                "production",
+                condition=condition_of(None, "*"),
+            )
         models.remove_alias(installation, OWNER, bank["id"], "production")

@@ -1,4 +1,6 @@
-"""Jobs that wait for an approval, on both databases: when, who decides, and what each end leaves in the ledger."""
+"""Jobs that wait for an approval, on both databases: when, who decides, and what each
+end leaves in the ledger.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -61,10 +63,14 @@ def test_a_key_waits_once_its_jobs_together_are_above_the_limit(guarded: Scene) 
     assert state == "queued", "exactly at the limit"
     waiting, state = _submitted(guarded, "c", "0.000000001")
     assert state == "waiting"
-    assert guarded.submit_job(key="d", epsilon="0.5"), "other keys have a count of their own"
+    assert guarded.submit_job(key="d", epsilon="0.5"), (
+        "other keys have a count of their own"
+    )
     assert guarded.kinds_of(waiting) == ["reserve"]
     cancel_job(guarded.installation, SECOND, first)
-    assert _submitted(guarded, "e", "0.1")[1] == "queued", "what was given back does not count"
+    assert _submitted(guarded, "e", "0.1")[1] == "queued", (
+        "what was given back does not count"
+    )
     assert guarded.verified().tightest.reserved == 10**9 - 10**8 + 1
 
 
@@ -75,7 +81,11 @@ def test_an_approval_queues_the_job_and_begins_a_new_count(guarded: Scene) -> No
     assert run_job.claim_next(guarded.installation) is None
     assert show_job(guarded.installation, SECOND, job_id).state == "waiting"
     (listed,) = list_approvals(guarded.installation, OWNER, PageRequest()).approvals
-    assert (listed.job, listed.submitted_by, [part.price.amount for part in listed.parts]) == (
+    assert (
+        listed.job,
+        listed.submitted_by,
+        [part.price.amount for part in listed.parts],
+    ) == (
         job_id,
         SECOND.key_id,
         ["0.6"],
@@ -111,7 +121,9 @@ def test_a_job_that_nobody_decides_expires_after_a_week(guarded: Scene) -> None:
         decided(guarded, job_id, "approve", by=OWNER)
 
 
-def test_a_job_is_not_approved_after_its_week_although_nobody_swept(guarded: Scene) -> None:
+def test_a_job_is_not_approved_after_its_week_although_nobody_swept(
+    guarded: Scene,
+) -> None:
     job_id, _ = _submitted(guarded, "a", "0.6")
     with guarded.installation.database.write() as session:
         row = session.merge(guarded.job(job_id))
@@ -129,8 +141,19 @@ def test_an_approved_job_has_the_whole_time_of_the_queue(guarded: Scene) -> None
         row.submitted_at = row.waits_since = row.submitted_at - six_days
     decided(guarded, job_id, "approve", by=OWNER)
     queued_at = guarded.job(job_id).waits_since
-    assert expired_at(guarded.installation, queued_at + timedelta(seconds=limits.MAX_QUEUE_S)) == 0
-    assert expired_at(guarded.installation, queued_at + timedelta(seconds=limits.MAX_QUEUE_S) + A_MICROSECOND) == 1
+    assert (
+        expired_at(
+            guarded.installation, queued_at + timedelta(seconds=limits.MAX_QUEUE_S)
+        )
+        == 0
+    )
+    assert (
+        expired_at(
+            guarded.installation,
+            queued_at + timedelta(seconds=limits.MAX_QUEUE_S) + A_MICROSECOND,
+        )
+        == 1
+    )
 
 
 @on_one_database
@@ -150,7 +173,9 @@ def test_only_an_owner_other_than_the_submitter_decides(guarded: Scene) -> None:
     with pytest.raises(SameSubmitter):
         decided(guarded, mine, "approve", by=OWNER)
     assert decided(guarded, mine, "approve", by=SECOND).state == "queued"
-    assert decided(guarded, job_id, "approve", by=ADMIN).state == "queued", "an admin is an owner everywhere"
+    assert decided(guarded, job_id, "approve", by=ADMIN).state == "queued", (
+        "an admin is an owner everywhere"
+    )
 
 
 def test_a_job_is_decided_once(guarded: Scene) -> None:
@@ -165,7 +190,9 @@ def test_a_job_is_decided_once(guarded: Scene) -> None:
         for decision in ("approve", "reject"):
             with pytest.raises(NotWaiting):
                 decided(guarded, job_id, decision, by=ADMIN)
-        assert guarded.kinds_of(job_id) == (["reserve"] if end == "approve" else ["reserve", "void"])
+        assert guarded.kinds_of(job_id) == (
+            ["reserve"] if end == "approve" else ["reserve", "void"]
+        )
         if end == "approve":
             cancel_job(guarded.installation, SECOND, job_id)
     assert guarded.verified().tightest.load == 0
@@ -173,7 +200,9 @@ def test_a_job_is_decided_once(guarded: Scene) -> None:
 
 @on_one_database
 def test_cancelling_and_submitting_again_gains_no_approval(guarded: Scene) -> None:
-    """An approval does not count for more than was approved, whatever is given back afterwards."""
+    """An approval does not count for more than was approved, whatever is given back
+    afterwards.
+    """
     early, _ = _submitted(guarded, "a", "0.4")
     large, _ = _submitted(guarded, "b", "1")
     decided(guarded, large, "approve", by=OWNER)
@@ -200,18 +229,27 @@ def test_a_key_has_at_most_three_waiting_jobs_over_all_datasets(guarded: Scene) 
     other = Pair.beside(guarded).second
     grant(other, "analyst")
     set_rules(other, approval_above="0.1")
-    jobs = [_submitted(place, str(number), "0.6")[0] for number, place in enumerate((guarded, other, guarded))]
+    jobs = [
+        _submitted(place, str(number), "0.6")[0]
+        for number, place in enumerate((guarded, other, guarded))
+    ]
     n_entries = len(guarded.entries()), len(other.entries())
     for place in (guarded, other):
         with pytest.raises(TooManyRequests):
             _submitted(place, "more", "0.6")
-    assert (len(guarded.entries()), len(other.entries())) == n_entries, "nothing was reserved"
+    assert (len(guarded.entries()), len(other.entries())) == n_entries, (
+        "nothing was reserved"
+    )
     decided(guarded, jobs[0], "reject", by=OWNER)
     assert _submitted(other, "more", "0.6")[1] == "waiting"
 
 
-def test_submissions_at_once_on_two_datasets_count_one_another(postgresql_scene: Scene) -> None:
-    """A submission counts the waiting jobs only when no other submission of the key is between count and commit."""
+def test_submissions_at_once_on_two_datasets_count_one_another(
+    postgresql_scene: Scene,
+) -> None:
+    """A submission counts the waiting jobs only when no other submission of the key is
+    between count and commit.
+    """
     pair = Pair.beside(postgresql_scene)
     for place in (pair.first, pair.second):
         grant(place, "analyst")
@@ -255,7 +293,9 @@ def test_every_kind_of_job_waits_and_runs_once_it_is_approved(scene: Scene) -> N
 
 
 @on_one_database
-def test_a_waiting_job_holds_its_price_and_later_rules_do_not_change_it(guarded: Scene) -> None:
+def test_a_waiting_job_holds_its_price_and_later_rules_do_not_change_it(
+    guarded: Scene,
+) -> None:
     job_id, _ = _submitted(guarded, "a", "3")
     with pytest.raises(BudgetExceeded):
         guarded.submit(key="b")
@@ -278,7 +318,9 @@ def test_a_charge_that_cannot_wait_is_refused(guarded: Scene) -> None:
 @on_one_database
 def test_a_quote_says_that_a_job_needs_an_approval(guarded: Scene) -> None:
     for epsilon, needs in (("0.5", False), ("0.500000001", True)):
-        body = PlanIn.model_validate({"dataset": guarded.dataset_id, "algorithm": "rdt-ta", "epsilon": epsilon})
+        body = PlanIn.model_validate(
+            {"dataset": guarded.dataset_id, "algorithm": "rdt-ta", "epsilon": epsilon}
+        )
         quote = show_plan(guarded.installation, SECOND, body)
         assert (quote.fits, quote.needs_approval) == (True, needs)
 
@@ -316,7 +358,9 @@ def test_the_list_of_approvals_has_pages_in_order_of_submission(guarded: Scene) 
     jobs = [_submitted(guarded, str(number), "0.6")[0] for number in range(3)]
     listed, cursor = list[str](), None
     for _ in jobs:
-        page = list_approvals(guarded.installation, OWNER, PageRequest(limit=1, cursor=cursor))
+        page = list_approvals(
+            guarded.installation, OWNER, PageRequest(limit=1, cursor=cursor)
+        )
         listed += [approval.job for approval in page.approvals]
         cursor = page.next
     assert (listed, cursor) == (jobs, None)
@@ -324,9 +368,13 @@ def test_the_list_of_approvals_has_pages_in_order_of_submission(guarded: Scene) 
 
 
 @on_one_database
-def test_a_submitter_that_lost_its_grant_gets_no_charge_from_an_approval(guarded: Scene) -> None:
+def test_a_submitter_that_lost_its_grant_gets_no_charge_from_an_approval(
+    guarded: Scene,
+) -> None:
     job_id, _ = _submitted(guarded, "a", "0.6")
-    put_grant(guarded.installation, OWNER, guarded.dataset_id, SECOND.key_id, role="predictor")
+    put_grant(
+        guarded.installation, OWNER, guarded.dataset_id, SECOND.key_id, role="predictor"
+    )
     decided(guarded, job_id, "approve", by=OWNER)
     run_job.run_job(guarded.installation, claimed(guarded.installation), must_not_run)
     assert guarded.end(job_id) == ("failed", "revoked", ["reserve", "void"])

@@ -1,4 +1,6 @@
-"""Backups of both databases: a restore brings back everything, refuses incomplete backups, and never rewinds."""
+"""Backups of both databases: a restore brings back everything, refuses incomplete
+backups, and never rewinds.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,7 +31,12 @@ from app.services import predict
 from app.services.backup import layout
 from app.services.backup.layout import BackupDamaged
 from app.services.backup.make import make_backup
-from app.services.backup.restore import EntriesMissing, Restored, _Restore, restore_backup
+from app.services.backup.restore import (
+    EntriesMissing,
+    Restored,
+    _Restore,
+    restore_backup,
+)
 from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
@@ -46,13 +53,17 @@ Restore = Callable[..., Restored]
 
 
 @pytest.fixture
-def empty_settings(scene: Scene, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+def empty_settings(
+    scene: Scene, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Settings]:
     """An empty database of the scene's kind, and a home without anything."""
     with ExitStack() as databases:
         if scene.installation.database.dialect == "sqlite":
             url = f"sqlite:///{tmp_path / 'restored.sqlite3'}"
         else:
-            url = databases.enter_context(fresh_database(request.getfixturevalue("postgres_url")))
+            url = databases.enter_context(
+                fresh_database(request.getfixturevalue("postgres_url"))
+            )
         yield Settings(home=tmp_path / "restored", database_url=url)
 
 
@@ -66,7 +77,9 @@ def backup(scene: Scene, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def restore(scene: Scene, empty_settings: Settings, backup: Path) -> Restore:
-    """Restores the backup, with the signing key and the heads that the scene has at that moment."""
+    """Restores the backup, with the signing key and the heads that the scene has at
+    that moment.
+    """
 
     def run(*, accept_loss: bool = False) -> Restored:
         bring_keys_and_heads(scene.installation, empty_settings)
@@ -94,7 +107,11 @@ def bring_keys_and_heads(installation: Installation, settings: Settings) -> None
     settings.home.mkdir(exist_ok=True)
     for key in ("signing.key", "storage.key"):
         shutil.copyfile(installation.home / key, settings.home / key)
-    shutil.copytree(installation.home / "checkpoints", settings.home / "checkpoints", dirs_exist_ok=True)
+    shutil.copytree(
+        installation.home / "checkpoints",
+        settings.home / "checkpoints",
+        dirs_exist_ok=True,
+    )
 
 
 def _rows(url: str) -> snapshot.Rows:
@@ -111,13 +128,25 @@ def _is_empty(settings: Settings) -> bool:
     with migrate.migration_transaction(settings.database_url) as connection:
         has_tables = bool(inspect(connection).get_table_names())
     kept = {"signing.key", "storage.key", "checkpoints"}
-    files = {path.relative_to(settings.home).parts[0] for path in settings.home.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(settings.home).parts[0]
+        for path in settings.home.rglob("*")
+        if path.is_file()
+    }
     return not has_tables and files <= kept
 
 
 def _files(home: Path) -> dict[str, bytes]:
-    paths = (path for folder in ("rows", "prints", "artifacts") for path in (home / folder).rglob("*"))
-    return {str(path.relative_to(home)): path.read_bytes() for path in paths if path.is_file()}
+    paths = (
+        path
+        for folder in ("rows", "prints", "artifacts")
+        for path in (home / folder).rglob("*")
+    )
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in paths
+        if path.is_file()
+    }
 
 
 def _acts(installation: Installation, kind: EntryKind) -> list[dict[str, object]]:
@@ -126,11 +155,17 @@ def _acts(installation: Installation, kind: EntryKind) -> list[dict[str, object]
 
 
 def test_a_restore_brings_back_every_row_and_file(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
     model_id = job_kinds.model(scene, "a")
     make_backup(scene.installation, tmp_path / "backup")
-    before, files = _rows(scene.installation.settings.database_url), _files(scene.installation.home)
+    before, files = (
+        _rows(scene.installation.settings.database_url),
+        _files(scene.installation.home),
+    )
     bring_keys_and_heads(scene.installation, empty_settings)
     result = restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
     assert (result.losses, result.problems) == ([], [])
@@ -143,9 +178,9 @@ def test_a_restore_brings_back_every_row_and_file(
     job_kinds.model(again, "b")
     again.verified()
     body = b'{"rows":[{"age":30}]}'
-    assert predict.predict(again.installation, OWNER, model_id, body) == predict.predict(
-        scene.installation, OWNER, model_id, body
-    )
+    assert predict.predict(
+        again.installation, OWNER, model_id, body
+    ) == predict.predict(scene.installation, OWNER, model_id, body)
 
 
 def test_a_backup_moves_between_the_two_databases(
@@ -155,7 +190,9 @@ def test_a_backup_moves_between_the_two_databases(
     with ExitStack() as databases:
         url = f"sqlite:///{tmp_path / 'other.sqlite3'}"
         if scene.installation.database.dialect == "sqlite":
-            url = databases.enter_context(fresh_database(request.getfixturevalue("postgres_url")))
+            url = databases.enter_context(
+                fresh_database(request.getfixturevalue("postgres_url"))
+            )
         other = Settings(home=tmp_path / "other", database_url=url)
         bring_keys_and_heads(scene.installation, other)
         restore_backup(other, backup, accept_loss=False)
@@ -168,7 +205,9 @@ def test_a_table_of_another_program_in_the_database_does_not_prevent_a_restore(
 ) -> None:
     before = _rows(scene.installation.settings.database_url)
     with scene.installation.database.write() as session:
-        session.execute(text("CREATE TABLE another (id INTEGER PRIMARY KEY, note TEXT)"))
+        session.execute(
+            text("CREATE TABLE another (id INTEGER PRIMARY KEY, note TEXT)")
+        )
         session.execute(text("INSERT INTO another VALUES (1, 'of somebody else')"))
     shutil.rmtree(backup)
     make_backup(scene.installation, backup)
@@ -179,25 +218,41 @@ def test_a_table_of_another_program_in_the_database_does_not_prevent_a_restore(
 @on_one_database
 def test_a_backup_has_no_key_and_no_head(backup: Path) -> None:
     names = {path.name for path in backup.rglob("*") if path.is_file()}
-    assert not {name for name in names if name.endswith((".key", ".checkpoint"))} - {"fingerprint.key"}
-    assert {oct(path.stat().st_mode & 0o777) for path in backup.rglob("*") if path.is_file()} == {"0o600"}
+    assert not {name for name in names if name.endswith((".key", ".checkpoint"))} - {
+        "fingerprint.key"
+    }
+    assert {
+        oct(path.stat().st_mode & 0o777) for path in backup.rglob("*") if path.is_file()
+    } == {"0o600"}
 
 
 @on_one_database
-def test_a_backup_that_is_not_whole_is_refused(restore: Restore, backup: Path, empty_settings: Settings) -> None:
+def test_a_backup_that_is_not_whole_is_refused(
+    restore: Restore, backup: Path, empty_settings: Settings
+) -> None:
     rows = next(path for path in backup.rglob("*.parquet"))
     stranger = Signer.open(backup.with_name("stranger.key"), make=True)
-    database, listed, note = backup / "database.sqlite3", backup / "manifest.json", backup / "manifest.note"
+    database, listed, note = (
+        backup / "database.sqlite3",
+        backup / "manifest.json",
+        backup / "manifest.note",
+    )
     damages: dict[str, Callable[[], object]] = {
-        "a changed row": lambda: database.write_bytes(database.read_bytes().replace(b"census", b"cenzus")),
+        "a changed row": lambda: database.write_bytes(
+            database.read_bytes().replace(b"census", b"cenzus")
+        ),
         "a short database": lambda: database.write_bytes(database.read_bytes()[:-1]),
         "no database": database.unlink,
         "a changed file": lambda: rows.write_bytes(rows.read_bytes()[:-1] + b"!"),
         "a missing file": rows.unlink,
-        "a changed manifest": lambda: listed.write_bytes(listed.read_bytes().replace(b'"format": 2', b'"format":  2')),
+        "a changed manifest": lambda: listed.write_bytes(
+            listed.read_bytes().replace(b'"format": 2', b'"format":  2')
+        ),
         "a shorter manifest": lambda: listed.write_bytes(listed.read_bytes()[:-10]),
         "no signature": note.unlink,
-        "another signer": lambda: note.write_text(stranger.sign_text(note.read_text().partition("\n\n")[0] + "\n")),
+        "another signer": lambda: note.write_text(
+            stranger.sign_text(note.read_text().partition("\n\n")[0] + "\n")
+        ),
     }
     whole = shutil.copytree(backup, backup.with_name("whole"))
     for name, damage in damages.items():
@@ -211,7 +266,9 @@ def test_a_backup_that_is_not_whole_is_refused(restore: Restore, backup: Path, e
 
 
 @on_one_database
-@pytest.mark.parametrize(("used", "message"), [("tables", "is not empty"), ("rows", "has rows already")])
+@pytest.mark.parametrize(
+    ("used", "message"), [("tables", "is not empty"), ("rows", "has rows already")]
+)
 def test_a_backup_is_restored_into_an_empty_installation_only(
     restore: Restore, empty_settings: Settings, used: str, message: str
 ) -> None:
@@ -246,14 +303,18 @@ def test_a_backup_is_restored_from_a_folder_of_any_name_that_nobody_may_write(
     odd.chmod(0o500)
     (odd / "database.sqlite3").chmod(0o400)
     restore_backup(empty_settings, odd, accept_loss=False)
-    assert _rows(empty_settings.database_url) == _rows(scene.installation.settings.database_url)
+    assert _rows(empty_settings.database_url) == _rows(
+        scene.installation.settings.database_url
+    )
 
 
 @on_one_database
 def test_a_backup_of_another_format_names_the_way_to_restore_it(
     scene: Scene, backup: Path, restore: Restore, empty_settings: Settings
 ) -> None:
-    listed = (backup / "manifest.json").read_bytes().replace(b'"format": 2', b'"format": 1')
+    listed = (
+        (backup / "manifest.json").read_bytes().replace(b'"format": 2', b'"format": 1')
+    )
     (backup / "manifest.json").write_bytes(listed)
     signer = Signer.open(scene.installation.home / "signing.key", make=False)
     (backup / "manifest.note").write_text(signer.sign_text(layout._statement(listed)))
@@ -263,7 +324,9 @@ def test_a_backup_of_another_format_names_the_way_to_restore_it(
 
 
 @on_one_database
-def test_the_destination_of_a_backup_is_never_replaced(scene: Scene, backup: Path) -> None:
+def test_the_destination_of_a_backup_is_never_replaced(
+    scene: Scene, backup: Path
+) -> None:
     with pytest.raises(InstallationError, match="exists already"):
         make_backup(scene.installation, backup)
 
@@ -279,15 +342,23 @@ def test_a_rewound_ledger_is_not_backed_up(scene: Scene, tmp_path: Path) -> None
     assert not (tmp_path / "backup").exists()
 
 
-def test_a_restore_never_rewinds_spent_budget(scene: Scene, restore: Restore, empty_settings: Settings) -> None:
+def test_a_restore_never_rewinds_spent_budget(
+    scene: Scene, restore: Restore, empty_settings: Settings
+) -> None:
     scene.submit(key="after")
-    with pytest.raises(EntriesMissing, match=f"{scene.dataset_id}: 2 entries in the backup, a head of 3"):
+    with pytest.raises(
+        EntriesMissing,
+        match=f"{scene.dataset_id}: 2 entries in the backup, a head of 3",
+    ):
         restore()
     assert _is_empty(empty_settings)
 
 
 def test_lost_entries_count_as_spent(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
     open_account(scene.installation, "ds_other", cap=5)
     queued = scene.submit_job(key="before")
@@ -295,7 +366,9 @@ def test_lost_entries_count_as_spent(
     scene.submit(key="after")
     bring_keys_and_heads(scene.installation, empty_settings)
     result = restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
-    assert [(loss.account_id, loss.n_entries) for loss in result.losses] == [(scene.dataset_id, 2)]
+    assert [(loss.account_id, loss.n_entries) for loss in result.losses] == [
+        (scene.dataset_id, 2)
+    ]
     again = restored()
     Heads(again.installation).publish()
     with pytest.raises(BudgetExceeded):
@@ -307,17 +380,23 @@ def test_lost_entries_count_as_spent(
     assert (summary.cap, summary.highest_cap) == (0, 3 * 10**9)
     [lost] = _acts(again.installation, EntryKind.HISTORY_LOST)
     assert (lost["account"], lost["entries"]) == (scene.dataset_id, 2)
-    assert [file.name for file in (empty_settings.home / "checkpoints").glob("*.lost")] == [
-        f"{scene.dataset_id}.3.lost"
-    ]
+    assert [
+        file.name for file in (empty_settings.home / "checkpoints").glob("*.lost")
+    ] == [f"{scene.dataset_id}.3.lost"]
     with again.installation.database.read() as session:
-        assert statements.balance(session, "ds_other").cap == 5, "an account whose head was reached stays open"
+        assert statements.balance(session, "ds_other").cap == 5, (
+            "an account whose head was reached stays open"
+        )
         assert statements.balance(session, scene.dataset_id).room == 0
 
 
 @on_one_database
 def test_a_backup_without_heads_proves_nothing(
-    scene: Scene, restore: Restore, empty_settings: Settings, backup: Path, restored: Callable[[], Scene]
+    scene: Scene,
+    restore: Restore,
+    empty_settings: Settings,
+    backup: Path,
+    restored: Callable[[], Scene],
 ) -> None:
     empty_settings.home.mkdir()
     for key in ("signing.key", "storage.key"):
@@ -326,7 +405,8 @@ def test_a_backup_without_heads_proves_nothing(
         restore_backup(empty_settings, backup, accept_loss=False)
     restore_backup(empty_settings, backup, accept_loss=True)
     again = restored()
-    with pytest.raises(Unauthenticated):  # keys that were revoked later may be among the keys of the backup
+    # keys that were revoked later may be among the keys of the backup
+    with pytest.raises(Unauthenticated):
         again.submit(key="later")
 
 
@@ -345,13 +425,20 @@ def test_keys_of_a_backup_that_lacks_acts_are_revoked(
 
 @on_one_database
 def test_the_population_of_a_closed_member_is_closed(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
     member = MemberScene.joined(scene)
     make_backup(scene.installation, tmp_path / "backup")
     scene.lower_cap("2", key="an entry that changes no load")
     bring_keys_and_heads(scene.installation, empty_settings)
-    assert any((empty_settings.home / "checkpoints").glob(f"{member.population_id}.*.checkpoint"))
+    assert any(
+        (empty_settings.home / "checkpoints").glob(
+            f"{member.population_id}.*.checkpoint"
+        )
+    )
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
     with restored().installation.database.read() as session:
         assert statements.balance(session, member.population_id).cap == 0
@@ -359,17 +446,28 @@ def test_the_population_of_a_closed_member_is_closed(
 
 @on_one_database
 def test_the_places_of_a_unit_survive_a_restore(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
-    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(2))["id"]
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(2))[
+        "id"
+    ]
     people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
     make_backup(scene.installation, tmp_path / "backup")
-    people.upload(scene.installation, dataset, people.visits([("ann", 3)]))  # uploads have no entries
+    # uploads have no entries
+    people.upload(scene.installation, dataset, people.visits([("ann", 3)]))
     bring_keys_and_heads(scene.installation, empty_settings)
-    assert restore_backup(empty_settings, tmp_path / "backup", accept_loss=False).problems == []
+    assert (
+        restore_backup(empty_settings, tmp_path / "backup", accept_loss=False).problems
+        == []
+    )
     again = restored().installation
     people.upload(again, dataset, people.visits([("ann", 4), ("ann", 5), ("ben", 6)]))
-    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[1, 2], [4, 6]]
+    assert [
+        [age for _, age in epoch] for epoch in people.stored_rows(again, dataset)
+    ] == [[1, 2], [4, 6]]
 
 
 @on_one_database
@@ -390,63 +488,104 @@ def test_a_dataset_that_was_deleted_since_the_backup_stays_deleted(
 
 @on_one_database
 def test_a_unit_that_was_erased_since_the_backup_stays_erased_in_every_upload(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
-    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))[
+        "id"
+    ]
     for rows in ([("ann", 1), ("ben", 2)], [("cleo", 3)], [("ben", 4), ("ann", 5)]):
         people.upload(scene.installation, dataset, people.visits(rows))
     make_backup(scene.installation, tmp_path / "backup")
     erase_unit(scene.installation, OWNER, dataset, unit="ann")
     [record] = (scene.installation.home / "checkpoints" / "erasures").glob("*.unit")
-    assert people.id_of(scene.installation, dataset, "ann").hex() not in record.read_text()
+    assert (
+        people.id_of(scene.installation, dataset, "ann").hex() not in record.read_text()
+    )
     bring_keys_and_heads(scene.installation, empty_settings)
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
     again = restored().installation
-    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[2], [3], [4]]
+    assert [
+        [age for _, age in epoch] for epoch in people.stored_rows(again, dataset)
+    ] == [[2], [3], [4]]
 
 
 @on_one_database
 def test_rows_of_a_unit_that_came_after_its_erasure_are_restored(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
-    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))[
+        "id"
+    ]
     people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
     erase_unit(scene.installation, OWNER, dataset, unit="ann")
     people.upload(scene.installation, dataset, people.visits([("ann", 3)]))
     make_backup(scene.installation, tmp_path / "backup")
     bring_keys_and_heads(scene.installation, empty_settings)
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
-    assert [[age for _, age in epoch] for epoch in people.stored_rows(restored().installation, dataset)] == [[2], [3]]
+    assert [
+        [age for _, age in epoch]
+        for epoch in people.stored_rows(restored().installation, dataset)
+    ] == [[2], [3]]
 
 
 @on_one_database
 def test_an_upload_that_was_erased_since_the_backup_stays_erased(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
-    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
-    bodies = (people.visits([("ann", 1), ("ben", 2), ("ann", 3)]), people.visits([("cleo", 4)]))
-    first, _ = (people.upload(scene.installation, dataset, body)["epoch"] for body in bodies)
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))[
+        "id"
+    ]
+    bodies = (
+        people.visits([("ann", 1), ("ben", 2), ("ann", 3)]),
+        people.visits([("cleo", 4)]),
+    )
+    first, _ = (
+        people.upload(scene.installation, dataset, body)["epoch"] for body in bodies
+    )
     make_backup(scene.installation, tmp_path / "backup")
     erase_upload(scene.installation, OWNER, dataset, upload=first)
     bring_keys_and_heads(scene.installation, empty_settings)
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
     again = restored().installation
-    assert [[age for _, age in epoch] for epoch in people.stored_rows(again, dataset)] == [[], [4]]
+    assert [
+        [age for _, age in epoch] for epoch in people.stored_rows(again, dataset)
+    ] == [[], [4]]
     with again.database.read() as session:
-        assert [bool(epoch.erased_at) for epoch in catalog.epochs(session, dataset)] == [True, False]
-        assert {"dataset": dataset, "upload": first} in control.details_of(session, EntryKind.UPLOAD_ERASED)
+        assert [
+            bool(epoch.erased_at) for epoch in catalog.epochs(session, dataset)
+        ] == [True, False]
+        assert {"dataset": dataset, "upload": first} in control.details_of(
+            session, EntryKind.UPLOAD_ERASED
+        )
 
 
 @on_one_database
 def test_rows_of_an_upload_that_the_database_calls_erased_do_not_come_back(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, restored: Callable[[], Scene]
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
 ) -> None:
-    """The rows were copied before the erasure, the database after it. The places are free, so no job may read the rows.
+    """The rows were copied before the erasure, the database after it. The places are
+    free, so no job may read the rows.
 
     The record of the erasure beside the heads is lost, too.
     """
-    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(1))["id"]
-    upload = people.upload(scene.installation, dataset, people.visits([("ann", 1)]))["epoch"]
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(1))[
+        "id"
+    ]
+    upload = people.upload(scene.installation, dataset, people.visits([("ann", 1)]))[
+        "epoch"
+    ]
     rows = scene.installation.home / row_files.rows_name(dataset, upload)
     content = rows.read_bytes()
     erase_upload(scene.installation, OWNER, dataset, upload=upload)
@@ -461,9 +600,14 @@ def test_rows_of_an_upload_that_the_database_calls_erased_do_not_come_back(
 
 @on_one_database
 def test_files_that_are_deleted_during_a_backup_are_left_out(
-    scene: Scene, tmp_path: Path, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    doomed = people.declared(scene.installation, privacy_unit=people.per_patient(2))["id"]
+    doomed = people.declared(scene.installation, privacy_unit=people.per_patient(2))[
+        "id"
+    ]
     people.upload(scene.installation, doomed, people.visits([("a", 1)]))
     model_id = job_kinds.model(scene, "a")
     deletions = [
@@ -484,7 +628,10 @@ def test_files_that_are_deleted_during_a_backup_are_left_out(
     names = {path.relative_to(tmp_path / "backup").as_posix() for path in written}
     assert names == {*made.files, "manifest.json", "manifest.note"}
     bring_keys_and_heads(scene.installation, empty_settings)
-    assert restore_backup(empty_settings, tmp_path / "backup", accept_loss=False).problems == []
+    assert (
+        restore_backup(empty_settings, tmp_path / "backup", accept_loss=False).problems
+        == []
+    )
 
 
 @on_one_database
@@ -496,7 +643,9 @@ def test_rows_that_are_erased_during_a_backup_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A first attempt copies the rows, and a second one the database after the erasure."""
-    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))["id"]
+    dataset = people.declared(scene.installation, privacy_unit=people.per_patient(3))[
+        "id"
+    ]
     people.upload(scene.installation, dataset, people.visits([("ann", 1), ("ben", 2)]))
     model_id = job_kinds.model(scene, "a")
     copy = layout.copy
@@ -514,12 +663,18 @@ def test_rows_that_are_erased_during_a_backup_are_left_out(
     for record in empty_settings.home.rglob("*.unit"):
         record.unlink()
     restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
-    assert [[age for _, age in epoch] for epoch in people.stored_rows(restored().installation, dataset)] == [[2]]
+    assert [
+        [age for _, age in epoch]
+        for epoch in people.stored_rows(restored().installation, dataset)
+    ] == [[2]]
 
 
 @on_one_database
 def test_a_repetition_that_fails_leaves_what_a_killed_restore_has_committed(
-    scene: Scene, restore: Restore, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    restore: Restore,
+    empty_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Killed(BaseException):
         """Stands for the end of the process."""

@@ -1,7 +1,8 @@
-"""Cached authority: no process answers by authority that was taken away before the answer, whatever process took it.
+"""Cached authority: no process answers by authority that was taken away before the
+answer, whatever process took it.
 
-The processes are installations on one database. The second process predicts, and hears of nothing, as if it were
-stopped.
+The processes are installations on one database. The second process predicts, and hears
+of nothing, as if it were stopped.
 """
 
 import math
@@ -17,7 +18,13 @@ from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
 from app.services.installation import Installation
-from app.services.keys import create_key, put_grant, remove_grant, revoke_key, rotate_key
+from app.services.keys import (
+    create_key,
+    put_grant,
+    remove_grant,
+    revoke_key,
+    rotate_key,
+)
 from app.services.predict import address_of
 from app.wire.keys import KeyIn, RotationIn
 from grovekeeper_forests.errors import GrovekeeperError
@@ -27,33 +34,49 @@ _WAIT_S = 1.0
 
 
 class Predictor:
-    """A process that predicts with the model of a scene, and the key with which it does."""
+    """A process that predicts with the model of a scene, and the key with which it
+    does.
+    """
 
     def __init__(self, scene: Scene, installation: Installation) -> None:
         self.scene, self.installation = scene, installation
         made = create_key(scene.installation, ADMIN, KeyIn(name="predictor", roles=[]))
         self.key_id, self.header = made.id, f"Bearer {made.key}"
-        put_grant(scene.installation, ADMIN, scene.dataset_id, made.id, role="predictor")
-        models.put_alias(scene.installation, OWNER, scene.dataset_id, "live", model="md_1")
+        put_grant(
+            scene.installation, ADMIN, scene.dataset_id, made.id, role="predictor"
+        )
+        models.put_alias(
+            scene.installation, OWNER, scene.dataset_id, "live", model="md_1"
+        )
 
     @property
     def address(self) -> str:
         return f"{self.scene.dataset_id}@live"
 
     def reads(self) -> str:
-        """The id of the model with which the key predicts, read as a request reads it and kept."""
+        """The id of the model with which the key predicts, read as a request reads it
+        and kept.
+        """
         principal = authenticate_and_keep(self.installation, self.header)
         return address_of(self.installation, principal, self.address).model_id
 
     def knows(self) -> str | None:
-        """The model of a prediction that reads no database, if the process would answer one."""
+        """The model of a prediction that reads no database, if the process would answer
+        one.
+        """
         principal = cached(self.installation, self.header)
-        known = None if principal is None else self.installation.authority.get((principal.key_id, self.address))
+        known = (
+            None
+            if principal is None
+            else self.installation.authority.get((principal.key_id, self.address))
+        )
         return None if known is None else str(known.model_id)
 
 
 @pytest.fixture
-def predictor(scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Predictor]:
+def predictor(
+    scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Predictor]:
     with scene.installation.database.write() as session:
         for name in ("md_1", "md_2"):
             session.add(
@@ -84,11 +107,15 @@ def _remove_grant(it: Predictor) -> None:
 
 
 def _lower_grant(it: Predictor) -> None:
-    put_grant(it.scene.installation, ADMIN, it.scene.dataset_id, it.key_id, role="auditor")
+    put_grant(
+        it.scene.installation, ADMIN, it.scene.dataset_id, it.key_id, role="auditor"
+    )
 
 
 def _move_alias(it: Predictor) -> None:
-    models.put_alias(it.scene.installation, OWNER, it.scene.dataset_id, "live", model="md_2")
+    models.put_alias(
+        it.scene.installation, OWNER, it.scene.dataset_id, "live", model="md_2"
+    )
 
 
 def _remove_alias(it: Predictor) -> None:
@@ -99,12 +126,22 @@ def _delete_model(it: Predictor) -> None:
     models.delete_model(it.scene.installation, OWNER, "md_2")
 
 
-_CHANGES = [_revoke, _rotate, _remove_grant, _lower_grant, _move_alias, _remove_alias, _delete_model]
+_CHANGES = [
+    _revoke,
+    _rotate,
+    _remove_grant,
+    _lower_grant,
+    _move_alias,
+    _remove_alias,
+    _delete_model,
+]
 
 
 @pytest.mark.parametrize("change", _CHANGES)
 def test_a_change_is_answered_when_no_process_knows_what_was_before(
-    predictor: Predictor, change: Callable[[Predictor], None], monkeypatch: pytest.MonkeyPatch
+    predictor: Predictor,
+    change: Callable[[Predictor], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits = list[float]()
 
@@ -118,7 +155,8 @@ def test_a_change_is_answered_when_no_process_knows_what_was_before(
     change(predictor)
     assert predictor.knows() is None
     if change is not _delete_model:
-        change(predictor)  # a repetition waits, too, because the first request may still be waiting
+        # a repetition waits, too, because the first request may still be waiting
+        change(predictor)
         assert waits.pop() == _WAIT_S
     assert waits == [_WAIT_S]
 
@@ -131,7 +169,8 @@ def test_a_value_is_as_old_as_the_beginning_of_its_reading(
 
     def read_for_long() -> tuple[str, float]:
         nonlocal now_s
-        now_s += _WAIT_S  # the process was stopped, or its machine slept, after the database had answered
+        # the process was stopped, or its machine slept, after the database had answered
+        now_s += _WAIT_S
         return "as it was before", 60.0
 
     assert cache.read("name", read_for_long) == "as it was before"
@@ -140,9 +179,14 @@ def test_a_value_is_as_old_as_the_beginning_of_its_reading(
 
 @pytest.mark.parametrize(("after_s", "is_known"), [(0.9, True), (0.999, False)])
 def test_an_entry_ends_before_a_revocation_is_answered(
-    predictor: Predictor, monkeypatch: pytest.MonkeyPatch, after_s: float, is_known: bool
+    predictor: Predictor,
+    monkeypatch: pytest.MonkeyPatch,
+    after_s: float,
+    is_known: bool,
 ) -> None:
-    """By a clock that also counts while the machine sleeps, and earlier than the wait by more than clocks differ."""
+    """By a clock that also counts while the machine sleeps, and earlier than the wait
+    by more than clocks differ.
+    """
     began_s = elapsed_s()
     monkeypatch.setattr(keys, "elapsed_s", lambda: began_s)
     predictor.reads()
@@ -150,12 +194,16 @@ def test_an_entry_ends_before_a_revocation_is_answered(
     assert (predictor.knows() is not None) is is_known
 
 
-def test_a_known_key_ends_by_the_clock_of_the_database(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_key_ends_by_the_clock_of_the_database(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
     installation, began_s = predictor.installation, elapsed_s()
     with installation.database.read() as session:
         ends_at = installation.database.now(session) + timedelta(hours=1)
-    body = KeyIn.model_validate({"name": "short", "roles": [], "expires_at": stamps.to_text(ends_at)})
+    body = KeyIn.model_validate(
+        {"name": "short", "roles": [], "expires_at": stamps.to_text(ends_at)}
+    )
     header = f"Bearer {create_key(predictor.scene.installation, ADMIN, body).key}"
     authenticate_and_keep(installation, header)
     read_s = elapsed_s()

@@ -1,4 +1,6 @@
-"""Caps of datasets on both databases: which numbers a lower cap changes, and which numbers it never changes."""
+"""Caps of datasets on both databases: which numbers a lower cap changes, and which
+numbers it never changes.
+"""
 
 import pytest
 
@@ -31,14 +33,19 @@ def _charge_next(scene: Scene) -> None:
 
 
 def test_only_an_admin_raises_a_cap_that_the_owner_lowered(scene: Scene) -> None:
-    """The rule also holds while an open reservation keeps the guarantee at the higher cap."""
+    """The rule also holds while an open reservation keeps the guarantee at the higher
+    cap.
+    """
     scene.submit(key="held", epsilon="1")
     _cap(scene, "2")
     for epsilon in ("2.000000001", "3"):
         with pytest.raises(RoleMissing):
             _cap(scene, epsilon)
     _cap(scene, "3", by=ADMIN)
-    assert [entry.amount for entry in scene.entries() if entry.kind.value == "cap"] == [2 * 10**9, 3 * 10**9]
+    assert [entry.amount for entry in scene.entries() if entry.kind.value == "cap"] == [
+        2 * 10**9,
+        3 * 10**9,
+    ]
 
 
 def test_a_cap_above_ten_is_set_with_a_warning(scene: Scene) -> None:
@@ -47,22 +54,33 @@ def test_a_cap_above_ten_is_set_with_a_warning(scene: Scene) -> None:
     assert "ε is above 10" in warning
 
 
-def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(scene: Scene) -> None:
+def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(
+    scene: Scene,
+) -> None:
     scene.submit(key="charged", epsilon="1")
     _charge_next(scene)
     scene.submit(key="held", epsilon="1.5")
     _cap(scene, "0.5")
     balance = _balance(scene)
-    assert (balance.cap, balance.charged, balance.reserved, balance.remaining) == ("0.5", "1", "1.5", "0")
+    assert (balance.cap, balance.charged, balance.reserved, balance.remaining) == (
+        "0.5",
+        "1",
+        "1.5",
+        "0",
+    )
     assert to_json(scene.verified())["remaining"] == "0", "the verifier says the same"
-    assert {cell.remaining for partition in balance.partitions for cell in partition.cells} == {"0"}
+    assert {
+        cell.remaining for partition in balance.partitions for cell in partition.cells
+    } == {"0"}
     with pytest.raises(BudgetExceeded) as refused:
         scene.submit(key="more", epsilon="0.000000001")
     assert (refused.value.remaining, refused.value.largest_that_fits) == ("0", "0")
     _charge_next(scene)
     balance = _balance(scene)
     assert (balance.charged, balance.reserved, balance.remaining) == ("2.5", "0", "0")
-    assert balance.guarantee["add_remove"] == {"epsilon": "2.5", "delta": "0"}, "never less than what was spent"
+    assert balance.guarantee["add_remove"] == {"epsilon": "2.5", "delta": "0"}, (
+        "never less than what was spent"
+    )
     _cap(scene, "2.75", by=ADMIN)
     assert _balance(scene).guarantee["add_remove"]["epsilon"] == "2.75"
     scene.submit(key="more", epsilon="0.25")

@@ -1,4 +1,6 @@
-"""A job whose rows a Dask cluster reads is charged only when this machine sees a worker of the cluster."""
+"""A job whose rows a Dask cluster reads is charged only when this machine sees a worker
+of the cluster.
+"""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -38,7 +40,12 @@ def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def with_cluster(scene: Scene, scheduler: str) -> Installation:
     """The installation with a cluster that reads the rows of every dataset."""
-    settings = replace(scene.installation.settings, dask_scheduler=scheduler, dask_rows=0, lease_ttl_s=300)
+    settings = replace(
+        scene.installation.settings,
+        dask_scheduler=scheduler,
+        dask_rows=0,
+        lease_ttl_s=300,
+    )
     return replace(scene.installation, settings=settings)
 
 
@@ -48,12 +55,17 @@ def run(installation: Installation, work: Callable[[JobTask, Lease], None]) -> N
     run_job.run_job(installation, claimed(installation), work, load=supervisor.load)
 
 
-def test_a_scheduler_that_cannot_be_reached_costs_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scheduler_that_cannot_be_reached_costs_nothing(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     job_id = scene.submit_job(key="k")
     with pytest.raises(Unavailable, match="the Dask cluster cannot be used"):
         run(with_cluster(scene, f"tcp://127.0.0.1:{free_port()}"), must_not_run)
     assert scene.end(job_id) == ("running", None, ["reserve"])
-    assert "a job waits, uncharged: the Dask cluster cannot be reached or has no worker" in caplog.text
+    assert (
+        "a job waits, uncharged: the Dask cluster cannot be reached or has no worker"
+        in caplog.text
+    )
 
 
 def test_a_job_is_charged_when_the_cluster_has_a_worker(
@@ -81,7 +93,10 @@ def test_a_job_is_charged_when_the_cluster_has_a_worker(
 
 
 def test_a_worker_that_cannot_read_the_rows_or_is_of_another_version_costs_nothing(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The first worker was started without the address of the store."""
     store = {"GROVEKEEPER_STORE": f"file://{tmp_path / 'bucket'}"}
@@ -95,9 +110,15 @@ def test_a_worker_that_cannot_read_the_rows_or_is_of_another_version_costs_nothi
     def begin(_: JobTask, __: Lease) -> None:
         raise JobFailed
 
-    with closing(open_with(settings)) as opened, dask_cluster(tmp_path, n_workers=1) as cluster:
+    with (
+        closing(open_with(settings)) as opened,
+        dask_cluster(tmp_path, n_workers=1) as cluster,
+    ):
         scene = Scene.declared(opened)
-        jobs, installation = [scene.submit_job(key=key) for key in "ab"], with_cluster(scene, cluster.address.scheduler)
+        jobs, installation = (
+            [scene.submit_job(key=key) for key in "ab"],
+            with_cluster(scene, cluster.address.scheduler),
+        )
         with pytest.raises(Unavailable):
             run(installation, must_not_run)
         assert "or one cannot read the rows" in caplog.text
@@ -107,12 +128,20 @@ def test_a_worker_that_cannot_read_the_rows_or_is_of_another_version_costs_nothi
         cluster.settings |= store
         cluster.add_worker()
         run(installation, begin)
-        assert [scene.end(job)[2] for job in jobs] == [["reserve"], ["reserve", "charge"]]
+        assert [scene.end(job)[2] for job in jobs] == [
+            ["reserve"],
+            ["reserve", "charge"],
+        ]
 
-        names = [row_files.rows_name(scene.dataset_id, epoch) for epoch in scene.job(jobs[0]).parts[0].epochs]
+        names = [
+            row_files.rows_name(scene.dataset_id, epoch)
+            for epoch in scene.job(jobs[0]).parts[0].epochs
+        ]
         dask_fleet.require_workers(cluster.address, names)
         with pytest.raises(WorkerUnfit):
-            dask_fleet.require_workers(cluster.address, [*names, "rows/ds_other/ep_other.parquet"])
+            dask_fleet.require_workers(
+                cluster.address, [*names, "rows/ds_other/ep_other.parquet"]
+            )
         monkeypatch.setattr(dask_fleet.shard_tasks, "VERSION", b"0.0.9")
         with pytest.raises(WorkerUnfit):
             dask_fleet.require_workers(cluster.address, names)

@@ -1,4 +1,6 @@
-"""A worker whose machine cannot load the code of jobs charges no job and takes no further one."""
+"""A worker whose machine cannot load the code of jobs charges no job and takes no
+further one.
+"""
 
 import json
 import subprocess
@@ -22,7 +24,11 @@ from app.services.jobs.task import JobTask
 from app.wire.training import TrainIn
 from app.worker import main, supervise
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, ParameterInvalid
+from grovekeeper_forests.errors import (
+    AccountantMismatch,
+    AdjacencyMismatch,
+    ParameterInvalid,
+)
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
@@ -33,13 +39,22 @@ def never(_: JobTask, __: Lease) -> None:
     raise AssertionError("the job runs")
 
 
-def _trained(scene: Scene, algorithm: str, work: Callable[[JobTask, Lease], None]) -> str | None:
+def _trained(
+    scene: Scene, algorithm: str, work: Callable[[JobTask, Lease], None]
+) -> str | None:
     """Trains a model on one cell; ``None`` if the account cannot hold the charge."""
     body = TrainIn.model_validate(
-        {"dataset": scene.dataset_id, "algorithm": algorithm, "epsilon": "0.1", "scope": {"shard": [0]}}
+        {
+            "dataset": scene.dataset_id,
+            "algorithm": algorithm,
+            "epsilon": "0.1",
+            "scope": {"shard": [0]},
+        }
     )
     try:
-        answer = submit_training(scene.installation, OWNER, body, request=request("POST /train", algorithm))
+        answer = submit_training(
+            scene.installation, OWNER, body, request=request("POST /train", algorithm)
+        )
     except (AccountantMismatch, AdjacencyMismatch, ParameterInvalid):
         return None
     run(scene, work)
@@ -51,16 +66,26 @@ def test_a_job_imports_nothing_after_its_code_was_loaded(scene: Scene) -> None:
     """The charge is between the two."""
     command = [sys.executable, "-m", "tests.support.late_imports"]
     late = list[list[str]]()
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         stdin, stdout = child.stdin, child.stdout
 
         def work(task: JobTask, _: Lease) -> None:
             print(task.to_text(), file=stdin, flush=True)
-            late.append([f"{task.kind} {task.folder.name}: {module}" for module in json.loads(stdout.readline())])
+            late.append(
+                [
+                    f"{task.kind} {task.folder.name}: {module}"
+                    for module in json.loads(stdout.readline())
+                ]
+            )
 
-        model_ids = [_trained(scene, str(algorithm["slug"]), work) for algorithm in catalogue.algorithms()]
+        model_ids = [
+            _trained(scene, str(algorithm["slug"]), work)
+            for algorithm in catalogue.algorithms()
+        ]
         profile(scene)
         run(scene, work)
         evaluation(scene, next(filter(None, model_ids)))
@@ -71,7 +96,9 @@ def test_a_job_imports_nothing_after_its_code_was_loaded(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("error", [CodeNotLoaded, Stopped])
-def test_a_job_whose_code_is_not_loaded_is_uncharged_and_queued(scene: Scene, error: type[Exception]) -> None:
+def test_a_job_whose_code_is_not_loaded_is_uncharged_and_queued(
+    scene: Scene, error: type[Exception]
+) -> None:
     job_id = scene.submit_job(key="k")
     claim = claimed(scene.installation)
 
@@ -88,7 +115,9 @@ def test_a_job_whose_code_is_not_loaded_is_uncharged_and_queued(scene: Scene, er
     assert not scene.installation.job_folder(job_id).exists()
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_costs_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job_id = scene.submit_job(key="k")
     write = Path.write_bytes
 
@@ -103,7 +132,9 @@ def test_a_folder_that_cannot_be_written_costs_nothing(scene: Scene, monkeypatch
     assert scene.job(job_id).charged_at is None
 
 
-def test_a_worker_that_cannot_load_claims_one_job_and_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_load_claims_one_job_and_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = [scene.submit_job(key=key) for key in "ab"]
     stop, n_attempts = Stop(), list[int]()
 
@@ -117,7 +148,9 @@ def test_a_worker_that_cannot_load_claims_one_job_and_no_other(scene: Scene, mon
     monkeypatch.setattr(limits, "LOAD_RETRY_S", 0)
     claims = list[str]()
     claim_next = main.claim_next
-    monkeypatch.setattr(main, "claim_next", lambda it: claims.append("claim") or claim_next(it))
+    monkeypatch.setattr(
+        main, "claim_next", lambda it: claims.append("claim") or claim_next(it)
+    )
     loop = main._Loop(scene.installation, stop)
     loop.run()
     assert (len(n_attempts), claims) == (3, ["claim"])
@@ -129,11 +162,21 @@ def test_a_worker_that_cannot_load_claims_one_job_and_no_other(scene: Scene, mon
 def test_a_worker_whose_code_was_replaced_charges_no_job_and_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, loads: bool
 ) -> None:
-    """Its children would run other code. The job stays in the queue, for the worker that takes over."""
+    """Its children would run other code. The job stays in the queue, for the worker
+    that takes over.
+    """
     job_id = scene.submit_job(key="k")
-    program = "import os, sys; os.write(1, b'.'); sys.stdin.readline()" if loads else "raise SystemExit(1)"
+    program = (
+        "import os, sys; os.write(1, b'.'); sys.stdin.readline()"
+        if loads
+        else "raise SystemExit(1)"
+    )
     monkeypatch.setattr(
-        supervise, "_new_child", lambda: subprocess.Popen([sys.executable, "-ISc", program], stdin=PIPE, stdout=PIPE)
+        supervise,
+        "_new_child",
+        lambda: subprocess.Popen(
+            [sys.executable, "-ISc", program], stdin=PIPE, stdout=PIPE
+        ),
     )
     monkeypatch.setattr(supervise.CHILDREN, "code", code_digest())
     monkeypatch.setattr(supervise, "code_digest", lambda: "of a later version")
@@ -148,7 +191,9 @@ def test_a_worker_whose_code_was_replaced_charges_no_job_and_ends(
     assert not loop.cannot_load.is_set(), "no worker that waits to load the code again"
 
 
-def test_a_worker_that_cannot_load_is_not_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_load_is_not_counted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "WORKER_NOTE_INTERVAL_S", 0.05)
     cannot_load = threading.Event()
     with main._seen(scene.installation, cannot_load):

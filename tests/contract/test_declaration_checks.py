@@ -1,4 +1,6 @@
-"""A declaration is checked by the rules that declare it, and nothing of the check stays."""
+"""A declaration is checked by the rules that declare it, and nothing of the check
+stays.
+"""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +28,10 @@ from tests.support.databases import on_one_database
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 110}
 DECLARATION: dict[str, Any] = {
     "name": "clinic",
-    "schema": {"features": [AGE], "label": {"name": "income", "classes": ["low", "high"]}},
+    "schema": {
+        "features": [AGE],
+        "label": {"name": "income", "classes": ["low", "high"]},
+    },
     "budget": {"accountant": "pure", "epsilon": "3"},
     "public_size": 30_123,
     "population": "people",
@@ -41,25 +46,41 @@ def _declared(**changes: object) -> DatasetIn:
 def _counts(scene: Scene) -> dict[str, int]:
     with scene.installation.database.read() as session:
         return {
-            table.name: session.execute(select(func.count()).select_from(table)).scalar_one()
+            table.name: session.execute(
+                select(func.count()).select_from(table)
+            ).scalar_one()
             for table in Base.metadata.sorted_tables
         }
 
 
-def test_a_check_says_what_a_declaration_becomes_and_stores_nothing(scene: Scene) -> None:
+def test_a_check_says_what_a_declaration_becomes_and_stores_nothing(
+    scene: Scene,
+) -> None:
     before = _counts(scene)
     checked = check_declaration(scene.installation, OWNER, _declared())
-    assert (checked.name, checked.account.cap, checked.public_size, checked.warnings) == ("clinic", "3", 30_000, [])
+    assert (
+        checked.name,
+        checked.account.cap,
+        checked.public_size,
+        checked.warnings,
+    ) == ("clinic", "3", 30_000, [])
     assert _counts(scene) == before
     register_dataset(scene.installation, OWNER, _declared(), request=None)
     stored = show_dataset(scene.installation, OWNER, "clinic")
     guarantee = show_balance(scene.installation, OWNER, "clinic", scope={}).guarantee
     public = stored.model_dump() | {"guarantee": guarantee}
-    assert checked.model_dump() == {name: value for name, value in public.items() if name in dict(checked)}
+    assert checked.model_dump() == {
+        name: value for name, value in public.items() if name in dict(checked)
+    }
 
 
 SPENT = {"name": "spent", "budget": {"accountant": "pure", "epsilon": "100"}}
-SET_ASIDE = {"accountant": "zcdp", "epsilon": "3", "delta": "0.000001", "delta_set_aside": "0.0000005"}
+SET_ASIDE = {
+    "accountant": "zcdp",
+    "epsilon": "3",
+    "delta": "0.000001",
+    "delta_set_aside": "0.0000005",
+}
 OTHERS: list[dict[str, object]] = [
     {},
     {"population": None},
@@ -76,11 +97,15 @@ OTHERS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("changes", OTHERS)
-def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(scene: Scene, changes: dict[str, Any]) -> None:
+def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(
+    scene: Scene, changes: dict[str, Any]
+) -> None:
     declare = partial(register_dataset, scene.installation, OWNER, request=None)
     spent = json.loads(declare(_declared(**SPENT)).body)
     with scene.installation.database.write() as session:
-        reservation = ledger.NewReservation(spent["id"], 7_000_000, WHOLE, EVENT, "jb_1")
+        reservation = ledger.NewReservation(
+            spent["id"], 7_000_000, WHOLE, EVENT, "jb_1"
+        )
         reserving.reserve(session, [reservation], actor=OWNER.key_id)
     answers = []
     for call in (partial(check_declaration, scene.installation, OWNER), declare):
@@ -93,16 +118,22 @@ def test_a_check_and_a_declaration_agree_beside_a_population_that_spent(scene: S
         assert checked == declared
         return
     stored = json.loads(declared.body)
-    assert checked.model_dump(exclude={"guarantee"}) == {name: stored[name] for name in dict(checked) if name in stored}
+    assert checked.model_dump(exclude={"guarantee"}) == {
+        name: stored[name] for name in dict(checked) if name in stored
+    }
     if checked.account is not None:
-        guarantee = show_balance(scene.installation, OWNER, "clinic", scope={}).guarantee
+        guarantee = show_balance(
+            scene.installation, OWNER, "clinic", scope={}
+        ).guarantee
         assert checked.guarantee == guarantee
 
 
 def test_a_check_waits_for_no_writer(scene: Scene) -> None:
     """On SQLite there is one write lock, and a form checks at every pause in typing."""
     with scene.installation.database.write(), ThreadPoolExecutor() as pool:
-        checking = pool.submit(check_declaration, scene.installation, OWNER, _declared())
+        checking = pool.submit(
+            check_declaration, scene.installation, OWNER, _declared()
+        )
         assert checking.result(timeout=60).name == "clinic"
 
 
@@ -121,10 +152,18 @@ def test_a_check_waits_for_no_writer(scene: Scene) -> None:
 def test_a_check_refuses_what_a_declaration_is_refused_for(
     scene: Scene, changes: dict[str, object], error: type[GrovekeeperError]
 ) -> None:
-    register_dataset(scene.installation, OWNER, _declared(name="taken", population=None), request=None)
+    register_dataset(
+        scene.installation,
+        OWNER,
+        _declared(name="taken", population=None),
+        request=None,
+    )
     before = _counts(scene)
     refusals = []
-    for call in (check_declaration, lambda *values: register_dataset(*values, request=None)):
+    for call in (
+        check_declaration,
+        lambda *values: register_dataset(*values, request=None),
+    ):
         with pytest.raises(error) as refused:
             call(scene.installation, OWNER, _declared(**changes))
         refusals.append((str(refused.value), getattr(refused.value, "errors", None)))
@@ -148,10 +187,14 @@ def test_a_check_refuses_what_a_declaration_is_refused_for(
          "/partitions/0/column"),
     ],
 )  # fmt: skip
-def test_two_columns_that_look_the_same_are_refused(scene: Scene, changes: dict[str, object], at: str) -> None:
+def test_two_columns_that_look_the_same_are_refused(
+    scene: Scene, changes: dict[str, object], at: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_declaration(scene.installation, OWNER, _declared(**changes))
-    assert [(problem.at, problem.problem) for problem in refused.value.errors] == [(at, "not-distinct")]
+    assert [(problem.at, problem.problem) for problem in refused.value.errors] == [
+        (at, "not-distinct")
+    ]
 
 
 def test_a_population_of_another_key_refuses_the_check(scene: Scene) -> None:
@@ -161,7 +204,9 @@ def test_a_population_of_another_key_refuses_the_check(scene: Scene) -> None:
 
 
 def test_bounds_that_were_read_off_the_rows_are_warned_of(scene: Scene) -> None:
-    features = [{**AGE, "name": f"f{n}", "bounds": "rounded-from-data"} for n in range(7)] + [AGE]
+    features = [
+        {**AGE, "name": f"f{n}", "bounds": "rounded-from-data"} for n in range(7)
+    ] + [AGE]
     schema = {**DECLARATION["schema"], "features": features}
     declared = _declared(schema=schema, population=None)
     (warning,) = check_declaration(scene.installation, OWNER, declared).warnings
@@ -169,5 +214,7 @@ def test_bounds_that_were_read_off_the_rows_are_warned_of(scene: Scene) -> None:
     assert "age" not in warning
     register_dataset(scene.installation, OWNER, declared, request=None)
     assert show_dataset(scene.installation, OWNER, "clinic").warnings == [warning]
-    plan = PlanIn.model_validate({"dataset": "clinic", "algorithm": "rdt-ta", "epsilon": "0.1"})
+    plan = PlanIn.model_validate(
+        {"dataset": "clinic", "algorithm": "rdt-ta", "epsilon": "0.1"}
+    )
     assert warning in show_plan(scene.installation, OWNER, plan).warnings

@@ -1,4 +1,6 @@
-"""A deletion is one short transaction however many jobs wait; the jobs end afterwards, a few per transaction."""
+"""A deletion is one short transaction however many jobs wait; the jobs end afterwards,
+a few per transaction.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -49,7 +51,11 @@ def _assert_books_agree(scene: Scene) -> None:
     """What is reserved is the price of the jobs that have not ended."""
     held = _open(scene)
     with scene.installation.database.read() as session:
-        unfinished = {row.id for row in session.query(JobRow) if row.state in ("queued", "waiting", "running")}
+        unfinished = {
+            row.id
+            for row in session.query(JobRow)
+            if row.state in ("queued", "waiting", "running")
+        }
     assert held <= unfinished, "an ended job holds no reservation"
     assert scene.verified().tightest.load == len(held) * 1_000_000
 
@@ -65,7 +71,12 @@ def _statements(scene: Scene) -> Iterator[list[int]]:
     engine = scene.installation.database.engine
 
     def execute(*arguments: object) -> None:
-        current.append(str(arguments[2]).lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE")))
+        current.append(
+            str(arguments[2])
+            .lstrip()
+            .upper()
+            .startswith(("INSERT", "UPDATE", "DELETE"))
+        )
 
     def commit(_: object) -> None:
         if any(current):
@@ -93,8 +104,12 @@ def test_no_transaction_of_a_deletion_grows_with_the_queue(scene: Scene) -> None
     assert max(counts) < 30 * N_TOGETHER
     with scene.installation.database.read() as session:
         entries = [entry for entry in scene.entries() if entry.kind == "void"]
-        assert session.query(JobRow).filter(JobRow.state == "cancelled").count() == len(entries)
-    assert len(entries) == N_BY_A_SWEEP, "the request ends some jobs, and the sweeper the others"
+        assert session.query(JobRow).filter(JobRow.state == "cancelled").count() == len(
+            entries
+        )
+    assert len(entries) == N_BY_A_SWEEP, (
+        "the request ends some jobs, and the sweeper the others"
+    )
     _assert_books_agree(scene)
 
 
@@ -111,7 +126,9 @@ def test_the_sweeper_ends_what_a_killed_deletion_left_and_nothing_is_claimed_mea
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert _states(scene) == {"queued": N_JOBS}
     _assert_books_agree(scene)
-    assert run_job.claim_next(scene.installation) is None, "no job of a deleted dataset is claimed"
+    assert run_job.claim_next(scene.installation) is None, (
+        "no job of a deleted dataset is claimed"
+    )
     with pytest.raises(DatasetDeleted):
         scene.submit(key="late")
     before = N_JOBS
@@ -149,7 +166,11 @@ def test_a_job_that_was_claimed_before_the_deletion_is_not_charged_after_it(
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "end_jobs", lambda *_, **__: None)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    assert scene.end(charged) == ("cancelled", "dataset-erased", ["reserve", "charge"]), "a running job ends at once"
+    assert scene.end(charged) == (
+        "cancelled",
+        "dataset-erased",
+        ["reserve", "charge"],
+    ), "a running job ends at once"
     assert scene.job(job_id).state == "running"
     run_job.run_job(scene.installation, claim, perform_here)
     assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
@@ -158,7 +179,9 @@ def test_a_job_that_was_claimed_before_the_deletion_is_not_charged_after_it(
 def test_a_balance_that_differs_from_its_entries_keeps_no_other_job_and_no_row(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows are erased all the same; jobs whose reservations cannot be given back wait, unclaimed."""
+    """The rows are erased all the same; jobs whose reservations cannot be given back
+    wait, unclaimed.
+    """
     pair = Pair.beside(scene)
     kept = {pair.submit(key=f"both {number}") for number in range(3)}
     _fill(scene, N_TOGETHER)
@@ -174,7 +197,11 @@ def test_a_balance_that_differs_from_its_entries_keeps_no_other_job_and_no_row(
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
         assert not list((scene.installation.home / "rows" / scene.dataset_id).glob("*"))
         erase_due(scene.installation)
-        assert kept <= {job_id for job_id in _open(scene) if scene.job(job_id).state == JobState.QUEUED}
+        assert kept <= {
+            job_id
+            for job_id in _open(scene)
+            if scene.job(job_id).state == JobState.QUEUED
+        }
         assert run_job.claim_next(scene.installation) is None
     erase_due(scene.installation)
     assert not _open(scene)
@@ -182,7 +209,9 @@ def test_a_balance_that_differs_from_its_entries_keeps_no_other_job_and_no_row(
         assert {row.state for row in session.query(JobRow)} == {"cancelled"}
 
 
-def test_jobs_of_other_datasets_go_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_other_datasets_go_on(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = Pair.beside(scene)
     _fill(scene, 3)
     other = pair.second.submit_job(key="other")

@@ -1,4 +1,6 @@
-"""Dates of erasure on both databases: what goes, what stays, and what happens between the date and the sweep."""
+"""Dates of erasure on both databases: what goes, what stays, and what happens between
+the date and the sweep.
+"""
 
 from datetime import datetime, timedelta
 from unittest.mock import patch
@@ -49,7 +51,9 @@ def _due(scene: Scene) -> None:
 
 
 def _freeze(scene: Scene) -> None:
-    """Freezes a dataset whose date of erasure has come, which nobody can do any more, but may have done before."""
+    """Freezes a dataset whose date of erasure has come, which nobody can do any more,
+    but may have done before.
+    """
     with scene.installation.database.write() as session:
         row = rules.row_of(session, scene.dataset_id)
         assert row is not None
@@ -69,7 +73,9 @@ def test_rows_are_erased_at_the_date_and_spend_and_models_stay(scene: Scene) -> 
     job_kinds.model(scene, "m")
     queued = scene.submit_job(key="k")
     date = _dated(scene)
-    with patch.object(type(scene.installation.database), "now", lambda *_: date - A_MICROSECOND):
+    with patch.object(
+        type(scene.installation.database), "now", lambda *_: date - A_MICROSECOND
+    ):
         assert erase_due(scene.installation) == []
     assert _has_rows(scene)
     with patch.object(type(scene.installation.database), "now", lambda *_: date):
@@ -89,10 +95,15 @@ def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
     claim = claimed(scene.installation)
     waiting = scene.submit_job(key="b")
     _due(scene)
-    for spend in (lambda: scene.submit(key="c"), lambda: scene.charge_external(key="d")):
+    for spend in (
+        lambda: scene.submit(key="c"),
+        lambda: scene.charge_external(key="d"),
+    ):
         with pytest.raises(ErasureDue, match="the date has come at which the rows"):
             spend()
-    body = PlanIn.model_validate({"dataset": scene.dataset_id, "algorithm": "rdt-ta", "epsilon": "0.1"})
+    body = PlanIn.model_validate(
+        {"dataset": scene.dataset_id, "algorithm": "rdt-ta", "epsilon": "0.1"}
+    )
     quote = show_plan(scene.installation, OWNER, body)
     assert (quote.fits, quote.limited_by) == (False, "erasure_due")
     assert any("The date has come" in warning for warning in quote.warnings)
@@ -105,9 +116,13 @@ def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
     run_job.run_job(scene.installation, claim, must_not_run)
     assert scene.job(claim_of).state == "queued"
     _freeze(scene)
-    assert show_jobs.show_job(scene.installation, OWNER, waiting).held_by == "erasure-due", "no owner can end that"
+    assert (
+        show_jobs.show_job(scene.installation, OWNER, waiting).held_by == "erasure-due"
+    ), "no owner can end that"
     erase_due(scene.installation)
-    assert [scene.end(job_id)[::2] for job_id in (claim_of, waiting)] == [("cancelled", ["reserve", "void"])] * 2
+    assert [scene.end(job_id)[::2] for job_id in (claim_of, waiting)] == [
+        ("cancelled", ["reserve", "void"])
+    ] * 2
 
 
 def test_a_date_that_has_come_cannot_be_moved(scene: Scene) -> None:
@@ -120,9 +135,13 @@ def test_an_earlier_date_is_a_tightening_and_a_later_date_is_not(scene: Scene) -
     grant(scene, "owner")
     date = _dated(scene)
     for later in (stamps.to_text(date + A_MICROSECOND), None):
-        assert set_rules(scene, erase_rows_at=later).erase_rows_at == stamps.to_text(date)
+        assert set_rules(scene, erase_rows_at=later).erase_rows_at == stamps.to_text(
+            date
+        )
     earlier = date - timedelta(minutes=30)
-    assert set_rules(scene, erase_rows_at=stamps.to_text(earlier)).erase_rows_at == stamps.to_text(earlier)
+    assert set_rules(
+        scene, erase_rows_at=stamps.to_text(earlier)
+    ).erase_rows_at == stamps.to_text(earlier)
     set_rules(scene)
     assert set_rules(scene, by=SECOND).erase_rows_at is None
 
@@ -133,15 +152,25 @@ def test_a_past_date_is_rejected(scene: Scene) -> None:
 
 
 @on_one_database
-@pytest.mark.parametrize("text", ["2030-01-01", "2030-01-01T00:00:00", "tomorrow", "9999-12-31T23:59:59-23:59", 1])
+@pytest.mark.parametrize(
+    "text",
+    ["2030-01-01", "2030-01-01T00:00:00", "tomorrow", "9999-12-31T23:59:59-23:59", 1],
+)
 def test_a_date_states_its_zone(scene: Scene, text: object) -> None:
-    with pytest.raises(ValueError, match="not-a-time" if isinstance(text, str) else "not-a-string"):
+    with pytest.raises(
+        ValueError, match="not-a-time" if isinstance(text, str) else "not-a-string"
+    ):
         set_rules(scene, erase_rows_at=text)
 
 
-def test_a_process_that_dies_before_the_files_are_erased_leaves_them_to_the_next_sweep(scene: Scene) -> None:
+def test_a_process_that_dies_before_the_files_are_erased_leaves_them_to_the_next_sweep(
+    scene: Scene,
+) -> None:
     _due(scene)
-    with patch.object(row_files, "erase_dataset", side_effect=OSError), pytest.raises(OSError):
+    with (
+        patch.object(row_files, "erase_dataset", side_effect=OSError),
+        pytest.raises(OSError),
+    ):
         erase_due(scene.installation)
     assert _has_rows(scene)
     assert erase_due(scene.installation) == []

@@ -1,4 +1,6 @@
-"""Quotes and submissions of evaluations keep one artifact in memory, and read it while no transaction writes."""
+"""Quotes and submissions of evaluations keep one artifact in memory, and read it while
+no transaction writes.
+"""
 
 import weakref
 from collections.abc import Callable, Iterator
@@ -30,11 +32,15 @@ _KEYS = ("a", "b", "c")
 def small_cache(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache keeps one artifact."""
     monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 1)
-    monkeypatch.setattr(scene.installation.cache, "_loaded", LRUCache(1, getsizeof=store._size))
+    monkeypatch.setattr(
+        scene.installation.cache, "_loaded", LRUCache(1, getsizeof=store._size)
+    )
 
 
 def _quote(scene: Scene, *addresses: str) -> EvaluationQuoteOut:
-    body = SelectionIn.model_validate({"models": list(addresses), "epsilon": "0.5", "scope": {"shard": [1, 2]}})
+    body = SelectionIn.model_validate(
+        {"models": list(addresses), "epsilon": "0.5", "scope": {"shard": [1, 2]}}
+    )
     return show_evaluation_quote(scene.installation, OWNER, addresses, body)
 
 
@@ -63,9 +69,16 @@ def test_one_artifact_beside_the_cached_one_is_in_memory(
 
 @on_one_database
 @pytest.mark.usefixtures("small_cache")
-def test_no_artifact_is_read_in_a_transaction_that_writes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_artifact_is_read_in_a_transaction_that_writes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     addresses = [model(scene, key) for key in _KEYS]
-    write, get, n_open, seen = scene.installation.database.write, ArtifactStore.get, 0, list[int]()
+    write, get, n_open, seen = (
+        scene.installation.database.write,
+        ArtifactStore.get,
+        0,
+        list[int](),
+    )
 
     @contextmanager
     def counted() -> Iterator[Session]:
@@ -85,7 +98,9 @@ def test_no_artifact_is_read_in_a_transaction_that_writes(scene: Scene, monkeypa
     monkeypatch.setattr(ArtifactStore, "get", watched)
     job_id = evaluation(scene, *addresses)
     assert seen == [0] * len(addresses)
-    assert [named["id"] for named in scene.job(job_id).task["work"]["models"]] == addresses
+    assert [
+        named["id"] for named in scene.job(job_id).task["work"]["models"]
+    ] == addresses
     assert evaluation(scene, *addresses) == job_id
     assert set(seen) == {0}
 
@@ -100,7 +115,9 @@ def test_an_alias_that_moves_while_an_artifact_is_read_names_its_present_model(
 
     def moved(*of: Any) -> bytes:
         while moves:
-            models.put_alias(scene.installation, OWNER, scene.dataset_id, "best", model=moves.pop())
+            models.put_alias(
+                scene.installation, OWNER, scene.dataset_id, "best", model=moves.pop()
+            )
         return get(*of)
 
     monkeypatch.setattr(ArtifactStore, "get", moved)
@@ -129,10 +146,16 @@ def test_a_lost_artifact_refuses_new_requests_and_no_repetition(scene: Scene) ->
 
 
 @on_one_database
-def test_names_of_models_are_read_without_artifacts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_models_are_read_without_artifacts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, deleted = model(scene, "a"), model(scene, "b")
     models.delete_model(scene.installation, OWNER, deleted)
-    monkeypatch.setattr(type(scene.installation.cache), "get", lambda *_: pytest.fail("an artifact is read"))
+    monkeypatch.setattr(
+        type(scene.installation.cache),
+        "get",
+        lambda *_: pytest.fail("an artifact is read"),
+    )
     asked = [first, deleted, "md_none"]
     assert models.names_of_models(scene.installation, OWNER, asked) == {first: first}
     assert models.names_of_models(scene.installation, STRANGER, asked) == {}

@@ -36,17 +36,30 @@ LAPLACE = {
 
 
 def _external_body(**changes: Any) -> ExternalIn:
-    return ExternalIn.model_validate({"description": "the mean age", "per": "row", "event": LAPLACE} | changes)
+    return ExternalIn.model_validate(
+        {"description": "the mean age", "per": "row", "event": LAPLACE} | changes
+    )
 
 
 def _declared(epsilon: str, **changes: Any) -> ExternalIn:
-    return _external_body(event=None, declared={"adjacency": "add_remove", "epsilon": epsilon}, **changes)
+    return _external_body(
+        event=None, declared={"adjacency": "add_remove", "epsilon": epsilon}, **changes
+    )
 
 
-def _charge(scene: Scene, charge_body: ExternalIn, *, key: str = "k", by: Principal = OWNER, name: str = "") -> Answer:
+def _charge(
+    scene: Scene,
+    charge_body: ExternalIn,
+    *,
+    key: str = "k",
+    by: Principal = OWNER,
+    name: str = "",
+) -> Answer:
     body = charge_body.model_dump_json().encode()[-32:].ljust(32, b".")
     request = IdempotentRequest(by.key_id, "POST", key, body)
-    return charge_external(scene.installation, by, name or scene.dataset_id, charge_body, request=request)
+    return charge_external(
+        scene.installation, by, name or scene.dataset_id, charge_body, request=request
+    )
 
 
 def _granted(scene: Scene, role: str) -> Principal:
@@ -63,14 +76,31 @@ def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
         201,
         f"/ledger/{scene.dataset_id}/reservations/{body['reservation_id']}",
     )
-    assert (body["state"], body["attested_by"], body["scope"]) == ("charged", attester.key_id, {"shard": [1]})
-    assert body["price"] == {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}
+    assert (body["state"], body["attested_by"], body["scope"]) == (
+        "charged",
+        attester.key_id,
+        {"shard": [1]},
+    )
+    assert body["price"] == {
+        "accountant": "pure",
+        "unit": "epsilon",
+        "amount": "0.5",
+        "delta": None,
+    }
     reserve, charge = scene.entries()[1:]
     assert [entry.kind for entry in (reserve, charge)] == ["reserve", "charge"]
     for entry in (reserve, charge):
-        assert (entry.amount, entry.scope, entry.event) == (5 * 10**8, {"shard": [1]}, LAPLACE)
+        assert (entry.amount, entry.scope, entry.event) == (
+            5 * 10**8,
+            {"shard": [1]},
+            LAPLACE,
+        )
         assert (entry.job_id, entry.actor) == (body["reservation_id"], attester.key_id)
-        assert entry.details == {"attested_by": attester.key_id, "description": "the mean age", "per": "row"}
+        assert entry.details == {
+            "attested_by": attester.key_id,
+            "description": "the mean age",
+            "per": "row",
+        }
     assert scene.verified().tightest.load == 5 * 10**8
 
 
@@ -78,7 +108,10 @@ def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
 def test_only_who_was_granted_it_attests(scene: Scene, role: str) -> None:
     caller = _granted(scene, role)
     before = scene.export()
-    for ask in (_charge, lambda scene, body, by: quote_external(scene.installation, by, "census", body)):
+    for ask in (
+        _charge,
+        lambda scene, body, by: quote_external(scene.installation, by, "census", body),
+    ):
         with pytest.raises(RoleMissing):
             ask(scene, _external_body(), by=caller)
         with pytest.raises(NotFound):
@@ -89,9 +122,17 @@ def test_only_who_was_granted_it_attests(scene: Scene, role: str) -> None:
 def test_an_attester_is_an_analyst_too(scene: Scene) -> None:
     attester = _granted(scene, "attester")
     quoted = quote_external(scene.installation, attester, "census", _external_body())
-    assert (quoted.price.amount, quoted.fits, quoted.remaining, quoted.largest_that_fits) == ("0.5", True, "3", "3")
+    assert (
+        quoted.price.amount,
+        quoted.fits,
+        quoted.remaining,
+        quoted.largest_that_fits,
+    ) == ("0.5", True, "3", "3")
     assert quoted.odds == {"add_remove": "0.6225", "replace_one": "0.7311"}
-    assert "release of a whole number with discrete Laplace noise of scale 240; one row moves it by" in quoted.receipt
+    assert (
+        "release of a whole number with discrete Laplace noise of scale 240; one row moves it by"
+        in quoted.receipt
+    )
     assert len(scene.entries()) == 1, "a quote costs nothing"
 
 
@@ -100,16 +141,29 @@ def test_it_fills_the_account_to_the_last_nano_and_not_beyond(scene: Scene) -> N
     scene.submit(key="job", epsilon="0.9", scope={"shard": [1]})
     with pytest.raises(BudgetExceeded) as refused:
         _charge(scene, _declared("0.1"), key="more")
-    assert (refused.value.tightest_cell, refused.value.remaining) == ({"shard": 1}, "0.099999999")
-    assert not quote_external(scene.installation, OWNER, "census", _declared("0.1")).fits
+    assert (refused.value.tightest_cell, refused.value.remaining) == (
+        {"shard": 1},
+        "0.099999999",
+    )
+    assert not quote_external(
+        scene.installation, OWNER, "census", _declared("0.1")
+    ).fits
     _charge(scene, _declared("0.099999999"), key="more")
-    assert [entry.kind for entry in scene.entries()[1:]] == ["reserve", "charge", "reserve", "reserve", "charge"]
+    assert [entry.kind for entry in scene.entries()[1:]] == [
+        "reserve",
+        "charge",
+        "reserve",
+        "reserve",
+        "charge",
+    ]
 
 
 def test_a_repeated_request_is_charged_once(scene: Scene) -> None:
     first = _charge(scene, _external_body())
     assert _charge(scene, _external_body()) == first
-    assert _charge(scene, _external_body(), name="census") == first, "by its name it is the same dataset"
+    assert _charge(scene, _external_body(), name="census") == first, (
+        "by its name it is the same dataset"
+    )
     with pytest.raises(IdempotencyKeyReused):
         _charge(scene, _declared("0.5"))
     assert len(scene.entries()) == 3
@@ -118,21 +172,30 @@ def test_a_repeated_request_is_charged_once(scene: Scene) -> None:
 def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     scene.submit(key="job")
     made = {
-        json.loads(_charge(scene, _external_body(), key=f"k{number}").body)["reservation_id"] for number in range(3)
+        json.loads(_charge(scene, _external_body(), key=f"k{number}").body)[
+            "reservation_id"
+        ]
+        for number in range(3)
     }
     shown, cursor = set(), None
     while True:
-        page = external.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
+        page = external.list_reservations(
+            scene.installation, OWNER, "census", PageRequest(2, cursor)
+        )
         shown |= {each.reservation_id for each in page.reservations}
         cursor = page.next
         if cursor is None:
             break
     assert shown == made
-    job = next(entry.job_id for entry in scene.entries() if entry.job_id not in {None, *made})
+    job = next(
+        entry.job_id for entry in scene.entries() if entry.job_id not in {None, *made}
+    )
     reservation_id = scene.job(str(job)).parts[0].reservation_id
     for reservation in (reservation_id, job, "rs_none"):
         with pytest.raises(NotFound):
-            external.show_reservation(scene.installation, OWNER, "census", str(reservation))
+            external.show_reservation(
+                scene.installation, OWNER, "census", str(reservation)
+            )
 
 
 def test_a_charge_since_a_time_is_of_that_dataset_and_of_no_job(scene: Scene) -> None:
@@ -143,11 +206,15 @@ def test_a_charge_since_a_time_is_of_that_dataset_and_of_no_job(scene: Scene) ->
     with scene.installation.database.write() as session:
         reservations.charge_job(session, job_id, actor="worker")
         since = {
-            (name, moment): reservations.is_charged_externally_since(session, each.dataset_id, moment)
+            (name, moment): reservations.is_charged_externally_since(
+                session, each.dataset_id, moment
+            )
             for name, each in (("first", scene), ("second", other))
             for moment in (at, at + timedelta(microseconds=1))
         }
-    assert [where for where, is_charged in since.items() if is_charged] == [("first", at)]
+    assert [where for where, is_charged in since.items() if is_charged] == [
+        ("first", at)
+    ]
 
 
 def test_a_charge_is_found_in_its_own_dataset_alone(scene: Scene) -> None:
@@ -156,7 +223,9 @@ def test_a_charge_is_found_in_its_own_dataset_alone(scene: Scene) -> None:
     job_id = scene.submit_job(key="j")
     with scene.installation.database.read() as session:
         [of_job] = tables.reservations_of(session, [job_id])
-        found = reservations.external_reservation(session, scene.dataset_id, reservation_id)
+        found = reservations.external_reservation(
+            session, scene.dataset_id, reservation_id
+        )
         assert (found.id, found.account_id) == (reservation_id, scene.dataset_id)
         for dataset_id, sought in (
             (other.dataset_id, reservation_id),
@@ -167,20 +236,32 @@ def test_a_charge_is_found_in_its_own_dataset_alone(scene: Scene) -> None:
                 reservations.external_reservation(session, dataset_id, sought)
 
 
-def test_the_reservation_of_a_job_is_not_charged_as_an_external_mechanism(scene: Scene) -> None:
+def test_the_reservation_of_a_job_is_not_charged_as_an_external_mechanism(
+    scene: Scene,
+) -> None:
     part = reservations.NewReservation(scene.dataset_id, 1, {}, LAPLACE, "jb_1")
-    with scene.installation.database.write() as session, pytest.raises(ValueError, match="when a worker starts it"):
+    with (
+        scene.installation.database.write() as session,
+        pytest.raises(ValueError, match="when a worker starts it"),
+    ):
         reservations.charge_external(session, part, actor=OWNER.key_id)
     assert scene.kinds_of("jb_1") == []
 
 
 def test_nothing_more_is_charged_to_an_erased_dataset(scene: Scene) -> None:
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    for ask in (_charge, lambda scene, body: quote_external(scene.installation, OWNER, scene.dataset_id, body)):
+    for ask in (
+        _charge,
+        lambda scene, body: quote_external(
+            scene.installation, OWNER, scene.dataset_id, body
+        ),
+    ):
         with pytest.raises(DatasetDeleted):
             ask(scene, _external_body())
 
 
 def test_prices_are_rounded_up_to_a_whole_step(scene: Scene) -> None:
-    quoted = quote_external(scene.installation, OWNER, "census", _declared("0.1000000000000001"))
+    quoted = quote_external(
+        scene.installation, OWNER, "census", _declared("0.1000000000000001")
+    )
     assert Fraction(quoted.price.amount) == Fraction(100_000_001, 10**9)

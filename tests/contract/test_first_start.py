@@ -1,4 +1,6 @@
-"""The first start: the home is made first, and no secret is lost on the way to the disk."""
+"""The first start: the home is made first, and no secret is lost on the way to the
+disk.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,21 +28,31 @@ NAMES = ["what?", "a#b", "50%", "%41", "two words", "a@b", "é", "semi;colon", "
 def test_a_home_of_any_name_holds_its_database(tmp_path: Path, name: str) -> None:
     home = tmp_path / name / "home"
     settings = Settings.from_environment({"GROVEKEEPER_HOME": str(home)})
-    assert database_file(parse_url(settings.database_url)) == home / "grovekeeper.sqlite3"
+    assert (
+        database_file(parse_url(settings.database_url)) == home / "grovekeeper.sqlite3"
+    )
     prepare(settings)
     assert (home / "grovekeeper.sqlite3").is_file()
     assert {entry.name for entry in tmp_path.iterdir()} == {name}
     assert {entry.name for entry in (tmp_path / name).iterdir()} == {"home"}
 
 
-def test_a_home_that_does_not_exist_yet_gets_the_first_key(empty_database_url: str, tmp_path: Path) -> None:
-    """On PostgreSQL, the database may have been upgraded from another machine, with another home."""
+def test_a_home_that_does_not_exist_yet_gets_the_first_key(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    """On PostgreSQL, the database may have been upgraded from another machine, with
+    another home.
+    """
     upgrade(Settings(home=tmp_path / "first", database_url=empty_database_url))
-    settings = Settings(home=tmp_path / "missing" / "second", database_url=empty_database_url)
+    settings = Settings(
+        home=tmp_path / "missing" / "second", database_url=empty_database_url
+    )
     prepare(settings)
     text = (settings.home / "admin.key").read_text().strip()
     with opened(settings) as database:
-        assert ensure_first_admin(database, text) is None, "the key of the file is registered"
+        assert ensure_first_admin(database, text) is None, (
+            "the key of the file is registered"
+        )
 
 
 def test_a_key_that_cannot_be_written_is_not_committed(
@@ -64,7 +76,9 @@ def test_a_key_that_cannot_be_written_is_not_committed(
     assert not (again.home / "admin.key").exists(), "one first key"
 
 
-def test_servers_that_start_at_once_make_one_key(empty_database_url: str, tmp_path: Path) -> None:
+def test_servers_that_start_at_once_make_one_key(
+    empty_database_url: str, tmp_path: Path
+) -> None:
     upgrade(Settings(home=tmp_path, database_url=empty_database_url))
     homes = [tmp_path / f"home{number}" for number in range(6)]
     together = Barrier(len(homes))
@@ -82,16 +96,24 @@ def test_servers_that_start_at_once_make_one_key(empty_database_url: str, tmp_pa
             assert session.scalar(select(func.count()).select_from(KeyRow)) == 1
 
 
-def test_the_key_of_a_home_is_the_first_key_of_each_of_its_databases(tmp_path: Path) -> None:
+def test_the_key_of_a_home_is_the_first_key_of_each_of_its_databases(
+    tmp_path: Path,
+) -> None:
     home = tmp_path / "home"
-    first, second = [Settings(home=home, database_url=f"sqlite:///{home}/{name}.sqlite3") for name in ("a", "b")]
+    first, second = [
+        Settings(home=home, database_url=f"sqlite:///{home}/{name}.sqlite3")
+        for name in ("a", "b")
+    ]
     prepare(first)
     text = (home / "admin.key").read_text()
     prepare(second)
     assert (home / "admin.key").read_text() == text
     for settings in (first, second):
         with opened(settings) as database, database.read() as session:
-            assert keys.authenticate(session, text.strip(), now=database.now).key_id == text.split(".")[0]
+            assert (
+                keys.authenticate(session, text.strip(), now=database.now).key_id
+                == text.split(".")[0]
+            )
 
 
 @pytest.mark.parametrize("earlier", [b"no key", b"\xff"])
@@ -100,7 +122,10 @@ def test_a_file_that_holds_no_key_is_kept(tmp_path: Path, earlier: bytes) -> Non
     prepare(Settings(home=tmp_path, database_url=f"sqlite:///{tmp_path}/a.sqlite3"))
     (kept,) = tmp_path.glob("admin.key.before-*")
     assert kept.read_bytes() == earlier
-    assert kept.name.removeprefix("admin.key.before-") == (tmp_path / "admin.key").read_text().split(".")[0]
+    assert (
+        kept.name.removeprefix("admin.key.before-")
+        == (tmp_path / "admin.key").read_text().split(".")[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,10 +141,16 @@ def test_a_file_that_holds_no_key_is_kept(tmp_path: Path, earlier: bytes) -> Non
         "postgresql://host:SECRET/db",
     ],
 )
-def test_an_address_with_an_unquoted_sign_is_refused_and_not_shown(url: str, tmp_path: Path) -> None:
+def test_an_address_with_an_unquoted_sign_is_refused_and_not_shown(
+    url: str, tmp_path: Path
+) -> None:
     environ = {"GROVEKEEPER_HOME": str(tmp_path), "GROVEKEEPER_DATABASE_URL": url}
     ended = CliRunner().invoke(grovekeeper, ["db", "upgrade"], env=environ)
-    assert (ended.exit_code, "database address" in ended.output, "SECRET" in ended.output) == (1, True, False)
+    assert (
+        ended.exit_code,
+        "database address" in ended.output,
+        "SECRET" in ended.output,
+    ) == (1, True, False)
     assert isinstance(ended.exception, SystemExit), "no traceback"
 
 

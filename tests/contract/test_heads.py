@@ -1,4 +1,6 @@
-"""Head files beside both databases: written after commits, never reduced, compared after a restore."""
+"""Head files beside both databases: written after commits, never reduced, compared
+after a restore.
+"""
 
 import shutil
 import sqlite3
@@ -21,7 +23,15 @@ from app.services.installation import Installation
 from app.services.keys import revoke_key
 from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of, replace_signer
 from app.worker.main import _Loop
-from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_account, open_installation, opened
+from tests.support.crash_scene import (
+    ADMIN,
+    OWNER,
+    STRANGER,
+    Scene,
+    open_account,
+    open_installation,
+    opened,
+)
 from tests.support.databases import MigratedDatabase, on_one_database
 from tests.support.evidence import head_folder
 
@@ -33,7 +43,9 @@ def scene(scene: Scene) -> Scene:
 
 
 @pytest.fixture
-def empty_installation(migrated_database: MigratedDatabase, tmp_path: Path) -> Iterator[Installation]:
+def empty_installation(
+    migrated_database: MigratedDatabase, tmp_path: Path
+) -> Iterator[Installation]:
     folder = tmp_path / "other"
     folder.mkdir()
     with migrated_database("sqlite", folder) as url:
@@ -45,17 +57,25 @@ def empty_installation(migrated_database: MigratedDatabase, tmp_path: Path) -> I
 def _written(scene: Scene) -> dict[str, int]:
     """Sizes of the heads of accounts, without the control chain."""
     heads = head_folder(scene.installation).read_all()
-    return {head.account_id: head.size for head in heads if head.account_id != control.CHAIN}
+    return {
+        head.account_id: head.size for head in heads if head.account_id != control.CHAIN
+    }
 
 
 def _newest(scene: Scene) -> Checkpoint:
     """The head of the dataset's account."""
-    (newest,) = (h for h in head_folder(scene.installation).read_all() if h.account_id == scene.dataset_id)
+    (newest,) = (
+        h
+        for h in head_folder(scene.installation).read_all()
+        if h.account_id == scene.dataset_id
+    )
     return newest
 
 
 def _file(scene: Scene) -> Path:
-    (file,) = (scene.installation.home / "checkpoints").glob(f"{scene.dataset_id}.*.checkpoint")
+    (file,) = (scene.installation.home / "checkpoints").glob(
+        f"{scene.dataset_id}.*.checkpoint"
+    )
     return file
 
 
@@ -87,7 +107,9 @@ def test_a_head_is_the_signed_root_of_all_entries(scene: Scene) -> None:
 
 
 def test_entries_after_the_last_head_do_not_contradict_it(scene: Scene) -> None:
-    """A process that is killed between a commit and the write of its head leaves a consistent database."""
+    """A process that is killed between a commit and the write of its head leaves a
+    consistent database.
+    """
     Heads(scene.installation).publish()
     scene.submit(key="unpublished")
     Heads(scene.installation).confirm()
@@ -100,11 +122,15 @@ def test_a_head_never_goes_back(scene: Scene) -> None:
     newest = _newest(scene)
     for other in (_head(scene, 1), replace(newest, root=bytes(32))):
         folder.write(other, heads.signer.sign(other))
-        assert _newest(scene) == newest, "a head of the same size is evidence of another history"
+        assert _newest(scene) == newest, (
+            "a head of the same size is evidence of another history"
+        )
 
 
 @pytest.mark.parametrize("forged", ["longer", "other root", "missing account"])
-def test_a_database_that_contradicts_a_head_is_refused(scene: Scene, forged: str) -> None:
+def test_a_database_that_contradicts_a_head_is_refused(
+    scene: Scene, forged: str
+) -> None:
     head = _head(scene, 2)
     head = {
         "longer": replace(head, size=3),
@@ -119,19 +145,27 @@ def test_a_database_that_contradicts_a_head_is_refused(scene: Scene, forged: str
         with pytest.raises(LedgerRewound):
             heads.publish()
     assert "See the operator's guide" in str(LedgerRewound("ds_1"))
-    assert _written(scene)[head.account_id] == head.size, "a refusal overwrites no evidence"
+    assert _written(scene)[head.account_id] == head.size, (
+        "a refusal overwrites no evidence"
+    )
 
 
 @on_one_database
 @pytest.mark.parametrize("signature", ["of another key", "of another head", "none"])
-def test_a_head_without_a_signature_of_the_pinned_key_is_refused(scene: Scene, signature: str) -> None:
-    """A forged head of size 1 would let a database start that is older than the true head."""
+def test_a_head_without_a_signature_of_the_pinned_key_is_refused(
+    scene: Scene, signature: str
+) -> None:
+    """A forged head of size 1 would let a database start that is older than the true
+    head.
+    """
     heads = Heads(scene.installation)
     heads.publish()
     file = _file(scene)
     signed, forged = heads.signer.sign(_head(scene, 2)), _head(scene, 1)
     note = {
-        "of another key": Signer.open(scene.installation.home / "other.key", make=True).sign(forged),
+        "of another key": Signer.open(
+            scene.installation.home / "other.key", make=True
+        ).sign(forged),
         "of another head": forged.text() + signed[signed.index("\n— ") :],
         "none": f"{forged.text()}\n— grovekeeper AAAA\n",
     }[signature]
@@ -143,7 +177,9 @@ def test_a_head_without_a_signature_of_the_pinned_key_is_refused(scene: Scene, s
     assert other.is_rewound, "released models are not served either"
     scene.submit(key="second")
     heads.publish()
-    assert file.read_text(encoding="utf-8") == note, "evidence is neither overwritten nor removed"
+    assert file.read_text(encoding="utf-8") == note, (
+        "evidence is neither overwritten nor removed"
+    )
     with pytest.raises(LedgerRewound, match="signed by another key"):
         Heads(scene.installation).confirm()
 
@@ -166,21 +202,27 @@ def test_a_missing_signing_key_is_not_replaced_without_a_command(scene: Scene) -
     again = Heads(scene.installation)
     again.publish()
     assert again.signer.verifier_key == second.verifier_key
-    assert _written(scene) == {scene.dataset_id: 3}, "heads of the first key are still believed"
+    assert _written(scene) == {scene.dataset_id: 3}, (
+        "heads of the first key are still believed"
+    )
 
 
 def test_another_signing_key_is_refused(scene: Scene) -> None:
     Heads(scene.installation).publish()
     (scene.installation.home / "signing.key").unlink()
     Signer.open(scene.installation.home / "signing.key", make=True)
-    with pytest.raises(InstallationError, match="not the signing key that the database names"):
+    with pytest.raises(
+        InstallationError, match="not the signing key that the database names"
+    ):
         Heads(scene.installation).confirm()
 
 
 def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
     empty_installation: Installation, scene: Scene
 ) -> None:
-    """A new database beside the heads of another one; the operator lost the signing key, or still has it."""
+    """A new database beside the heads of another one; the operator lost the signing
+    key, or still has it.
+    """
     Heads(scene.installation).publish()
     home, other = scene.installation.home, empty_installation.home
     shutil.copytree(home / "checkpoints", other / "checkpoints")
@@ -200,7 +242,9 @@ def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
     Heads(scene.installation).publish()
     file = _file(scene)
     file.write_bytes(content)
-    with pytest.raises(InstallationError, match="not a head that this program wrote") as refused:
+    with pytest.raises(
+        InstallationError, match="not a head that this program wrote"
+    ) as refused:
         Heads(scene.installation).confirm()
     assert "canary" not in str(refused.value)
 
@@ -210,7 +254,12 @@ def test_line_ends_of_another_system_damage_no_head(scene: Scene) -> None:
     Heads(scene.installation).publish()
     file = _file(scene)
     content = file.read_bytes()
-    for changed in (content.replace(b"\n", b"\r\n"), content[:-1], content + b"\n", b"\xef\xbb\xbf" + content):
+    for changed in (
+        content.replace(b"\n", b"\r\n"),
+        content[:-1],
+        content + b"\n",
+        b"\xef\xbb\xbf" + content,
+    ):
         file.write_bytes(changed)
         Heads(scene.installation).confirm()
     file.write_bytes(content.replace(b"\n", b"\r\n").replace(b"Z", b"Y"))
@@ -242,18 +291,23 @@ def test_a_head_under_another_name_is_refused(scene: Scene) -> None:
 
 def test_an_unfinished_file_of_a_killed_writer_is_ignored(scene: Scene) -> None:
     Heads(scene.installation).publish()
-    (scene.installation.home / "checkpoints" / f".{scene.dataset_id}.123").write_text("half")
+    (scene.installation.home / "checkpoints" / f".{scene.dataset_id}.123").write_text(
+        "half"
+    )
     Heads(scene.installation).confirm()
 
 
 @on_one_database
-def test_a_damaged_head_of_one_account_does_not_block_other_accounts(scene: Scene) -> None:
+def test_a_damaged_head_of_one_account_does_not_block_other_accounts(
+    scene: Scene,
+) -> None:
     heads = Heads(scene.installation)
     heads.publish()
     damaged = _file(scene)
     damaged.write_bytes(b"damaged")
     scene.submit(key="second")
-    others = {f"{side}_other" for side in ("aa", "zz")}  # one entry on either side of the head, in either order
+    # one entry on either side of the head, in either order
+    others = {f"{side}_other" for side in ("aa", "zz")}
     for account_id in others:
         open_account(scene.installation, account_id, cap=5)
     heads.publish()
@@ -265,15 +319,20 @@ def test_a_damaged_head_of_one_account_does_not_block_other_accounts(scene: Scen
 
 
 @pytest.mark.parametrize("n_later", [1, 3])
-def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, tmp_path: Path, n_later: int) -> None:
-    """The restore is also detected if the restored database has grown beyond the last head before the next check."""
+def test_a_restore_under_a_running_process_is_noticed(
+    sqlite_database_url: str, tmp_path: Path, n_later: int
+) -> None:
+    """The restore is also detected if the restored database has grown beyond the last
+    head before the next check.
+    """
     with opened(sqlite_database_url, tmp_path / "home") as scene:
         scene.submit(key="first")
         heads = Heads(scene.installation)
         heads.confirm()
         scene.installation.database.close()
         file = tmp_path / "grovekeeper.sqlite3"
-        with scene.installation.database.write() as session:  # closing the connection checkpoints the write-ahead log
+        # closing the connection checkpoints the write-ahead log
+        with scene.installation.database.write() as session:
             assert session.is_active
         scene.installation.database.close()
         backup = shutil.copyfile(file, tmp_path / "backup")
@@ -305,13 +364,20 @@ ACTS: dict[str, Callable[[Installation, str], None]] = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_backup_from_before_an_act_is_refused(sqlite_database_url: str, tmp_path: Path, act: str) -> None:
-    """No account grew since the backup. A revoked key of the backup would open the service again."""
+def test_a_backup_from_before_an_act_is_refused(
+    sqlite_database_url: str, tmp_path: Path, act: str
+) -> None:
+    """No account grew since the backup. A revoked key of the backup would open the
+    service again.
+    """
     with opened(sqlite_database_url, tmp_path / "home") as scene:
         Heads(scene.installation).publish()
         scene.installation.database.close()
         file = tmp_path / "grovekeeper.sqlite3"
-        with sqlite3.connect(file) as copied, sqlite3.connect(tmp_path / "backup") as backup:
+        with (
+            sqlite3.connect(file) as copied,
+            sqlite3.connect(tmp_path / "backup") as backup,
+        ):
             copied.backup(backup)
         ACTS[act](scene.installation, scene.dataset_id)
         Heads(scene.installation).publish()
@@ -351,13 +417,17 @@ def test_jobs_end_although_the_folder_of_heads_cannot_be_written(scene: Scene) -
     job_id = scene.submit_job(key="job")
     assert run_job.claim_next(scene.installation) is not None
     with scene.installation.database.write() as session:
-        queue.locked(session, job_id).lease_until = datetime.now(UTC) - timedelta(hours=1)
+        queue.locked(session, job_id).lease_until = datetime.now(UTC) - timedelta(
+            hours=1
+        )
     _in_the_way(scene.installation.home / "checkpoints")
     loop._sweep_when_due()
     assert scene.job(job_id).state == "queued"
 
 
-def test_an_old_database_is_not_compared(empty_database_url: str, tmp_path: Path) -> None:
+def test_an_old_database_is_not_compared(
+    empty_database_url: str, tmp_path: Path
+) -> None:
     settings = Settings(home=tmp_path / "home", database_url=empty_database_url)
     installation = Installation.open(settings, pool_size=1)
     heads = Heads(installation)

@@ -1,4 +1,6 @@
-"""Quotes of jobs on two members of a population: both parts fit if and only if admission accepts both."""
+"""Quotes of jobs on two members of a population: both parts fit if and only if
+admission accepts both.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -26,7 +28,9 @@ HALVES = Partitions.from_json([{"name": "half", "kind": "hash", "cells": 2}])
 @pytest.fixture
 def session(installation: Installation) -> Iterator[Session]:
     with installation.database.write() as opened_session:
-        new_population = NewPopulation("pop_a", "patients", "pure", 10, None, OWNER.key_id)
+        new_population = NewPopulation(
+            "pop_a", "patients", "pure", 10, None, OWNER.key_id
+        )
         populations.open_population(opened_session, new_population, at=stamps.now())
         for name in ("ds_1", "ds_2", "ds_alone"):
             _open(opened_session, name)
@@ -47,14 +51,21 @@ Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 
 def _rooms(session: Session, *requested: Asked) -> list[int]:
-    parts = [AskedAmount(name, amount, Scope(scope)) for name, scope, amount in requested]
-    return [balance.room for balance in statements.balances_of_job(session, parts, "key_a")]
+    parts = [
+        AskedAmount(name, amount, Scope(scope)) for name, scope, amount in requested
+    ]
+    return [
+        balance.room for balance in statements.balances_of_job(session, parts, "key_a")
+    ]
 
 
 def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:
-    """The reason why admission refuses the job, or nothing; the reservations are rolled back."""
+    """The reason why admission refuses the job, or nothing; the reservations are rolled
+    back.
+    """
     new_reservations = [
-        ledger.NewReservation(name, amount, Scope(scope), EVENT, "jb_tried") for name, scope, amount in requested
+        ledger.NewReservation(name, amount, Scope(scope), EVENT, "jb_tried")
+        for name, scope, amount in requested
     ]
     nested = session.begin_nested()
     try:
@@ -66,7 +77,9 @@ def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:
     return None
 
 
-def test_each_part_is_quoted_the_room_that_the_other_part_leaves(session: Session) -> None:
+def test_each_part_is_quoted_the_room_that_the_other_part_leaves(
+    session: Session,
+) -> None:
     assert _rooms(session, ("ds_1", {}, 6), ("ds_2", {}, 3)) == [7, 4]
     assert _rooms(session, ("ds_1", {}, 6), ("ds_2", {}, 6)) == [4, 4]
     assert _rooms(session, ("ds_1", {}, 12), ("ds_2", {}, 3)) == [7, 0]
@@ -74,7 +87,9 @@ def test_each_part_is_quoted_the_room_that_the_other_part_leaves(session: Sessio
     assert _rooms(session, ("ds_1", {}, 6)) == [10]
 
 
-def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: Session) -> None:
+def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(
+    session: Session,
+) -> None:
     own, other = {"half": (0,)}, {"half": (1,)}
     assert _rooms(session, ("ds_1", own, 9), ("ds_1", other, 10)) == [10, 10]
     assert _rooms(session, ("ds_1", own, 11), ("ds_1", other, 10)) == [10, 0]
@@ -82,8 +97,12 @@ def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: 
 
 @on_one_database
 @pytest.mark.parametrize("turned", [False, True])
-def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
-    """For every load on half of a member, both orders of the accounts' ids, and amounts around the cap of the sum."""
+def test_both_parts_fit_exactly_where_admission_takes_both(
+    session: Session, turned: bool
+) -> None:
+    """For every load on half of a member, both orders of the accounts' ids, and amounts
+    around the cap of the sum.
+    """
     held = ledger.NewReservation("ds_1", 4, Scope({"half": (0,)}), EVENT, "jb_held")
     reserving.reserve(session, [held], actor="key_a")
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
@@ -92,11 +111,16 @@ def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, tur
         requested: list[Asked] = [("ds_1", box, one), ("ds_2", {}, two)]
         requested = requested[::-1] if turned else requested
         rooms = _rooms(session, *requested)
-        fits = all(amount <= room for (*_, amount), room in zip(requested, rooms, strict=True))
+        fits = all(
+            amount <= room for (*_, amount), room in zip(requested, rooms, strict=True)
+        )
         refused = _refused(session, *requested)
         assert fits is (refused is None), (requested, rooms)
-        if refused is not None:  # the refusal of either part agrees with the quote of that part
-            room = {name: each for (name, *_), each in zip(requested, rooms, strict=True)}[refused.dataset]
+        # the refusal of either part agrees with the quote of that part
+        if refused is not None:
+            room = {
+                name: each for (name, *_), each in zip(requested, rooms, strict=True)
+            }[refused.dataset]
             assert Fraction(refused.largest_that_fits) * 10**9 == room
         outcomes.add(None if refused is None else refused.dataset)
     assert outcomes == {None, "ds_1", "ds_2"}

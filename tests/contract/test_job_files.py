@@ -1,4 +1,6 @@
-"""The files of a job are copied and stored while its lease is extended; a signal or a cancellation ends the wait."""
+"""The files of a job are copied and stored while its lease is extended; a signal or a
+cancellation ends the wait.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +30,10 @@ _GIVE_UP_S = 60
 
 def brief(scene: Scene, **changes: Any) -> Installation:
     """The installation with short leases."""
-    return replace(scene.installation, settings=replace(scene.installation.settings, lease_ttl_s=3, **changes))
+    return replace(
+        scene.installation,
+        settings=replace(scene.installation.settings, lease_ttl_s=3, **changes),
+    )
 
 
 def is_charged(scene: Scene, job_id: str) -> bool:
@@ -52,14 +57,20 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
 def test_copying_rows_keeps_the_lease_alive_before_and_after_the_charge(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, beats: threading.Semaphore
 ) -> None:
-    job_id, claim, kinds = profile(scene), claimed(scene.installation), list[list[str]]()
+    job_id, claim, kinds = (
+        profile(scene),
+        claimed(scene.installation),
+        list[list[str]](),
+    )
     store = type(scene.installation.files)
     local = store.local
 
     def copied_slowly(files: Any, name: str) -> Path:
         kinds.append(scene.kinds_of(job_id))
         is_worker = len(kinds) <= 2  # then the child of the job opens its file
-        assert not is_worker or beats.acquire(timeout=_GIVE_UP_S), "the lease ends during a long copy"
+        assert not is_worker or beats.acquire(timeout=_GIVE_UP_S), (
+            "the lease ends during a long copy"
+        )
         return local(files, name)
 
     monkeypatch.setattr(store, "local", copied_slowly)
@@ -70,12 +81,23 @@ def test_copying_rows_keeps_the_lease_alive_before_and_after_the_charge(
 def test_storing_the_output_keeps_the_lease_alive_and_the_progress(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, beats: threading.Semaphore
 ) -> None:
-    job_id, claim, put, trees = scene.submit_job(key="k"), claimed(scene.installation), ArtifactStore.put, list[int]()
+    job_id, claim, put, trees = (
+        scene.submit_job(key="k"),
+        claimed(scene.installation),
+        ArtifactStore.put,
+        list[int](),
+    )
 
     def stored_slowly(artifacts: ArtifactStore, data: bytes) -> str:
-        while is_charged(scene, job_id) and beats.acquire(timeout=_GIVE_UP_S) and not trees:
+        while (
+            is_charged(scene, job_id)
+            and beats.acquire(timeout=_GIVE_UP_S)
+            and not trees
+        ):
             trees.extend(done for done in [scene.job(job_id).trees_done] if done)
-        assert trees or not is_charged(scene, job_id), "the lease ends while a large artifact is stored"
+        assert trees or not is_charged(scene, job_id), (
+            "the lease ends while a large artifact is stored"
+        )
         return put(artifacts, data)
 
     monkeypatch.setattr(ArtifactStore, "put", stored_slowly)
@@ -84,8 +106,14 @@ def test_storing_the_output_keeps_the_lease_alive_and_the_progress(
     assert trees == [2]
 
 
-def test_an_outage_while_the_output_is_stored_loses_no_output(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    job_id, put, outages = scene.submit_job(key="k"), ArtifactStore.put, iter([True, True, False])
+def test_an_outage_while_the_output_is_stored_loses_no_output(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, put, outages = (
+        scene.submit_job(key="k"),
+        ArtifactStore.put,
+        iter([True, True, False]),
+    )
 
     def put_later(artifacts: ArtifactStore, data: bytes) -> str:
         if is_charged(scene, job_id) and next(outages):
@@ -99,9 +127,17 @@ def test_an_outage_while_the_output_is_stored_loses_no_output(scene: Scene, monk
 
 
 @contextmanager
-def held_copy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Lets no copy of rows end in the block; yields an event that is set when a copy began."""
-    began, ends, store = threading.Event(), threading.Event(), type(scene.installation.files)
+def held_copy(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[threading.Event]:
+    """Lets no copy of rows end in the block; yields an event that is set when a copy
+    began.
+    """
+    began, ends, store = (
+        threading.Event(),
+        threading.Event(),
+        type(scene.installation.files),
+    )
 
     def held(files: Any, name: str) -> Path:
         began.set()
@@ -116,7 +152,13 @@ def held_copy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[threadi
             ends.set()
 
 
-def run_until(installation: Installation, began: threading.Event, act: Callable[[], object], *, stop: Stop) -> None:
+def run_until(
+    installation: Installation,
+    began: threading.Event,
+    act: Callable[[], object],
+    *,
+    stop: Stop,
+) -> None:
     """Runs the next job, and acts once a copy of its rows began."""
     claim = claimed(installation)
     actor = threading.Thread(target=lambda: began.wait(timeout=_GIVE_UP_S) and act())
@@ -145,7 +187,9 @@ def test_a_second_signal_during_a_copy_after_the_charge_loses_the_job(
     assert scene.end(job_id) == (JobState.FAILED, EndReason.LOST, ["reserve", "charge"])
 
 
-def test_a_job_that_is_cancelled_during_a_copy_frees_its_worker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_cancelled_during_a_copy_frees_its_worker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job_id = scene.submit_job(key="k")
     with held_copy(scene, monkeypatch) as began, pytest.raises(LeaseLost):
         run_until(
@@ -154,14 +198,22 @@ def test_a_job_that_is_cancelled_during_a_copy_frees_its_worker(scene: Scene, mo
             lambda: show_jobs.cancel_job(scene.installation, OWNER, job_id),
             stop=Stop(),
         )
-    assert scene.end(job_id) == (JobState.CANCELLED, EndReason.CANCELLED, ["reserve", "void"])
+    assert scene.end(job_id) == (
+        JobState.CANCELLED,
+        EndReason.CANCELLED,
+        ["reserve", "void"],
+    )
 
 
 @pytest.mark.parametrize("interval_s", [0, 1])
 def test_an_outage_right_after_the_charge_costs_nothing(
     scene: Scene, interval_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, store, outages = profile(scene), type(scene.installation.files), iter([True, True])
+    job_id, store, outages = (
+        profile(scene),
+        type(scene.installation.files),
+        iter([True, True]),
+    )
     local = store.local
 
     def away(files: Any, name: str) -> Path:
@@ -171,7 +223,11 @@ def test_an_outage_right_after_the_charge_costs_nothing(
 
     monkeypatch.setattr(store, "local", away)
     monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
-    run_job.run_job(brief(scene, release_interval_s=interval_s), claimed(scene.installation), perform_here)
+    run_job.run_job(
+        brief(scene, release_interval_s=interval_s),
+        claimed(scene.installation),
+        perform_here,
+    )
     assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
     assert next(outages, None) is None
 
@@ -179,8 +235,14 @@ def test_an_outage_right_after_the_charge_costs_nothing(
 def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With public times, the end of a child shows at such a time, and the moment of an outage must not."""
-    job_id, ran, store = scene.submit_job(key="k"), list[JobTask](), type(scene.installation.files)
+    """With public times, the end of a child shows at such a time, and the moment of an
+    outage must not.
+    """
+    job_id, ran, store = (
+        scene.submit_job(key="k"),
+        list[JobTask](),
+        type(scene.installation.files),
+    )
 
     def fails(files: Any, name: str) -> Path:
         raise StoreUnreachable("canary")
@@ -193,6 +255,12 @@ def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child
 
     monkeypatch.setattr(store, "local", fails)
     monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
-    run_job.run_job(brief(scene, release_interval_s=1), claimed(scene.installation), run)
-    assert scene.end(job_id) == (JobState.FAILED, EndReason.FAILED, ["reserve", "charge"])
+    run_job.run_job(
+        brief(scene, release_interval_s=1), claimed(scene.installation), run
+    )
+    assert scene.end(job_id) == (
+        JobState.FAILED,
+        EndReason.FAILED,
+        ["reserve", "charge"],
+    )
     assert not any(path.is_absolute() for path in ran[0].parts[0].row_files)

@@ -1,4 +1,6 @@
-"""Profiles and evaluations pass through the queue, the charge and the settling of training jobs."""
+"""Profiles and evaluations pass through the queue, the charge and the settling of
+training jobs.
+"""
 
 import json
 import shutil
@@ -36,7 +38,14 @@ from grovekeeper_forests import catalogue
 from grovekeeper_forests.releases.forest import read as forests
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
+from tests.support.job_kinds import (
+    claimed,
+    evaluation,
+    model,
+    perform_here,
+    profile,
+    run,
+)
 from tests.support.sweeping import expired_at
 
 
@@ -47,7 +56,9 @@ def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
 
     def perform_later(task: JobTask, _kept: object) -> None:
         files = [path for path in scene.installation.home.rglob("*") if path.is_file()]
-        assert [path for path in files if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
+        assert [
+            path for path in files if stat.S_IMODE(path.stat().st_mode) != 0o600
+        ] == []
         perform_here(task)
 
     run_job.run_job(scene.installation, claim, perform_later)
@@ -55,7 +66,9 @@ def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
 
 
 @on_one_database
-def test_models_that_nobody_asks_are_loaded_up_to_a_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_nobody_asks_are_loaded_up_to_a_limit(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = scene.installation.cache
     model(scene, "a")
     predict.prepare_newest(scene.installation)
@@ -85,13 +98,17 @@ def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) ->
     model_id = model(scene, "a")
     predict.prepare_newest(scene.installation)
     with scene.installation.database.read() as session:
-        artifact = scene.installation.cache.loaded(releases.find(session, "train", model_id).digest)
+        artifact = scene.installation.cache.loaded(
+            releases.find(session, "train", model_id).digest
+        )
     assert artifact is not None
     assert forests.is_prepared(artifact.forest, artifact.schema)
 
 
 @on_one_database
-def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
+def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(
+    scene: Scene,
+) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     folder = scene.installation.home / "jobs"
     shutil.rmtree(folder)
@@ -115,7 +132,10 @@ def test_a_job_whose_rows_are_absent_waits_uncharged_and_the_log_names_it(
         run(scene)
     assert scene.end(job_id) == ("running", None, ["reserve"])
     [line] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert (vars(line)["job_id"], vars(line)["dataset_id"]) == (job_id, scene.dataset_id)
+    assert (vars(line)["job_id"], vars(line)["dataset_id"]) == (
+        job_id,
+        scene.dataset_id,
+    )
     away.rename(rows)
     expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
     run(scene)
@@ -143,13 +163,20 @@ def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
     scene.verified()
 
 
-def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: Scene) -> None:
+def test_evaluations_charge_the_held_out_cells_and_survive_their_models(
+    scene: Scene,
+) -> None:
     first, second = model(scene, "a"), model(scene, "b")
-    one, several = evaluation(scene, first), evaluation(scene, first, second, key="several")
+    one, several = (
+        evaluation(scene, first),
+        evaluation(scene, first, second, key="several"),
+    )
     for job_id in (one, several):
         run(scene)
         assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
-    released = show_evaluation(scene.installation, OWNER, str(scene.job(several).release_id))
+    released = show_evaluation(
+        scene.installation, OWNER, str(scene.job(several).release_id)
+    )
     assert released.best in (first, second)
     assert released.warnings == []
     models.delete_model(scene.installation, OWNER, first)
@@ -159,8 +186,12 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
 
 
 @on_one_database
-def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(scene: Scene) -> None:
-    """The time of the charge tells how long the jobs before took, and the end of a job how long the job took."""
+def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(
+    scene: Scene,
+) -> None:
+    """The time of the charge tells how long the jobs before took, and the end of a job
+    how long the job took.
+    """
     model_id = model(scene, "a")
     trained = models.show_model(scene.installation, OWNER, model_id)
     evaluated, profiled = evaluation(scene, model_id), profile(scene)
@@ -168,21 +199,37 @@ def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(scene: Scen
         run(scene)
     cards = [
         (trained.job_id, trained),
-        (evaluated, show_evaluation(scene.installation, OWNER, str(scene.job(evaluated).release_id))),
-        (profiled, show_profile(scene.installation, OWNER, str(scene.job(profiled).release_id))),
+        (
+            evaluated,
+            show_evaluation(
+                scene.installation, OWNER, str(scene.job(evaluated).release_id)
+            ),
+        ),
+        (
+            profiled,
+            show_profile(
+                scene.installation, OWNER, str(scene.job(profiled).release_id)
+            ),
+        ),
     ]
     for job_id, card in cards:
         row = scene.job(job_id)
         assert row.charged_at is not None
         assert row.submitted_at < row.charged_at
         assert card.created_at == stamps.to_text(row.submitted_at)
-        assert card.model_dump_json().count(f"{row.submitted_at:%Y-%m-%d}") == 1, "a card shows one time"
-    assert trained.created_at[:10] not in str(scene.installation.cache.get(trained.digest).metadata)
+        assert card.model_dump_json().count(f"{row.submitted_at:%Y-%m-%d}") == 1, (
+            "a card shows one time"
+        )
+    assert trained.created_at[:10] not in str(
+        scene.installation.cache.get(trained.digest).metadata
+    )
 
 
 @on_one_database
 @pytest.mark.parametrize("name", ["artifacts", "rows"])
-def test_a_job_whose_files_are_lost_waits_uncharged_for_the_files(scene: Scene, name: str) -> None:
+def test_a_job_whose_files_are_lost_waits_uncharged_for_the_files(
+    scene: Scene, name: str
+) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     folder = scene.installation.home / name
     folder.rename(folder.with_name("away"))
@@ -195,7 +242,9 @@ def test_a_job_whose_files_are_lost_waits_uncharged_for_the_files(scene: Scene, 
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
-def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(scene: Scene) -> None:
+def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(
+    scene: Scene,
+) -> None:
     trained = model(scene, "a")
     job_id = evaluation(scene, trained)
     models.delete_model(scene.installation, OWNER, trained)
@@ -226,21 +275,42 @@ def test_a_model_deleted_during_its_evaluation_is_evaluated(scene: Scene) -> Non
 
 @pytest.mark.parametrize("unknown", ["profile", "rdt-ta"])
 def test_a_job_of_an_unknown_kind_or_algorithm_waits_for_a_newer_worker(
-    scene: Scene, unknown: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scene: Scene,
+    unknown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """During an upgrade, a newer version may have queued it."""
     jobs = {"profile": profile(scene, "one"), "rdt-ta": scene.submit_job(key="two")}
     ran, stop, n_waits = list[str](), Stop(), count(1)
     with monkeypatch.context() as older:
-        older.setattr(kinds, "KINDS", {name: kind for name, kind in kinds.KINDS.items() if name != unknown})
-        older.setattr(catalogue, "BY_SLUG", {slug: it for slug, it in catalogue.BY_SLUG.items() if slug != unknown})
+        older.setattr(
+            kinds,
+            "KINDS",
+            {name: kind for name, kind in kinds.KINDS.items() if name != unknown},
+        )
+        older.setattr(
+            catalogue,
+            "BY_SLUG",
+            {slug: it for slug, it in catalogue.BY_SLUG.items() if slug != unknown},
+        )
         older.setattr(supervise.Supervisor, "load", nothing_to_load_here)
-        older.setattr(supervise.Supervisor, "run", lambda _, task, _kept: (perform_here(task), ran.append(task.job_id)))
-        older.setattr(main._Loop, "_wait_for_a_job", lambda _: stop.begun.set() if next(n_waits) == 3 else None)
+        older.setattr(
+            supervise.Supervisor,
+            "run",
+            lambda _, task, _kept: (perform_here(task), ran.append(task.job_id)),
+        )
+        older.setattr(
+            main._Loop,
+            "_wait_for_a_job",
+            lambda _: stop.begun.set() if next(n_waits) == 3 else None,
+        )
         run_job._warn_of_newer_jobs.cache_clear()
         main._Loop(scene.installation, stop).run()
     assert scene.end(jobs.pop(unknown)) == ("queued", None, ["reserve"])
-    assert [scene.end(job) for job in jobs.values()] == [("succeeded", None, ["reserve", "charge"])]
+    assert [scene.end(job) for job in jobs.values()] == [
+        ("succeeded", None, ["reserve", "charge"])
+    ]
     assert caplog.text.count("jobs wait for a newer worker") == 1
     run(scene)
     assert run_job.claim_next(scene.installation) is None
@@ -252,7 +322,12 @@ def nothing_to_load_here(*_: object) -> None:
 
 def test_a_job_of_a_newer_version_hides_no_other_job(scene: Scene) -> None:
     newer, other = profile(scene, "one"), scene.submit_job(key="two")
-    ended = {"kind": "synthesis", "state": "failed", "reason": "withdrawn", "finished_at": datetime.now(UTC)}
+    ended = {
+        "kind": "synthesis",
+        "state": "failed",
+        "reason": "withdrawn",
+        "finished_at": datetime.now(UTC),
+    }
     with scene.installation.database.write() as session:
         session.execute(update(JobRow).where(JobRow.id == newer).values(ended))
     listed = show_jobs.list_jobs(scene.installation, OWNER, PageRequest()).jobs
@@ -284,11 +359,16 @@ def _leave_another_kind(task: JobTask, _kept: object) -> None:
 def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
     scene: Scene, kind: str, work: Callable[[JobTask], None]
 ) -> None:
-    job_id = profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
+    job_id = (
+        profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
+    )
     run(scene, work)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     with scene.installation.database.read() as session:
-        assert session.execute(select(ReleaseRow).where(ReleaseRow.kind == kind)).first() is None
+        assert (
+            session.execute(select(ReleaseRow).where(ReleaseRow.kind == kind)).first()
+            is None
+        )
     scene.assert_no_orphans()
 
 
@@ -310,9 +390,13 @@ def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) 
 
 
 @on_one_database
-def test_the_record_of_an_account_names_the_algorithms_of_deleted_models(scene: Scene) -> None:
+def test_the_record_of_an_account_names_the_algorithms_of_deleted_models(
+    scene: Scene,
+) -> None:
     models.delete_model(scene.installation, OWNER, model(scene, "a"))
     signer = Heads(scene.installation).signer
-    document = show_deployment(scene.installation, OWNER, scene.dataset_id, signer=signer)
+    document = show_deployment(
+        scene.installation, OWNER, scene.dataset_id, signer=signer
+    )
     assert document.facts["algorithms"] == ["rdt-ta"]
     assert "no model yet" not in str(document.record)

@@ -14,7 +14,15 @@ def test_the_database_has_no_secret_of_a_key(installation: Installation) -> None
         key = keys.create(session, name="ada", roles=[Role.OWNER], at=stamps.now())
     _, secret = keys.split(key.text)
     with installation.database.read() as session:
-        stored = repr([session.execute(select(table)).all() for table in Base.metadata.sorted_tables])
-        assert keys.authenticate(session, key.text, now=installation.database.now).key_id == key.id
+        stored = repr(
+            [
+                session.execute(select(table)).all()
+                for table in Base.metadata.sorted_tables
+            ]
+        )
+        assert (
+            keys.authenticate(session, key.text, now=installation.database.now).key_id
+            == key.id
+        )
     assert key.id in stored
     assert secret not in stored

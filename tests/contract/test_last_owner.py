@@ -11,7 +11,13 @@ from app.access.grants import Principal, Role
 from app.core import stamps
 from app.core.errors import LastOwner, NotFound
 from app.services.installation import Installation
-from app.services.keys import put_grant, remove_grant, revoke_key, show_grant, show_revocation
+from app.services.keys import (
+    put_grant,
+    remove_grant,
+    revoke_key,
+    show_grant,
+    show_revocation,
+)
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
@@ -19,14 +25,20 @@ from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 @pytest.fixture
 def shared(scene: Scene) -> Scene:
     """A dataset of two owners."""
-    put_grant(scene.installation, OWNER, scene.dataset_id, STRANGER.key_id, role="owner")
+    put_grant(
+        scene.installation, OWNER, scene.dataset_id, STRANGER.key_id, role="owner"
+    )
     return scene
 
 
 def _owners(installation: Installation, dataset: str) -> set[str]:
     with installation.database.read() as session:
         listed = grants.page(session, dataset, after=None, limit=100)
-        return {grant.key_id for grant, key in listed if grant.role == Role.OWNER and key.revoked_at is None}
+        return {
+            grant.key_id
+            for grant, key in listed
+            if grant.role == Role.OWNER and key.revoked_at is None
+        }
 
 
 @pytest.mark.parametrize("by", [OWNER, ADMIN], ids=["herself", "an admin"])
@@ -47,7 +59,9 @@ def test_the_last_owner_is_not_removed(scene: Scene, by: Principal) -> None:
 def test_a_key_that_does_not_work_is_no_owner(shared: Scene) -> None:
     installation, dataset = shared.installation, shared.dataset_id
     with installation.database.write() as session:
-        keys.find(session, STRANGER.key_id).expires_at = stamps.now() - timedelta(seconds=1)
+        keys.find(session, STRANGER.key_id).expires_at = stamps.now() - timedelta(
+            seconds=1
+        )
     with pytest.raises(LastOwner):
         remove_grant(installation, OWNER, dataset, OWNER.key_id)
     remove_grant(installation, OWNER, dataset, STRANGER.key_id)
@@ -58,7 +72,9 @@ def test_a_key_is_revoked_whoever_it_leaves_without_an_owner(shared: Scene) -> N
     installation = shared.installation
     assert show_revocation(installation, ADMIN, OWNER.key_id)[1] == {}
     revoke_key(installation, ADMIN, STRANGER.key_id)
-    assert show_revocation(installation, ADMIN, OWNER.key_id)[1] == {shared.dataset_id: "census"}
+    assert show_revocation(installation, ADMIN, OWNER.key_id)[1] == {
+        shared.dataset_id: "census"
+    }
     revoke_key(installation, ADMIN, OWNER.key_id)
     assert _owners(installation, shared.dataset_id) == set()
     put_grant(installation, ADMIN, shared.dataset_id, ADMIN.key_id, role="owner")
@@ -66,7 +82,9 @@ def test_a_key_is_revoked_whoever_it_leaves_without_an_owner(shared: Scene) -> N
 
 
 @pytest.mark.parametrize("crosswise", [True, False], ids=["one another", "themselves"])
-def test_two_owners_who_remove_at_the_same_time_leave_one(shared: Scene, crosswise: bool) -> None:
+def test_two_owners_who_remove_at_the_same_time_leave_one(
+    shared: Scene, crosswise: bool
+) -> None:
     installation, dataset = shared.installation, shared.dataset_id
     for _ in range(5):
         start = Barrier(2)
@@ -79,7 +97,11 @@ def test_two_owners_who_remove_at_the_same_time_leave_one(shared: Scene, crosswi
                 return False
             return True
 
-        pairs = [(OWNER, STRANGER), (STRANGER, OWNER)] if crosswise else [(OWNER, OWNER), (STRANGER, STRANGER)]
+        pairs = (
+            [(OWNER, STRANGER), (STRANGER, OWNER)]
+            if crosswise
+            else [(OWNER, OWNER), (STRANGER, STRANGER)]
+        )
         with ThreadPoolExecutor(2) as pool:
             removed = [pool.submit(remove, caller, key.key_id) for caller, key in pairs]
             assert sorted(future.result(60) for future in removed) == [False, True]
@@ -90,7 +112,9 @@ def test_two_owners_who_remove_at_the_same_time_leave_one(shared: Scene, crosswi
 
 def test_only_owners_and_admins_see_what_a_revocation_does(scene: Scene) -> None:
     for call in (
-        lambda: show_grant(scene.installation, STRANGER, scene.dataset_id, OWNER.key_id),
+        lambda: show_grant(
+            scene.installation, STRANGER, scene.dataset_id, OWNER.key_id
+        ),
         lambda: show_revocation(scene.installation, OWNER, OWNER.key_id),
         lambda: show_grant(scene.installation, OWNER, scene.dataset_id, "key_nobody"),
     ):

@@ -1,4 +1,6 @@
-"""The last uses of keys: noted without a write, written in batches, and never moved back."""
+"""The last uses of keys: noted without a write, written in batches, and never moved
+back.
+"""
 
 from datetime import timedelta
 
@@ -10,7 +12,9 @@ from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
 
 def _shown(scene: Scene) -> dict[str, str | None]:
-    listed = list_keys(scene.installation, ADMIN, PageRequest(limit=limits.MAX_PAGE_SIZE)).keys
+    listed = list_keys(
+        scene.installation, ADMIN, PageRequest(limit=limits.MAX_PAGE_SIZE)
+    ).keys
     return {key.id: key.last_used_at for key in listed}
 
 

@@ -1,4 +1,6 @@
-"""The steps of the ledger on both databases: the effect of each step, and the steps that are refused."""
+"""The steps of the ledger on both databases: the effect of each step, and the steps
+that are refused.
+"""
 
 import csv
 import io
@@ -28,7 +30,11 @@ from tests.support.databases import on_one_database
 
 ACCOUNT = "ds_account"
 CAP = 100
-ENDS = [(ledger.charge, "charged"), (settling.void, "void"), (settling.expire, "expired")]
+ENDS = [
+    (ledger.charge, "charged"),
+    (settling.void, "void"),
+    (settling.expire, "expired"),
+]
 End = Callable[..., None]
 
 
@@ -39,9 +45,15 @@ def installation(installation: Installation) -> Installation:
     return installation
 
 
-def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope | None = None) -> str:
+def _reserve(
+    installation: Installation, job_id: str, amount: int, scope: Scope | None = None
+) -> str:
     new_reservation = ledger.NewReservation(
-        account_id=ACCOUNT, amount=amount, scope=Scope(scope or {}), event=EVENT, job_id=job_id
+        account_id=ACCOUNT,
+        amount=amount,
+        scope=Scope(scope or {}),
+        event=EVENT,
+        job_id=job_id,
     )
     with installation.database.write() as session:
         return reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
@@ -59,13 +71,23 @@ def _cells(installation: Installation) -> list[tuple[int, int]]:
 
 def _kinds(installation: Installation) -> list[str]:
     with installation.database.read() as session:
-        return [entry.kind.value for entry in tables.entries(session, ACCOUNT, after=0, limit=100)]
+        return [
+            entry.kind.value
+            for entry in tables.entries(session, ACCOUNT, after=0, limit=100)
+        ]
 
 
-def test_an_account_opens_with_its_cap_and_empty_cells(installation: Installation) -> None:
+def test_an_account_opens_with_its_cap_and_empty_cells(
+    installation: Installation,
+) -> None:
     with installation.database.read() as session:
         (first,) = tables.entries(session, ACCOUNT, after=0, limit=9)
-    assert (first.sequence, first.kind, first.amount, first.previous_hash) == (1, "open", CAP, FIRST_PREVIOUS_HASH)
+    assert (first.sequence, first.kind, first.amount, first.previous_hash) == (
+        1,
+        "open",
+        CAP,
+        FIRST_PREVIOUS_HASH,
+    )
     assert (first.scope, first.event, first.job_id) == ({}, None, None)
     assert first.details == {
         "dataset": ACCOUNT,
@@ -78,7 +100,9 @@ def test_an_account_opens_with_its_cap_and_empty_cells(installation: Installatio
     assert _cells(installation) == [(0, 0)] * 4
 
 
-def test_a_reservation_covers_the_cells_of_its_scope_and_no_other(installation: Installation) -> None:
+def test_a_reservation_covers_the_cells_of_its_scope_and_no_other(
+    installation: Installation,
+) -> None:
     _reserve(installation, "jb_1", 60, {"shard": (1, 3)})
     assert _cells(installation) == [(0, 0), (0, 60), (0, 0), (0, 60)]
     _reserve(installation, "jb_2", 40)
@@ -86,36 +110,55 @@ def test_a_reservation_covers_the_cells_of_its_scope_and_no_other(installation: 
 
 
 @pytest.mark.parametrize(("end", "state"), ENDS)
-def test_a_reservation_ends_once(installation: Installation, end: End, state: str) -> None:
+def test_a_reservation_ends_once(
+    installation: Installation, end: End, state: str
+) -> None:
     reservation_id = _reserve(installation, "jb_1", 60, {"shard": (1,)})
     _settle(installation, end, reservation_id)
     charged = 60 if state == "charged" else 0
     assert _cells(installation) == [(0, 0), (charged, 0), (0, 0), (0, 0)]
     kinds = _kinds(installation)
     for again, _ in ENDS:
-        with pytest.raises(ReservationSettled, match=f"the reservation is {state} already"):
+        with pytest.raises(
+            ReservationSettled, match=f"the reservation is {state} already"
+        ):
             _settle(installation, again, reservation_id)
     assert _kinds(installation) == kinds
     assert _cells(installation) == [(0, 0), (charged, 0), (0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize(("end", "_state"), ENDS)
-def test_every_step_of_a_reservation_says_its_details(installation: Installation, end: End, _state: str) -> None:
+def test_every_step_of_a_reservation_says_its_details(
+    installation: Installation, end: End, _state: str
+) -> None:
     details = {"attested_by": "key_analyst"}
     new_reservation = ledger.NewReservation(
-        account_id=ACCOUNT, amount=1, scope=WHOLE, event=EVENT, job_id="jb_1", details=details
+        account_id=ACCOUNT,
+        amount=1,
+        scope=WHOLE,
+        event=EVENT,
+        job_id="jb_1",
+        details=details,
     )
     with installation.database.write() as session:
-        reservation_id = reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
+        reservation_id = reserving.reserve(
+            session, [new_reservation], actor="key_analyst"
+        )[0]
     _settle(installation, end, reservation_id)
     with installation.database.read() as session:
         steps = tables.entries(session, ACCOUNT, after=1, limit=9)
     assert [entry.details for entry in steps] == [details, details]
-    assert [entry.to_json() for entry in steps] == [entry.sealed().to_json() for entry in steps]
+    assert [entry.to_json() for entry in steps] == [
+        entry.sealed().to_json() for entry in steps
+    ]
 
 
-def test_a_refusal_says_what_would_fit_and_changes_nothing(installation: Installation) -> None:
-    _settle(installation, ledger.charge, _reserve(installation, "jb_1", 50, {"shard": (2,)}))
+def test_a_refusal_says_what_would_fit_and_changes_nothing(
+    installation: Installation,
+) -> None:
+    _settle(
+        installation, ledger.charge, _reserve(installation, "jb_1", 50, {"shard": (2,)})
+    )
     _reserve(installation, "jb_2", 20, {"shard": (2,)})
     _reserve(installation, "jb_3", 10, {"shard": (0,)})
     before = _kinds(installation), _cells(installation)
@@ -124,8 +167,16 @@ def test_a_refusal_says_what_would_fit_and_changes_nothing(installation: Install
     assert (_kinds(installation), _cells(installation)) == before
     error = refused.value
     assert error.tightest_cell == {"shard": 2}
-    assert (error.charged, error.reserved, error.requested) == ("0.00000005", "0.00000002", "0.000000031")
-    assert (error.cap, error.remaining, error.largest_that_fits) == ("0.0000001", "0.00000003", "0.00000003")
+    assert (error.charged, error.reserved, error.requested) == (
+        "0.00000005",
+        "0.00000002",
+        "0.000000031",
+    )
+    assert (error.cap, error.remaining, error.largest_that_fits) == (
+        "0.0000001",
+        "0.00000003",
+        "0.00000003",
+    )
     assert (error.dataset, error.accountant, error.unit) == (ACCOUNT, "pure", "epsilon")
     _reserve(installation, "jb_4", 30)
     with pytest.raises(BudgetExceeded) as full:
@@ -133,7 +184,9 @@ def test_a_refusal_says_what_would_fit_and_changes_nothing(installation: Install
     assert full.value.largest_that_fits == "0"
 
 
-def test_voided_and_expired_amounts_fit_again_and_charged_amounts_do_not(installation: Installation) -> None:
+def test_voided_and_expired_amounts_fit_again_and_charged_amounts_do_not(
+    installation: Installation,
+) -> None:
     for number, (end, _) in enumerate([*ENDS[1:], ENDS[0]]):
         _settle(installation, end, _reserve(installation, f"jb_{number}", CAP))
     with pytest.raises(BudgetExceeded):
@@ -141,13 +194,17 @@ def test_voided_and_expired_amounts_fit_again_and_charged_amounts_do_not(install
 
 
 @pytest.mark.parametrize("amount", [0, -1])
-def test_only_a_positive_amount_is_reserved(installation: Installation, amount: int) -> None:
+def test_only_a_positive_amount_is_reserved(
+    installation: Installation, amount: int
+) -> None:
     with pytest.raises(ValueError, match="a reservation is positive"):
         _reserve(installation, "jb_1", amount)
     assert _kinds(installation) == ["open"]
 
 
-def test_an_amount_beyond_64_bits_is_refused_like_any_other(installation: Installation) -> None:
+def test_an_amount_beyond_64_bits_is_refused_like_any_other(
+    installation: Installation,
+) -> None:
     with pytest.raises(BudgetExceeded):
         _reserve(installation, "jb_1", 10**40)
     assert _kinds(installation) == ["open"]
@@ -161,8 +218,12 @@ def test_a_job_has_one_reservation(installation: Installation) -> None:
     assert _cells(installation) == [(0, 0)] * 4
 
 
-def test_accounts_and_reservations_that_are_not_there_are_not_found(installation: Installation) -> None:
-    new_reservation = ledger.NewReservation(account_id="ds_none", amount=1, scope=WHOLE, event=EVENT, job_id="jb_1")
+def test_accounts_and_reservations_that_are_not_there_are_not_found(
+    installation: Installation,
+) -> None:
+    new_reservation = ledger.NewReservation(
+        account_id="ds_none", amount=1, scope=WHOLE, event=EVENT, job_id="jb_1"
+    )
     with installation.database.write() as session:
         with pytest.raises(NotFound, match="no such account"):
             reserving.reserve(session, [new_reservation], actor="key_analyst")
@@ -173,13 +234,21 @@ def test_accounts_and_reservations_that_are_not_there_are_not_found(installation
                 end(session, "rs_none", actor="worker")
 
 
-def test_a_balance_is_that_of_the_tightest_cell_of_the_box(installation: Installation) -> None:
-    _settle(installation, ledger.charge, _reserve(installation, "jb_1", 70, {"shard": (3,)}))
+def test_a_balance_is_that_of_the_tightest_cell_of_the_box(
+    installation: Installation,
+) -> None:
+    _settle(
+        installation, ledger.charge, _reserve(installation, "jb_1", 70, {"shard": (3,)})
+    )
     _reserve(installation, "jb_2", 20, {"shard": (1, 2)})
     with installation.database.read() as session:
         everywhere = statements.balance(session, ACCOUNT)
         inside = statements.balance(session, ACCOUNT, Scope({"shard": (0, 2)}))
-    assert (everywhere.charged, everywhere.reserved, everywhere.remaining) == (70, 0, 30)
+    assert (everywhere.charged, everywhere.reserved, everywhere.remaining) == (
+        70,
+        0,
+        30,
+    )
     assert everywhere.tightest_cell == {"shard": 3}
     assert (inside.charged, inside.reserved, inside.remaining) == (0, 20, 80)
     assert inside.tightest_cell == {"shard": 2}
@@ -193,7 +262,10 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
             account_id="ds_other", amount=CAP, scope=WHOLE, event=EVENT, job_id="jb_1"
         )
         reserving.reserve(session, [new_reservation], actor="key_analyst")
-        assert [entry.sequence for entry in tables.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
+        assert [
+            entry.sequence
+            for entry in tables.entries(session, "ds_other", after=0, limit=9)
+        ] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]
 
 
@@ -205,8 +277,12 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
         monkeypatch.setattr(chain, "transaction_time", lambda _, now=now: now)
         _reserve(installation, f"jb_{number}", 1)
     with installation.database.read() as session:
-        times = [entry.at for entry in tables.entries(session, ACCOUNT, after=1, limit=9)]
-    assert times == [stamps.to_text(now) for now in (future, future, future + timedelta(seconds=1))]
+        times = [
+            entry.at for entry in tables.entries(session, ACCOUNT, after=1, limit=9)
+        ]
+    assert times == [
+        stamps.to_text(now) for now in (future, future, future + timedelta(seconds=1))
+    ]
 
 
 @pytest.fixture
@@ -216,18 +292,28 @@ def scene(scene: Scene) -> Scene:
     return scene
 
 
-def _searched(installation: Installation, by: Principal, dataset: str, page: PageRequest, search: Search) -> object:
+def _searched(
+    installation: Installation,
+    by: Principal,
+    dataset: str,
+    page: PageRequest,
+    search: Search,
+) -> object:
     return history.search_entries(installation, by, dataset, search, page)
 
 
-def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_say_the_same_in_batches_of_any_size(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = scene.export()
     shown = [json.loads(line) for line in whole[1:]]
     assert shown == [entry.to_json() for entry in scene.entries()]
     for size in (1, 2, 6):
         monkeypatch.setattr(history, "EXPORT_BATCH", size)
         assert scene.export() == whole
-    table = b"".join(history.export_csv(scene.installation, OWNER, scene.dataset_id)).decode()
+    table = b"".join(
+        history.export_csv(scene.installation, OWNER, scene.dataset_id)
+    ).decode()
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["hash"] for row in rows] == [entry["hash"] for entry in shown]
     assert json.loads(rows[1]["event"]) == shown[1]["event"]
@@ -244,7 +330,9 @@ def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> Non
 
 
 @on_one_database
-@pytest.mark.parametrize("ask", [history.list_entries, _searched], ids=["list", "dashboard"])
+@pytest.mark.parametrize(
+    "ask", [history.list_entries, _searched], ids=["list", "dashboard"]
+)
 def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., object]
 ) -> None:
@@ -280,9 +368,14 @@ def test_a_page_of_entries_ends_where_its_scopes_events_and_details_are_large(
     sequences: list[int] = []
     cursor: str | None = None
     while cursor is not None or not sequences:
-        page = history.list_entries(scene.installation, OWNER, scene.dataset_id, PageRequest(500, cursor))
+        page = history.list_entries(
+            scene.installation, OWNER, scene.dataset_id, PageRequest(500, cursor)
+        )
         sizes = [
-            json_text.n_bytes((entry.scope, entry.event, getattr(entry, "details", None))) for entry in page.entries
+            json_text.n_bytes(
+                (entry.scope, entry.event, getattr(entry, "details", None))
+            )
+            for entry in page.entries
         ]
         assert sum(sizes[:-1]) < n_bytes
         assert page.next is None or sum(sizes) >= n_bytes

@@ -1,4 +1,6 @@
-"""Accounts in ρ and μ² on both databases: amounts, refusals, and the highest cap that the guarantee must cover."""
+"""Accounts in ρ and μ² on both databases: amounts, refusals, and the highest cap that
+the guarantee must cover.
+"""
 
 from fractions import Fraction
 
@@ -24,7 +26,9 @@ CAPS = {name: accountants.by_name(name).cap(Fraction(1), DELTA) for name in UNIT
 approximate = pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 
 
-def opened(installation: Installation, accountant: str, *, cap: int | None = None) -> None:
+def opened(
+    installation: Installation, accountant: str, *, cap: int | None = None
+) -> None:
     new_account = accounts.NewAccount(
         id=ACCOUNT,
         name="census",
@@ -39,8 +43,16 @@ def opened(installation: Installation, accountant: str, *, cap: int | None = Non
         accounts.open_account(session, new_account, actor="key_owner")
 
 
-def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
-    new_reservation = ledger.NewReservation(ACCOUNT, amount, WHOLE, EVENT, job_id, delta)
+def reserved(
+    installation: Installation,
+    job_id: str,
+    amount: int,
+    *,
+    delta: Fraction | None = DELTA,
+) -> str:
+    new_reservation = ledger.NewReservation(
+        ACCOUNT, amount, WHOLE, EVENT, job_id, delta
+    )
     with installation.database.write() as session:
         return reserving.reserve(session, [new_reservation], actor="key_analyst")[0]
 
@@ -53,11 +65,15 @@ def charged(installation: Installation, job_id: str, amount: int) -> None:
 
 def cap_set(installation: Installation, amount: int) -> None:
     with installation.database.write() as session:
-        accounts.change_cap(session, ACCOUNT, amount, reason="a test", actor="key_owner")
+        accounts.change_cap(
+            session, ACCOUNT, amount, reason="a test", actor="key_owner"
+        )
 
 
 @approximate
-def test_balances_and_entries_are_shown_in_steps_of_a_trillionth(installation: Installation, accountant: str) -> None:
+def test_balances_and_entries_are_shown_in_steps_of_a_trillionth(
+    installation: Installation, accountant: str
+) -> None:
     opened(installation, accountant)
     charged(installation, "jb_1", 1)
     with installation.database.read() as session:
@@ -65,14 +81,27 @@ def test_balances_and_entries_are_shown_in_steps_of_a_trillionth(installation: I
         entries = tables.entries(session, ACCOUNT, after=0, limit=9)
         header, _ = statements.export_header(session, ACCOUNT)
 
-    assert (balance.unit, balance.text(balance.charged)) == (UNITS[accountant], "0.000000000001")
-    assert [entry.to_json()["amount"] for entry in entries[1:]] == ["0.000000000001"] * 2
-    assert entries[0].to_json()["amount"] == header["cap"] == amounts.from_steps(CAPS[accountant], 12)
-    assert all(entry.sealed().hash == entry.hash for entry in entries), "the stored text is the one that was hashed"
+    assert (balance.unit, balance.text(balance.charged)) == (
+        UNITS[accountant],
+        "0.000000000001",
+    )
+    assert [entry.to_json()["amount"] for entry in entries[1:]] == [
+        "0.000000000001"
+    ] * 2
+    assert (
+        entries[0].to_json()["amount"]
+        == header["cap"]
+        == amounts.from_steps(CAPS[accountant], 12)
+    )
+    assert all(entry.sealed().hash == entry.hash for entry in entries), (
+        "the stored text is the one that was hashed"
+    )
 
 
 @approximate
-def test_refusal_says_the_epsilon_that_fits_at_the_jobs_delta(installation: Installation, accountant: str) -> None:
+def test_refusal_says_the_epsilon_that_fits_at_the_jobs_delta(
+    installation: Installation, accountant: str
+) -> None:
     opened(installation, accountant)
     unit = accountants.by_name(accountant)
     charged(installation, "jb_1", unit.price(Fraction(1, 2), DELTA))
@@ -81,7 +110,11 @@ def test_refusal_says_the_epsilon_that_fits_at_the_jobs_delta(installation: Inst
         with pytest.raises(BudgetExceeded) as refused:
             reserved(installation, "jb_2", left + 1, delta=delta)
         fits = Fraction(refused.value.largest_that_fits)
-        assert unit.price(fits, delta or DELTA) <= left < unit.price(fits + Fraction(1, 10**9), delta or DELTA)
+        assert (
+            unit.price(fits, delta or DELTA)
+            <= left
+            < unit.price(fits + Fraction(1, 10**9), delta or DELTA)
+        )
         assert refused.value.requested == amounts.from_steps(left + 1, 12)
         assert refused.value.unit == UNITS[accountant]
     assert reserved(installation, "jb_3", left)
@@ -113,8 +146,12 @@ def test_the_highest_cap_ignores_only_caps_from_before_the_first_reservation(
 
 
 @approximate
-def test_the_guarantee_covers_reservations_under_a_higher_cap(installation: Installation, accountant: str) -> None:
-    """A reservation under cap 900 is charged after the cap fell to 300: a guarantee of 300 would be false."""
+def test_the_guarantee_covers_reservations_under_a_higher_cap(
+    installation: Installation, accountant: str
+) -> None:
+    """A reservation under cap 900 is charged after the cap fell to 300: a guarantee of
+    300 would be false.
+    """
     opened(installation, accountant, cap=900)
     reservation_id = reserved(installation, "jb_0", 800)
     cap_set(installation, 300)
@@ -131,7 +168,9 @@ def test_the_guarantee_covers_reservations_under_a_higher_cap(installation: Inst
 def test_the_largest_fitting_epsilon_is_computed_without_locks(
     installation: Installation, accountant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The computation takes up to 40 ms; under the lock, every other user of the account would wait."""
+    """The computation takes up to 40 ms; under the lock, every other user of the
+    account would wait.
+    """
     opened(installation, accountant, cap=CAPS[accountant])
     asked, real = [], accountants.largest_that_fits
 

@@ -1,4 +1,6 @@
-"""Every answer that says how much one job may reserve names the limit that decides, and all of them say the same."""
+"""Every answer that says how much one job may reserve names the limit that decides, and
+all of them say the same.
+"""
 
 from typing import Any
 
@@ -23,8 +25,16 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
     ({}, "cap", "3"),
     ({"largest_job": "0.5"}, "largest_job", "0.5"),
     ({"quotas": [{"keys": OF_OWNER, "cap": "0.4"}]}, "quota", "0.4"),
-    ({"largest_job": "0.5", "quotas": [{"keys": OF_OWNER, "cap": "0.4"}]}, "quota", "0.4"),
-    ({"largest_job": "0.4", "quotas": [{"keys": OF_OWNER, "cap": "0.5"}]}, "largest_job", "0.4"),
+    (
+        {"largest_job": "0.5", "quotas": [{"keys": OF_OWNER, "cap": "0.4"}]},
+        "quota",
+        "0.4",
+    ),
+    (
+        {"largest_job": "0.4", "quotas": [{"keys": OF_OWNER, "cap": "0.5"}]},
+        "largest_job",
+        "0.4",
+    ),
     ({"quotas": [{"keys": [SECOND.key_id], "cap": "0.4"}]}, "cap", "3"),
     ({"largest_job": "3"}, "cap", "3"),
     ({"largest_job": "5"}, "cap", "3"),
@@ -35,7 +45,9 @@ RULES: list[tuple[dict[str, Any], str, str]] = [
 
 def _external(scene: Scene, epsilon: str) -> str:
     declared = {"adjacency": "add_remove", "epsilon": epsilon}
-    body = ExternalIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
+    body = ExternalIn.model_validate(
+        {"description": "a mean", "per": "row", "declared": declared}
+    )
     return quote_external(scene.installation, OWNER, scene.dataset_id, body).limited_by
 
 
@@ -50,37 +62,60 @@ def test_every_answer_names_the_limit_that_leaves_least(
     (balance,) = list_balances(*caller, PAGE).datasets
     accounts = [show_dataset(*caller, "census").account, listed.account, balance]
     accounts.append(show_balance(*caller, scene.dataset_id, scope={}))
-    assert {(account.limited_by, account.available, account.remaining) for account in accounts} == {
-        (limited_by, available, "3")
-    }
+    assert {
+        (account.limited_by, account.available, account.remaining)
+        for account in accounts
+    } == {(limited_by, available, "3")}
     standing = standings(*caller, [scene.dataset_id])[scene.dataset_id]
     assert (standing.limited_by, standing.largest_that_fits) == (limited_by, available)
     plan = show_plan(
-        *caller, PlanIn.model_validate({"dataset": scene.dataset_id, "algorithm": "rdt-ta", "epsilon": "0.1"})
+        *caller,
+        PlanIn.model_validate(
+            {"dataset": scene.dataset_id, "algorithm": "rdt-ta", "epsilon": "0.1"}
+        ),
     )
     assert (plan.limited_by, plan.largest_that_fits) == (limited_by, available)
-    assert _external(scene, "0.1") == ("approval_above" if "approval_above" in rules else limited_by)
+    assert _external(scene, "0.1") == (
+        "approval_above" if "approval_above" in rules else limited_by
+    )
 
 
-def test_what_a_key_spent_leaves_less_of_its_quota_and_the_cap_decides_again_when_it_leaves_less(scene: Scene) -> None:
+def test_what_a_key_spent_leaves_less_of_its_quota_and_the_cap_decides_again_when_it_leaves_less(
+    scene: Scene,
+) -> None:
     set_rules(scene, quotas=[{"keys": OF_OWNER, "cap": "1"}])
     scene.submit(key="a", epsilon="1")
     (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
-    assert (account.remaining, account.available, account.limited_by) == ("2", "0", "quota")
+    assert (account.remaining, account.available, account.limited_by) == (
+        "2",
+        "0",
+        "quota",
+    )
     scene.lower_cap("1", key="b")
     (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
-    assert (account.remaining, account.available, account.limited_by) == ("0", "0", "cap")
+    assert (account.remaining, account.available, account.limited_by) == (
+        "0",
+        "0",
+        "cap",
+    )
 
 
-def test_what_a_key_spent_on_one_dataset_counts_in_no_quota_of_another(scene: Scene) -> None:
-    """One query reads what was spent on all of them, also where it cannot name every key of every quota."""
+def test_what_a_key_spent_on_one_dataset_counts_in_no_quota_of_another(
+    scene: Scene,
+) -> None:
+    """One query reads what was spent on all of them, also where it cannot name every
+    key of every quota.
+    """
     other = Scene(scene.installation, people.declared(scene.installation)["id"])
     set_rules(scene, quotas=[{"keys": OF_OWNER, "cap": "1"}])
     set_rules(other, quotas=[{"keys": OF_OWNER, "cap": "0.7"}])
     scene.submit(key="a", epsilon="0.25")
 
     def left() -> dict[str, str]:
-        return {it.account: it.available for it in list_balances(scene.installation, OWNER, PAGE).datasets}
+        return {
+            it.account: it.available
+            for it in list_balances(scene.installation, OWNER, PAGE).datasets
+        }
 
     assert left() == {scene.dataset_id: "0.75", other.dataset_id: "0.7"}
     with pytest.MonkeyPatch.context() as patch:
@@ -92,14 +127,29 @@ def test_a_dataset_whose_date_of_erasure_has_come_admits_nothing(scene: Scene) -
     database = scene.installation.database
     set_rules(scene, frozen=True)
     with database.write() as session:
-        session.get_one(RulesRow, scene.dataset_id).erase_rows_at = database.now(session)
+        session.get_one(RulesRow, scene.dataset_id).erase_rows_at = database.now(
+            session
+        )
     (account,) = list_balances(scene.installation, OWNER, PAGE).datasets
     assert (account.available, account.limited_by) == ("0", "erasure_due")
 
 
-@pytest.mark.parametrize(("role", "may_submit"), [("predictor", False), ("auditor", False), ("analyst", True)])
-def test_a_key_whose_role_admits_no_job_is_told_so_whatever_fits(scene: Scene, role: str, *, may_submit: bool) -> None:
+@pytest.mark.parametrize(
+    ("role", "may_submit"),
+    [("predictor", False), ("auditor", False), ("analyst", True)],
+)
+def test_a_key_whose_role_admits_no_job_is_told_so_whatever_fits(
+    scene: Scene, role: str, *, may_submit: bool
+) -> None:
     grant(scene, role)
-    standing = standings(scene.installation, SECOND, [scene.dataset_id])[scene.dataset_id]
-    assert (standing.role, standing.may_submit, standing.largest_that_fits) == (role, may_submit, "3")
-    assert standings(scene.installation, ADMIN, [scene.dataset_id])[scene.dataset_id].may_submit
+    standing = standings(scene.installation, SECOND, [scene.dataset_id])[
+        scene.dataset_id
+    ]
+    assert (standing.role, standing.may_submit, standing.largest_that_fits) == (
+        role,
+        may_submit,
+        "3",
+    )
+    assert standings(scene.installation, ADMIN, [scene.dataset_id])[
+        scene.dataset_id
+    ].may_submit

@@ -1,4 +1,6 @@
-"""A machine that starts no further thread or process: an uncharged job waits, and a paid job goes on."""
+"""A machine that starts no further thread or process: an uncharged job waits, and a
+paid job goes on.
+"""
 
 import errno
 import fcntl
@@ -24,7 +26,14 @@ from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.threads import begun
 from tests.support.crash_scene import Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, evaluation, model, must_not_run, perform_here, profile
+from tests.support.job_kinds import (
+    claimed,
+    evaluation,
+    model,
+    must_not_run,
+    perform_here,
+    profile,
+)
 
 
 def allow(n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +62,9 @@ def after_the_charge(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -
 
 @on_one_database
 @pytest.mark.parametrize("kind", ["train", "profile", "evaluation"])
-def test_a_paid_job_needs_no_further_thread(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paid_job_needs_no_further_thread(
+    scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submit = {
         "train": lambda: scene.submit_job(key="k"),
         "profile": lambda: profile(scene),
@@ -68,13 +79,17 @@ def test_a_paid_job_needs_no_further_thread(scene: Scene, kind: str, monkeypatch
 
 @on_one_database
 @pytest.mark.parametrize("n_threads", [0, 1])
-def test_a_job_waits_uncharged_or_runs(scene: Scene, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_waits_uncharged_or_runs(
+    scene: Scene, n_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lease needs a thread; the copies of files do not."""
     job_id, claim = scene.submit_job(key="k"), claimed(scene.installation)
     with monkeypatch.context() as limited:
         allow(n_threads, limited)
         if n_threads == 0:
-            with pytest.raises(Unavailable, match="this machine starts no further thread"):
+            with pytest.raises(
+                Unavailable, match="this machine starts no further thread"
+            ):
                 run_job.run_job(scene.installation, claim, must_not_run)
         else:
             run_job.run_job(scene.installation, claim, perform_here)
@@ -88,11 +103,17 @@ def test_every_part_is_counted_once_by_as_many_threads_as_start(
 ) -> None:
     monkeypatch.setattr(coded_rows, "_n_processors", lambda: 4)
     allow(n_threads, monkeypatch)
-    assert coded_rows.made_of(range(100), lambda part: part * part) == [part * part for part in range(100)]
-    assert list(coded_rows.made_ahead(range(100), str)) == [str(part) for part in range(100)]
+    assert coded_rows.made_of(range(100), lambda part: part * part) == [
+        part * part for part in range(100)
+    ]
+    assert list(coded_rows.made_ahead(range(100), str)) == [
+        str(part) for part in range(100)
+    ]
 
 
-def test_a_failure_of_work_arrives_where_its_result_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_work_arrives_where_its_result_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     allow(0, monkeypatch)
     outcome = begun(lambda: 1 / 0, name="files")
     with pytest.raises(ZeroDivisionError):
@@ -111,7 +132,9 @@ child._NEEDED = ("app.datasets.private_rows",)
 threading.Thread.start = start
 child.main(os.getppid())
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, input=b"{}\n", check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, input=b"{}\n", check=False
+    )
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert b"the code of jobs cannot be loaded" in ran.stderr
     assert b"RuntimeError" in ran.stderr
@@ -133,13 +156,18 @@ def test_a_child_that_cannot_be_started_takes_no_job(
     children.stop()
 
 
-def test_a_database_whose_lock_cannot_be_waited_for_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_whose_lock_cannot_be_waited_for_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So the last commit of a paid job is repeated."""
     lock = WriteLock.of(tmp_path / "database")
     with other_writer(tmp_path / "database.lock"), monkeypatch.context() as limited:
         allow(0, limited)
         for _ in range(2):
-            with pytest.raises(Unavailable, match="the database is busy"), lock.locked():
+            with (
+                pytest.raises(Unavailable, match="the database is busy"),
+                lock.locked(),
+            ):
                 raise AssertionError("the lock is another's")
     with lock.locked():
         pass  # the lock is free again, and can be taken
@@ -153,7 +181,10 @@ def other_writer(path: Path) -> Any:
         yield
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(),
+    reason="threads are counted as Linux shows them",
+)
 def test_rows_are_read_in_the_threads_that_were_there_before_the_charge() -> None:
     """pyarrow has threads of its own, and fails where one of them cannot start."""
     program = """
@@ -173,6 +204,8 @@ for group in range(100):
     pq.ParquetFile(file).read_row_group(group, use_threads=False)
 print(before, threads())
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     before, after = ran.stdout.split()
     assert before == after

@@ -1,8 +1,9 @@
-"""Every use case that touches the ledger locks in one order: keys, datasets, jobs, accounts, webhooks, each by id, and
-the control chain last.
+"""Every use case that touches the ledger locks in one order: keys, datasets, jobs,
+accounts, webhooks, each by id, and the control chain last.
 
-The tests run on PostgreSQL only, because a SQLite write transaction excludes every other one. The two datasets belong
-to two populations whose ids are in the opposite order, so that locking in order of use would differ from the rule.
+The tests run on PostgreSQL only, because a SQLite write transaction excludes every
+other one. The two datasets belong to two populations whose ids are in the opposite
+order, so that locking in order of use would differ from the rule.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,16 +43,24 @@ POPULATIONS = ["pop_a", "pop_b"]
 
 @pytest.fixture
 def pair(postgresql_database_url: str, tmp_path: Path) -> Iterator[Pair]:
-    """The first dataset in order of ids belongs to the second population, and the second one to the first."""
+    """The first dataset in order of ids belongs to the second population, and the
+    second one to the first.
+    """
     with opened(postgresql_database_url, tmp_path / "home") as scene:
         result = Pair.beside(scene)
         with scene.installation.database.write() as session:
             for population in POPULATIONS:
-                new_population = populations.NewPopulation(population, population, "pure", 10**10, None, OWNER.key_id)
+                new_population = populations.NewPopulation(
+                    population, population, "pure", 10**10, None, OWNER.key_id
+                )
                 populations.open_population(session, new_population, at=stamps.now())
         with scene.installation.database.write() as session:
-            for account, population in zip(_ids(result), reversed(POPULATIONS), strict=True):
-                populations.join(session, population, account, actor=OWNER.key_id, at=stamps.now())
+            for account, population in zip(
+                _ids(result), reversed(POPULATIONS), strict=True
+            ):
+                populations.join(
+                    session, population, account, actor=OWNER.key_id, at=stamps.now()
+                )
         yield result
 
 
@@ -84,20 +93,37 @@ CHAIN: list[Lock] = [("accounts", control.CHAIN)]
 
 
 def _webhooks(*scenes: Scene) -> list[Lock]:
-    """Registers a webhook of each scene that watches the budget; the locks of the webhooks are in the order of ids."""
-    body = WebhookIn.model_validate({"url": "https://hooks.invalid/", "events": ["budget.low"], "threshold": "0.5"})
-    made = [create_webhook(scene.installation, OWNER, scene.dataset_id, body).id for scene in scenes]
+    """Registers a webhook of each scene that watches the budget; the locks of the
+    webhooks are in the order of ids.
+    """
+    body = WebhookIn.model_validate(
+        {"url": "https://hooks.invalid/", "events": ["budget.low"], "threshold": "0.5"}
+    )
+    made = [
+        create_webhook(scene.installation, OWNER, scene.dataset_id, body).id
+        for scene in scenes
+    ]
     return [("webhooks", each) for each in sorted(made)]
 
 
 def _delivery(pair: Pair, webhook: Lock) -> Lock:
     """An event that waits for a webhook; its lock."""
     with pair.first.installation.database.write() as session:
-        outbox.put(session, session.get_one(outbox.WebhookRow, webhook[1]), "budget.low", {}, at=stamps.now())
-        return "webhook_deliveries", session.execute(select(outbox.DeliveryRow.id)).scalar_one()
+        outbox.put(
+            session,
+            session.get_one(outbox.WebhookRow, webhook[1]),
+            "budget.low",
+            {},
+            at=stamps.now(),
+        )
+        return "webhook_deliveries", session.execute(
+            select(outbox.DeliveryRow.id)
+        ).scalar_one()
 
 
-def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock]) -> None:
+def _assert_order(
+    pair: Pair, use_case: Callable[[], object], locks: list[Lock]
+) -> None:
     assert_locks_in_order(pair.first.installation.database.engine, use_case, locks)
 
 
@@ -109,20 +135,28 @@ def _holding(scene: Scene, account_id: str) -> str:
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
-def test_the_lock_order_of_a_submission_on_two_datasets(pair: Pair, is_crossed: bool) -> None:
+def test_the_lock_order_of_a_submission_on_two_datasets(
+    pair: Pair, is_crossed: bool
+) -> None:
     mine = pair.swapped if is_crossed else pair
     _assert_order(
         pair,
         lambda: mine.submit(key="k"),
-        KEYS + _datasets(*_ids(pair)) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
+        KEYS
+        + _datasets(*_ids(pair))
+        + _accounts(*_ids(pair))
+        + _populations(*POPULATIONS),
     )
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
-def test_the_lock_order_of_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
+def test_the_lock_order_of_reservations_on_two_accounts(
+    pair: Pair, is_crossed: bool
+) -> None:
     """The ledger locks accounts in order of id, whatever the caller locked before."""
     reservations = [
-        ledger.NewReservation(each, 5, WHOLE, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)
+        ledger.NewReservation(each, 5, WHOLE, EVENT, "jb_1")
+        for each in sorted(_ids(pair), reverse=is_crossed)
     ]
 
     def reserve() -> None:
@@ -137,7 +171,11 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
 
     def charge() -> None:
         with pair.first.installation.database.write() as session:
-            reservations.charge_external(session, ledger.NewReservation(one, 5, WHOLE, EVENT, None), actor="key_a")
+            reservations.charge_external(
+                session,
+                ledger.NewReservation(one, 5, WHOLE, EVENT, None),
+                actor="key_a",
+            )
 
     _assert_order(pair, charge, _accounts(one) + _populations("pop_b"))
     scene = pair.first
@@ -145,7 +183,10 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: scene.charge_external(key="k"),
-        KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations(population),
+        KEYS
+        + _datasets(scene.dataset_id)
+        + _accounts(scene.dataset_id)
+        + _populations(population),
     )
 
 
@@ -166,7 +207,10 @@ def test_the_lock_order_of_a_declaration_that_continues_an_account(pair: Pair) -
     _assert_order(
         pair,
         lambda: register_dataset(installation, OWNER, declaration, request=None),
-        KEYS + _accounts(erased.id) + _populations(population) + _accounts(control.CHAIN),
+        KEYS
+        + _accounts(erased.id)
+        + _populations(population)
+        + _accounts(control.CHAIN),
     )
 
 
@@ -203,7 +247,9 @@ def test_the_lock_order_of_an_expiry(pair: Pair) -> None:
     job_id = pair.submit(key="k")
     _assert_order(
         pair,
-        lambda: expired_at(pair.first.installation, datetime.now(UTC) + timedelta(days=2)),
+        lambda: expired_at(
+            pair.first.installation, datetime.now(UTC) + timedelta(days=2)
+        ),
         _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 
@@ -220,21 +266,28 @@ def test_the_lock_order_of_a_void(pair: Pair) -> None:
 
 
 def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
-    """Charged jobs end with the mark. The others end later: all jobs of a transaction are locked before the first
-    account, and all accounts before the first new entry.
+    """Charged jobs end with the mark. The others end later: all jobs of a transaction
+    are locked before the first account, and all accounts before the first new entry.
     """
     installation, deleted = pair.first.installation, pair.second.dataset_id
     charged = pair.submit(key="charged")
     charge.charge_claimed(installation, claimed(installation))
-    queued = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
+    queued = [
+        role.submit(key=f"k{number}")
+        for number, role in enumerate((pair, pair.swapped, pair))
+    ]
     delete = partial(delete_dataset, installation, OWNER, deleted)
     locks = _webhooks(pair.second, pair.second)
     locks.append(_delivery(pair, locks[0]))
-    _assert_order(pair, delete, KEYS + _datasets(deleted) + _jobs(charged) + locks + CHAIN)
+    _assert_order(
+        pair, delete, KEYS + _datasets(deleted) + _jobs(charged) + locks + CHAIN
+    )
     with installation.database.write() as session:
         mark_deleted(session, deleted, actor=OWNER.key_id, at=stamps.now())
     ends = partial(end_jobs, installation, deleted, actor=OWNER.key_id)
-    _assert_order(pair, ends, _jobs(*queued) + _accounts(*_ids(pair)) + _populations(*POPULATIONS))
+    _assert_order(
+        pair, ends, _jobs(*queued) + _accounts(*_ids(pair)) + _populations(*POPULATIONS)
+    )
 
 
 def test_the_lock_order_of_the_deletion_of_a_dataset_without_jobs(pair: Pair) -> None:
@@ -247,22 +300,39 @@ def test_the_lock_order_of_the_deletion_of_a_dataset_without_jobs(pair: Pair) ->
 
 def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:
     """A cap of a population is told to the webhooks of all members."""
-    scene, population = pair.first, {_ids(pair)[0]: "pop_b", _ids(pair)[1]: "pop_a"}[pair.first.dataset_id]
+    scene, population = (
+        pair.first,
+        {_ids(pair)[0]: "pop_b", _ids(pair)[1]: "pop_a"}[pair.first.dataset_id],
+    )
     locks = _webhooks(scene)
     own = KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
     _assert_order(pair, lambda: scene.lower_cap("1", key="k"), own + locks + CHAIN)
     body = CapIn.model_validate({"cap": "0.001", "reason": "a test"})
-    lower = partial(change_cap, scene.installation, OWNER, population, body, request=None)
+    lower = partial(
+        change_cap, scene.installation, OWNER, population, body, request=None
+    )
     _assert_order(pair, lower, KEYS + _populations(population) + locks + CHAIN)
 
 
 def test_the_lock_order_of_a_join(pair: Pair) -> None:
     scene = Pair.beside(pair.first, name="third").second
-    own, webhooks = KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id), _webhooks(scene)
-    for population, locks in {"pop_a": _populations("pop_a") + webhooks, "pop_new": webhooks}.items():
+    own, webhooks = (
+        KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id),
+        _webhooks(scene),
+    )
+    for population, locks in {
+        "pop_a": _populations("pop_a") + webhooks,
+        "pop_new": webhooks,
+    }.items():
         _assert_order(
             pair,
-            partial(join_population, scene.installation, OWNER, scene.dataset_id, population=population),
+            partial(
+                join_population,
+                scene.installation,
+                OWNER,
+                scene.dataset_id,
+                population=population,
+            ),
             own + locks + CHAIN,
         )
 
@@ -271,26 +341,42 @@ def test_the_lock_order_of_the_removal_of_a_webhook(pair: Pair) -> None:
     scene = pair.first
     ((_, webhook_id),) = locks = _webhooks(scene)
     locks.append(_delivery(pair, locks[0]))
-    remove = partial(delete_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id)
+    remove = partial(
+        delete_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id
+    )
     _assert_order(pair, remove, KEYS + locks + CHAIN)
 
 
 def test_the_lock_order_of_the_rotation_of_a_webhook(pair: Pair) -> None:
     scene = pair.first
     ((_, webhook_id),) = locks = _webhooks(scene)
-    rotate = partial(rotate_webhook, scene.installation, OWNER, scene.dataset_id, webhook_id, WebhookRotationIn())
+    rotate = partial(
+        rotate_webhook,
+        scene.installation,
+        OWNER,
+        scene.dataset_id,
+        webhook_id,
+        WebhookRotationIn(),
+    )
     _assert_order(pair, rotate, KEYS + locks + CHAIN)
 
 
 def test_the_lock_order_of_the_end_of_a_freeze(pair: Pair) -> None:
-    """The time of queued jobs in the queue begins anew, so they are locked before the account."""
+    """The time of queued jobs in the queue begins anew, so they are locked before the
+    account.
+    """
     scene = pair.first
     job_ids = [scene.submit_job(key=f"k{number}") for number in range(2)]
     set_rules(scene, frozen=True)
     _assert_order(
         pair,
         lambda: set_rules(scene, by=ADMIN),
-        [("keys", ADMIN.key_id), *_datasets(scene.dataset_id), *_jobs(*job_ids), *_accounts(scene.dataset_id)],
+        [
+            ("keys", ADMIN.key_id),
+            *_datasets(scene.dataset_id),
+            *_jobs(*job_ids),
+            *_accounts(scene.dataset_id),
+        ],
     )
 
 

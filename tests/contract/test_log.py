@@ -1,4 +1,6 @@
-"""The log of an account on both databases: roots and proofs from stored subtrees equal those from all leaves."""
+"""The log of an account on both databases: roots and proofs from stored subtrees equal
+those from all leaves.
+"""
 
 import pytest
 from sqlalchemy import select
@@ -20,8 +22,12 @@ N_ENTRIES = 41
 
 
 @pytest.fixture
-def installation(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    """Two accounts, the first with 41 entries, and subtrees stored at the heights 2, 4, …"""
+def installation(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> Installation:
+    """Two accounts, the first with 41 entries, and subtrees stored at the heights 2, 4,
+    …
+    """
     monkeypatch.setattr(logs, "STEP", 2)
     for account_id in (ACCOUNT, "ds_other"):
         open_account(installation, account_id, cap=1_000_000)
@@ -39,18 +45,27 @@ def _reserve(session: Session, number: int) -> None:
 
 
 def _leaves(session: Session) -> list[bytes]:
-    return [checkpoints.leaf(entry.hash) for entry in tables.entries(session, ACCOUNT, after=0, limit=1_000)]
+    return [
+        checkpoints.leaf(entry.hash)
+        for entry in tables.entries(session, ACCOUNT, after=0, limit=1_000)
+    ]
 
 
-def test_complete_subtrees_are_stored_once_and_no_others(installation: Installation) -> None:
+def test_complete_subtrees_are_stored_once_and_no_others(
+    installation: Installation,
+) -> None:
     with installation.database.read() as session:
         query = select(BlockRow.account_id, BlockRow.height, BlockRow.position)
         stored = sorted(tuple(row) for row in session.execute(query))
-    wanted = [(ACCOUNT, height, at) for height in (2, 4) for at in range(N_ENTRIES >> height)]
+    wanted = [
+        (ACCOUNT, height, at) for height in (2, 4) for at in range(N_ENTRIES >> height)
+    ]
     assert stored == wanted
 
 
-def test_roots_of_every_size_are_those_of_the_leaves(installation: Installation) -> None:
+def test_roots_of_every_size_are_those_of_the_leaves(
+    installation: Installation,
+) -> None:
     with installation.database.read() as session:
         leaves, log = _leaves(session), Log(session, ACCOUNT)
         growing = merkle_tree.GrowingTree()
@@ -67,13 +82,21 @@ def test_proofs_hold_in_the_verifier(installation: Installation) -> None:
             root = log.root(size)
             for sequence in range(1, size + 1, 3):
                 path = log.inclusion(sequence, size)
-                merkle_tree.check_inclusion(leaves[sequence - 1], sequence - 1, size, path, root)
+                merkle_tree.check_inclusion(
+                    leaves[sequence - 1], sequence - 1, size, path, root
+                )
                 path = log.consistency(sequence, size)
-                merkle_tree.check_consistency(sequence, size, path, (log.root(sequence), root))
+                merkle_tree.check_consistency(
+                    sequence, size, path, (log.root(sequence), root)
+                )
 
 
-def test_few_rows_are_read_for_a_root(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A root reads at most 2**STEP - 1 rows of each height, so a checkpoint of a long ledger stays cheap."""
+def test_few_rows_are_read_for_a_root(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root reads at most 2**STEP - 1 rows of each height, so a checkpoint of a long
+    ledger stays cheap.
+    """
     read: list[int] = []
     for name in ("_blocks", "_leaves"):
         original = getattr(Log, name)
@@ -103,4 +126,6 @@ def test_a_rolled_back_entry_leaves_no_subtree(installation: Installation) -> No
         cut_after(range(100, 108))
     with installation.database.read() as session:
         assert statements.size(session, ACCOUNT) == N_ENTRIES
-        assert len(session.execute(select(BlockRow)).all()) == (N_ENTRIES >> 2) + (N_ENTRIES >> 4)
+        assert len(session.execute(select(BlockRow)).all()) == (N_ENTRIES >> 2) + (
+            N_ENTRIES >> 4
+        )

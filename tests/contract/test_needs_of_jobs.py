@@ -1,4 +1,6 @@
-"""What the process of a job cannot use, such as the room for the output, is found by that process before the charge."""
+"""What the process of a job cannot use, such as the room for the output, is found by
+that process before the charge.
+"""
 
 import subprocess
 import sys
@@ -17,7 +19,14 @@ from app.worker import supervise
 from app.worker.supervise import Children, Supervisor
 from tests.support.crash_scene import Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, evaluation, model, must_not_run, perform_here, profile
+from tests.support.job_kinds import (
+    claimed,
+    evaluation,
+    model,
+    must_not_run,
+    perform_here,
+    profile,
+)
 
 pytestmark = on_one_database
 
@@ -56,7 +65,9 @@ def limit_to(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     command = [sys.executable, "-c", CHILD.format(limit=limit)]
     environment = scrubbed_environment()
     monkeypatch.setattr(
-        supervise, "_new_child", lambda: subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=environment)
+        supervise,
+        "_new_child",
+        lambda: subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=environment),
     )
 
 
@@ -71,35 +82,56 @@ def test_a_job_whose_process_cannot_use_what_it_needs_waits_uncharged(
 ) -> None:
     first, second = (scene.submit_job(key=key) for key in "ab")
     planned = run_job.planned_bytes
-    monkeypatch.setattr(run_job, "planned_bytes", lambda *of_job: planned(*of_job) + 2**21)
+    monkeypatch.setattr(
+        run_job, "planned_bytes", lambda *of_job: planned(*of_job) + 2**21
+    )
     load = Supervisor(interval_s=0, stop=Stop()).load
     with monkeypatch.context() as limited:
         limit_to(limited, LIMITS[limit])
-        with pytest.raises(Unavailable, match="the process of a job cannot use what the job needs"):
-            run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
-    assert "a job waits, uncharged: its process cannot use the folder, the room, the models or the rows" in caplog.text
+        with pytest.raises(
+            Unavailable, match="the process of a job cannot use what the job needs"
+        ):
+            run_job.run_job(
+                scene.installation, claimed(scene.installation), must_not_run, load=load
+            )
+    assert (
+        "a job waits, uncharged: its process cannot use the folder, the room, the models or the rows"
+        in caplog.text
+    )
     log = capfd.readouterr().err
     assert "the process of a job cannot use what the job needs" in log
     assert "OSError" in log
     assert "canary" not in log
     assert scene.end(first) == (JobState.RUNNING, None, ["reserve"])
-    run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=load)
+    run_job.run_job(
+        scene.installation, claimed(scene.installation), perform_here, load=load
+    )
     assert scene.end(second) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
 def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_for(
-    scene: Scene, children: Children, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    scene: Scene,
+    children: Children,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     model_id = model(scene, "m")
     first, second = (evaluation(scene, model_id, key=key) for key in "ab")
     load = Supervisor(interval_s=0, stop=Stop()).load
     with monkeypatch.context() as limited:
-        limit_to(limited, "from grovekeeper_forests.releases.forest import read; read.FORMAT = 'of an earlier version'")
+        limit_to(
+            limited,
+            "from grovekeeper_forests.releases.forest import read; read.FORMAT = 'of an earlier version'",
+        )
         with pytest.raises(Unavailable):
-            run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
+            run_job.run_job(
+                scene.installation, claimed(scene.installation), must_not_run, load=load
+            )
     assert "ArtifactInvalid" in capfd.readouterr().err
     assert scene.end(first) == (JobState.RUNNING, None, ["reserve"])
-    run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=load)
+    run_job.run_job(
+        scene.installation, claimed(scene.installation), perform_here, load=load
+    )
     assert scene.end(second) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
@@ -121,7 +153,10 @@ released_forest.loads = loads
 
 
 def test_the_models_of_a_choice_are_in_memory_together_before_the_charge_too(
-    scene: Scene, children: Children, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    scene: Scene,
+    children: Children,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     models = [model(scene, key) for key in "mn"]
     jobs = [evaluation(scene, *models, key=key) for key in "ab"]
@@ -129,16 +164,25 @@ def test_the_models_of_a_choice_are_in_memory_together_before_the_charge_too(
     with monkeypatch.context() as limited:
         limit_to(limited, MEMORY_FOR_ONE)
         with pytest.raises(Unavailable):
-            run_job.run_job(scene.installation, claimed(scene.installation), must_not_run, load=load)
+            run_job.run_job(
+                scene.installation, claimed(scene.installation), must_not_run, load=load
+            )
     assert "MemoryError" in capfd.readouterr().err
     assert scene.end(jobs[0]) == (JobState.RUNNING, None, ["reserve"])
-    run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=load)
+    run_job.run_job(
+        scene.installation, claimed(scene.installation), perform_here, load=load
+    )
     assert scene.end(jobs[1]) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
-def test_a_child_that_waits_looks_at_what_each_job_needs(scene: Scene, children: Children) -> None:
+def test_a_child_that_waits_looks_at_what_each_job_needs(
+    scene: Scene, children: Children
+) -> None:
     """A job that is not charged after its look leaves the child to the next job."""
-    jobs, load = [profile(scene, key) for key in "pq"], Supervisor(interval_s=0, stop=Stop()).load
+    jobs, load = (
+        [profile(scene, key) for key in "pq"],
+        Supervisor(interval_s=0, stop=Stop()).load,
+    )
     looked = list[object]()
 
     def freeze(lease: run_job.Lease, needs: run_job.Needs) -> None:
@@ -149,7 +193,9 @@ def test_a_child_that_waits_looks_at_what_each_job_needs(scene: Scene, children:
             raise run_job.Stopped
 
     for _ in range(2):
-        run_job.run_job(scene.installation, claimed(scene.installation), perform_here, load=freeze)
+        run_job.run_job(
+            scene.installation, claimed(scene.installation), perform_here, load=freeze
+        )
     assert looked[0] is looked[1] is not None
     assert scene.end(jobs[0]) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
@@ -157,7 +203,9 @@ def test_a_child_that_waits_looks_at_what_each_job_needs(scene: Scene, children:
 def test_rows_that_are_copied_later_need_a_cache_that_takes_files(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A profile stores no file, and with public times its rows are copied after the charge."""
+    """A profile stores no file, and with public times its rows are copied after the
+    charge.
+    """
 
     class Elsewhere(Directory):
         """A store that is no folder of the home."""

@@ -1,4 +1,6 @@
-"""An outage of the database costs no paid output while the worker lives, nor when it stops and leaves a note of it."""
+"""An outage of the database costs no paid output while the worker lives, nor when it
+stops and leaves a note of it.
+"""
 
 import json
 import threading
@@ -28,7 +30,14 @@ from app.services.jobs.task import JobTask
 from tests.crash.conftest import eventually
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, submitted_and_claimed
+from tests.support.job_kinds import (
+    claimed,
+    evaluation,
+    model,
+    perform_here,
+    profile,
+    submitted_and_claimed,
+)
 from tests.support.sweeping import expired_at
 
 PAID = ["reserve", "charge"]
@@ -86,15 +95,21 @@ def scene(scene: Scene) -> Scene:
 
 
 def _end_lease(scene: Scene, job_id: str) -> None:
-    """Makes the lease of a job one that ended a second ago, as an outage does that is longer than the lease."""
+    """Makes the lease of a job one that ended a second ago, as an outage does that is
+    longer than the lease.
+    """
     with scene.installation.database.write() as session:
         row = queue.locked(session, job_id)
         if row.lease_until is not None:
-            row.lease_until = scene.installation.database.now(session) - timedelta(seconds=1)
+            row.lease_until = scene.installation.database.now(session) - timedelta(
+                seconds=1
+            )
 
 
 def _long_ago(scene: Scene, job_id: str) -> int:
-    """Ends the lease, and sweeps as a process does in the time of another lease. Returns the number of ended jobs."""
+    """Ends the lease, and sweeps as a process does in the time of another lease.
+    Returns the number of ended jobs.
+    """
     _end_lease(scene, job_id)
     with scene.installation.database.read() as session:
         at = scene.installation.database.now(session)
@@ -120,7 +135,9 @@ def no_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["train", "profile", "evaluation"])
-def test_the_last_commit_is_repeated_until_the_database_answers(scene: Scene, outage: Outage, kind: str) -> None:
+def test_the_last_commit_is_repeated_until_the_database_answers(
+    scene: Scene, outage: Outage, kind: str
+) -> None:
     job_id = _submit(scene, kind)
 
     def work(task: JobTask, _: Lease) -> None:
@@ -162,18 +179,24 @@ def test_a_sweep_that_is_first_after_an_outage_registers_what_the_worker_is_abou
     scene.assert_no_orphans()
 
 
-def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_sweeps(scene: Scene) -> None:
+def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_sweeps(
+    scene: Scene,
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
 
     def work(task: JobTask, _: Lease) -> None:
         _end_lease(scene, job_id)
         sweep.expire_jobs(scene.installation)
-        assert scene.job(job_id).state == "running", "no worker could extend its lease before"
+        assert scene.job(job_id).state == "running", (
+            "no worker could extend its lease before"
+        )
 
         def is_extended() -> bool:
             with scene.installation.database.read() as session:
                 until = scene.job(job_id).lease_until
-                return until is not None and until > scene.installation.database.now(session)
+                return until is not None and until > scene.installation.database.now(
+                    session
+                )
 
         assert eventually(is_extended, within_s=60)
         perform_here(task)
@@ -183,11 +206,21 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
 
 
 @on_one_database
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError(28, "canary")])
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("can't start new thread"), MemoryError(), OSError(28, "canary")],
+)
 def test_an_extension_that_fails_is_tried_again(
-    scene: Scene, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scene: Scene,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    (job_id, claim), extended, heartbeat = submitted_and_claimed(scene), threading.Event(), lease.heartbeat
+    (job_id, claim), extended, heartbeat = (
+        submitted_and_claimed(scene),
+        threading.Event(),
+        lease.heartbeat,
+    )
     failures = iter([error, error])
 
     def beat(*arguments: Any, **named: Any) -> None:
@@ -207,19 +240,30 @@ def test_an_extension_that_fails_is_tried_again(
     assert caplog.text.count("a heartbeat failed") == 2
 
 
-def test_a_paid_job_is_lost_after_the_sweeps_of_another_lease_and_not_before(scene: Scene) -> None:
+def test_a_paid_job_is_lost_after_the_sweeps_of_another_lease_and_not_before(
+    scene: Scene,
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
-    n_looks = 1 + round(scene.installation.settings.lease_ttl_s / limits.SWEEP_INTERVAL_S + 0.499)
+    n_looks = 1 + round(
+        scene.installation.settings.lease_ttl_s / limits.SWEEP_INTERVAL_S + 0.499
+    )
     _end_lease(scene, job_id)
-    assert [sweep.expire_jobs(scene.installation) for _ in range(n_looks - 1)] == [0] * (n_looks - 1)
+    assert [sweep.expire_jobs(scene.installation) for _ in range(n_looks - 1)] == [
+        0
+    ] * (n_looks - 1)
     lease.heartbeat(scene.installation, claim, trees_done=0)
     _end_lease(scene, job_id)
-    assert [sweep.expire_jobs(scene.installation) for _ in range(n_looks)] == [*[0] * (n_looks - 1), 1]
+    assert [sweep.expire_jobs(scene.installation) for _ in range(n_looks)] == [
+        *[0] * (n_looks - 1),
+        1,
+    ]
     assert scene.end(job_id) == ("failed", "lost", PAID)
 
 
-def test_an_uncharged_job_goes_back_to_the_queue_at_the_first_sweep(scene: Scene) -> None:
+def test_an_uncharged_job_goes_back_to_the_queue_at_the_first_sweep(
+    scene: Scene,
+) -> None:
     job_id, _ = submitted_and_claimed(scene)
     _end_lease(scene, job_id)
     assert sweep.expire_jobs(scene.installation) == 1
@@ -240,14 +284,20 @@ def test_a_worker_that_stops_in_an_outage_leaves_its_output_to_a_sweep(
         getattr(stop, signal).set()
 
     with pytest.raises(Unavailable):
-        run_job.run_job(scene.installation, claimed(scene.installation), work, stop=stop)
+        run_job.run_job(
+            scene.installation, claimed(scene.installation), work, stop=stop
+        )
     with outage.over():
         assert scene.end(job_id) == ("running", None, PAID)
     outage.is_on = False
     sweep.tidy_artifacts(scene.installation)
     sweep.tidy_jobs(scene.installation)
-    assert sweep.expire_jobs(scene.installation) == 0, "the lease holds, so the worker may live"
-    again = replace(scene.installation, late_leases=type(scene.installation.late_leases)())
+    assert sweep.expire_jobs(scene.installation) == 0, (
+        "the lease holds, so the worker may live"
+    )
+    again = replace(
+        scene.installation, late_leases=type(scene.installation.late_leases)()
+    )
     _end_lease(scene, job_id)
     assert sweep.expire_jobs(again) == 1
     assert scene.end(job_id) == ("succeeded", None, PAID)
@@ -269,15 +319,22 @@ def _noted(scene: Scene, outage: Outage) -> str:
         stop.now.set()
 
     with pytest.raises(Unavailable):
-        run_job.run_job(scene.installation, claimed(scene.installation), work, stop=stop)
+        run_job.run_job(
+            scene.installation, claimed(scene.installation), work, stop=stop
+        )
     outage.is_on = False
     assert finished.noted_jobs(scene.installation) == [job_id]
     return job_id
 
 
 @on_one_database
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"token": "0", "output": {"new": 1}}', b"another", b"half"])
-def test_a_note_of_another_claim_or_version_registers_nothing(scene: Scene, outage: Outage, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b'{"token": "0", "output": {"new": 1}}', b"another", b"half"],
+)
+def test_a_note_of_another_claim_or_version_registers_nothing(
+    scene: Scene, outage: Outage, content: bytes
+) -> None:
     job_id = _noted(scene, outage)
     file = scene.installation.home / "finished" / f"{job_id}.json"
     if content == b"another":
@@ -286,7 +343,9 @@ def test_a_note_of_another_claim_or_version_registers_nothing(scene: Scene, outa
         content = file.read_bytes().replace(token.encode(), b"0" * len(token))
     if content == b"half":
         noted = json.loads(file.read_bytes())
-        content = json.dumps({**noted, "output": {"digest": noted["output"]["digest"]}}).encode()
+        content = json.dumps(
+            {**noted, "output": {"digest": noted["output"]["digest"]}}
+        ).encode()
     file.write_bytes(content)
     assert _long_ago(scene, job_id) == 1
     assert scene.end(job_id) == ("failed", "lost", PAID)
@@ -326,7 +385,9 @@ def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
 
 
 @on_one_database
-def test_a_note_that_was_half_written_is_removed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_that_was_half_written_is_removed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     half = scene.installation.home / "finished" / f".jb_1.json.0{UNFINISHED}"
     half.parent.mkdir()
     half.write_bytes(b"{")
@@ -337,7 +398,9 @@ def test_a_note_that_was_half_written_is_removed(scene: Scene, monkeypatch: pyte
     assert not half.exists()
 
 
-def test_a_job_that_is_cancelled_after_an_outage_leaves_neither_output_nor_note(scene: Scene, outage: Outage) -> None:
+def test_a_job_that_is_cancelled_after_an_outage_leaves_neither_output_nor_note(
+    scene: Scene, outage: Outage
+) -> None:
     job_id = _noted(scene, outage)
     assert show_jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
     assert sweep.expire_jobs(scene.installation) == 0
@@ -349,7 +412,9 @@ def test_a_job_that_is_cancelled_after_an_outage_leaves_neither_output_nor_note(
 
 
 @on_one_database
-def test_a_note_that_cannot_be_written_does_not_fail_the_job(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_that_cannot_be_written_does_not_fail_the_job(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
 
     def full(*_: object, **__: object) -> None:
@@ -365,7 +430,9 @@ def test_a_note_that_cannot_be_written_does_not_fail_the_job(scene: Scene, monke
 
 @pytest.mark.usefixtures("no_beats")
 @pytest.mark.parametrize("has_note", [True, False])
-def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(scene: Scene, has_note: bool) -> None:
+def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(
+    scene: Scene, has_note: bool
+) -> None:
     succeed = run_job._succeed
     for number in range(6):
         job_id, claim = submitted_and_claimed(scene, key=f"k{number}")
@@ -379,14 +446,18 @@ def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(scene: Scene, has_no
             if not has_note:
                 patched.setattr(finished, "note", lambda *_, **__: None)
 
-            def at_once(*arguments: Any, both: threading.Barrier = both, **named: Any) -> None:
+            def at_once(
+                *arguments: Any, both: threading.Barrier = both, **named: Any
+            ) -> None:
                 both.wait()
                 succeed(*arguments, **named)
 
             patched.setattr(run_job, "_succeed", at_once)
             patched.setattr(limits, "SWEEP_INTERVAL_S", 3_600.0)
             scene.installation.late_leases.clear()
-            swept = pool.submit(lambda job_id=job_id, both=both: _swept(scene, job_id, both))
+            swept = pool.submit(
+                lambda job_id=job_id, both=both: _swept(scene, job_id, both)
+            )
             try:
                 run_job.run_job(scene.installation, claim, work)
             except LeaseLost:
@@ -394,7 +465,9 @@ def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(scene: Scene, has_no
             swept.result(timeout=60)
         state, reason, kinds = scene.end(job_id)
         assert kinds == PAID
-        assert (state, reason) == ("succeeded", None) or (not has_note and (state, reason) == ("failed", "lost"))
+        assert (state, reason) == ("succeeded", None) or (
+            not has_note and (state, reason) == ("failed", "lost")
+        )
         assert _n_outputs(scene, job_id) == (state == "succeeded")
     sweep.tidy_jobs(scene.installation)
     scene.assert_no_orphans()
@@ -418,7 +491,9 @@ def test_a_charge_whose_answer_is_lost_is_not_spent_for_nothing(
     def cut_once(database: Database) -> Iterator[Session]:
         with write(database) as session:
             yield session
-            is_charge = queue.job(session, job_id).charged_at is not None and next(cuts, False)
+            is_charge = queue.job(session, job_id).charged_at is not None and next(
+                cuts, False
+            )
             if is_charge and not is_committed:
                 raise Unavailable("the connection broke before the commit")
         if is_charge:

@@ -32,7 +32,14 @@ from app.services.spending import spend
 from grovekeeper_forests.releases.forest import price as forest_price
 from tests.support import people
 from tests.support.crash_scene import ADMIN, Scene
-from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
+from tests.support.job_kinds import (
+    claimed,
+    evaluation,
+    model,
+    perform_here,
+    profile,
+    run,
+)
 from tests.support.two_datasets import Pair
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +91,9 @@ def _no_parts(task: dict[str, Any]) -> None:
 
 @contextmanager
 def wrongly_priced(change: Callable[[Any], Any]) -> Iterator[None]:
-    """Submissions of a version that prices wrongly: entry, reservation and plan state another event."""
+    """Submissions of a version that prices wrongly: entry, reservation and plan state
+    another event.
+    """
     reservation, row = spend._reservation, spend._row
 
     def changed_reservation(*job: Any, **more: Any) -> Any:
@@ -97,7 +106,10 @@ def wrongly_priced(change: Callable[[Any], Any]) -> Iterator[None]:
         plan["event"] = change(plan["event"])
         return changed
 
-    with patch.object(spend, "_reservation", changed_reservation), patch.object(spend, "_row", changed_row):
+    with (
+        patch.object(spend, "_reservation", changed_reservation),
+        patch.object(spend, "_row", changed_row),
+    ):
         yield
 
 
@@ -112,7 +124,8 @@ def twice(event: Any) -> Any:
 def _price_in_another_unit(task: dict[str, Any]) -> None:
     price = task["parts"][0]["price"]
     assert price["accountant"] == "pure"
-    price |= {"accountant": "zcdp", "amount": str(Decimal(price["amount"]) / 1000)}  # as many steps
+    # as many steps
+    price |= {"accountant": "zcdp", "amount": str(Decimal(price["amount"]) / 1000)}
 
 
 def _smaller_epsilon(task: dict[str, Any]) -> None:
@@ -129,11 +142,15 @@ def _another_purpose(task: dict[str, Any]) -> None:
 
 def _another_submitter(scene: Scene, job_id: str) -> None:
     with scene.installation.database.write() as session:
-        session.execute(update(JobRow).where(JobRow.id == job_id).values(submitted_by=ADMIN.key_id))
+        session.execute(
+            update(JobRow).where(JobRow.id == job_id).values(submitted_by=ADMIN.key_id)
+        )
 
 
 def _more_trees(task: dict[str, Any]) -> None:
-    task["work"]["plan"]["parameters"]["n_estimators"] = task["work"]["plan"]["n_trees"] = 100
+    task["work"]["plan"]["parameters"]["n_estimators"] = task["work"]["plan"][
+        "n_trees"
+    ] = 100
 
 
 def _all_rows_in_every_tree(task: dict[str, Any]) -> None:
@@ -163,7 +180,9 @@ def _never(task: JobTask, _kept: object) -> None:
 
 
 @pytest.mark.parametrize("change", TAMPERED)
-def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, change: str) -> None:
+def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(
+    scene: Scene, change: str
+) -> None:
     job_id = scene.submit_job(key="k", scope={"shard": [0]})
     TAMPERED[change](scene, job_id)
     run(scene, _never)
@@ -172,9 +191,12 @@ def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, ch
     assert scene.kinds_of(job_id) == ["reserve", "void"]
 
 
-def test_a_job_whose_reservations_belong_to_the_accounts_of_each_other_reads_no_row(scene: Scene) -> None:
-    """Events, prices and scopes are those that were reserved: only the accounts show that each dataset's rows are read
-    at the price of the other one."""
+def test_a_job_whose_reservations_belong_to_the_accounts_of_each_other_reads_no_row(
+    scene: Scene,
+) -> None:
+    """Events, prices and scopes are those that were reserved: only the accounts show
+    that each dataset's rows are read at the price of the other one.
+    """
     pair = Pair.beside(scene)
     job_id = pair.submit(key="k", of_second="0.01")
 
@@ -192,10 +214,19 @@ def test_a_job_whose_reservations_belong_to_the_accounts_of_each_other_reads_no_
 
 
 @pytest.mark.parametrize("change", ["amount", "event", "details", "scope"])
-def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(scene: Scene, change: str) -> None:
-    """No entry says what was reserved besides the entry that reserved it, so the job waits for the operator."""
+def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(
+    scene: Scene, change: str
+) -> None:
+    """No entry says what was reserved besides the entry that reserved it, so the job
+    waits for the operator.
+    """
     job_id = scene.submit_job(key="k", scope={"shard": [0]})
-    values: dict[str, Any] = {"amount": 10**6, "event": COSTLY, "details": {"delta": "1e-9"}, "scope": {"shard": [1]}}
+    values: dict[str, Any] = {
+        "amount": 10**6,
+        "event": COSTLY,
+        "details": {"delta": "1e-9"},
+        "scope": {"shard": [1]},
+    }
     with scene.installation.database.write() as session:
         reservation = update(ReservationRow).where(ReservationRow.job_id == job_id)
         session.execute(reservation.values({change: values[change]}))
@@ -208,15 +239,21 @@ def test_a_job_with_a_changed_reservation_reads_no_row_and_gives_nothing_back(sc
 
 def test_a_job_without_a_reservation_fails_before_rows_are_read(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    _of_task(lambda task: task["parts"][0].update(reservation_id=None, price=None))(scene, job_id)
+    _of_task(lambda task: task["parts"][0].update(reservation_id=None, price=None))(
+        scene, job_id
+    )
     with scene.installation.database.write() as session:
         session.execute(delete(ReservationRow).where(ReservationRow.job_id == job_id))
     run(scene, _never)
     assert (scene.job(job_id).state, scene.job(job_id).charged_at) == ("failed", None)
 
 
-def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene: Scene) -> None:
-    """The event of disjoint trees costs one tree; all rows in every tree cost as many as there are trees."""
+def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(
+    scene: Scene,
+) -> None:
+    """The event of disjoint trees costs one tree; all rows in every tree cost as many
+    as there are trees.
+    """
     job_id = scene.submit_job(key="k", scope={"shard": [0]}, assignment="sharded")
     _of_task(_all_rows_in_every_tree)(scene, job_id)
     run(scene, _never)
@@ -224,7 +261,9 @@ def test_a_job_that_paid_for_disjoint_trees_does_not_grow_them_on_all_rows(scene
 
 
 @pytest.mark.parametrize("kind", ["train", "profile", "evaluation"])
-def test_an_event_that_costs_more_than_was_reserved_reads_no_row(scene: Scene, kind: str) -> None:
+def test_an_event_that_costs_more_than_was_reserved_reads_no_row(
+    scene: Scene, kind: str
+) -> None:
     """Neither where the entry says so, too, nor where the work is not planned again."""
     submit: dict[str, Callable[[str], str]] = {
         "train": lambda key: scene.submit_job(key=key),
@@ -241,7 +280,9 @@ def test_an_event_that_costs_more_than_was_reserved_reads_no_row(scene: Scene, k
         assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
 
 
-def test_a_price_says_what_was_charged_where_the_work_is_not_planned_again(scene: Scene) -> None:
+def test_a_price_says_what_was_charged_where_the_work_is_not_planned_again(
+    scene: Scene,
+) -> None:
     job_id = scene.submit_job(key="k", scope={"shard": [0]})
     _of_task(_smaller_epsilon)(scene, job_id)
     with patch.object(TrainKind, "is_planned", lambda *_: True):
@@ -250,8 +291,12 @@ def test_a_price_says_what_was_charged_where_the_work_is_not_planned_again(scene
 
 
 @pytest.mark.parametrize("kind", ["profile", "evaluation"])
-def test_the_parameters_of_a_profile_and_of_an_evaluation_are_priced_again(scene: Scene, kind: str) -> None:
-    job_id = profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
+def test_the_parameters_of_a_profile_and_of_an_evaluation_are_priced_again(
+    scene: Scene, kind: str
+) -> None:
+    job_id = (
+        profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
+    )
 
     def changed(task: dict[str, Any]) -> None:
         plan = task["work"]["plan"]
@@ -267,7 +312,9 @@ def test_the_parameters_of_a_profile_and_of_an_evaluation_are_priced_again(scene
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_model_that_is_named_twice_with_another_file_is_not_read(scene: Scene, order: tuple[int, int]) -> None:
+def test_a_model_that_is_named_twice_with_another_file_is_not_read(
+    scene: Scene, order: tuple[int, int]
+) -> None:
     """The number of models and one of the two files are those of the plan."""
     models = [model(scene, "a"), model(scene, "b")]
     job_id = evaluation(scene, *models)
@@ -286,7 +333,9 @@ def test_an_event_that_would_cost_one_row_what_was_reserved_for_a_unit_of_two_ro
     installation: Installation,
 ) -> None:
     cells = [{"name": "shard", "kind": "hash", "cells": 4}]
-    declared = people.declared(installation, privacy_unit=people.per_patient(2), partitions=cells)
+    declared = people.declared(
+        installation, privacy_unit=people.per_patient(2), partitions=cells
+    )
     people.upload(installation, declared["id"], people.visits([("ann", 1), ("ben", 2)]))
     scene = Scene(installation, declared["id"])
     untouched = profile(scene, "untouched")
@@ -303,37 +352,72 @@ MONTHS = [{"name": "month", "kind": "epoch", "how": "one per month"}]
 
 
 @pytest.mark.parametrize("names_uploads", [True, False])
-def test_a_charge_for_some_uploads_opens_no_other_upload(installation: Installation, names_uploads: bool) -> None:
+def test_a_charge_for_some_uploads_opens_no_other_upload(
+    installation: Installation, names_uploads: bool
+) -> None:
     """A job opens the files of the uploads that its queue row names."""
-    dataset = people.declared(installation, partitions=MONTHS if names_uploads else [])["id"]
+    dataset = people.declared(installation, partitions=MONTHS if names_uploads else [])[
+        "id"
+    ]
     stranger = people.declared(installation)["id"]
     of_stranger = people.upload(installation, stranger, b"age,income\n9,low\n")["epoch"]
     first, second = (
         people.upload(installation, dataset, b"age,income\n" + body.encode())["epoch"]
         for body in ("1,low\n2,high\n3,low\n", "4,low\n")
     )
-    scene, scope = Scene(installation, dataset), {"month": [second]} if names_uploads else {}
-    others = [[first, second], [first], [second, second], [], [second, of_stranger], [f"../{stranger}/{of_stranger}"]]
-    if not names_uploads:  # one charge covers all uploads; a job reads those that were there
-        others = [[second, first], [first, first], [first, second, of_stranger], [second]]
+    scene, scope = (
+        Scene(installation, dataset),
+        {"month": [second]} if names_uploads else {},
+    )
+    others = [
+        [first, second],
+        [first],
+        [second, second],
+        [],
+        [second, of_stranger],
+        [f"../{stranger}/{of_stranger}"],
+    ]
+    # one charge covers all uploads; a job reads those that were there
+    if not names_uploads:
+        others = [
+            [second, first],
+            [first, first],
+            [first, second, of_stranger],
+            [second],
+        ]
     for at, uploads in enumerate(others):
         job_id = scene.submit_job(key=f"key-{at}", scope=scope)
-        _of_task(lambda task, uploads=uploads: task["parts"][0].update(epochs=uploads))(scene, job_id)  # type: ignore[misc]
+        _of_task(lambda task, uploads=uploads: task["parts"][0].update(epochs=uploads))(
+            scene, job_id
+        )  # type: ignore[misc]
         with pytest.raises(TaskNotPaid):
             charge_claimed(installation, claimed(installation))
         assert scene.end(job_id) == ("running", None, ["reserve"]), uploads
     honest = scene.submit_job(key="honest", scope=scope)
     files: list[tuple[Path, ...]] = []
-    run(scene, lambda task, _: files.append(task.parts[0].row_files) or perform_here(task))  # type: ignore[func-returns-value]
+    run(
+        scene,
+        lambda task, _: files.append(task.parts[0].row_files) or perform_here(task),
+    )  # type: ignore[func-returns-value]
     assert scene.end(honest) == ("succeeded", None, ["reserve", "charge"])
-    assert [path.stem for [*paths] in files for path in paths] == [*([] if names_uploads else [first]), second]
+    assert [path.stem for [*paths] in files for path in paths] == [
+        *([] if names_uploads else [first]),
+        second,
+    ]
 
 
 def test_a_job_is_planned_again_before_the_transaction_that_charges_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With thousands of columns that takes seconds, for which everybody who writes would wait on SQLite."""
-    write, priced, is_writing, seen = Database.write, forest_price.require_priced, False, list[bool]()
+    """With thousands of columns that takes seconds, for which everybody who writes
+    would wait on SQLite.
+    """
+    write, priced, is_writing, seen = (
+        Database.write,
+        forest_price.require_priced,
+        False,
+        list[bool](),
+    )
 
     @contextmanager
     def writing(database: Database) -> Iterator[Session]:
@@ -363,7 +447,9 @@ def _nearly_the_same_delta(task: dict[str, Any]) -> None:
 
 def _another_algorithm(scene: Scene, job_id: str) -> None:
     with scene.installation.database.write() as session:
-        session.execute(update(JobRow).where(JobRow.id == job_id).values(algorithm="rdt-mv"))
+        session.execute(
+            update(JobRow).where(JobRow.id == job_id).values(algorithm="rdt-mv")
+        )
 
 
 def _another_column(scene: Scene, _: str) -> None:
@@ -374,9 +460,13 @@ def _another_column(scene: Scene, _: str) -> None:
         row.schema = schema
 
 
-@pytest.mark.parametrize("change", [_of_task(_nearly_the_same_delta), _another_algorithm, _another_column])
+@pytest.mark.parametrize(
+    "change", [_of_task(_nearly_the_same_delta), _another_algorithm, _another_column]
+)
 def test_a_job_that_changed_since_it_was_planned_again_is_planned_under_the_lock(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, change: Callable[[Scene, str], None]
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Scene, str], None],
 ) -> None:
     budget = {"accountant": "zcdp", "epsilon": "3", "delta": "0.000001"}
     scene = Scene(installation, people.declared(installation, budget=budget)["id"])
@@ -432,7 +522,9 @@ print("all refused")
 """
 
 
-def test_a_job_that_is_not_paid_for_is_refused_where_python_removes_asserts(sqlite_database_url: str) -> None:
+def test_a_job_that_is_not_paid_for_is_refused_where_python_removes_asserts(
+    sqlite_database_url: str,
+) -> None:
     migrated = str(make_url(sqlite_database_url).database)
     ended = subprocess.run(
         [sys.executable, "-O", "-c", CHARGES, migrated],

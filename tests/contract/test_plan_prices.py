@@ -1,4 +1,6 @@
-"""Every algorithm on every kind of account: the service and the verifier agree that the price covers the plan."""
+"""Every algorithm on every kind of account: the service and the verifier agree that the
+price covers the plan.
+"""
 
 from fractions import Fraction
 
@@ -21,7 +23,12 @@ DELTA = Fraction(1, 10**6)
 SCHEMA = schema_of(
     {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"},
     {"name": "income", "type": "numeric", "lower": 0, "upper": 1},
-    {"name": "sector", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
+    {
+        "name": "sector",
+        "type": "categorical",
+        "categories": ["a", "b", "c"],
+        "missing": True,
+    },
     classes=["low", "high"],
     label="y",
 )
@@ -33,14 +40,27 @@ def delta_for(accountant: str) -> Fraction | None:
     return DELTA if accountants.by_name(accountant).TAKES_DELTA else None
 
 
-def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency, max_rows: int = 1) -> Plan:
-    given = {"accountant": accountant, "delta": delta_for(accountant), "adjacency": adjacency, "max_rows": max_rows}
+def planned(
+    slug: str,
+    accountant: str,
+    epsilon: Fraction,
+    adjacency: Adjacency,
+    max_rows: int = 1,
+) -> Plan:
+    given = {
+        "accountant": accountant,
+        "delta": delta_for(accountant),
+        "adjacency": adjacency,
+        "max_rows": max_rows,
+    }
     return plan(request_for(slug, {}, epsilon, 20_000, **given), SCHEMA)
 
 
 def parts_of(job_plan: Plan) -> list[Plan | UnlabelledPlan]:
     """The parts of a plan that each account pays for."""
-    return [job_plan] if job_plan.unlabelled is None else [job_plan, job_plan.unlabelled]
+    return (
+        [job_plan] if job_plan.unlabelled is None else [job_plan, job_plan.unlabelled]
+    )
 
 
 def native(slug: str) -> Adjacency:
@@ -58,13 +78,18 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
     if (adjacency, native(slug)) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         with pytest.raises(AdjacencyMismatch) as mismatch:
             planned(slug, accountant, epsilon, adjacency)
-        assert (mismatch.value.adjacency, mismatch.value.accepted_by) == ("add_remove", ("label",))
+        assert (mismatch.value.adjacency, mismatch.value.accepted_by) == (
+            "add_remove",
+            ("label",),
+        )
         return
     if accountant not in catalogue.BY_SLUG[slug].accountants:
         with pytest.raises(AccountantMismatch) as refused:
             planned(slug, accountant, epsilon, adjacency)
         assert refused.value.accountant == accountant
-        assert set(refused.value.accepted_by) == set(catalogue.BY_SLUG[slug].accountants)
+        assert set(refused.value.accepted_by) == set(
+            catalogue.BY_SLUG[slug].accountants
+        )
         return
     job_plan = planned(slug, accountant, epsilon, adjacency)
     limit = Fraction(unit.price(epsilon, delta_for(accountant)), 10**unit.PLACES)
@@ -72,18 +97,32 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
     for part in parts_of(job_plan):
         loss = unit.loss(part.event, adjacency=adjacency)
         assert limit * Fraction(99, 100) < loss <= limit
-        assert verifier.total(part.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
+        assert (
+            verifier.total(
+                part.event.to_json(), adjacency=adjacency.value, accountant=accountant
+            )
+            <= limit
+        )
     assert forest_price.read_plan(job_plan.to_json()) == job_plan
-    assert any("A changed label is both" in warning for warning in job_plan.warnings) is (adjacency is not native(slug))
-    receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.terms.adjacency)
+    assert any(
+        "A changed label is both" in warning for warning in job_plan.warnings
+    ) is (adjacency is not native(slug))
+    receipt = receipts.in_words(
+        job_plan.event, accountant=accountant, adjacency=job_plan.terms.adjacency
+    )
     assert SYMBOLS[unit.UNIT] in receipt.splitlines()[-1]
 
 
 @each_algorithm
 @each_accountant
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
-def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Adjacency) -> None:
-    if accountant not in catalogue.BY_SLUG[slug].accountants or (adjacency, native(slug)) == (
+def test_price_is_that_of_a_whole_unit(
+    slug: str, accountant: str, adjacency: Adjacency
+) -> None:
+    if accountant not in catalogue.BY_SLUG[slug].accountants or (
+        adjacency,
+        native(slug),
+    ) == (
         Adjacency.ADD_REMOVE_ONE,
         Adjacency.LABEL,
     ):
@@ -95,18 +134,32 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
     times = max_rows if accountant == "pure" else max_rows**2
     loss = unit.loss(job_plan.event, adjacency=adjacency)
     assert limit * Fraction(98, 100) < times * loss <= limit
-    assert times * verifier.total(job_plan.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
+    assert (
+        times
+        * verifier.total(
+            job_plan.event.to_json(), adjacency=adjacency.value, accountant=accountant
+        )
+        <= limit
+    )
     assert forest_price.read_plan(job_plan.to_json()) == job_plan
     with pytest.raises(PlanInvalid):
         read_priced({**job_plan.to_json(), "max_rows": max_rows + 1}, SCHEMA)
-    words = receipts.in_words(job_plan.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)
+    words = receipts.in_words(
+        job_plan.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows
+    )
     reported = words.splitlines()[-1]
-    assert reported.startswith(f"For all of the at most {max_rows} rows of one unit together: {SYMBOLS[unit.UNIT]} ")
+    assert reported.startswith(
+        f"For all of the at most {max_rows} rows of one unit together: {SYMBOLS[unit.UNIT]} "
+    )
 
 
 @each_algorithm
-def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slug: str) -> None:
-    """An algorithm names every account that can pay for it, and no other: normal noise has no finite ε."""
+def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(
+    slug: str,
+) -> None:
+    """An algorithm names every account that can pay for it, and no other: normal noise
+    has no finite ε.
+    """
     named = catalogue.BY_SLUG[slug].accountants
 
     for accountant in named:
@@ -116,10 +169,18 @@ def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slu
             assert accountant != "pure" or accepting == set(named)
 
 
-@pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])
-def test_an_add_remove_mechanism_costs_two_steps_where_labels_are_protected(accountant: str, steps: int) -> None:
-    """An event that costs half of an add/remove budget's ε costs all of a label budget's ε."""
+@pytest.mark.parametrize(
+    ("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)]
+)
+def test_an_add_remove_mechanism_costs_two_steps_where_labels_are_protected(
+    accountant: str, steps: int
+) -> None:
+    """An event that costs half of an add/remove budget's ε costs all of a label
+    budget's ε.
+    """
     unit, label = accountants.by_name(accountant), Adjacency.LABEL
     event = planned("auto", accountant, Fraction(2), label).event
 
-    assert unit.loss(event, adjacency=label) == steps * unit.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    assert unit.loss(event, adjacency=label) == steps * unit.loss(
+        event, adjacency=Adjacency.ADD_REMOVE_ONE
+    )

@@ -34,13 +34,17 @@ def three(installation: Installation) -> Installation:
     return installation
 
 
-def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Installation) -> None:
+def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(
+    three: Installation,
+) -> None:
     with three.database.write() as session:
         for name in ("ds_1", "ds_2"):
             join(session, name)
         reservation_id = reserve(session, "ds_1", 2 * 10**9, "jb_1")
     with three.database.write() as session:
-        accounts.change_cap(session, "pop_a", 10**9, reason="a test", actor=OWNER.key_id)
+        accounts.change_cap(
+            session, "pop_a", 10**9, reason="a test", actor=OWNER.key_id
+        )
     with three.database.write() as session:
         assert statements.balance(session, "ds_2").room == 0
         with pytest.raises(BudgetExceeded) as refused:
@@ -55,9 +59,15 @@ def test_lists_take_cursors_of_theirs_and_no_others(three: Installation) -> None
         other = NewPopulation("pop_b", "others", "pure", 5, None, STRANGER.key_id)
         populations.open_population(session, other, at=stamps.now())
     page = list_populations(three, ADMIN, PageRequest(1))
-    assert ([population.id for population in page.populations], page.next) == (["pop_a"], "pop_a")
+    assert ([population.id for population in page.populations], page.next) == (
+        ["pop_a"],
+        "pop_a",
+    )
     page = list_populations(three, ADMIN, PageRequest(1, page.next))
-    assert ([population.id for population in page.populations], page.next) == (["pop_b"], None)
+    assert ([population.id for population in page.populations], page.next) == (
+        ["pop_b"],
+        None,
+    )
     for principal, cursor in ((ADMIN, "junk"), (ADMIN, "patients"), (OWNER, "pop_b")):
         with pytest.raises(InvalidRequest):
             list_populations(three, principal, PageRequest(1, cursor))

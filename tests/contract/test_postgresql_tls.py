@@ -1,4 +1,6 @@
-"""With ``sslmode=verify-full`` in its address, no process speaks to a PostgreSQL server that it cannot identify."""
+"""With ``sslmode=verify-full`` in its address, no process speaks to a PostgreSQL server
+that it cannot identify.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +25,17 @@ def proxy(postgres_url: str, certificates: Certificates) -> Iterator[int]:
         yield port
 
 
-def _verified(url: str, authority: Path, *, port: int | None = None, host: str = "127.0.0.1") -> Database:
-    """A database whose address demands that the server shows a certificate of the authority for the host."""
-    options = {"sslmode": "verify-full", "sslrootcert": str(authority), "connect_timeout": "20"}
+def _verified(
+    url: str, authority: Path, *, port: int | None = None, host: str = "127.0.0.1"
+) -> Database:
+    """A database whose address demands that the server shows a certificate of the
+    authority for the host.
+    """
+    options = {
+        "sslmode": "verify-full",
+        "sslrootcert": str(authority),
+        "connect_timeout": "20",
+    }
     address = make_url(url).set(host=host).update_query_dict(options)
     address = address if port is None else address.set(port=port)
     return Database.open(address.render_as_string(hide_password=False), pool_size=1)
@@ -50,16 +60,26 @@ def _is_refused(database: Database, reason: str) -> bool:
     return reason in str(refusal.value.__cause__)
 
 
-def test_a_server_of_another_authority_is_refused(postgres_url: str, proxy: int, tmp_path: Path) -> None:
+def test_a_server_of_another_authority_is_refused(
+    postgres_url: str, proxy: int, tmp_path: Path
+) -> None:
     other = make_certificates(tmp_path / "other").authority
-    assert _is_refused(_verified(postgres_url, other, port=proxy), "certificate verify failed")
+    assert _is_refused(
+        _verified(postgres_url, other, port=proxy), "certificate verify failed"
+    )
 
 
-def test_a_server_under_another_name_is_refused(postgres_url: str, certificates: Certificates, proxy: int) -> None:
-    database = _verified(postgres_url, certificates.authority, port=proxy, host="localhost")
+def test_a_server_under_another_name_is_refused(
+    postgres_url: str, certificates: Certificates, proxy: int
+) -> None:
+    database = _verified(
+        postgres_url, certificates.authority, port=proxy, host="localhost"
+    )
     assert _is_refused(database, 'does not match host name "localhost"')
 
 
-def test_a_server_without_tls_is_refused(postgres_url: str, certificates: Certificates) -> None:
+def test_a_server_without_tls_is_refused(
+    postgres_url: str, certificates: Certificates
+) -> None:
     database = _verified(postgres_url, certificates.authority)
     assert _is_refused(database, "server does not support SSL, but SSL was required")

@@ -1,4 +1,6 @@
-"""Transactions on PostgreSQL wait and idle only for a time; then they are unavailable, and nothing is written."""
+"""Transactions on PostgreSQL wait and idle only for a time; then they are unavailable,
+and nothing is written.
+"""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +26,9 @@ def url(postgres_url: str) -> Iterator[str]:
 
 def opened(url: str, *options: str) -> Database:
     """A database whose connections have other limits of time."""
-    return Database.open(f"{url}?options={'%20'.join(f'-c%20{option}' for option in options)}")
+    return Database.open(
+        f"{url}?options={'%20'.join(f'-c%20{option}' for option in options)}"
+    )
 
 
 def count(url: str) -> int:
@@ -37,7 +41,13 @@ def count(url: str) -> int:
 
 def test_every_connection_has_the_limits_of_the_code(url: str) -> None:
     database = Database.open(url)
-    names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "application_name", "timezone")
+    names = (
+        "lock_timeout",
+        "statement_timeout",
+        "idle_in_transaction_session_timeout",
+        "application_name",
+        "timezone",
+    )
     with database.read() as session:
         values = [session.execute(text(f"SHOW {name}")).scalar_one() for name in names]
         connection = session.connection().connection.dbapi_connection
@@ -47,7 +57,9 @@ def test_every_connection_has_the_limits_of_the_code(url: str) -> None:
     seconds = {f"{limits.DATABASE_LOCK_WAIT_S}s", f"{limits.DATABASE_STATEMENT_S}s"}
     assert set(values[:2]) == seconds
     assert values[2] == f"{limits.DATABASE_IDLE_S // 60}min"
-    assert values[3:] == ["grovekeeper", "UTC"], "in a zone east of UTC, the last hours of 9999 are no time of Python"
+    assert values[3:] == ["grovekeeper", "UTC"], (
+        "in a zone east of UTC, the last hours of 9999 are no time of Python"
+    )
     assert parameters["keepalives_idle"] == str(limits.DATABASE_SILENCE_S)
     assert parameters["tcp_user_timeout"] == str(limits.DATABASE_SILENCE_S * 1000)
 
@@ -66,7 +78,8 @@ def test_a_transaction_that_takes_too_long_is_unavailable_and_writes_nothing(
     before = count(url)
     database, other = opened(url, option), Database.open(url)
     with other.read() as holder:
-        holder.execute(text("SELECT count(*) FROM notes"))  # holds a lock that conflicts with LOCK TABLE
+        # holds a lock that conflicts with LOCK TABLE
+        holder.execute(text("SELECT count(*) FROM notes"))
         with pytest.raises(Unavailable), database.write() as session:
             session.execute(text("INSERT INTO notes SELECT 1 + count(*) FROM notes"))
             time.sleep(pause_s)
@@ -83,7 +96,11 @@ def test_a_connection_that_ended_while_idle_is_replaced_and_no_other_connection_
 ) -> None:
     database, other = Database.open(url), Database.open(url)
     asked, ask = [], database.engine.dialect.do_ping
-    monkeypatch.setattr(database.engine.dialect, "do_ping", lambda connection: asked.append(1) or ask(connection))
+    monkeypatch.setattr(
+        database.engine.dialect,
+        "do_ping",
+        lambda connection: asked.append(1) or ask(connection),
+    )
     for _ in range(3):
         first = backend(database)
     assert not asked

@@ -33,7 +33,9 @@ INSIDE = {
     errors.LedgerRewound,
     errors.HeadNotSigned,
 }
-"""Errors that never reach a caller: a worker handles them, or an operator's terminal prints them."""
+"""Errors that never reach a caller: a worker handles them, or an operator's terminal
+prints them.
+"""
 SECRET = "canary-9c1e"
 
 EXAMPLES: list[GrovekeeperError] = [
@@ -57,8 +59,12 @@ EXAMPLES: list[GrovekeeperError] = [
         tightest_cell={"region": "EU"},
         what_fits=lambda: "0.7",
     ),
-    errors.QuotaExceeded("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
-    errors.NeedsApproval("ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"),
+    errors.QuotaExceeded(
+        "ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"
+    ),
+    errors.NeedsApproval(
+        "ds_x", "census", "pure", "epsilon", "2", what_fits=lambda: "0.7"
+    ),
     errors.Frozen("ds_x", "census"),
     errors.ErasureDue("ds_x", "census"),
     errors.TooManyCells("ds_x", "census", 9),
@@ -97,7 +103,9 @@ EXAMPLES: list[GrovekeeperError] = [
         [
             ParameterProblem(("n_estimators",), "too-large", limit=7),
             ParameterProblem(("unlabelled", "epsilon"), "too-small"),
-            ParameterProblem(("rows", 0, "sick/well~"), "missing", column="sick/well~", count=3),
+            ParameterProblem(
+                ("rows", 0, "sick/well~"), "missing", column="sick/well~", count=3
+            ),
         ]
     ),
     errors.TooManyRequests(retry_after_s=7),
@@ -116,13 +124,24 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
             {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]},
         ]
     },
-    errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},
-    errors.CellsUnread: {"columns": [{"name": "age", "problem": "clamped", "count": 2, "percent": 66.7}]},
+    errors.RowsInvalid: {
+        "columns": [{"name": "age", "problem": "not-a-number", "count": 2}]
+    },
+    errors.CellsUnread: {
+        "columns": [{"name": "age", "problem": "clamped", "count": 2, "percent": 66.7}]
+    },
     errors.UploadRepeated: {"upload": "ep_1"},
     forest_errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
-    forest_errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},
+    forest_errors.AdjacencyMismatch: {
+        "adjacency": "add_remove",
+        "accepted_by": ["label"],
+    },
     errors.ModelHasAlias: {"aliases": ["bank@production"]},
-    errors.AccountDiffers: {"dataset": "ds_x", "dataset_name": "census", "differs": ["delta", "cap"]},
+    errors.AccountDiffers: {
+        "dataset": "ds_x",
+        "dataset_name": "census",
+        "differs": ["delta", "cap"],
+    },
     errors.PopulationMismatch: {"differs": ["accountant", "delta"]},
     errors.QuotaExceeded: _RULES_REFUSE,
     errors.NeedsApproval: _RULES_REFUSE,
@@ -136,7 +155,12 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
         "errors": [
             {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 7},
             {"at": "/unlabelled/epsilon", "problem": "too-small"},
-            {"at": "/rows/0/sick~1well~0", "problem": "missing", "column": "sick/well~", "count": 3},
+            {
+                "at": "/rows/0/sick~1well~0",
+                "problem": "missing",
+                "column": "sick/well~",
+                "count": 3,
+            },
         ],
     },
     errors.BudgetExceeded: {
@@ -168,7 +192,9 @@ def test_every_named_error_has_a_problem_or_stays_inside() -> None:
         kind
         for module in (errors, forest_errors)
         for name, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, GrovekeeperError) and kind is not GrovekeeperError and not name.startswith("_")
+        if issubclass(kind, GrovekeeperError)
+        and kind is not GrovekeeperError
+        and not name.startswith("_")
     }
     assert named - INSIDE == set(PROBLEMS) == {type(error) for error in EXAMPLES}
 
@@ -177,27 +203,51 @@ def test_every_named_error_has_a_problem_or_stays_inside() -> None:
 def test_every_error_is_answered_as_its_problem(error: GrovekeeperError) -> None:
     row = PROBLEMS[type(error)]
     answer = problems.response_to(error)
-    assert (answer.status_code, answer.media_type) == (row.status, "application/problem+json")
-    members = {"type": row.slug, "title": row.title, "status": row.status, "detail": str(error)}
+    assert (answer.status_code, answer.media_type) == (
+        row.status,
+        "application/problem+json",
+    )
+    members = {
+        "type": row.slug,
+        "title": row.title,
+        "status": row.status,
+        "detail": str(error),
+    }
     assert json.loads(bytes(answer.body)) == members | MEMBERS.get(type(error), {})
-    headers = {name: answer.headers.get(name) for name in ("WWW-Authenticate", "Retry-After") if name in answer.headers}
+    headers = {
+        name: answer.headers.get(name)
+        for name in ("WWW-Authenticate", "Retry-After")
+        if name in answer.headers
+    }
     assert headers == HEADERS.get(type(error), {})
 
 
 def test_no_parameter_of_an_algorithm_has_the_name_of_a_member_of_requests() -> None:
     """Else its problem would be found at another place than the parameter's."""
-    names = {parameter.name for algorithm in catalogue.BY_SLUG.values() for parameter in algorithm.parameters}
-    assert {errors.pointer((name,)) for name in names} == {f"/parameters/{name}" for name in names}
+    names = {
+        parameter.name
+        for algorithm in catalogue.BY_SLUG.values()
+        for parameter in algorithm.parameters
+    }
+    assert {errors.pointer((name,)) for name in names} == {
+        f"/parameters/{name}" for name in names
+    }
 
 
 def test_a_refusal_says_in_a_sentence_what_is_left_and_where() -> None:
-    (refusal,) = (error for error in EXAMPLES if isinstance(error, errors.BudgetExceeded))
-    assert str(refusal) == "2 ε requested, 0.7 ε left for cell region=EU of dataset census"
+    (refusal,) = (
+        error for error in EXAMPLES if isinstance(error, errors.BudgetExceeded)
+    )
+    assert (
+        str(refusal) == "2 ε requested, 0.7 ε left for cell region=EU of dataset census"
+    )
 
 
 @pytest.fixture
 def app(sqlite_database_url: str, tmp_path: Path) -> Iterator[FastAPI]:
-    application = create_app(Settings(home=tmp_path / "home", database_url=sqlite_database_url))
+    application = create_app(
+        Settings(home=tmp_path / "home", database_url=sqlite_database_url)
+    )
     yield application
     application.state.installation.close()
 
@@ -210,7 +260,9 @@ def key(app: FastAPI) -> str:
 def _get(app: FastAPI, path: str, key: str | None) -> Response:
     async def ask() -> Response:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+        async with AsyncClient(
+            transport=ASGITransport(app), base_url="http://test"
+        ) as client:
             return await client.get(path, headers=headers)
 
     return asyncio.run(ask())
@@ -228,9 +280,15 @@ def _raises(app: FastAPI, error: Exception) -> None:
     app.add_api_route("/broken", break_down)
 
 
-@pytest.mark.parametrize("error", [RuntimeError(SECRET), _Unforeseen(), errors.LeaseLost(), KeyError(SECRET)])
+@pytest.mark.parametrize(
+    "error", [RuntimeError(SECRET), _Unforeseen(), errors.LeaseLost(), KeyError(SECRET)]
+)
 def test_an_unexpected_error_is_answered_with_a_request_id_only(
-    app: FastAPI, key: str, error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    app: FastAPI,
+    key: str,
+    error: Exception,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(caplog.handler, "formatter", JsonFormatter())
     _raises(app, error)
@@ -243,14 +301,19 @@ def test_an_unexpected_error_is_answered_with_a_request_id_only(
         "detail": "an internal error; quote the request id",
         "request_id": answer.headers["X-Request-Id"],
     }
-    logged = [line for line in map(json.loads, caplog.text.splitlines()) if "error" in line]
+    logged = [
+        line for line in map(json.loads, caplog.text.splitlines()) if "error" in line
+    ]
     assert [line["request_id"] for line in logged] == [answer.headers["X-Request-Id"]]
 
 
 @pytest.mark.parametrize(
-    ("status", "slug"), [(400, "malformed-request"), (404, "not-found"), (418, "malformed-request")]
+    ("status", "slug"),
+    [(400, "malformed-request"), (404, "not-found"), (418, "malformed-request")],
 )
-def test_framework_errors_are_problems_too(app: FastAPI, key: str, status: int, slug: str) -> None:
+def test_framework_errors_are_problems_too(
+    app: FastAPI, key: str, status: int, slug: str
+) -> None:
     _raises(app, HTTPException(status, detail=SECRET))
     answer = _get(app, "/broken", key)
     assert (answer.headers["content-type"], answer.json()["type"]) == (MEDIA_TYPE, slug)
@@ -258,14 +321,18 @@ def test_framework_errors_are_problems_too(app: FastAPI, key: str, status: int, 
     assert SECRET not in answer.text
 
 
-def test_an_http_error_with_a_named_cause_is_answered_as_the_cause(app: FastAPI, key: str) -> None:
+def test_an_http_error_with_a_named_cause_is_answered_as_the_cause(
+    app: FastAPI, key: str
+) -> None:
     error = HTTPException(400)
     error.__cause__ = errors.TooLarge("the body", 5)
     _raises(app, error)
     assert _get(app, "/broken", key).json()["limit"] == 5
 
 
-def test_a_request_that_a_stop_does_not_wait_for_is_unavailable(app: FastAPI, key: str) -> None:
+def test_a_request_that_a_stop_does_not_wait_for_is_unavailable(
+    app: FastAPI, key: str
+) -> None:
     began, goes_on = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -275,8 +342,12 @@ def test_a_request_that_a_stop_does_not_wait_for_is_unavailable(app: FastAPI, ke
     app.add_api_route("/slow", work)
 
     async def stop() -> Response:
-        async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
-            request = asyncio.create_task(client.get("/slow", headers={"Authorization": f"Bearer {key}"}))
+        async with AsyncClient(
+            transport=ASGITransport(app), base_url="http://test"
+        ) as client:
+            request = asyncio.create_task(
+                client.get("/slow", headers={"Authorization": f"Bearer {key}"})
+            )
             await asyncio.to_thread(began.wait, 60)
             request.cancel()  # as uvicorn does at the end of its grace
             try:

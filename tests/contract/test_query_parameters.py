@@ -1,4 +1,6 @@
-"""Every operation of the OpenAPI document refuses query parameters that it does not declare, and repeated ones."""
+"""Every operation of the OpenAPI document refuses query parameters that it does not
+declare, and repeated ones.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +21,9 @@ Ask: TypeAlias = Callable[[str, str], httpx.Response]
 
 DECLARED: dict[str, set[str]] = {
     operation["operationId"]: {
-        parameter["name"] for parameter in operation.get("parameters", ()) if parameter["in"] == "query"
+        parameter["name"]
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query"
     }
     for methods in DOCUMENT["paths"].values()
     for operation in methods.values()
@@ -36,7 +40,9 @@ def ask(sqlite_database_url: str, tmp_path: Path) -> Iterator[Ask]:
 
         def send(operation: str, query: str) -> httpx.Response:
             method, path, options = REQUESTS[operation](NOWHERE)
-            return client.request(method, f"{path.partition('?')[0]}?{query}", key=key, **options)
+            return client.request(
+                method, f"{path.partition('?')[0]}?{query}", key=key, **options
+            )
 
         yield send
     app.state.installation.close()
@@ -47,7 +53,11 @@ def test_an_unknown_parameter_is_refused_by_every_operation(ask: Ask) -> None:
         answer = ask(operation, f"{_CANARY}={_CANARY}")
         assert answer.status_code == 422, operation
         (error,) = answer.json()["errors"]
-        assert (error["at"], error["problem"], set(error.get("accepted", ()))) == ("", "unknown-parameter", declared)
+        assert (error["at"], error["problem"], set(error.get("accepted", ()))) == (
+            "",
+            "unknown-parameter",
+            declared,
+        )
         assert _CANARY not in answer.text
 
 
@@ -56,7 +66,9 @@ def test_a_repeated_parameter_is_refused_by_every_operation(ask: Ask) -> None:
         for name in declared:
             answer = ask(operation, f"{name}={_CANARY}&{name}={_CANARY}")
             assert answer.status_code == 422, operation
-            assert {"at": f"/{name}", "problem": "repeated"} in answer.json()["errors"], (operation, name)
+            assert {"at": f"/{name}", "problem": "repeated"} in answer.json()[
+                "errors"
+            ], (operation, name)
             assert _CANARY not in answer.text
 
 

@@ -1,4 +1,6 @@
-"""The leases of the queue on both databases: which worker holds a job, and that no other worker writes."""
+"""The leases of the queue on both databases: which worker holds a job, and that no
+other worker writes.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -37,7 +39,9 @@ def test_jobs_are_claimed_once_each_oldest_first(scene: Scene) -> None:
     assert [scene.job(job_id).state for job_id in submitted] == ["running"] * 3
 
 
-def test_a_claimant_passes_a_job_that_another_is_claiming(postgresql_scene: Scene) -> None:
+def test_a_claimant_passes_a_job_that_another_is_claiming(
+    postgresql_scene: Scene,
+) -> None:
     scene = postgresql_scene
     first, second = scene.submit_job(key="first"), scene.submit_job(key="second")
     at, database = datetime.now(UTC), scene.installation.database
@@ -56,7 +60,11 @@ def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
     with pytest.raises(LeaseLost):
         charge.charge_claimed(scene.installation, stranger)
     after = scene.job(job_id)
-    assert (after.lease_token, after.lease_until, after.trees_done) == (claim.token, before, 0)
+    assert (after.lease_token, after.lease_until, after.trees_done) == (
+        claim.token,
+        before,
+        0,
+    )
     assert scene.kinds_of(job_id) == ["reserve"]
 
 
@@ -72,7 +80,9 @@ def test_a_heartbeat_extends_the_lease_and_notes_progress(scene: Scene) -> None:
     assert after.trees_done == 1
 
 
-def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(scene: Scene) -> None:
+def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(
+    scene: Scene,
+) -> None:
     job_id = scene.submit_job(key="k")
     slow = claimed(scene.installation)
     assert expired_at(scene.installation, _after_leases(scene)) == 1
@@ -101,7 +111,9 @@ def test_a_page_of_jobs_goes_on_where_the_last_one_ended(scene: Scene) -> None:
     with scene.installation.database.read() as session:
         while True:
             before = shown[-1] if shown else None
-            page = queue.page(session, dataset_ids=[scene.dataset_id], before=before, limit=2)
+            page = queue.page(
+                session, dataset_ids=[scene.dataset_id], before=before, limit=2
+            )
             if not page:
                 break
             shown += page

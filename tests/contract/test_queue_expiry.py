@@ -1,4 +1,6 @@
-"""The reservations and jobs that the sweeper settles, and at which second, on both databases."""
+"""The reservations and jobs that the sweeper settles, and at which second, on both
+databases.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +33,9 @@ def scene(scene: Scene) -> Scene:
     return scene.with_leases(TTL_S)
 
 
-def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scene) -> None:
+def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(
+    scene: Scene,
+) -> None:
     job_id, _ = submitted_and_claimed(scene)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
@@ -42,14 +46,22 @@ def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scen
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 0
 
 
-def test_a_lease_that_began_before_the_clock_was_set_back_ends_like_one_that_begins_now(scene: Scene) -> None:
+def test_a_lease_that_began_before_the_clock_was_set_back_ends_like_one_that_begins_now(
+    scene: Scene,
+) -> None:
     job_id, _ = submitted_and_claimed(scene)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
     an_hour_earlier = lease_until - timedelta(seconds=TTL_S, hours=1)
     assert expired_at(scene.installation, an_hour_earlier) == 0
     assert scene.end(job_id) == ("running", None, ["reserve"])
-    assert expired_at(scene.installation, an_hour_earlier + timedelta(seconds=TTL_S) + A_MICROSECOND) == 1
+    assert (
+        expired_at(
+            scene.installation,
+            an_hour_earlier + timedelta(seconds=TTL_S) + A_MICROSECOND,
+        )
+        == 1
+    )
     assert scene.end(job_id) == ("queued", None, ["reserve"])
 
 
@@ -60,8 +72,12 @@ def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     with scene.installation.database.write() as session:
-        queue.job(session, job_id).lease_until = scene.installation.database.now(session) - timedelta(seconds=1)
-    brief = replace(scene.installation, settings=replace(scene.installation.settings, lease_ttl_s=3))
+        queue.job(session, job_id).lease_until = scene.installation.database.now(
+            session
+        ) - timedelta(seconds=1)
+    brief = replace(
+        scene.installation, settings=replace(scene.installation.settings, lease_ttl_s=3)
+    )
     tasks = upkeep(brief, Heads(brief))
     for task in tasks:
         task.start()
@@ -71,7 +87,9 @@ def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(
         task.stop()
 
 
-def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     lease_until = scene.job(job_id).lease_until
@@ -81,8 +99,18 @@ def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene, caplo
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
     assert scene.end(job_id) == ("failed", "lost", ["reserve", "charge"])
     (warning,) = caplog.records
-    facts = (warning.levelname, vars(warning)["job_id"], vars(warning)["account_id"], vars(warning)["reservation_id"])
-    assert facts == ("WARNING", job_id, scene.dataset_id, scene.job(job_id).parts[0].reservation_id)
+    facts = (
+        warning.levelname,
+        vars(warning)["job_id"],
+        vars(warning)["account_id"],
+        vars(warning)["reservation_id"],
+    )
+    assert facts == (
+        "WARNING",
+        job_id,
+        scene.dataset_id,
+        scene.job(job_id).parts[0].reservation_id,
+    )
     assert scene.verified().tightest.charged == 10_000_000
 
 
@@ -109,7 +137,9 @@ def test_a_sweep_that_is_rolled_back_logs_no_loss(
     assert [vars(warning)["job_id"] for warning in caplog.records] == [job_id]
 
 
-def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scene) -> None:
+def test_a_job_that_waited_for_too_long_expires_with_its_reservation(
+    scene: Scene,
+) -> None:
     job_id = scene.submit_job(key="k", epsilon="3")
     deadline = scene.job(job_id).submitted_at + THE_QUEUE_LIMIT
     assert expired_at(scene.installation, deadline) == 0
@@ -122,20 +152,32 @@ def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scen
     scene.submit(key="next", epsilon="3")
 
 
-def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim(scene: Scene) -> None:
+def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim(
+    scene: Scene,
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    assert expired_at(scene.installation, scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
+    assert (
+        expired_at(
+            scene.installation,
+            scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND,
+        )
+        == 1
+    )
     assert scene.end(job_id) == ("failed", "not-started", ["reserve", "expire"])
     with pytest.raises(LeaseLost):
         charge.charge_claimed(scene.installation, claim)
 
 
-def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: Scene) -> None:
+def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(
+    scene: Scene,
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     with scene.installation.database.write() as session:
         row = queue.leased(session, claim)
-        row.submitted_at = row.waits_since = row.submitted_at - THE_QUEUE_LIMIT - timedelta(hours=1)
+        row.submitted_at = row.waits_since = (
+            row.submitted_at - THE_QUEUE_LIMIT - timedelta(hours=1)
+        )
     assert expire_jobs(scene.installation) == 0
     assert scene.end(job_id) == ("running", None, ["reserve", "charge"])
 

@@ -1,4 +1,6 @@
-"""Compares the order of claims with a plain statement of the rule, a window over the whole queue, on both databases."""
+"""Compares the order of claims with a plain statement of the rule, a window over the
+whole queue, on both databases.
+"""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -21,25 +23,40 @@ TTL_S = 30
 
 
 def first_by_rule(session: Session, closed: Collection[str]) -> str | None:
-    """The next job: first jobs of all submitters first, then the submitter whose last job left longest ago."""
+    """The next job: first jobs of all submitters first, then the submitter whose last
+    job left longest ago.
+    """
     queued = JobRow.state == JobState.QUEUED.value
     reading = select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id.in_(closed))
     free = queued & JobRow.id.not_in(reading)
-    in_order = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
+    in_order = func.row_number().over(
+        partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id)
+    )
     waiting = select(JobRow.id, in_order.label("turn")).where(free).subquery()
-    left_at = func.max(func.coalesce(JobRow.charged_at, JobRow.lease_until, JobRow.finished_at)).label("left_at")
+    left_at = func.max(
+        func.coalesce(JobRow.charged_at, JobRow.lease_until, JobRow.finished_at)
+    ).label("left_at")
     left = JobRow.state.in_([JobState.RUNNING.value, *(state.value for state in ENDED)])
     last = select(JobRow.submitted_by, left_at).where(left)
     last_turns = last.group_by(JobRow.submitted_by).subquery()
-    order = (waiting.c.turn, last_turns.c.left_at.nulls_first(), JobRow.submitted_at, JobRow.id)
+    order = (
+        waiting.c.turn,
+        last_turns.c.left_at.nulls_first(),
+        JobRow.submitted_at,
+        JobRow.id,
+    )
     jobs = select(JobRow.id).join(waiting, waiting.c.id == JobRow.id)
-    jobs = jobs.outerjoin(last_turns, last_turns.c.submitted_by == JobRow.submitted_by).order_by(*order)
+    jobs = jobs.outerjoin(
+        last_turns, last_turns.c.submitted_by == JobRow.submitted_by
+    ).order_by(*order)
     return session.execute(jobs.limit(1)).scalar()
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], list[str]]]:
-    """Rows of jobs in every state, with the datasets that each reads; many of their times are equal."""
+    """Rows of jobs in every state, with the datasets that each reads; many of their
+    times are equal.
+    """
     minutes = st.integers(0, 6).map(lambda number: timedelta(minutes=number))
     ages = st.sampled_from([timedelta(), A_DAY, 3 * A_DAY])
     listed = []
@@ -59,15 +76,27 @@ def jobs(draw: st.DrawFn) -> list[tuple[dict[str, Any], list[str]]]:
         row["charged_at"] = later if charged else None
         row["finished_at"] = later + draw(minutes) if state in ENDED else None
         running = state is JobState.RUNNING
-        row |= {"lease_token": "token", "lease_until": later + draw(minutes)} if running else {}
-        reads = sorted(draw(st.sets(st.sampled_from(["ds_open", "ds_closed", "ds_other"]), max_size=2)))
+        row |= (
+            {"lease_token": "token", "lease_until": later + draw(minutes)}
+            if running
+            else {}
+        )
+        reads = sorted(
+            draw(
+                st.sets(
+                    st.sampled_from(["ds_open", "ds_closed", "ds_other"]), max_size=2
+                )
+            )
+        )
         listed.append((row, reads))
     return listed
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    listed=jobs(), closed=st.sampled_from([(), ("ds_closed",)]), ends=st.lists(st.booleans(), min_size=14, max_size=14)
+    listed=jobs(),
+    closed=st.sampled_from([(), ("ds_closed",)]),
+    ends=st.lists(st.booleans(), min_size=14, max_size=14),
 )
 def test_claims_take_the_jobs_in_the_order_of_the_rule(
     installation: Installation,
@@ -79,7 +108,11 @@ def test_claims_take_the_jobs_in_the_order_of_the_rule(
         session.execute(delete(JobRow))
         session.execute(delete(JobDatasetRow))
         session.execute(insert(JobRow), [_row(**row) for row, _ in listed])
-        reading = [{"job_id": row["id"], "dataset_id": dataset} for row, reads in listed for dataset in reads]
+        reading = [
+            {"job_id": row["id"], "dataset_id": dataset}
+            for row, reads in listed
+            for dataset in reads
+        ]
         if reading:
             session.execute(insert(JobDatasetRow), reading)
         for number in range(len(listed) + 1):
@@ -88,13 +121,22 @@ def test_claims_take_the_jobs_in_the_order_of_the_rule(
             claim = queue.claim(session, at=at, ttl_s=TTL_S, closed=closed)
             assert (claim and claim.job_id) == expected
             if claim is not None and ends[number % len(ends)]:
-                session.execute(update(JobRow).where(JobRow.id == claim.job_id).values(charged_at=at))
+                session.execute(
+                    update(JobRow)
+                    .where(JobRow.id == claim.job_id)
+                    .values(charged_at=at)
+                )
         assert claim is None, "the last claim finds no job"
         assert not queue.has_queued(session, closed=closed)
 
 
 def _row(**fields: Any) -> dict[str, Any]:
     at = fields["submitted_at"]
-    fixed = {"dataset_id": "ds_any", "dataset_name": "any", "kind": "profile", "task": {"work": {}, "parts": []}}
+    fixed = {
+        "dataset_id": "ds_any",
+        "dataset_name": "any",
+        "kind": "profile",
+        "task": {"work": {}, "parts": []},
+    }
     empty = {column.name: None for column in JobRow.__table__.columns}
     return empty | fixed | {"waits_since": at, "trees_done": 0, "n_trees": 0} | fields

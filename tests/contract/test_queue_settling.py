@@ -1,4 +1,6 @@
-"""The ends of a job, grown, failed, cancelled, deleted or interrupted, leave no stray row, reservation or file."""
+"""The ends of a job, grown, failed, cancelled, deleted or interrupted, leave no stray
+row, reservation or file.
+"""
 
 import errno
 import os
@@ -106,7 +108,9 @@ def test_an_output_is_registered_once_whether_the_commit_or_its_answer_is_lost_w
     with pytest.raises(Unavailable):
         run_job.run_job(scene.installation, claim, grow, stop=stop)
     monkeypatch.undo()
-    assert expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER) == (not is_committed)
+    assert expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER) == (
+        not is_committed
+    )
     tidy_jobs(scene.installation)
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     scene.assert_no_orphans()
@@ -137,13 +141,16 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
     assert next(cuts, None) is None
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     with scene.installation.database.read() as session:
-        assert [model.id for model in models.page(session, dataset_ids=None, before=None, limit=9)] == [
-            scene.job(job_id).release_id
-        ]
+        assert [
+            model.id
+            for model in models.page(session, dataset_ids=None, before=None, limit=9)
+        ] == [scene.job(job_id).release_id]
     scene.assert_no_orphans()
 
 
-def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scene) -> None:
+def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(
+    scene: Scene,
+) -> None:
     job_id = scene.submit_job(key="k")
     cancelled = show_jobs.cancel_job(scene.installation, OWNER, job_id)
     assert (cancelled.state, cancelled.charged) == ("cancelled", False)
@@ -161,12 +168,15 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
     with pytest.raises(LeaseLost):
         run_job.run_job(scene.installation, claim, perform_here)
     assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
-    # Who lost the lease leaves the folder to the sweeper: the next worker of the job may use it by now.
+    # Who lost the lease leaves the folder to the sweeper: the next worker of the job
+    # may use it by now.
     tidy_jobs(scene.installation)
     scene.assert_no_orphans()
 
 
-def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
+def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(
+    scene: Scene,
+) -> None:
     def cancel(task: JobTask, _kept: object) -> None:
         perform_here(task)
         assert show_jobs.cancel_job(scene.installation, OWNER, task.job_id).charged
@@ -179,7 +189,9 @@ def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene
     assert scene.verified().tightest.charged == 10_000_000
 
 
-def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_rows(scene: Scene) -> None:
+def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_rows(
+    scene: Scene,
+) -> None:
     charged, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     claimed = scene.submit_job(key="second")
@@ -231,9 +243,14 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
     assert kinds == [["reserve", "void"]]
 
 
-def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(scene: Scene) -> None:
+def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(
+    scene: Scene,
+) -> None:
     job_id, _ = submitted_and_claimed(scene)
-    running, unknown = scene.installation.job_folder(job_id), scene.installation.job_folder("jb_unknown")
+    running, unknown = (
+        scene.installation.job_folder(job_id),
+        scene.installation.job_folder("jb_unknown"),
+    )
     for folder in (running, unknown):
         folder.mkdir(parents=True)
         (folder / "artifact.part").write_bytes(b"half")
@@ -242,7 +259,9 @@ def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(s
     assert not unknown.exists()
 
 
-def test_a_folder_that_disappears_during_tidying_is_ignored(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_disappears_during_tidying_is_ignored(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = scene.installation.job_folder("jb_gone")
     folder.mkdir(parents=True)
     (folder / OUTPUT).write_bytes(b"artifact")
@@ -257,7 +276,9 @@ def test_a_folder_that_disappears_during_tidying_is_ignored(scene: Scene, monkey
     assert not folder.exists()
 
 
-def test_a_job_is_charged_once_and_a_second_worker_has_lost_its_lease(scene: Scene) -> None:
+def test_a_job_is_charged_once_and_a_second_worker_has_lost_its_lease(
+    scene: Scene,
+) -> None:
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     with pytest.raises(LeaseLost):

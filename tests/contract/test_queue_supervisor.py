@@ -1,4 +1,6 @@
-"""The supervisor of a child process settles the job correctly for every behaviour of the child and the database."""
+"""The supervisor of a child process settles the job correctly for every behaviour of
+the child and the database.
+"""
 
 import os
 import subprocess
@@ -31,8 +33,12 @@ FOR_EVER = "time.sleep(60)"
 
 
 def until(file: Path) -> str:
-    """Code by which a child waits for an action of this process, for as long as a busy machine needs."""
-    return f"[time.sleep(0.02) for _ in iter(lambda: os.path.exists({str(file)!r}), True)]"
+    """Code by which a child waits for an action of this process, for as long as a busy
+    machine needs.
+    """
+    return (
+        f"[time.sleep(0.02) for _ in iter(lambda: os.path.exists({str(file)!r}), True)]"
+    )
 
 
 class Job:
@@ -49,12 +55,20 @@ class Job:
         self.lease = Lease(scene.installation, claim)
         self.children: list[subprocess.Popen[bytes]] = []
 
-    def train(self, monkeypatch: pytest.MonkeyPatch, program: str, *, begins: str = BEGINS) -> None:
+    def train(
+        self, monkeypatch: pytest.MonkeyPatch, program: str, *, begins: str = BEGINS
+    ) -> None:
         """Runs the program as the child, after what it does to say that it begins."""
 
         def start(task: JobTask) -> "subprocess.Popen[bytes]":
-            command = [sys.executable, "-ISc", f"import os, sys, time; {begins} {program}"]
-            self.children.append(Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            command = [
+                sys.executable,
+                "-ISc",
+                f"import os, sys, time; {begins} {program}",
+            ]
+            self.children.append(
+                Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
             return self.children[-1]
 
         monkeypatch.setattr(supervise, "_start", start)
@@ -73,25 +87,36 @@ def job(sqlite_database_url: str, tmp_path: Path) -> Iterator[Job]:
         yield Job(scene)
 
 
-def test_a_child_that_succeeds_is_success(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_succeeds_is_success(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job.train(monkeypatch, f"sys.stdin.readline(); {TREE * 2}")
     assert job.child_has_ended()
 
 
-@pytest.mark.parametrize("program", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", f"{TREE * 2} os._exit(7)"])
-def test_any_other_end_is_one_opaque_failure(job: Job, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+@pytest.mark.parametrize(
+    "program",
+    ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", f"{TREE * 2} os._exit(7)"],
+)
+def test_any_other_end_is_one_opaque_failure(
+    job: Job, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
     with pytest.raises(JobFailed) as failed:
         job.train(monkeypatch, program)
     assert failed.value.reason == "failed"
     assert job.child_has_ended()
 
 
-def test_a_child_that_does_not_read_its_task_causes_no_worker_error(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_read_its_task_causes_no_worker_error(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(JobFailed):
         job.train(monkeypatch, "os.close(0); os._exit(1)")
 
 
-def test_progress_never_passes_the_number_of_trees(job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_progress_never_passes_the_number_of_trees(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     told, heartbeat = tmp_path / "told", lease.heartbeat
 
     def beat(*arguments: Any, trees_done: int) -> None:
@@ -125,12 +150,18 @@ def test_a_machine_that_is_prepared_is_shown_until_the_job_begins(
 def test_a_machine_that_is_prepared_is_shown_before_the_charge(
     sqlite_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As on a machine whose cache of compiled code is empty: the child compiles before it says that it has loaded."""
+    """As on a machine whose cache of compiled code is empty: the child compiles before
+    it says that it has loaded.
+    """
     compiled, heartbeat = tmp_path / "compiled", lease.heartbeat
     shown = list[tuple[bool, bool]]()
 
     def new_child() -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-ISc", f"import os, sys, time; {until(compiled)}; {2 * ANSWERS}"]
+        command = [
+            sys.executable,
+            "-ISc",
+            f"import os, sys, time; {until(compiled)}; {2 * ANSWERS}",
+        ]
         return Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     monkeypatch.setattr(supervise, "_new_child", new_child)
@@ -147,19 +178,25 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
 
         monkeypatch.setattr(lease, "heartbeat", beat)
         with Lease(scene.installation, claim) as held:
-            Supervisor(interval_s=0, stop=Stop()).load(held, Needs(tmp_path, 0, (), None))
+            Supervisor(interval_s=0, stop=Stop()).load(
+                held, Needs(tmp_path, 0, (), None)
+            )
     children.stop()
     assert shown[0] == (True, False)
 
 
-def test_a_child_that_says_it_ended_but_stays_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_says_it_ended_but_stays_is_killed(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "CHILD_EXIT_S", 0.2)
     with pytest.raises(JobFailed):
         job.train(monkeypatch, f"os.close(1); {FOR_EVER}")
     assert job.child_has_ended()
 
 
-def test_a_child_that_takes_too_long_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_takes_too_long_is_killed(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "CHILD_TIMEOUT_S", 0.2)
     with pytest.raises(JobFailed):
         job.train(monkeypatch, FOR_EVER)
@@ -176,7 +213,9 @@ def test_a_worker_that_is_to_stop_kills_its_child_and_calls_the_job_lost(
     assert job.child_has_ended()
 
 
-def test_a_lost_lease_kills_the_child(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_lease_kills_the_child(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     show_jobs.cancel_job(job.scene.installation, OWNER, job.id)
     with pytest.raises(LeaseLost):
         job.train(monkeypatch, FOR_EVER)
@@ -201,15 +240,24 @@ def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(
     job.train(monkeypatch, f"{TREE} {until(told)}")
     after = job.scene.job(job.id)
     assert len(asked) > 2
-    assert min(later - earlier for earlier, later in pairwise(asked)) > 0.4, "it is not hammered"
+    assert min(later - earlier for earlier, later in pairwise(asked)) > 0.4, (
+        "it is not hammered"
+    )
     assert after.trees_done == 1
     assert before is not None
     assert after.lease_until is not None
     assert after.lease_until > before
 
 
-def test_the_environment_of_a_child_carries_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GROVEKEEPER_DATABASE_URL", "GROVEKEEPER_ADMIN_KEY", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY"):
+def test_the_environment_of_a_child_carries_no_address_and_no_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (
+        "GROVEKEEPER_DATABASE_URL",
+        "GROVEKEEPER_ADMIN_KEY",
+        "PGPASSWORD",
+        "AWS_SECRET_ACCESS_KEY",
+    ):
         monkeypatch.setenv(name, "secret")
     kept = scrubbed_environment()
     assert "secret" not in kept.values()

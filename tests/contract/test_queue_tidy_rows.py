@@ -16,7 +16,12 @@ from app.registry.store import name_of
 from app.registry.tables import ReleaseRow
 from app.services.datasets import upload
 from app.services.datasets.erase import delete_dataset
-from app.services.execution.sweep import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
+from app.services.execution.sweep import (
+    STALE_UPLOAD,
+    tidy_artifacts,
+    tidy_jobs,
+    tidy_rows,
+)
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.uploads import path_of
 
@@ -49,8 +54,12 @@ def test_rows_of_a_living_dataset_stay_however_old(scene: Scene) -> None:
     assert _rows(scene) == [epoch]
 
 
-@pytest.mark.parametrize("name", ["rows/{dataset}/ep_none.parquet", "rows/{dataset}/.ep_x.parquet.0a.part"])
-def test_files_of_an_interrupted_upload_are_removed_once_no_upload_can_be_that_old(scene: Scene, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["rows/{dataset}/ep_none.parquet", "rows/{dataset}/.ep_x.parquet.0a.part"]
+)
+def test_files_of_an_interrupted_upload_are_removed_once_no_upload_can_be_that_old(
+    scene: Scene, name: str
+) -> None:
     left = scene.installation.home / name.format(dataset=scene.dataset_id)
     (epoch,) = _rows(scene)
     _aged(left, JUST_NOW)
@@ -62,7 +71,9 @@ def test_files_of_an_interrupted_upload_are_removed_once_no_upload_can_be_that_o
     assert epoch.exists()
 
 
-def test_rows_of_a_deleted_dataset_go_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_deleted_dataset_go_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def cut(*_: object) -> None:
         raise KeyboardInterrupt  # the process ends between the commit and the erasure
 
@@ -85,8 +96,15 @@ def test_a_file_that_disappears_during_tidying_is_ignored(scene: Scene) -> None:
 
 def test_files_of_other_people_are_left_alone(scene: Scene) -> None:
     home = scene.installation.home
-    names = ("rows/note.parquet", "rows/{dataset}/a copy.parquet", "rows/My Rows/ep_a.parquet", "jobs/.listing")
-    theirs = [_aged(home / name.format(dataset=scene.dataset_id), LONG_AGO) for name in names]
+    names = (
+        "rows/note.parquet",
+        "rows/{dataset}/a copy.parquet",
+        "rows/My Rows/ep_a.parquet",
+        "jobs/.listing",
+    )
+    theirs = [
+        _aged(home / name.format(dataset=scene.dataset_id), LONG_AGO) for name in names
+    ]
     tidy_rows(scene.installation)
     tidy_jobs(scene.installation)
     assert all(path.exists() for path in theirs)
@@ -97,24 +115,33 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
 ) -> None:
     ingest_rows = ingest.ingest_rows
 
-    def delete_after(body: BinaryIO, destination: SealedFile, **named: Any) -> ingest.IngestReport:
+    def delete_after(
+        body: BinaryIO, destination: SealedFile, **named: Any
+    ) -> ingest.IngestReport:
         report = ingest_rows(body, destination, **named)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
-        path_of(destination).write_bytes(b"rows")  # a slower disk shows the file only at this moment
+        # a slower disk shows the file only at this moment
+        path_of(destination).write_bytes(b"rows")
         return report
 
     monkeypatch.setattr(ingest, "ingest_rows", delete_after)
     with scene.installation.spool() as file, pytest.raises(DatasetDeleted):
         file.write(b"age,income\n40,low\n")
         spooled = upload.SpooledBody(file, upload.UploadTerms(BodyForm.CSV), b"." * 32)
-        upload.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
+        upload.upload_rows(
+            scene.installation, OWNER, scene.dataset_id, spooled, request=None
+        )
     assert _rows(scene) == []
 
 
-def test_an_unreferenced_artifact_is_removed_once_no_registration_can_be_pending(scene: Scene) -> None:
+def test_an_unreferenced_artifact_is_removed_once_no_registration_can_be_pending(
+    scene: Scene,
+) -> None:
     """The process that deleted the model ended before it removed the file."""
     store = scene.installation.store
-    needed, orphan, young = (store.put(name) for name in (b"needed", b"orphan", b"young"))
+    needed, orphan, young = (
+        store.put(name) for name in (b"needed", b"orphan", b"young")
+    )
     with scene.installation.database.write() as session:
         row = ReleaseRow(
             kind="train",

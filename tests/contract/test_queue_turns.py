@@ -1,4 +1,6 @@
-"""The turns of submitters in the queue, and the limit on the unfinished jobs of one key, on both databases."""
+"""The turns of submitters in the queue, and the limit on the unfinished jobs of one
+key, on both databases.
+"""
 
 import json
 from collections.abc import Collection, Iterable, Iterator
@@ -24,9 +26,15 @@ A_MINUTE = timedelta(minutes=1)
 THREE_DAYS = timedelta(days=3)
 
 
-def _enqueue(installation: Installation, submitters: Iterable[str], *, at: datetime) -> None:
-    """Queues jobs of these submitters, one per microsecond; a job's name tells its submitter."""
-    rows = [_row(number, submitter, at=at) for number, submitter in enumerate(submitters)]
+def _enqueue(
+    installation: Installation, submitters: Iterable[str], *, at: datetime
+) -> None:
+    """Queues jobs of these submitters, one per microsecond; a job's name tells its
+    submitter.
+    """
+    rows = [
+        _row(number, submitter, at=at) for number, submitter in enumerate(submitters)
+    ]
     with installation.database.write() as session:
         session.execute(insert(JobRow), rows)
 
@@ -50,7 +58,9 @@ def _row(number: int, submitter: str, *, at: datetime, **state: Any) -> dict[str
 
 
 def _served(installation: Installation, *, n_claims: int, ends: bool = True) -> str:
-    """The submitters of the next jobs that one worker claims and runs one after another."""
+    """The submitters of the next jobs that one worker claims and runs one after
+    another.
+    """
     served = ""
     for _ in range(n_claims):
         claim = claimed(installation)
@@ -59,11 +69,15 @@ def _served(installation: Installation, *, n_claims: int, ends: bool = True) -> 
             served += row.submitted_by
             row.charged_at = installation.database.now(session)
             if ends:
-                queue.finish(row, state=JobState.SUCCEEDED, reason=None, at=row.charged_at)
+                queue.finish(
+                    row, state=JobState.SUCCEEDED, reason=None, at=row.charged_at
+                )
     return served
 
 
-def test_a_job_of_a_second_submitter_waits_for_one_job_of_the_first(installation: Installation) -> None:
+def test_a_job_of_a_second_submitter_waits_for_one_job_of_the_first(
+    installation: Installation,
+) -> None:
     now = datetime.now(UTC)
     _enqueue(installation, "A" * 20, at=now - 2 * A_MINUTE)
     assert _served(installation, n_claims=3) == "AAA"
@@ -71,13 +85,17 @@ def test_a_job_of_a_second_submitter_waits_for_one_job_of_the_first(installation
     assert _served(installation, n_claims=3) == "BAA"
 
 
-def test_submitters_take_turns_whether_or_not_their_jobs_ended(installation: Installation) -> None:
+def test_submitters_take_turns_whether_or_not_their_jobs_ended(
+    installation: Installation,
+) -> None:
     _enqueue(installation, "AAAABBBCC", at=datetime.now(UTC) - A_MINUTE)
     assert _served(installation, n_claims=4, ends=False) == "ABCA"
     assert _served(installation, n_claims=5) == "BCABA"
 
 
-def test_a_submitter_gains_no_turns_from_waiting_idle(installation: Installation) -> None:
+def test_a_submitter_gains_no_turns_from_waiting_idle(
+    installation: Installation,
+) -> None:
     now = datetime.now(UTC)
     _enqueue(installation, "AAAA", at=now - 2 * A_MINUTE)
     assert _served(installation, n_claims=4) == "AAAA"
@@ -85,7 +103,9 @@ def test_a_submitter_gains_no_turns_from_waiting_idle(installation: Installation
     assert _served(installation, n_claims=6) == "BABABB"
 
 
-def test_a_job_that_goes_back_to_the_queue_does_not_keep_the_others_waiting(installation: Installation) -> None:
+def test_a_job_that_goes_back_to_the_queue_does_not_keep_the_others_waiting(
+    installation: Installation,
+) -> None:
     _enqueue(installation, "AABB", at=datetime.now(UTC) - A_MINUTE)
     first = claimed(installation)
     assert _served(installation, n_claims=1) == "B"
@@ -94,19 +114,33 @@ def test_a_job_that_goes_back_to_the_queue_does_not_keep_the_others_waiting(inst
     assert _served(installation, n_claims=3) == "ABA"
 
 
-def test_claims_at_the_same_moment_are_of_different_submitters(postgresql_scene: Scene) -> None:
+def test_claims_at_the_same_moment_are_of_different_submitters(
+    postgresql_scene: Scene,
+) -> None:
     database, now = postgresql_scene.installation.database, datetime.now(UTC)
     _enqueue(postgresql_scene.installation, "AAABB", at=now - A_MINUTE)
-    with database.write() as one, database.write() as other, database.write() as third, database.write() as last:
-        claims = [queue.claim(session, at=now, ttl_s=TTL_S) for session in (one, other, third, last)]
-        assert [claim and queue.job(one, claim.job_id).submitted_by for claim in claims] == ["A", "B", "A", "B"]
+    with (
+        database.write() as one,
+        database.write() as other,
+        database.write() as third,
+        database.write() as last,
+    ):
+        claims = [
+            queue.claim(session, at=now, ttl_s=TTL_S)
+            for session in (one, other, third, last)
+        ]
+        assert [
+            claim and queue.job(one, claim.job_id).submitted_by for claim in claims
+        ] == ["A", "B", "A", "B"]
 
 
 @contextmanager
 def _statements(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
     seen: list[tuple[str, Any]] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    def note(
+        _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any
+    ) -> None:
         seen.append((statement, parameters))
 
     event.listen(connection, "before_cursor_execute", note)
@@ -115,11 +149,19 @@ def _statements(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
 
 
 @pytest.mark.parametrize("closed", [(), ("ds_closed",)])
-def test_a_claim_reads_no_job_but_through_an_index(installation: Installation, closed: Collection[str]) -> None:
+def test_a_claim_reads_no_job_but_through_an_index(
+    installation: Installation, closed: Collection[str]
+) -> None:
     now = datetime.now(UTC)
-    ended = {"state": "failed", "reason": EndReason.EXPIRED.value, "finished_at": now - THREE_DAYS}
+    ended = {
+        "state": "failed",
+        "reason": EndReason.EXPIRED.value,
+        "finished_at": now - THREE_DAYS,
+    }
     with installation.database.write() as session:
-        rows = [_row(number, "A", at=now - THREE_DAYS, **ended) for number in range(2_000)]
+        rows = [
+            _row(number, "A", at=now - THREE_DAYS, **ended) for number in range(2_000)
+        ]
         session.execute(insert(JobRow), rows)
         session.execute(text("ANALYZE"))
     _enqueue(installation, "AAB", at=now - A_MINUTE)
@@ -127,11 +169,24 @@ def test_a_claim_reads_no_job_but_through_an_index(installation: Installation, c
         connection = session.connection()
         with _statements(connection) as seen:
             queue.claim(session, at=now, ttl_s=TTL_S, closed=closed)
-        explain = "EXPLAIN QUERY PLAN" if installation.database.dialect == "sqlite" else "EXPLAIN"
-        reads = [(statement, values) for statement, values in seen if not statement.startswith("UPDATE")]
-        plans = [str(connection.exec_driver_sql(f"{explain} {statement}", values).all()) for statement, values in reads]
+        explain = (
+            "EXPLAIN QUERY PLAN"
+            if installation.database.dialect == "sqlite"
+            else "EXPLAIN"
+        )
+        reads = [
+            (statement, values)
+            for statement, values in seen
+            if not statement.startswith("UPDATE")
+        ]
+        plans = [
+            str(connection.exec_driver_sql(f"{explain} {statement}", values).all())
+            for statement, values in reads
+        ]
     assert len(plans) == 2
-    assert not any("Seq Scan on jobs" in plan or "SCAN jobs" in plan for plan in plans), plans
+    assert not any(
+        "Seq Scan on jobs" in plan or "SCAN jobs" in plan for plan in plans
+    ), plans
 
 
 def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothing(
@@ -146,8 +201,14 @@ def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothi
     scene.submit(key="one more")
     with pytest.raises(TooManyRequests, match="unfinished jobs"):
         scene.submit(key="too many")
-    assert [entry.kind.value for entry in scene.entries()] == ["open", "reserve", "reserve"]
+    assert [entry.kind.value for entry in scene.entries()] == [
+        "open",
+        "reserve",
+        "reserve",
+    ]
     assert scene.submit(key="the last").body == last.body
-    show_jobs.cancel_job(scene.installation, OWNER, str(json.loads(last.body)["job_id"]))
+    show_jobs.cancel_job(
+        scene.installation, OWNER, str(json.loads(last.body)["job_id"])
+    )
     scene.submit(key="too many")
     assert scene.job(running.job_id).state == "running"

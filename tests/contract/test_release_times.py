@@ -1,4 +1,5 @@
-"""With a release interval, everything about a job appears at public times, whatever the rows and the duration.
+"""With a release interval, everything about a job appears at public times, whatever the
+rows and the duration.
 
 A clock of the test runs only while somebody waits, and while the child of a job works.
 """
@@ -34,7 +35,9 @@ Popen = subprocess.Popen
 
 
 class Clock(threading.Event):
-    """The time, and the event by which a worker is stopped: waiting for it lets the time pass."""
+    """The time, and the event by which a worker is stopped: waiting for it lets the
+    time pass.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +71,9 @@ class FirstSignal(threading.Event):
 
 @dataclass
 class Run:
-    """A worker with public times, whose children take the given times, and what it wrote."""
+    """A worker with public times, whose children take the given times, and what it
+    wrote.
+    """
 
     scene: Scene
     clock: Clock
@@ -76,12 +81,16 @@ class Run:
     progress: list[tuple[float, int]]
 
     def submit(self, key: str) -> str:
-        """Submits a job a little later than the one before, because jobs are claimed in order of time."""
+        """Submits a job a little later than the one before, because jobs are claimed in
+        order of time.
+        """
         self.clock.time += 0.001
         return self.scene.submit_job(key=key)
 
     def work(self, *, until: float, first_signal: float | None = None) -> None:
-        """Runs the worker until it has to stop now, in seconds after the first public time; or after a first signal."""
+        """Runs the worker until it has to stop now, in seconds after the first public
+        time; or after a first signal.
+        """
         self.clock.end = START + 50 + until
         stop = Stop(begun=self.clock, now=self.clock)
         if first_signal is not None:
@@ -90,36 +99,54 @@ class Run:
         main._Loop(self.scene.installation, stop).run()
 
     def times(self, job_id: str) -> list[float]:
-        """When a job was charged, when its progress changed and when it ended, after the first public time."""
+        """When a job was charged, when its progress changed and when it ended, after
+        the first public time.
+        """
         job = self.scene.job(job_id)
         with self.scene.installation.database.read() as session:
-            query = select(EntryRow.at).where(EntryRow.job_id == job_id, EntryRow.kind != "reserve")
+            query = select(EntryRow.at).where(
+                EntryRow.job_id == job_id, EntryRow.kind != "reserve"
+            )
             entries = [stamps.from_text(at) for at in session.execute(query).scalars()]
-        ends = [at for at in (job.charged_at, job.finished_at, *entries) if at is not None]
+        ends = [
+            at for at in (job.charged_at, job.finished_at, *entries) if at is not None
+        ]
         return sorted({at.timestamp() - START - 50 for at in ends})
 
 
 @pytest.fixture
-def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run(
+    sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
     test_clock = Clock()
-    monkeypatch.setattr(stamps, "now", lambda: datetime.fromtimestamp(test_clock.time, UTC))
+    monkeypatch.setattr(
+        stamps, "now", lambda: datetime.fromtimestamp(test_clock.time, UTC)
+    )
     with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=600) as scene:
         settings = replace(scene.installation.settings, release_interval_s=INTERVAL_S)
-        scene = replace(scene, installation=replace(scene.installation, settings=settings))
+        scene = replace(
+            scene, installation=replace(scene.installation, settings=settings)
+        )
         run, heartbeat = Run(scene, test_clock, [], []), lease.heartbeat
 
         def start(task: JobTask) -> "subprocess.Popen[bytes]":
             perform_here(task)
             test_clock.pass_(run.durations.pop(0))
             program = f"import os; os.write(1, b'{'.' * (1 + task.n_trees)}')"
-            return Popen([sys.executable, "-ISc", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            return Popen(
+                [sys.executable, "-ISc", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
 
         def beat(*arguments: Any, trees_done: int) -> None:
             heartbeat(*arguments, trees_done=trees_done)
             run.progress.append((test_clock.time - START - 50, trees_done))
 
         class ClockedLease(Lease):
-            """A lease that is extended whenever a second of the test's clock has passed, and by no thread."""
+            """A lease that is extended whenever a second of the test's clock has
+            passed, and by no thread.
+            """
 
             extended_at = START
 
@@ -137,19 +164,28 @@ def run(sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr(run_job, "Lease", ClockedLease)
         monkeypatch.setattr(supervise, "_start", start)
-        monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=lambda: test_clock.time))
+        monkeypatch.setattr(
+            supervise, "time", SimpleNamespace(monotonic=lambda: test_clock.time)
+        )
         monkeypatch.setattr(lease, "heartbeat", beat)
         yield run
 
 
 @pytest.mark.parametrize("durations", [(0.01, 0.01), (59.9, 0.5), (3, 59.99)])
-def test_durations_within_an_interval_cannot_be_told_apart(run: Run, durations: tuple[float, float]) -> None:
+def test_durations_within_an_interval_cannot_be_told_apart(
+    run: Run, durations: tuple[float, float]
+) -> None:
     run.durations[:] = durations
     first, second = (run.submit(key) for key in "ab")
     run.work(until=200)
-    assert run.times(first) == [0, 60], "charged at a public time, ended at the next one"
-    assert run.times(second) == [60, 120], "and claimed when the first one has visibly ended"
-    # At the public time of its claim, before the charge, a machine is shown as preparing: the first child loads code.
+    assert run.times(first) == [0, 60], (
+        "charged at a public time, ended at the next one"
+    )
+    assert run.times(second) == [60, 120], (
+        "and claimed when the first one has visibly ended"
+    )
+    # At the public time of its claim, before the charge, a machine is shown as
+    # preparing: the first child loads code.
     after_the_claim = [trees for at, trees in run.progress if trees and at > 0]
     assert after_the_claim == [], "a job of one interval has no progress"
 
@@ -161,10 +197,16 @@ def test_a_longer_job_shows_at_a_later_public_time(run: Run) -> None:
     assert (run.times(first), run.times(second)) == ([0, 120], [120, 180])
 
 
-def test_a_failure_shows_when_a_success_would(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_shows_when_a_success_would(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def start(task: JobTask) -> "subprocess.Popen[bytes]":
         run.clock.pass_(7)
-        return Popen([sys.executable, "-ISc", "raise SystemExit(1)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return Popen(
+            [sys.executable, "-ISc", "raise SystemExit(1)"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
     monkeypatch.setattr(supervise, "_start", start)
     job_id = run.submit("a")
@@ -183,13 +225,17 @@ def test_a_job_that_is_submitted_between_two_public_times_waits(run: Run) -> Non
 def test_the_next_claim_waits_after_a_cancellation(run: Run) -> None:
     run.durations[:] = [20, 1]
     first, second = (run.submit(key) for key in "ab")
-    run.clock.at[START + 60] = lambda: show_jobs.cancel_job(run.scene.installation, OWNER, first)
+    run.clock.at[START + 60] = lambda: show_jobs.cancel_job(
+        run.scene.installation, OWNER, first
+    )
     run.work(until=200)
     assert run.scene.job(first).state == "cancelled"
     assert run.times(second) == [60, 120]
 
 
-def test_whether_a_child_had_ended_when_the_worker_stopped_does_not_show(run: Run) -> None:
+def test_whether_a_child_had_ended_when_the_worker_stopped_does_not_show(
+    run: Run,
+) -> None:
     run.durations[:] = [5]
     job_id = run.submit("a")
     run.work(until=30)
@@ -197,7 +243,9 @@ def test_whether_a_child_had_ended_when_the_worker_stopped_does_not_show(run: Ru
     assert (job.state, job.reason, job.release_id) == ("failed", "lost", None)
 
 
-def test_a_worker_that_was_asked_to_stop_still_ends_its_job_at_a_public_time(run: Run) -> None:
+def test_a_worker_that_was_asked_to_stop_still_ends_its_job_at_a_public_time(
+    run: Run,
+) -> None:
     run.durations[:] = [5]
     first, second = (run.submit(key) for key in "ab")
     run.work(until=1_000, first_signal=3)

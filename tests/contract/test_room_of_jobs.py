@@ -1,4 +1,6 @@
-"""A job whose output cannot be stored is not charged; it waits in the queue, and its failures are in the log."""
+"""A job whose output cannot be stored is not charged; it waits in the queue, and its
+failures are in the log.
+"""
 
 import os
 import shutil
@@ -21,14 +23,20 @@ from tests.support.job_kinds import model, must_not_run, perform_here, profile, 
 from tests.support.sweeping import expired_at
 
 
-def waits_uncharged(scene: Scene, job_id: str, caplog: pytest.LogCaptureFixture) -> None:
+def waits_uncharged(
+    scene: Scene, job_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Runs a job, which must wait; the log says so."""
     caplog.clear()
     with pytest.raises(Unavailable):
         run(scene, must_not_run)
-    assert scene.end(job_id) == ("running", None, ["reserve"]), "its lease ends, and it is in the queue again"
+    assert scene.end(job_id) == ("running", None, ["reserve"]), (
+        "its lease ends, and it is in the queue again"
+    )
     [line] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert line.message.startswith("a job waits, uncharged: the home or the store of models")
+    assert line.message.startswith(
+        "a job waits, uncharged: the home or the store of models"
+    )
     assert vars(line)["job_id"] == job_id
 
 
@@ -41,21 +49,28 @@ def runs(scene: Scene, job_id: str) -> None:
 
 
 @on_one_database
-def test_a_store_of_models_that_cannot_be_written_costs_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_of_models_that_cannot_be_written_costs_nothing(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     job_id = scene.submit_job(key="k")
     artifacts = scene.installation.home / "artifacts"
     artifacts.write_text("in the way")
     waits_uncharged(scene, job_id, caplog)
     profiled = profile(scene)
     run(scene)
-    assert scene.end(profiled) == ("succeeded", None, ["reserve", "charge"]), "a profile is no file of the store"
+    assert scene.end(profiled) == ("succeeded", None, ["reserve", "charge"]), (
+        "a profile is no file of the store"
+    )
     artifacts.unlink()
     runs(scene, job_id)
 
 
 @pytest.mark.parametrize("folder", ["jobs", "artifacts"])
 def test_a_job_waits_for_the_space_of_its_public_size(
-    scene: Scene, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scene: Scene,
+    folder: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     job_id = scene.submit_job(key="k", max_depth=2)
     with scene.installation.database.read() as session:
@@ -72,13 +87,20 @@ def test_a_job_waits_for_the_space_of_its_public_size(
 def test_a_folder_of_another_account_within_the_store_costs_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A part of the models was restored as root, and the digest of the next one decides where it goes."""
+    """A part of the models was restored as root, and the digest of the next one decides
+    where it goes.
+    """
     model(scene, "first")
     job_id = scene.submit_job(key="k")
-    [foreign] = [path.parent for path in scene.installation.home.glob("artifacts/*/*.safetensors")]
+    [foreign] = [
+        path.parent
+        for path in scene.installation.home.glob("artifacts/*/*.safetensors")
+    ]
     with monkeypatch.context() as restored:
         access = os.access
-        restored.setattr(os, "access", lambda path, mode: path != foreign and access(path, mode))
+        restored.setattr(
+            os, "access", lambda path, mode: path != foreign and access(path, mode)
+        )
         waits_uncharged(scene, job_id, caplog)
     runs(scene, job_id)
 
@@ -121,12 +143,23 @@ def test_every_failure_of_a_paid_job_is_logged_by_public_facts(
 
     run(scene, fill_up)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
-    lines = [record for record in caplog.records if record.message == "a paid job failed, and its charge stays"]
+    lines = [
+        record
+        for record in caplog.records
+        if record.message == "a paid job failed, and its charge stays"
+    ]
     [line] = lines
     [part] = scene.job(job_id).parts
     fields = ("job_id", "account_id", "dataset_id", "reservation_id")
-    assert [vars(line)[name] for name in fields] == [job_id, part.dataset, part.dataset, part.reservation_id]
-    assert ("the output of a paid job cannot be stored" in caplog.text) is (work is not _fail)
+    assert [vars(line)[name] for name in fields] == [
+        job_id,
+        part.dataset,
+        part.dataset,
+        part.reservation_id,
+    ]
+    assert ("the output of a paid job cannot be stored" in caplog.text) is (
+        work is not _fail
+    )
 
 
 def _full(_: ArtifactStore, __: bytes) -> str:

@@ -1,4 +1,6 @@
-"""Statements that are sent together fail like statements that are sent alone, and take one round trip to PostgreSQL."""
+"""Statements that are sent together fail like statements that are sent alone, and take
+one round trip to PostgreSQL.
+"""
 
 import re
 import tempfile
@@ -34,11 +36,15 @@ def database(postgres_url: str) -> Iterator[Database]:
 
 def notes(database: Database) -> list[int]:
     with database.read() as session:
-        return [row.id for row in session.execute(text("SELECT id FROM notes ORDER BY id"))]
+        return [
+            row.id for row in session.execute(text("SELECT id FROM notes ORDER BY id"))
+        ]
 
 
 def n_round_trips(engine: Engine, work: Callable[[], object]) -> int:
-    """The number of times that the server was ready for more, which each round trip ends with."""
+    """The number of times that the server was ready for more, which each round trip
+    ends with.
+    """
     engine.dispose()
     with tempfile.NamedTemporaryFile() as log:
 
@@ -65,12 +71,17 @@ def test_statements_take_one_round_trip_together(database: Database) -> None:
                 session.execute(_INSERT, {"id": next(ids)})
                 session.execute(_INSERT, [{"id": next(ids)}, {"id": next(ids)}])
 
-    assert n_round_trips(database.engine, write) == 4  # BEGIN, SELECT, the block, COMMIT
+    # BEGIN, SELECT, the block, COMMIT
+    assert n_round_trips(database.engine, write) == 4
     assert notes(database) == list(range(6))
 
 
 def test_none_of_them_stays_after_one_failed(database: Database) -> None:
-    with pytest.raises(IntegrityError), database.write() as session, sent_together(session):
+    with (
+        pytest.raises(IntegrityError),
+        database.write() as session,
+        sent_together(session),
+    ):
         for number in (1, 1, 2):
             session.execute(_INSERT, {"id": number})
     assert not notes(database)
@@ -78,7 +89,11 @@ def test_none_of_them_stays_after_one_failed(database: Database) -> None:
 
 
 def test_none_of_them_stays_after_the_caller_failed(database: Database) -> None:
-    with pytest.raises(ZeroDivisionError), database.write() as session, sent_together(session):
+    with (
+        pytest.raises(ZeroDivisionError),
+        database.write() as session,
+        sent_together(session),
+    ):
         session.execute(_INSERT, {"id": 1})
         session.execute(_INSERT, {"id": 1 // 0})
     assert not notes(database)
@@ -88,17 +103,28 @@ def test_a_lost_connection_is_unavailable_and_is_replaced(database: Database) ->
     with pytest.raises(Unavailable), database.write() as session:
         process = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
         with database.write() as other:
-            other.execute(text("SELECT pg_terminate_backend(:process, 5000)"), {"process": process})
+            other.execute(
+                text("SELECT pg_terminate_backend(:process, 5000)"),
+                {"process": process},
+            )
         with sent_together(session):
             session.execute(_INSERT, {"id": 1})
             session.execute(_INSERT, {"id": 2})
     assert not notes(database)
 
 
-def test_a_statement_takes_one_lock_and_statements_follow_the_order_of_names(database: Database) -> None:
-    """SQL promises no order in which one statement computes its columns or its subqueries."""
+def test_a_statement_takes_one_lock_and_statements_follow_the_order_of_names(
+    database: Database,
+) -> None:
+    """SQL promises no order in which one statement computes its columns or its
+    subqueries.
+    """
     sent: list[tuple[str, Any]] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *it: sent.append((it[2], it[3])))
+    event.listen(
+        database.engine,
+        "before_cursor_execute",
+        lambda *it: sent.append((it[2], it[3])),
+    )
     tables = (DatasetRow.id, ["b", "a"]), (AccountRow.id, ["d", "c"])
     names = ["beta", "alpha", "gamma"]
     with database.write() as session:
@@ -107,12 +133,22 @@ def test_a_statement_takes_one_lock_and_statements_follow_the_order_of_names(dat
         sent.clear()
         lock_names(session, shared=names, exclusive=["beta"])
         lock_rows(session, *tables)
-    locks = [(statement, values) for statement, values in sent if "lock" in statement or "FOR UPDATE" in statement]
-    assert all(len(re.findall(r"pg_advisory\w+\(|FOR UPDATE", statement)) == 1 for statement, _ in locks)
+    locks = [
+        (statement, values)
+        for statement, values in sent
+        if "lock" in statement or "FOR UPDATE" in statement
+    ]
+    assert all(
+        len(re.findall(r"pg_advisory\w+\(|FOR UPDATE", statement)) == 1
+        for statement, _ in locks
+    )
     assert [value for _, values in locks[:3] for value in values.values()] == [
         number_of(name) for name in sorted(names)
     ]
-    assert [statement.split("FROM ")[1].split()[0] for statement, _ in locks[3:]] == ["datasets", "accounts"]
+    assert [statement.split("FROM ")[1].split()[0] for statement, _ in locks[3:]] == [
+        "datasets",
+        "accounts",
+    ]
     assert all("ORDER BY" in statement for statement, _ in locks[3:])
 
 
@@ -121,5 +157,12 @@ def test_an_admission_takes_few_round_trips(postgres_url: str, tmp_path: Path) -
         migrate.upgrade(url)
         keys = iter("abc")
         with opened(url, tmp_path) as scene:
-            # Two of them read what is planned from: a plan can take a second, in which nobody else should wait.
-            assert n_round_trips(scene.installation.database.engine, lambda: scene.submit(key=next(keys))) <= 13
+            # Two of them read what is planned from: a plan can take a second, in which
+            # nobody else should wait.
+            assert (
+                n_round_trips(
+                    scene.installation.database.engine,
+                    lambda: scene.submit(key=next(keys)),
+                )
+                <= 13
+            )

@@ -1,4 +1,6 @@
-"""What is stored about rows is encrypted, ends with the data key of the dataset, and needs the storage key."""
+"""What is stored about rows is encrypted, ends with the data key of the dataset, and
+needs the storage key.
+"""
 
 import json
 import shutil
@@ -52,7 +54,9 @@ def _database_files(installation: Installation) -> bytes:
     return b"".join(part.read_bytes() for part in file.parent.glob(f"{file.name}*"))
 
 
-def test_no_file_of_the_home_shows_a_row_or_its_unit(installation: Installation) -> None:
+def test_no_file_of_the_home_shows_a_row_or_its_unit(
+    installation: Installation,
+) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     people.upload(installation, dataset, people.visits(VISITS))
     files = [path for path in installation.home.rglob("*") if path.is_file()]
@@ -64,29 +68,42 @@ def test_no_file_of_the_home_shows_a_row_or_its_unit(installation: Installation)
         assert b"canary" not in content, path
         assert b"PAR1" not in content, path
         assert key.secret not in content, path
-        assert path.suffix == ".sqlite3" or not any(row_id in content for row_id in ids), path
+        assert path.suffix == ".sqlite3" or not any(
+            row_id in content for row_id in ids
+        ), path
 
 
-def test_the_data_key_ends_with_the_rows_and_leaves_no_trace(installation: Installation) -> None:
+def test_the_data_key_ends_with_the_rows_and_leaves_no_trace(
+    installation: Installation,
+) -> None:
     dataset, other = (people.declared(installation)["id"] for _ in range(2))
     wrapped, kept = _wrapped(installation, dataset), _wrapped(installation, other)
     assert wrapped is not None
     assert kept is not None
     installation.database.forget_deleted()
-    assert installation.database.dialect == "postgresql" or wrapped in _database_files(installation)
+    assert installation.database.dialect == "postgresql" or wrapped in _database_files(
+        installation
+    )
     delete_dataset(installation, OWNER, dataset)
-    assert (_wrapped(installation, dataset), _wrapped(installation, other)) == (None, kept)
+    assert (_wrapped(installation, dataset), _wrapped(installation, other)) == (
+        None,
+        kept,
+    )
     assert wrapped not in _database_files(installation)
 
 
-def test_a_stored_report_is_sealed_and_ends_with_the_data_key(installation: Installation) -> None:
+def test_a_stored_report_is_sealed_and_ends_with_the_data_key(
+    installation: Installation,
+) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     body = people.visits([*VISITS, *VISITS])
     report = people.upload(installation, dataset, body, key="k")
     assert report["dropped"] == {"without_unit": 0, "over_bound": 3}
     assert people.upload(installation, dataset, body, key="k") == report
     with installation.database.read() as session:
-        stored = session.execute(select(AnswerRow).where(AnswerRow.idempotency_key == "k")).scalar_one()
+        stored = session.execute(
+            select(AnswerRow).where(AnswerRow.idempotency_key == "k")
+        ).scalar_one()
     assert b"dropped" not in stored.body
     assert report["epoch"].encode() not in stored.body
     delete_dataset(installation, OWNER, dataset)
@@ -99,11 +116,15 @@ def test_a_job_of_a_dataset_without_a_data_key_is_not_charged(scene: Scene) -> N
     with scene.installation.database.write() as session:
         row = catalog.locked(session, scene.dataset_id).row
         catalog.mark_deleted(row, at=row.created_at)
-    run_job.run_job(scene.installation, claim, lambda _task, _kept: pytest.fail("the job ran"))
+    run_job.run_job(
+        scene.installation, claim, lambda _task, _kept: pytest.fail("the job ran")
+    )
     assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
 
 
-def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Installation) -> None:
+def test_rows_of_one_dataset_are_not_read_as_rows_of_another(
+    installation: Installation,
+) -> None:
     datasets = [people.declared(installation)["id"] for _ in range(2)]
     for dataset in datasets:
         people.upload(installation, dataset, b"age,income\n1,low\n")
@@ -112,14 +133,24 @@ def test_rows_of_one_dataset_are_not_read_as_rows_of_another(installation: Insta
     schema = Schema.from_json(people.SCHEMA)
     with pytest.raises(InstallationError, match="absent, damaged"):
         private_rows.read([one], Selection(schema, Partitions(()), WHOLE))
-    assert len(private_rows.read([other], Selection(schema, Partitions(()), WHOLE)).y) == 1
+    assert (
+        len(private_rows.read([other], Selection(schema, Partitions(()), WHOLE)).y) == 1
+    )
 
 
-def test_a_wrapped_key_of_another_dataset_opens_nothing(installation: Installation) -> None:
+def test_a_wrapped_key_of_another_dataset_opens_nothing(
+    installation: Installation,
+) -> None:
     one, other = (people.declared(installation)["id"] for _ in range(2))
     with installation.database.write() as session:
-        moved = select(DatasetRow.wrapped_key).where(DatasetRow.id == other).scalar_subquery()
-        session.execute(update(DatasetRow).where(DatasetRow.id == one).values(wrapped_key=moved))
+        moved = (
+            select(DatasetRow.wrapped_key)
+            .where(DatasetRow.id == other)
+            .scalar_subquery()
+        )
+        session.execute(
+            update(DatasetRow).where(DatasetRow.id == one).values(wrapped_key=moved)
+        )
     with pytest.raises(InstallationError, match="damaged"):
         people.upload(installation, one, b"age,income\n1,low\n")
     assert not (installation.home / row_files.ROWS_FOLDER / one).exists()
@@ -134,7 +165,9 @@ def _key_file(installation: Installation) -> Path:
     return installation.home / "storage.key"
 
 
-def test_the_storage_key_is_made_once_and_is_private(installation: Installation) -> None:
+def test_the_storage_key_is_made_once_and_is_private(
+    installation: Installation,
+) -> None:
     file = _key_file(installation)
     before = file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -145,21 +178,30 @@ def test_the_storage_key_is_made_once_and_is_private(installation: Installation)
     assert file.read_text() != before, "no dataset needs the first key"
 
 
-def test_a_storage_key_that_datasets_need_is_never_made_anew(installation: Installation) -> None:
+def test_a_storage_key_that_datasets_need_is_never_made_anew(
+    installation: Installation,
+) -> None:
     people.declared(installation)
     file = _key_file(installation)
     file.unlink()
-    with pytest.raises(InstallationError, match=r"storage key .*storage\.key is missing\. Put it back"):
+    with pytest.raises(
+        InstallationError, match=r"storage key .*storage\.key is missing\. Put it back"
+    ):
         confirm_storage_keys(_again(installation))
     assert not file.exists()
     other = StorageKeys.new_text()
     for setting in ({}, {"storage_key": other}):
         file.write_text(other)
-        with pytest.raises(InstallationError, match=r"which this process does not have\. Put the key back"):
+        with pytest.raises(
+            InstallationError,
+            match=r"which this process does not have\. Put the key back",
+        ):
             confirm_storage_keys(_again(installation, **setting))
 
 
-def test_a_key_of_the_settings_is_used_and_no_file_is_made(installation: Installation) -> None:
+def test_a_key_of_the_settings_is_used_and_no_file_is_made(
+    installation: Installation,
+) -> None:
     _key_file(installation).unlink()
     given = _again(installation, storage_key=StorageKeys.new_text())
     confirm_storage_keys(given)
@@ -177,10 +219,14 @@ def _acts(installation: Installation) -> list[object]:
     with installation.database.read() as session:
         _, last = control.export_header(session)
         entries = tables.entries(session, control.CHAIN, after=0, limit=last)
-        return [entry.details for entry in entries if entry.kind == "storage-key-changed"]
+        return [
+            entry.details for entry in entries if entry.kind == "storage-key-changed"
+        ]
 
 
-def test_a_storage_key_is_replaced_without_touching_the_rows(installation: Installation) -> None:
+def test_a_storage_key_is_replaced_without_touching_the_rows(
+    installation: Installation,
+) -> None:
     datasets = [people.declared(installation)["id"] for _ in range(3)]
     people.upload(installation, datasets[0], b"age,income\n1,low\n")
     delete_dataset(installation, OWNER, datasets[2])
@@ -194,7 +240,9 @@ def test_a_storage_key_is_replaced_without_touching_the_rows(installation: Insta
     n_living = len([wrapped for wrapped in _all_wrapped(installation) if wrapped])
     assert _rewrapped(both) == (StorageKeys.from_text(new).newest_id, n_living)
     assert _rewrapped(both)[1] == 0, "a repetition changes nothing"
-    assert _acts(installation) == [{"storage_key": StorageKeys.from_text(new).newest_id}]
+    assert _acts(installation) == [
+        {"storage_key": StorageKeys.from_text(new).newest_id}
+    ]
 
     file.write_text(new)
     after = _again(installation)
@@ -205,7 +253,9 @@ def test_a_storage_key_is_replaced_without_touching_the_rows(installation: Insta
         confirm_storage_keys(_again(installation))
 
 
-def test_the_command_wraps_keys_anew_and_says_how_many(installation: Installation) -> None:
+def test_the_command_wraps_keys_anew_and_says_how_many(
+    installation: Installation,
+) -> None:
     people.declared(installation)
     home, url = installation.home, installation.settings.database_url
     file = _key_file(installation)
@@ -214,11 +264,18 @@ def test_the_command_wraps_keys_anew_and_says_how_many(installation: Installatio
     arguments = ["db", "rewrap-keys", "--home", str(home), "--json"]
     n_living = len([wrapped for wrapped in _all_wrapped(installation) if wrapped])
     for n_wrapped in (n_living, 0):
-        done = CliRunner().invoke(grovekeeper, arguments, env={"GROVEKEEPER_DATABASE_URL": url})
-        assert json.loads(done.stdout) == {"storage_key": StorageKeys.from_text(new).newest_id, "datasets": n_wrapped}
+        done = CliRunner().invoke(
+            grovekeeper, arguments, env={"GROVEKEEPER_DATABASE_URL": url}
+        )
+        assert json.loads(done.stdout) == {
+            "storage_key": StorageKeys.from_text(new).newest_id,
+            "datasets": n_wrapped,
+        }
 
 
-def test_keys_are_not_wrapped_anew_while_a_key_is_missing(installation: Installation) -> None:
+def test_keys_are_not_wrapped_anew_while_a_key_is_missing(
+    installation: Installation,
+) -> None:
     people.declared(installation)
     before = _all_wrapped(installation)
     _key_file(installation).write_text(StorageKeys.new_text())
@@ -230,20 +287,40 @@ def test_keys_are_not_wrapped_anew_while_a_key_is_missing(installation: Installa
 
 def _all_wrapped(installation: Installation) -> list[bytes | None]:
     with installation.database.read() as session:
-        return list(session.execute(select(DatasetRow.wrapped_key).order_by(DatasetRow.id)).scalars())
+        return list(
+            session.execute(
+                select(DatasetRow.wrapped_key).order_by(DatasetRow.id)
+            ).scalars()
+        )
 
 
-def test_an_installation_that_is_opened_closes_its_private_files(installation: Installation) -> None:
-    people.upload(installation, people.declared(installation)["id"], b"age,income\n1,low\n")
-    (installation.home / row_files.CODES_FOLDER).mkdir()  # the first job on a large upload makes it
+def test_an_installation_that_is_opened_closes_its_private_files(
+    installation: Installation,
+) -> None:
+    people.upload(
+        installation, people.declared(installation)["id"], b"age,income\n1,low\n"
+    )
+    # the first job on a large upload makes it
+    (installation.home / row_files.CODES_FOLDER).mkdir()
     names = [name for name in PRIVATE_NAMES if (installation.home / name).exists()]
     public = {"checkpoints", "erasures"}
-    made = {path.name for path in installation.home.iterdir() if not path.name.startswith("grovekeeper.sqlite3")}
-    assert {"rows", "prints", "codes", "storage.key", "fingerprint.key"} <= set(names) == made - public
+    made = {
+        path.name
+        for path in installation.home.iterdir()
+        if not path.name.startswith("grovekeeper.sqlite3")
+    }
+    assert (
+        {"rows", "prints", "codes", "storage.key", "fingerprint.key"}
+        <= set(names)
+        == made - public
+    )
     for name in names:
         (installation.home / name).chmod(0o755)
     Installation.open(installation.settings, pool_size=1).close()
-    assert {stat.S_IMODE((installation.home / name).stat().st_mode) & 0o077 for name in names} == {0}
+    assert {
+        stat.S_IMODE((installation.home / name).stat().st_mode) & 0o077
+        for name in names
+    } == {0}
 
 
 def _flipped_at_the_start(content: bytes) -> bytes:
@@ -264,11 +341,15 @@ def _emptied(_: bytes) -> bytes:
 
 
 @on_one_database
-@pytest.mark.parametrize("damaged", [_flipped_at_the_start, _flipped_in_the_middle, _cut, _emptied])
+@pytest.mark.parametrize(
+    "damaged", [_flipped_at_the_start, _flipped_in_the_middle, _cut, _emptied]
+)
 def test_a_damaged_file_of_rows_fails_the_job_uncharged_with_a_reason_and_a_log_line(
     scene: Scene, damaged: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    (file,) = (path_of(file) for file in people.files(scene.installation, scene.dataset_id))
+    (file,) = (
+        path_of(file) for file in people.files(scene.installation, scene.dataset_id)
+    )
     job = scene.submit_job(key="job")
     file.write_bytes(damaged(file.read_bytes()))
     run_job.run_job(scene.installation, claimed(scene.installation), must_not_run)
@@ -280,9 +361,17 @@ def test_a_damaged_file_of_rows_fails_the_job_uncharged_with_a_reason_and_a_log_
 
 @on_one_database
 @pytest.mark.parametrize("of", ["upload", "dataset"])
-def test_a_file_of_rows_in_the_place_of_another_fails_the_job_uncharged(scene: Scene, of: str) -> None:
-    """A copy of the rows of one upload under the name of another would be read twice, and its people would pay once."""
-    other = scene if of == "upload" else Scene(scene.installation, people.declared(scene.installation)["id"])
+def test_a_file_of_rows_in_the_place_of_another_fails_the_job_uncharged(
+    scene: Scene, of: str
+) -> None:
+    """A copy of the rows of one upload under the name of another would be read twice,
+    and its people would pay once.
+    """
+    other = (
+        scene
+        if of == "upload"
+        else Scene(scene.installation, people.declared(scene.installation)["id"])
+    )
     other.upload()
     source, target = (
         path_of(people.files(scene.installation, dataset)[place])

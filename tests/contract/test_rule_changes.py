@@ -1,4 +1,6 @@
-"""Changes of rules on both databases: one owner tightens, a second owner or an admin loosens, and all is recorded."""
+"""Changes of rules on both databases: one owner tightens, a second owner or an admin
+loosens, and all is recorded.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,14 +43,24 @@ def test_one_owner_tightens_and_a_second_owner_loosens(scene: Scene) -> None:
     proposed = set_rules(scene, largest_job="0.7")
     assert proposed.largest_job == "0.5", "one owner alone loosens nothing"
     assert proposed.proposal is not None
-    assert (proposed.proposal.by, proposed.proposal.rules.largest_job) == (OWNER.key_id, "0.7")
+    assert (proposed.proposal.by, proposed.proposal.rules.largest_job) == (
+        OWNER.key_id,
+        "0.7",
+    )
     assert set_rules(scene, largest_job="0.7") == proposed, "not even by asking again"
     with pytest.raises(QuotaExceeded):
         scene.submit(key="k", epsilon="0.6")
     loosened = set_rules(scene, by=SECOND, largest_job="0.7")
-    assert (loosened.largest_job, loosened.changed_by, loosened.proposal) == ("0.7", SECOND.key_id, None)
+    assert (loosened.largest_job, loosened.changed_by, loosened.proposal) == (
+        "0.7",
+        SECOND.key_id,
+        None,
+    )
     scene.submit(key="k", epsilon="0.6")
-    assert [(act.kind, act.actor, act.details["rules"]["largest_job"]) for act in _acts(scene)] == [
+    assert [
+        (act.kind, act.actor, act.details["rules"]["largest_job"])
+        for act in _acts(scene)
+    ] == [
         ("rules-changed", OWNER.key_id, "0.5"),
         ("rules-proposed", OWNER.key_id, "0.7"),
         ("rules-changed", SECOND.key_id, "0.7"),
@@ -67,7 +79,11 @@ def test_a_second_owner_confirms_exactly_what_was_proposed(scene: Scene) -> None
     grant(scene, "owner")
     set_rules(scene, largest_job="0.5", frozen=True)
     set_rules(scene, largest_job="0.5")
-    for rules in ({"largest_job": "0.6"}, {}, {"largest_job": "0.5", "approval_above": "1"}):
+    for rules in (
+        {"largest_job": "0.6"},
+        {},
+        {"largest_job": "0.5", "approval_above": "1"},
+    ):
         other = set_rules(scene, by=SECOND, **rules)
         assert (other.frozen, other.largest_job) == (True, "0.5")
         assert other.proposal is not None
@@ -82,12 +98,17 @@ def test_a_tightening_or_the_present_rules_drop_a_proposal(scene: Scene) -> None
         set_rules(scene, largest_job="0.5")
         set_rules(scene, largest_job="0.9")
         assert set_rules(scene, **rules).proposal is None
-        assert set_rules(scene, by=SECOND, largest_job="0.9").largest_job == rules["largest_job"]
+        assert (
+            set_rules(scene, by=SECOND, largest_job="0.9").largest_job
+            == rules["largest_job"]
+        )
         set_rules(scene, by=ADMIN, largest_job="0.5")
 
 
 @pytest.mark.parametrize("by", ["grant", "key"])
-def test_a_proposal_of_a_former_owner_is_confirmed_by_nobody(scene: Scene, by: str) -> None:
+def test_a_proposal_of_a_former_owner_is_confirmed_by_nobody(
+    scene: Scene, by: str
+) -> None:
     grant(scene, "owner")
     set_rules(scene, largest_job="0.5")
     set_rules(scene, by=SECOND, largest_job="0.9")
@@ -115,7 +136,9 @@ def test_a_proposal_expires(scene: Scene) -> None:
 
 
 def test_tightening_in_steps_under_a_freeze_loosens_nothing(scene: Scene) -> None:
-    """While the dataset is frozen, no rule decides, but each still needs two owners to be loosened."""
+    """While the dataset is frozen, no rule decides, but each still needs two owners to
+    be loosened.
+    """
     quota = {"keys": [OWNER.key_id], "cap": "0.5"}
     set_rules(scene, quotas=[quota])
     set_rules(scene, quotas=[quota], frozen=True)

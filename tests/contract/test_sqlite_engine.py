@@ -25,7 +25,10 @@ def test_every_connection_is_durable_and_strict(sqlite_database_url: str) -> Non
     database = Database.open(sqlite_database_url)
     with database.read() as first, database.read() as second:
         for session in (first, second):
-            result = {name: session.execute(text(f"PRAGMA {name}")).scalar_one() for name in _PRAGMAS}
+            result = {
+                name: session.execute(text(f"PRAGMA {name}")).scalar_one()
+                for name in _PRAGMAS
+            }
             assert result == _PRAGMAS
     database.close()
 
@@ -34,8 +37,12 @@ def test_the_files_of_a_new_database_are_its_owners_alone(tmp_path: Path) -> Non
     database = Database.open(f"sqlite:///{tmp_path / 'new.sqlite3'}")
     with database.write() as session:
         session.execute(text("CREATE TABLE things (id INTEGER)"))
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(("new.sqlite3", "new.sqlite3-shm", "new.sqlite3-wal", "new.sqlite3.lock"), 0o600)
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()
+    }
+    assert modes == dict.fromkeys(
+        ("new.sqlite3", "new.sqlite3-shm", "new.sqlite3-wal", "new.sqlite3.lock"), 0o600
+    )
     database.close()
 
 
@@ -48,8 +55,12 @@ connection.close()
 """
 
 
-def test_a_database_that_is_opened_again_keeps_the_locks_of_its_open_connections(tmp_path: Path) -> None:
-    """Else the next process that closes the file deletes the write-ahead log, and commits of this process are lost."""
+def test_a_database_that_is_opened_again_keeps_the_locks_of_its_open_connections(
+    tmp_path: Path,
+) -> None:
+    """Else the next process that closes the file deletes the write-ahead log, and
+    commits of this process are lost.
+    """
     file = tmp_path / "new.sqlite3"
     first = Database.open(f"sqlite:///{file}")
     with first.write() as session:
@@ -57,12 +68,21 @@ def test_a_database_that_is_opened_again_keeps_the_locks_of_its_open_connections
     second = Database.open(f"sqlite:///{file}")
     second.close()
     for number in (1, 3):
-        subprocess.run([sys.executable, "-c", _WRITE_AND_CLOSE, str(file), str(number)], check=True)
+        subprocess.run(
+            [sys.executable, "-c", _WRITE_AND_CLOSE, str(file), str(number)], check=True
+        )
         with first.write() as session:
-            session.execute(text("INSERT INTO things VALUES (:number)"), {"number": number + 1})
+            session.execute(
+                text("INSERT INTO things VALUES (:number)"), {"number": number + 1}
+            )
     assert file.with_name("new.sqlite3-wal").exists()
     other = sqlite3.connect(file)
-    assert other.execute("SELECT id FROM things ORDER BY id").fetchall() == [(1,), (2,), (3,), (4,)]
+    assert other.execute("SELECT id FROM things ORDER BY id").fetchall() == [
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+    ]
     other.close()
     first.close()
 
@@ -70,5 +90,7 @@ def test_a_database_that_is_opened_again_keeps_the_locks_of_its_open_connections
 def test_a_file_that_cannot_be_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "missing" / "new.sqlite3"):
-        with pytest.raises(InstallationError, match="the database file cannot be opened"):
+        with pytest.raises(
+            InstallationError, match="the database file cannot be opened"
+        ):
             Database.open(f"sqlite:///{path}")

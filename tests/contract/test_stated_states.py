@@ -1,4 +1,6 @@
-"""Stated states name scopes and all uploads are a number: their size, their limits, tampering, and earlier ledgers."""
+"""Stated states name scopes and all uploads are a number: their size, their limits,
+tampering, and earlier ledgers.
+"""
 
 import dataclasses
 import hashlib
@@ -15,7 +17,12 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
-from app.core.errors import BalanceMismatch, BudgetExceeded, TooManyCells, TooManyRequests
+from app.core.errors import (
+    BalanceMismatch,
+    BudgetExceeded,
+    TooManyCells,
+    TooManyRequests,
+)
 from app.ledger import chain, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.state import State
@@ -36,20 +43,35 @@ EARLIER = Path(__file__).parent / "data" / "states_of_the_first_form.jsonl"
 LONG = [f"{number:03d}{'ü' * 250}" for number in range(255)]
 BY_REGION = {"name": "region", "kind": "column", "column": "region", "feature": False, "cells": [*LONG, "OTHER"],
              "sizes": None}  # fmt: skip
-PARTITIONS = [{"name": "shard", "kind": "hash", "cells": 3}, BY_REGION, {"name": "upload", "kind": "epoch", "how": "-"}]
+PARTITIONS = [
+    {"name": "shard", "kind": "hash", "cells": 3},
+    BY_REGION,
+    {"name": "upload", "kind": "epoch", "how": "-"},
+]
 CAP = 10**9
 
 
 def uploads(n_uploads: int) -> tuple[str, ...]:
     """Ids of the first uploads, sorted; like real ones, they do not sort by time."""
-    ids = [f"ep_{random.Random(number).getrandbits(64):016x}" for number in range(n_uploads)]
+    ids = [
+        f"ep_{random.Random(number).getrandbits(64):016x}"
+        for number in range(n_uploads)
+    ]
     return tuple(sorted(ids))
 
 
 def reserve(
-    session: Session, scope: Scope, job: str, amount: int = 1, *, account: str = "ds_a", key: str = "key_a"
+    session: Session,
+    scope: Scope,
+    job: str,
+    amount: int = 1,
+    *,
+    account: str = "ds_a",
+    key: str = "key_a",
 ) -> None:
-    part = ledger.NewReservation(account, amount, Scope(scope), EVENT, job, details={"purpose": "a test"})
+    part = ledger.NewReservation(
+        account, amount, Scope(scope), EVENT, job, details={"purpose": "a test"}
+    )
     reserving.reserve(session, [part], actor=key)
 
 
@@ -62,15 +84,23 @@ def state_of(session: Session) -> State:
 
 
 @pytest.fixture
-def account(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
-    """An account with shards, regions of long names and uploads, which states its state in every eighth entry."""
+def account(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> Installation:
+    """An account with shards, regions of long names and uploads, which states its state
+    in every eighth entry.
+    """
     monkeypatch.setattr(chain, "STATE_EVERY", 8)
     with installation.database.write() as session:
-        members.account(session, "ds_a", cap=CAP, partitions=Partitions.from_json(PARTITIONS))
+        members.account(
+            session, "ds_a", cap=CAP, partitions=Partitions.from_json(PARTITIONS)
+        )
     return installation
 
 
-def test_all_uploads_are_a_number_and_each_upload_is_named_once(account: Installation) -> None:
+def test_all_uploads_are_a_number_and_each_upload_is_named_once(
+    account: Installation,
+) -> None:
     with account.database.write() as session:
         reserve(session, {"upload": uploads(20)}, "jb_1")
         reserve(session, {"upload": uploads(21), "shard": (1,)}, "jb_2")
@@ -78,19 +108,26 @@ def test_all_uploads_are_a_number_and_each_upload_is_named_once(account: Install
         reserve(session, {"upload": uploads(21)[4:]}, "jb_part")
         reserve(session, {"upload": uploads(21)[18:]}, "jb_few")
     with account.database.read() as session:
-        stated = {(entry.job_id, entry.kind.value): entry for entry in entries_of(session)}
+        stated = {
+            (entry.job_id, entry.kind.value): entry for entry in entries_of(session)
+        }
         lines = list(export(session, "ds_a"))
     added = sorted(set(uploads(21)) - set(uploads(20)))
     reserved = stated["jb_1", "reserve"]
     assert reserved.scope == {"upload": 20}
     assert reserved.details == {"purpose": "a test", "uploads": list(uploads(20))}
     reserved = stated["jb_2", "reserve"]
-    assert (reserved.scope, (reserved.details or {})["uploads"]) == ({"shard": [1], "upload": 21}, added)
+    assert (reserved.scope, (reserved.details or {})["uploads"]) == (
+        {"shard": [1], "upload": 21},
+        added,
+    )
     charged = stated["jb_1", "charge"]
     assert (charged.scope, charged.details) == ({"upload": 20}, {"purpose": "a test"})
     assert stated["jb_few", "reserve"].scope == {"upload": list(uploads(21)[18:])}
     part = stated["jb_part", "reserve"].scope["upload"]
-    assert part == list(uploads(21)[4:]), "a part of the uploads that is no range stays a list"
+    assert part == list(uploads(21)[4:]), (
+        "a part of the uploads that is no range stays a list"
+    )
     assert dataset_replay.verify(lines).tightest.load == 4
 
 
@@ -98,33 +135,56 @@ def test_all_uploads_are_a_number_and_each_upload_is_named_once(account: Install
 def test_acts_of_administration_have_no_state(account: Installation) -> None:
     for _ in range(2 * chain.STATE_EVERY):
         with account.database.write() as session:
-            control.record(session, EntryKind.UNIT_ERASED, actor="key_a", dataset="ds_a")
+            control.record(
+                session, EntryKind.UNIT_ERASED, actor="key_a", dataset="ds_a"
+            )
     with account.database.read() as session:
         acts = tables.entries(session, tables.CONTROL_CHAIN, after=1, limit=100)
     assert [act.kind for act in acts] == [EntryKind.UNIT_ERASED] * 2 * chain.STATE_EVERY
 
 
-def test_a_state_is_small_whatever_the_cells_of_its_scopes(account: Installation) -> None:
+def test_a_state_is_small_whatever_the_cells_of_its_scopes(
+    account: Installation,
+) -> None:
     chance = random.Random(0)
     for number in range(40):
         with account.database.write() as session:
-            reserve(session, {"region": tuple(sorted(chance.sample(LONG, 250)))}, f"jb_{number}")
+            reserve(
+                session,
+                {"region": tuple(sorted(chance.sample(LONG, 250)))},
+                f"jb_{number}",
+            )
     with account.database.read() as session:
-        stated = [entry for entry in entries_of(session) if entry.kind is EntryKind.STATE]
+        stated = [
+            entry for entry in entries_of(session) if entry.kind is EntryKind.STATE
+        ]
         assert len(stated) >= 5
-        assert max(len(rfc8785.dumps(entry.to_json())) for entry in stated) < 1_000 + 400 * 40
-        assert dataset_replay.verify(export(session, "ds_a")).kinds["state"] == len(stated)
+        assert (
+            max(len(rfc8785.dumps(entry.to_json())) for entry in stated)
+            < 1_000 + 400 * 40
+        )
+        assert dataset_replay.verify(export(session, "ds_a")).kinds["state"] == len(
+            stated
+        )
 
 
 def _walk(installation: Installation, n_jobs: int) -> None:
-    """Jobs on ranges, lists and mixtures of them, of which some are charged and some given back."""
+    """Jobs on ranges, lists and mixtures of them, of which some are charged and some
+    given back.
+    """
     chance = random.Random(n_jobs)
     for number in range(n_jobs):
         job, n_uploads = f"jb_{number}", 16 + number
         scope = chance.choice(
             [
                 {"upload": uploads(n_uploads)},
-                {"upload": tuple(sorted(chance.sample(uploads(n_uploads), 18 if number > 2 else 2)))},
+                {
+                    "upload": tuple(
+                        sorted(
+                            chance.sample(uploads(n_uploads), 18 if number > 2 else 2)
+                        )
+                    )
+                },
                 {"region": tuple(LONG[:3]), "upload": uploads(n_uploads)},
                 {"shard": (number % 3,)},
                 {},
@@ -149,8 +209,19 @@ def test_a_process_that_starts_at_a_stated_state_has_ranges_lists_sources_and_bo
             now = state_of(session)
             amounts = {cell: amount for cell, amount in now.widened.items() if amount}
             assert now.bound >= now.budget.whole.load
-            listed = {digest: sorted(scope.items()) for digest, scope in now.scopes.items()}
-            return [now.totals, listed, now.sources, now.uploads, now.reservations, now.bound, amounts, now.to_json()]
+            listed = {
+                digest: sorted(scope.items()) for digest, scope in now.scopes.items()
+            }
+            return [
+                now.totals,
+                listed,
+                now.sources,
+                now.uploads,
+                now.reservations,
+                now.bound,
+                amounts,
+                now.to_json(),
+            ]
 
     before = shown()
     account.database.kept.clear()
@@ -165,7 +236,9 @@ def test_a_process_that_starts_at_a_stated_state_has_ranges_lists_sources_and_bo
         assert summary.tightest.load == state_of(session).budget.whole.load
 
 
-def test_a_job_that_a_stated_state_holds_is_charged_and_given_back(account: Installation) -> None:
+def test_a_job_that_a_stated_state_holds_is_charged_and_given_back(
+    account: Installation,
+) -> None:
     with account.database.write() as session:
         for number in range(8):
             reserve(session, {"upload": uploads(20 + number)}, f"jb_{number}")
@@ -181,7 +254,9 @@ def test_a_job_that_a_stated_state_holds_is_charged_and_given_back(account: Inst
 
 @pytest.fixture
 def tampering(account: Installation) -> Callable[..., None]:
-    """Changes the row of an entry, as somebody who may drop triggers can, and forgets what the process read."""
+    """Changes the row of an entry, as somebody who may drop triggers can, and forgets
+    what the process read.
+    """
     _walk(account, 40)
 
     def change(sequence: int, **values: Any) -> None:
@@ -202,11 +277,19 @@ def tampering(account: Installation) -> Callable[..., None]:
 def test_a_changed_entry_that_a_state_names_admits_nothing(
     account: Installation, tampering: Callable[..., None]
 ) -> None:
-    """The entry lies before the stated state, so its hash is not read; the state has the digest of its scope."""
+    """The entry lies before the stated state, so its hash is not read; the state has
+    the digest of its scope.
+    """
     with account.database.read() as session:
-        ranged = {entry.sequence: entry.scope for entry in entries_of(session) if "upload" in entry.scope}
+        ranged = {
+            entry.sequence: entry.scope
+            for entry in entries_of(session)
+            if "upload" in entry.scope
+        }
         sources = state_of(session).sources.values()
-    sequence = next(at for at, *_ in sources if isinstance(ranged.get(at, {}).get("upload"), int))
+    sequence = next(
+        at for at, *_ in sources if isinstance(ranged.get(at, {}).get("upload"), int)
+    )
     for scope in ({"upload": 1}, {}, {"shard": [0]}, {"upload": 10**6}):
         tampering(sequence, scope=scope)
         with pytest.raises(BalanceMismatch), account.database.write() as session:
@@ -223,38 +306,70 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "uploads": lambda state: {"uploads": state["uploads"][::-1]},
     "totals": lambda state: {"totals": state["totals"][1:]},
     "reservations": lambda state: {"reservations": state["reservations"][1:]},
-    "scope of totals": lambda state: {"totals": [{**each, "scope": "0" * 64} for each in state["totals"]]},
-    "entry of totals": lambda state: {"totals": [{**each, "entry": 1} for each in state["totals"]]},
-    "scope of reservations": lambda state: {"reservations": [{**each, "scope": ""} for each in state["reservations"]]},
+    "scope of totals": lambda state: {
+        "totals": [{**each, "scope": "0" * 64} for each in state["totals"]]
+    },
+    "entry of totals": lambda state: {
+        "totals": [{**each, "entry": 1} for each in state["totals"]]
+    },
+    "scope of reservations": lambda state: {
+        "reservations": [{**each, "scope": ""} for each in state["reservations"]]
+    },
 }
 
 
 @on_one_database
 @pytest.mark.parametrize("part", WRONG)
-def test_the_verifier_finds_a_wrong_part_of_a_state(account: Installation, part: str) -> None:
+def test_the_verifier_finds_a_wrong_part_of_a_state(
+    account: Installation, part: str
+) -> None:
     _walk(account, 40)
     with account.database.read() as session:
         header, *_ = export(session, "ds_a")
         entries = entries_of(session)
-    assert dataset_replay.verify(_made_anew(header, entries, lambda entry: entry)).last.sequence == len(entries)
+    assert dataset_replay.verify(
+        _made_anew(header, entries, lambda entry: entry)
+    ).last.sequence == len(entries)
 
     def changed(entry: Entry) -> Entry:
         if entry.sequence != 40:
             return entry
         state = (entry.details or {})["state"]
-        return dataclasses.replace(entry, details={"state": {**state, **WRONG[part](state)}})
+        return dataclasses.replace(
+            entry, details={"state": {**state, **WRONG[part](state)}}
+        )
 
-    with pytest.raises(NotVerified, match=f"line 41: the stated {part.split()[-1]} differs"):
+    with pytest.raises(
+        NotVerified, match=f"line 41: the stated {part.split()[-1]} differs"
+    ):
         dataset_replay.verify(_made_anew(header, entries, changed))
 
 
 LINES: dict[str, tuple[Callable[[Entry], dict[str, Any]], str]] = {
-    "more than were named": (lambda entry: {"scope": {"upload": 10**6}}, "more uploads than entries have named"),
-    "none": (lambda entry: {"scope": {"upload": 0}}, "more uploads than entries have named"),
-    "true": (lambda entry: {"scope": {"upload": True}}, "does not map a partition to a list"),
-    "a number of shards": (lambda entry: {"scope": {"shard": 2}}, "does not map a partition to a list"),
-    "named again": (lambda entry: {"details": {"uploads": [uploads(20)[0]]}}, "an upload was named before"),
-    "named twice": (lambda entry: {"details": {"uploads": ["ep_x", "ep_x"]}}, "an upload was named before"),
+    "more than were named": (
+        lambda entry: {"scope": {"upload": 10**6}},
+        "more uploads than entries have named",
+    ),
+    "none": (
+        lambda entry: {"scope": {"upload": 0}},
+        "more uploads than entries have named",
+    ),
+    "true": (
+        lambda entry: {"scope": {"upload": True}},
+        "does not map a partition to a list",
+    ),
+    "a number of shards": (
+        lambda entry: {"scope": {"shard": 2}},
+        "does not map a partition to a list",
+    ),
+    "named again": (
+        lambda entry: {"details": {"uploads": [uploads(20)[0]]}},
+        "an upload was named before",
+    ),
+    "named twice": (
+        lambda entry: {"details": {"uploads": ["ep_x", "ep_x"]}},
+        "an upload was named before",
+    ),
     "no list": (lambda entry: {"details": {"uploads": "ep_x"}}, "not a list of texts"),
     "no text": (lambda entry: {"details": {"uploads": [1]}}, "not a list of texts"),
 }
@@ -262,7 +377,9 @@ LINES: dict[str, tuple[Callable[[Entry], dict[str, Any]], str]] = {
 
 @on_one_database
 @pytest.mark.parametrize("change", LINES)
-def test_the_verifier_refuses_a_range_that_no_entry_made(account: Installation, change: str) -> None:
+def test_the_verifier_refuses_a_range_that_no_entry_made(
+    account: Installation, change: str
+) -> None:
     with account.database.write() as session:
         reserve(session, {"upload": uploads(20)}, "jb_1")
         reserve(session, {"upload": uploads(20)}, "jb_2")
@@ -271,13 +388,21 @@ def test_the_verifier_refuses_a_range_that_no_entry_made(account: Installation, 
         entries = entries_of(session)
     values, reason = LINES[change]
     lines = _made_anew(
-        header, entries, lambda entry: dataclasses.replace(entry, **values(entry)) if entry.sequence == 3 else entry
+        header,
+        entries,
+        lambda entry: (
+            dataclasses.replace(entry, **values(entry))
+            if entry.sequence == 3
+            else entry
+        ),
     )
     with pytest.raises(NotVerified, match=f"line 4: .*{reason}"):
         dataset_replay.verify(lines)
 
 
-def _made_anew(header: bytes, entries: Sequence[Entry], changed: Callable[[Entry], Entry]) -> Iterator[bytes]:
+def _made_anew(
+    header: bytes, entries: Sequence[Entry], changed: Callable[[Entry], Entry]
+) -> Iterator[bytes]:
     """The lines of a chain whose hashes somebody made anew."""
     yield header
     previous = tables.FIRST_PREVIOUS_HASH
@@ -295,8 +420,15 @@ def test_cells_of_distinct_scopes_have_a_limit_and_ranges_count_none(
         reserve(session, {"region": tuple(LONG[:7])}, "jb_7")
         reserve(session, {"region": tuple(LONG[:1]), "shard": (0, 1)}, "jb_10")
     before = _n_entries(account)
-    for scope in ({"shard": (0,)}, {"upload": uploads(1)}, {"upload": uploads(20), "shard": (1,)}):
-        with pytest.raises(TooManyCells) as refused, account.database.write() as session:
+    for scope in (
+        {"shard": (0,)},
+        {"upload": uploads(1)},
+        {"upload": uploads(20), "shard": (1,)},
+    ):
+        with (
+            pytest.raises(TooManyCells) as refused,
+            account.database.write() as session,
+        ):
             reserve(session, scope, "jb_refused")
         assert "at most 20 cells" in str(refused.value)
         assert "take all uploads" in str(refused.value)
@@ -329,12 +461,21 @@ def test_a_key_lists_as_many_cells_as_it_leaves_to_others(
     for is_restarted in (False, True):
         if is_restarted:
             account.database.kept.clear()
-        for key, shards in (("key_a", (0,)), ("key_b", (0,)), ("key_c", (0,)), ("key_d", (0, 1))):
-            part = ledger.NewReservation("ds_a", 1, Scope({"shard": shards}), EVENT, "jb_refused")
+        for key, shards in (
+            ("key_a", (0,)),
+            ("key_b", (0,)),
+            ("key_c", (0,)),
+            ("key_d", (0, 1)),
+        ):
+            part = ledger.NewReservation(
+                "ds_a", 1, Scope({"shard": shards}), EVENT, "jb_refused"
+            )
             with account.database.read() as session:
                 [balance] = statements.balances_of_job(session, [part], key)
                 assert (balance.room, balance.limited_by) == (0, "listed_cells")
-                [other] = statements.balances_of_job(session, [part], "key_e" if key != "key_d" else "key_d")
+                [other] = statements.balances_of_job(
+                    session, [part], "key_e" if key != "key_d" else "key_d"
+                )
                 assert other.room == (0 if key == "key_d" else CAP - 9)
             with pytest.raises(TooManyCells), account.database.write() as session:
                 reserve(session, {"shard": shards}, "jb_refused", key=key)
@@ -346,17 +487,24 @@ def test_parts_of_one_job_and_external_mechanisms_count_together(
     account: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
-    parts = [ledger.NewReservation("ds_a", 1, Scope({"shard": (cell,)}), EVENT, "jb_1") for cell in (0, 1)]
+    parts = [
+        ledger.NewReservation("ds_a", 1, Scope({"shard": (cell,)}), EVENT, "jb_1")
+        for cell in (0, 1)
+    ]
     with pytest.raises(TooManyCells), account.database.write() as session:
         reserving.reserve(session, parts, actor="key_a")
     details = {"attested_by": "key_a", "description": "a mean", "per": "row"}
-    part = ledger.NewReservation("ds_a", 1, Scope({"shard": (0, 1)}), EVENT, None, details=details)
+    part = ledger.NewReservation(
+        "ds_a", 1, Scope({"shard": (0, 1)}), EVENT, None, details=details
+    )
     with pytest.raises(TooManyCells), account.database.write() as session:
         ledger.charge_external(session, part, actor="key_a")
     assert _n_entries(account) == 1
 
 
-def test_open_reservations_of_an_account_have_a_limit(account: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_reservations_of_an_account_have_a_limit(
+    account: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 2)
     with account.database.write() as session:
         reserve(session, {}, "jb_1")
@@ -377,7 +525,9 @@ def _n_entries(installation: Installation) -> int:
 def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each declaration has 255 categories of 250 characters; the process reads balances, and admits."""
+    """Each declaration has 255 categories of 250 characters; the process reads
+    balances, and admits.
+    """
     monkeypatch.setattr(limits, "MAX_KEPT_STATE_BYTES", 2_000_000)
     installation.database.kept.clear()
     tracemalloc.start()
@@ -387,7 +537,12 @@ def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
         partitions = Partitions.from_json([{**BY_REGION, "cells": [*cells, "OTHER"]}])
         with installation.database.write() as session:
             members.account(session, f"ds_{number}", cap=CAP, partitions=partitions)
-            reserve(session, {"region": tuple(cells[:250])}, f"jb_{number}", account=f"ds_{number}")
+            reserve(
+                session,
+                {"region": tuple(cells[:250])},
+                f"jb_{number}",
+                account=f"ds_{number}",
+            )
         with installation.database.read() as session:
             assert statements.balance(session, f"ds_{number}").reserved == 1
         del cells, partitions
@@ -395,22 +550,44 @@ def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
     tracemalloc.stop()
     states = installation.database.kept["states"]
     assert 2 <= len(states) < 30
-    assert peaks[-1] - peaks[29] < limits.MAX_KEPT_STATE_BYTES // 4, "half as many accounts had filled it"
+    assert peaks[-1] - peaks[29] < limits.MAX_KEPT_STATE_BYTES // 4, (
+        "half as many accounts had filled it"
+    )
 
 
 @pytest.fixture
-def earlier(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
+def earlier(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> Installation:
     """The ledger of :data:`EARLIER` in a database, with two of its open reservations."""
     monkeypatch.setattr(chain, "STATE_EVERY", 8)
     header, *lines = map(json.loads, EARLIER.read_bytes().splitlines())
     with installation.database.write() as session:
-        facts = {"adjacency": "add_remove", "delta": None, "delta_set_aside": None, "partitions": header["partitions"]}
-        last = {"last_sequence": len(lines), "last_hash": lines[-1]["hash"], "last_at": lines[-1]["at"]}
+        facts = {
+            "adjacency": "add_remove",
+            "delta": None,
+            "delta_set_aside": None,
+            "partitions": header["partitions"],
+        }
+        last = {
+            "last_sequence": len(lines),
+            "last_hash": lines[-1]["hash"],
+            "last_at": lines[-1]["at"],
+        }
         unit = {"privacy_unit": header["privacy_unit"]}
-        session.add(AccountRow(id="ds_a", name="census", accountant="pure", **facts, **last, **unit))
+        session.add(
+            AccountRow(
+                id="ds_a", name="census", accountant="pure", **facts, **last, **unit
+            )
+        )
         for line in lines:
             amount, kind = int(float(line["amount"]) * 10**9 + 0.5), line["kind"]
-            session.add(EntryRow(account_id="ds_a", **{**line, "amount": amount, "details": line.get("details")}))
+            session.add(
+                EntryRow(
+                    account_id="ds_a",
+                    **{**line, "amount": amount, "details": line.get("details")},
+                )
+            )
             if kind == "reserve" and line["job_id"] in ("jb_4", "jb_5"):
                 session.add(
                     ReservationRow(
@@ -425,29 +602,40 @@ def earlier(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Inst
 def test_states_of_the_first_form_still_verify() -> None:
     with EARLIER.open("rb") as lines:
         summary = dataset_replay.verify(lines)
-    assert (summary.kinds["state"], summary.tightest.charged, summary.tightest.reserved) == (2, 36, 65)
+    assert (
+        summary.kinds["state"],
+        summary.tightest.charged,
+        summary.tightest.reserved,
+    ) == (2, 36, 65)
     header, *lines = EARLIER.read_bytes().splitlines()
     entries = [json.loads(line) for line in lines]
     previous, made = tables.FIRST_PREVIOUS_HASH, [header + b"\n"]
     for entry in entries:
         if entry["sequence"] == 16:
             entry["details"]["state"]["totals"][0]["charged"] = "0.5"
-        body = {name: value for name, value in entry.items() if name != "hash"} | {"previous_hash": previous}
+        body = {name: value for name, value in entry.items() if name != "hash"} | {
+            "previous_hash": previous
+        }
         previous = hashlib.sha256(rfc8785.dumps(body)).hexdigest()
         made.append(rfc8785.dumps({**body, "hash": previous}) + b"\n")
     with pytest.raises(NotVerified, match="the stated totals differs"):
         dataset_replay.verify(made)
 
 
-def test_a_ledger_with_states_of_the_first_form_loads_and_goes_on(earlier: Installation) -> None:
+def test_a_ledger_with_states_of_the_first_form_loads_and_goes_on(
+    earlier: Installation,
+) -> None:
     with earlier.database.read() as session:
-        assert list(export(session, "ds_a")) == EARLIER.read_bytes().splitlines(keepends=True)
+        assert list(export(session, "ds_a")) == EARLIER.read_bytes().splitlines(
+            keepends=True
+        )
         assert kept_states.is_intact(session, "ds_a")
         balance = statements.balance(session, "ds_a")
         assert (balance.charged, balance.reserved) == (36, 65)
     all_uploads = tuple(f"ep_{letter * 16}" for letter in "abcdefghijklmnopqrstuvwx")
     with earlier.database.write() as session:
-        ledger.charge_job(session, "jb_5", actor="worker")  # its reservation lists 22 uploads
+        # its reservation lists 22 uploads
+        ledger.charge_job(session, "jb_5", actor="worker")
         reserve(session, {"upload": all_uploads}, "jb_new")
         ledger.void_jobs(session, ["jb_4"], actor="key_a")
         for number in range(4):
@@ -456,10 +644,15 @@ def test_a_ledger_with_states_of_the_first_form_loads_and_goes_on(earlier: Insta
     with earlier.database.write() as session:
         reserve(session, {"shard": (1,)}, "jb_last")
     with earlier.database.read() as session:
-        entries = {(entry.job_id, entry.kind.value): entry for entry in entries_of(session)}
+        entries = {
+            (entry.job_id, entry.kind.value): entry for entry in entries_of(session)
+        }
         assert entries["jb_5", "charge"].scope == {"upload": list(all_uploads[:22])}
         assert entries["jb_new", "reserve"].scope == {"upload": 24}
         summary = dataset_replay.verify(export(session, "ds_a"))
         balance = statements.balance(session, "ds_a")
     assert summary.kinds["state"] == 3
-    assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
+    assert (summary.tightest.charged, summary.tightest.reserved) == (
+        balance.charged,
+        balance.reserved,
+    )

@@ -1,4 +1,6 @@
-"""Requests that spend budget are decided in one transaction each: in order, once, and without effects on each other."""
+"""Requests that spend budget are decided in one transaction each: in order, once, and
+without effects on each other.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -48,10 +50,16 @@ def _job_of(answer: Answer) -> str:
 
 def _n_answers(scene: Scene) -> int:
     with scene.installation.database.read() as session:
-        return int(session.execute(text("SELECT count(*) FROM idempotent_answers")).scalar_one())
+        return int(
+            session.execute(
+                text("SELECT count(*) FROM idempotent_answers")
+            ).scalar_one()
+        )
 
 
-def test_a_refused_request_writes_nothing_and_leaves_its_key_unused(scene: Scene) -> None:
+def test_a_refused_request_writes_nothing_and_leaves_its_key_unused(
+    scene: Scene,
+) -> None:
     before = scene.export()
     with pytest.raises(BudgetExceeded) as refused:
         scene.submit(key="k", epsilon="3.1")
@@ -64,7 +72,10 @@ def test_a_refused_request_writes_nothing_and_leaves_its_key_unused(scene: Scene
 def test_a_request_is_counted_once_by_its_outcome(scene: Scene) -> None:
     first = scene.submit(key="k")
     assert scene.submit(key="k") == first
-    for key, epsilon, refusal in (("k", "1", IdempotencyKeyReused), ("other", "4", BudgetExceeded)):
+    for key, epsilon, refusal in (
+        ("k", "1", IdempotencyKeyReused),
+        ("other", "4", BudgetExceeded),
+    ):
         with pytest.raises(refusal):
             scene.submit(key=key, epsilon=epsilon, digest="other")
     assert dict(scene.installation.admissions.counts()) == {
@@ -99,7 +110,10 @@ def _revoke(scene: Scene) -> None:
     ("lose", "refusal"),
     [
         (_revoke, Unauthenticated),
-        (lambda scene: delete_dataset(scene.installation, OWNER, scene.dataset_id), DatasetDeleted),
+        (
+            lambda scene: delete_dataset(scene.installation, OWNER, scene.dataset_id),
+            DatasetDeleted,
+        ),
     ],
     ids=["key", "dataset"],
 )
@@ -123,7 +137,9 @@ def test_what_is_lost_before_the_transaction_is_not_used(
 
 
 def _before_the_transaction(scene: Scene, meanwhile: Callable[[], object]) -> Any:
-    """Something that happens when a request has been planned, before its transaction begins."""
+    """Something that happens when a request has been planned, before its transaction
+    begins.
+    """
     begin = scene.installation.database.write
 
     def act_first() -> Any:
@@ -139,7 +155,9 @@ def _before_the_transaction(scene: Scene, meanwhile: Callable[[], object]) -> An
 def test_no_request_is_planned_while_others_wait_to_write(
     scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning a forest of 1,400 features takes a second, and so does reading their declaration again and again."""
+    """Planning a forest of 1,400 features takes a second, and so does reading their
+    declaration again and again.
+    """
     model_id = job_kinds.model(scene, "trained") if kind == "evaluation" else ""
     writes, planned = [False], list[str]()
     begin = scene.installation.database.write
@@ -181,13 +199,17 @@ def test_no_request_is_planned_while_others_wait_to_write(
     assert {"from_json", "get" if kind == "evaluation" else "plan"} <= set(planned)
 
 
-def test_an_upload_that_comes_while_a_job_is_planned_is_read_and_charged(scene: Scene) -> None:
+def test_an_upload_that_comes_while_a_job_is_planned_is_read_and_charged(
+    scene: Scene,
+) -> None:
     _before_the_transaction(scene, scene.upload)
     job = scene.job(scene.submit_job(key="k"))
     assert len(job.parts[0].epochs) == 2
 
 
-def test_a_plan_is_not_used_for_another_dataset_that_took_the_name_meanwhile(scene: Scene) -> None:
+def test_a_plan_is_not_used_for_another_dataset_that_took_the_name_meanwhile(
+    scene: Scene,
+) -> None:
     with scene.installation.database.read() as session:
         name = catalog.find(session, scene.dataset_id).name
 
@@ -205,16 +227,25 @@ def test_a_plan_is_not_used_for_another_dataset_that_took_the_name_meanwhile(sce
     assert named.submit(key="k").status == 202
 
 
-def test_a_profile_is_reused_by_those_who_may_when_the_job_is_accepted(scene: Scene) -> None:
+def test_a_profile_is_reused_by_those_who_may_when_the_job_is_accepted(
+    scene: Scene,
+) -> None:
     other = Pair.beside(scene).second
     profile_id = scene.job(_ran(scene, job_kinds.profile(scene))).release_id
     for dataset in (scene, other):
         grant(dataset, "analyst")
-    lose = partial(remove_grant, scene.installation, OWNER, scene.dataset_id, SECOND.key_id)
+    lose = partial(
+        remove_grant, scene.installation, OWNER, scene.dataset_id, SECOND.key_id
+    )
     _before_the_transaction(scene, lose)
     request = IdempotentRequest(SECOND.key_id, "POST /train", "k", b"k" * 32)
     body = TrainIn.model_validate(
-        {"dataset": other.dataset_id, "algorithm": "rpf", "epsilon": "0.01", "profile": profile_id}
+        {
+            "dataset": other.dataset_id,
+            "algorithm": "rpf",
+            "epsilon": "0.01",
+            "profile": profile_id,
+        }
     )
     with pytest.raises(NotFound):
         submit_training(scene.installation, SECOND, body, request=request)
@@ -226,7 +257,10 @@ def _ran(scene: Scene, job_id: str) -> str:
     return job_id
 
 
-@pytest.mark.parametrize("column", ["id", "name", "schema", "privacy_unit", "protects", "partitions", "public_size"])
+@pytest.mark.parametrize(
+    "column",
+    ["id", "name", "schema", "privacy_unit", "protects", "partitions", "public_size"],
+)
 def test_a_plan_holds_for_one_declaration_and_one_account(column: str) -> None:
     declared = {
         "id": "ds", "name": "n", "schema": {"features": []}, "privacy_unit": {"column": None, "max_rows": 1},
@@ -234,9 +268,17 @@ def test_a_plan_holds_for_one_declaration_and_one_account(column: str) -> None:
     }  # fmt: skip
 
     def asked(
-        *uploads: str, accountant: str = "zcdp", delta: Fraction = Fraction(1, 9), **changed: Any
+        *uploads: str,
+        accountant: str = "zcdp",
+        delta: Fraction = Fraction(1, 9),
+        **changed: Any,
     ) -> AskedDataset:
-        return AskedDataset(catalog.Dataset(DatasetRow(**{**declared, **changed})), uploads, accountant, delta)
+        return AskedDataset(
+            catalog.Dataset(DatasetRow(**{**declared, **changed})),
+            uploads,
+            accountant,
+            delta,
+        )
 
     earlier = asked("a", "b")
     assert asked("a", "b", "c").continues(earlier)
@@ -246,8 +288,12 @@ def test_a_plan_holds_for_one_declaration_and_one_account(column: str) -> None:
     assert not asked("a", "b", delta=Fraction(1, 8)).continues(earlier)
 
 
-def _during(scene: Scene, meanwhile: Callable[[], Answer], submit: Callable[[], Answer]) -> tuple[Any, Answer]:
-    """Starts a request of another process, holds it before it writes, and sends a request meanwhile."""
+def _during(
+    scene: Scene, meanwhile: Callable[[], Answer], submit: Callable[[], Answer]
+) -> tuple[Any, Answer]:
+    """Starts a request of another process, holds it before it writes, and sends a
+    request meanwhile.
+    """
     writes, goes_on = Event(), Event()
     write = reservations.write
 
@@ -270,7 +316,9 @@ def _during(scene: Scene, meanwhile: Callable[[], Answer], submit: Callable[[], 
 
 
 @pytest.mark.parametrize("epsilon", ["1", "2.9"])
-def test_a_twin_in_another_process_waits_and_gets_the_first_ones_answer(scene: Scene, epsilon: str) -> None:
+def test_a_twin_in_another_process_waits_and_gets_the_first_ones_answer(
+    scene: Scene, epsilon: str
+) -> None:
     """Also where it would be refused, because the first request used up the budget."""
     other = open_with(scene.installation.settings)
     elsewhere = Scene(other, scene.dataset_id)
@@ -284,7 +332,9 @@ def test_a_twin_in_another_process_waits_and_gets_the_first_ones_answer(scene: S
     assert scene.verified().kinds == {"open": 1, "reserve": 1}
 
 
-def test_a_key_that_is_in_use_for_another_dataset_is_reused(postgresql_scene: Scene) -> None:
+def test_a_key_that_is_in_use_for_another_dataset_is_reused(
+    postgresql_scene: Scene,
+) -> None:
     """Locks of datasets do not make such requests wait; the row of the answer does."""
     pair = Pair.beside(postgresql_scene)
     second, _ = _during(
@@ -298,9 +348,15 @@ def test_a_key_that_is_in_use_for_another_dataset_is_reused(postgresql_scene: Sc
     assert pair.second.verified().kinds == {"open": 1}
 
 
-def test_a_twin_whose_name_means_another_dataset_by_now_gets_the_first_ones_answer(postgresql_scene: Scene) -> None:
+def test_a_twin_whose_name_means_another_dataset_by_now_gets_the_first_ones_answer(
+    postgresql_scene: Scene,
+) -> None:
     pair = Pair.beside(postgresql_scene)
-    second, first = _during(postgresql_scene, lambda: pair.first.submit(key="k"), lambda: pair.second.submit(key="k"))
+    second, first = _during(
+        postgresql_scene,
+        lambda: pair.first.submit(key="k"),
+        lambda: pair.second.submit(key="k"),
+    )
     assert second.result(60) == first
     assert pair.first.verified().kinds == {"open": 1, "reserve": 1}
     assert pair.second.verified().kinds == {"open": 1}
@@ -308,7 +364,9 @@ def test_a_twin_whose_name_means_another_dataset_by_now_gets_the_first_ones_answ
 
 
 @on_one_database
-def test_an_evaluation_that_loads_its_model_delays_no_other_request(scene: Scene) -> None:
+def test_an_evaluation_that_loads_its_model_delays_no_other_request(
+    scene: Scene,
+) -> None:
     model_id = job_kinds.model(scene, "trained")
     load, loads, may_end = scene.installation.cache.get, Event(), Event()
 
@@ -317,7 +375,10 @@ def test_an_evaluation_that_loads_its_model_delays_no_other_request(scene: Scene
         assert may_end.wait(60)
         return load(digest)
 
-    with patch.object(scene.installation.cache, "get", load_slowly), ThreadPoolExecutor(2) as pool:
+    with (
+        patch.object(scene.installation.cache, "get", load_slowly),
+        ThreadPoolExecutor(2) as pool,
+    ):
         evaluation = pool.submit(job_kinds.evaluation, scene, model_id)
         assert loads.wait(60)
         other = pool.submit(scene.submit, key="other")
@@ -330,10 +391,16 @@ def test_an_evaluation_that_loads_its_model_delays_no_other_request(scene: Scene
 
 
 def test_a_request_takes_few_statements(scene: Scene) -> None:
-    """One reads what is planned from; one begins each transaction on SQLite; three lock key, dataset and account on
-    PostgreSQL."""
+    """One reads what is planned from; one begins each transaction on SQLite; three lock
+    key, dataset and account on PostgreSQL.
+    """
     scene.submit(key="first")
-    assert _n_statements(scene.installation.database.engine, lambda: scene.submit(key="alone")) <= 13
+    assert (
+        _n_statements(
+            scene.installation.database.engine, lambda: scene.submit(key="alone")
+        )
+        <= 13
+    )
 
 
 def _n_statements(engine: Engine, work: Callable[[], object]) -> int:

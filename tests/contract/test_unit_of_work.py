@@ -65,7 +65,9 @@ def test_objects_stay_readable_after_the_commit(notes: Database) -> None:
     assert (note.id, note.amount) == (1, 3)
 
 
-@pytest.mark.parametrize("statement", ["INSERT INTO notes (id) VALUES (7)", "UPDATE notes SET amount = 7"])
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO notes (id) VALUES (7)", "UPDATE notes SET amount = 7"]
+)
 def test_a_read_transaction_cannot_write(notes: Database, statement: str) -> None:
     with notes.write() as session:
         session.add(_Note())
@@ -129,7 +131,9 @@ def test_integers_come_back_exactly(notes: Database, amount: int) -> None:
 
 
 @pytest.mark.parametrize("amount", [1.0, True, "1", 2**63, -(2**63) - 1])
-def test_values_other_than_64_bit_integers_are_refused(notes: Database, amount: object) -> None:
+def test_values_other_than_64_bit_integers_are_refused(
+    notes: Database, amount: object
+) -> None:
     with pytest.raises((StatementError, OverflowError)), notes.write() as session:
         session.add(_Note(amount=amount))
     assert _count(notes) == 0
@@ -137,7 +141,9 @@ def test_values_other_than_64_bit_integers_are_refused(notes: Database, amount: 
 
 def test_times_come_back_exactly_in_utc_and_sort_as_instants(notes: Database) -> None:
     later = datetime(2026, 11, 20, 9, 30, 0, 1, UTC)
-    earlier = datetime(2026, 11, 20, 14, 59, 59, 999_999, timezone(timedelta(hours=5, minutes=30)))
+    earlier = datetime(
+        2026, 11, 20, 14, 59, 59, 999_999, timezone(timedelta(hours=5, minutes=30))
+    )
     with notes.write() as session:
         session.add_all([_Note(id=1, at=later), _Note(id=2, at=earlier)])
     with notes.read() as session:
@@ -154,11 +160,19 @@ def test_a_naive_time_is_refused(notes: Database) -> None:
 
 def test_equal_json_is_equal_text(notes: Database) -> None:
     with notes.write() as session:
-        session.add_all([_Note(body={"b": 1, "a": ["é\u0000", None]}), _Note(body={"a": ["é\u0000", None], "b": 1})])
+        session.add_all(
+            [
+                _Note(body={"b": 1, "a": ["é\u0000", None]}),
+                _Note(body={"a": ["é\u0000", None], "b": 1}),
+            ]
+        )
     with notes.read() as session:
         texts = session.execute(text("SELECT body FROM notes")).scalars().all()
         assert texts == ['{"a":["é\\u0000",null],"b":1}'] * 2
-        assert session.scalars(select(_Note.body)).first() == {"a": ["é\u0000", None], "b": 1}
+        assert session.scalars(select(_Note.body)).first() == {
+            "a": ["é\u0000", None],
+            "b": 1,
+        }
 
 
 def test_json_that_has_no_exact_form_is_refused(notes: Database) -> None:
@@ -177,7 +191,10 @@ def test_the_database_clock_moves_inside_a_transaction(notes: Database) -> None:
 
 def test_error_texts_carry_no_parameters(notes: Database) -> None:
     with pytest.raises(IntegrityError) as raised, notes.write() as session:
-        session.execute(text("INSERT INTO notes (id, amount) VALUES (1, :a), (1, :a)"), {"a": 918_273})
+        session.execute(
+            text("INSERT INTO notes (id, amount) VALUES (1, :a), (1, :a)"),
+            {"a": 918_273},
+        )
     assert "918273" not in str(raised.value)
 
 
@@ -194,7 +211,10 @@ def test_a_missing_table_is_a_bug_and_not_unavailable(notes: Database) -> None:
 
 
 def test_a_database_that_accepts_no_writes_is_unavailable(notes: Database) -> None:
-    read_only = {"sqlite": "PRAGMA query_only = ON", "postgresql": "SET TRANSACTION READ ONLY"}[notes.dialect]
+    read_only = {
+        "sqlite": "PRAGMA query_only = ON",
+        "postgresql": "SET TRANSACTION READ ONLY",
+    }[notes.dialect]
     with pytest.raises(Unavailable), notes.write() as session:
         session.execute(text(read_only))
         session.add(_Note())
@@ -202,7 +222,9 @@ def test_a_database_that_accepts_no_writes_is_unavailable(notes: Database) -> No
 
 
 @pytest.mark.parametrize("code", ["53100", "58030", "XX000", "XX001"])
-def test_a_failure_of_the_server_is_unavailable(postgresql_database_url: str, code: str) -> None:
+def test_a_failure_of_the_server_is_unavailable(
+    postgresql_database_url: str, code: str
+) -> None:
     """A full disk, a disk that fails, an internal error, a damaged page."""
     database = Database.open(postgresql_database_url)
     fail = f"DO $$ BEGIN RAISE EXCEPTION 'a test' USING ERRCODE = '{code}'; END $$"
@@ -214,7 +236,9 @@ def test_a_failure_of_the_server_is_unavailable(postgresql_database_url: str, co
 
 def test_foreign_keys_hold(notes: Database) -> None:
     with notes.write() as session:
-        session.execute(text("CREATE TABLE answers (note_id BIGINT REFERENCES notes (id))"))
+        session.execute(
+            text("CREATE TABLE answers (note_id BIGINT REFERENCES notes (id))")
+        )
     with pytest.raises(IntegrityError), notes.write() as session:
         _insert_answer(session)
 

@@ -1,4 +1,5 @@
-"""Erasing one upload removes its rows and fingerprints, and keeps its cell and its charges.
+"""Erasing one upload removes its rows and fingerprints, and keeps its cell and its
+charges.
 
 The places of its units are free again unless a job may have read the upload.
 """
@@ -15,7 +16,12 @@ from app.datasets import catalog, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.ledger import control, tables
 from app.ledger.tables import EntryKind
-from app.services.datasets.erase import complete_erasures, delete_dataset, erase_upload, mark_upload_erased
+from app.services.datasets.erase import (
+    complete_erasures,
+    delete_dataset,
+    erase_upload,
+    mark_upload_erased,
+)
 from app.services.datasets.show import list_uploads, show_dataset, show_overlaps
 from app.services.execution.charge import charge_claimed
 from app.services.execution.sweep import tidy_rows
@@ -45,25 +51,43 @@ def dataset(installation: Installation) -> str:
 
 
 def _ages(installation: Installation, dataset: str) -> list[list[int]]:
-    return [[age for _, age in epoch] for epoch in people.stored_rows(installation, dataset)]
+    return [
+        [age for _, age in epoch] for epoch in people.stored_rows(installation, dataset)
+    ]
 
 
-def test_the_rows_and_fingerprints_of_one_upload_go(installation: Installation, dataset: str) -> None:
-    first, second = (people.upload(installation, dataset, body)["epoch"] for body in (ANN_AND_BEN, CLEO))
+def test_the_rows_and_fingerprints_of_one_upload_go(
+    installation: Installation, dataset: str
+) -> None:
+    first, second = (
+        people.upload(installation, dataset, body)["epoch"]
+        for body in (ANN_AND_BEN, CLEO)
+    )
     answer = erase_upload(installation, OWNER, dataset, upload=first)
     assert "stays spent" in answer.stays
     assert answer.places == "free"
     assert "places of their units are free again" in answer.stays
     assert _ages(installation, dataset) == [[], [4]]
     assert f"{first}.prints" not in people.row_files_of(installation, dataset)
-    shown = {epoch.epoch: epoch.erased_at for epoch in show_dataset(installation, OWNER, dataset).epochs}
+    shown = {
+        epoch.epoch: epoch.erased_at
+        for epoch in show_dataset(installation, OWNER, dataset).epochs
+    }
     assert shown == {first: answer.erased_at, second: None}
     listed = list_uploads(installation, OWNER, dataset, PageRequest()).uploads
-    assert [(upload.rows, upload.erased_at) for upload in listed] == [(0, answer.erased_at), (1, None)]
-    assert [epoch.rows for epoch in show_overlaps(installation, OWNER, dataset).epochs] == [None, 1]
+    assert [(upload.rows, upload.erased_at) for upload in listed] == [
+        (0, answer.erased_at),
+        (1, None),
+    ]
+    assert [
+        epoch.rows for epoch in show_overlaps(installation, OWNER, dataset).epochs
+    ] == [None, 1]
     with installation.database.read() as session:
         stored = catalog.find(session, dataset)
-    rows = private_rows.read(people.files(installation, dataset), Selection(stored.schema, stored.partitions, WHOLE))
+    rows = private_rows.read(
+        people.files(installation, dataset),
+        Selection(stored.schema, stored.partitions, WHOLE),
+    )
     assert len(rows.y) == 1, "the files are of the form that jobs read"
 
 
@@ -73,9 +97,15 @@ def test_an_upload_that_no_job_read_gives_its_places_back_and_can_be_corrected(
     first = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
     assert erase_upload(installation, OWNER, dataset, upload=first).places == "free"
     again = people.upload(installation, dataset, ANN_AND_BEN)
-    assert (again["rows"], again["dropped"], again["warnings"]) == (3, {"without_unit": 0, "over_bound": 0}, [])
+    assert (again["rows"], again["dropped"], again["warnings"]) == (
+        3,
+        {"without_unit": 0, "over_bound": 0},
+        [],
+    )
     assert again["epoch"] != first
-    over = people.upload(installation, dataset, people.visits([("ann", 5), ("ann", 6), ("ben", 7)]))
+    over = people.upload(
+        installation, dataset, people.visits([("ann", 5), ("ann", 6), ("ben", 7)])
+    )
     assert over["dropped"] == {"without_unit": 0, "over_bound": 1}
     assert _ages(installation, dataset) == [[], [1, 2, 3], [5, 7]]
 
@@ -87,23 +117,44 @@ def test_uploads_that_were_judged_before_an_erasure_keep_their_judgement(
     first = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
     people.upload(installation, dataset, people.visits([("ann", 5), ("ann", 6)]))
     erase_upload(installation, OWNER, dataset, upload=first)
-    assert _ages(installation, dataset) == [[], [5]], "ann's second row of the second upload does not come back"
-    report = people.upload(installation, dataset, people.visits([("ann", age) for age in (7, 8, 9)]))
-    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}, "one place of three was taken by the second"
+    assert _ages(installation, dataset) == [[], [5]], (
+        "ann's second row of the second upload does not come back"
+    )
+    report = people.upload(
+        installation, dataset, people.visits([("ann", age) for age in (7, 8, 9)])
+    )
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}, (
+        "one place of three was taken by the second"
+    )
 
 
 @pytest.mark.parametrize(
-    "covered_by", ["queued job", "claimed job", "charged job", "external charge", "job during the erasure"]
+    "covered_by",
+    [
+        "queued job",
+        "claimed job",
+        "charged job",
+        "external charge",
+        "job during the erasure",
+    ],
 )
 def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
-    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, covered_by: str
+    installation: Installation,
+    dataset: str,
+    monkeypatch: pytest.MonkeyPatch,
+    covered_by: str,
 ) -> None:
     upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
     scene = Scene(installation, dataset)
     if covered_by == "external charge":
         scene.charge_external(key="mean")
-    elif covered_by == "job during the erasure":  # after the mark, before the rows are gone
-        monkeypatch.setattr(erasure, "erase_upload", _after(lambda: scene.submit_job(key="job"), erasure.erase_upload))
+    elif covered_by == "job during the erasure":
+        # after the mark, before the rows are gone
+        monkeypatch.setattr(
+            erasure,
+            "erase_upload",
+            _after(lambda: scene.submit_job(key="job"), erasure.erase_upload),
+        )
     else:
         scene.submit_job(key="job")
         if covered_by != "queued job":
@@ -113,7 +164,10 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
     answer = erase_upload(installation, OWNER, dataset, upload=upload)
     assert answer.places == "taken"
     assert "places of their units stay taken" in answer.stays
-    assert people.upload(installation, dataset, ANN_AND_BEN)["dropped"] == {"without_unit": 0, "over_bound": 1}
+    assert people.upload(installation, dataset, ANN_AND_BEN)["dropped"] == {
+        "without_unit": 0,
+        "over_bound": 1,
+    }
 
 
 @on_one_database
@@ -136,18 +190,27 @@ def test_the_places_are_free_once_the_only_job_was_cancelled_before_its_charge(
     cancel_job(installation, OWNER, job)
     assert erase_upload(installation, OWNER, dataset, upload=upload).places == "free"
     Scene(installation, dataset).submit_job(key="later")
-    assert erase_upload(installation, OWNER, dataset, upload=upload).places == "free", "what is free stays free"
+    assert erase_upload(installation, OWNER, dataset, upload=upload).places == "free", (
+        "what is free stays free"
+    )
     assert people.upload(installation, dataset, ANN_AND_BEN)["rows"] == 3
 
 
-def test_a_job_on_other_uploads_covers_nothing(installation: Installation, dataset: str) -> None:
-    first, second = (people.upload(installation, dataset, body)["epoch"] for body in (ANN_AND_BEN, CLEO))
+def test_a_job_on_other_uploads_covers_nothing(
+    installation: Installation, dataset: str
+) -> None:
+    first, second = (
+        people.upload(installation, dataset, body)["epoch"]
+        for body in (ANN_AND_BEN, CLEO)
+    )
     Scene(installation, dataset).submit_job(key="job", scope={"month": [second]})
     assert erase_upload(installation, OWNER, dataset, upload=first).places == "free"
     assert erase_upload(installation, OWNER, dataset, upload=second).places == "taken"
 
 
-def test_an_erasure_says_nothing_of_places_where_a_row_is_the_unit(installation: Installation) -> None:
+def test_an_erasure_says_nothing_of_places_where_a_row_is_the_unit(
+    installation: Installation,
+) -> None:
     dataset = people.declared(installation)["id"]
     upload = people.upload(installation, dataset, b"age,income\n1,low\n")["epoch"]
     answer = erase_upload(installation, OWNER, dataset, upload=upload)
@@ -155,7 +218,9 @@ def test_an_erasure_says_nothing_of_places_where_a_row_is_the_unit(installation:
     assert "places" not in answer.stays
 
 
-def _after(first: Callable[[], object], then: Callable[..., None]) -> Callable[..., None]:
+def _after(
+    first: Callable[[], object], then: Callable[..., None]
+) -> Callable[..., None]:
     def both(*arguments: Any, **options: Any) -> None:
         first()
         then(*arguments, **options)
@@ -172,23 +237,35 @@ def test_a_queued_job_keeps_its_reservation_and_its_cells(scene: Scene) -> None:
     assert scene.end(job) == ("queued", None, ["reserve"])
     with scene.installation.database.read() as session:
         assert tables.entries(session, scene.dataset_id, after=0, limit=99) == before
-    assert scene.submit(key="later").status == 202, "an empty upload is a legal target, like any other"
+    assert scene.submit(key="later").status == 202, (
+        "an empty upload is a legal target, like any other"
+    )
 
 
-def test_the_act_names_dataset_and_upload_once(installation: Installation, dataset: str) -> None:
+def test_the_act_names_dataset_and_upload_once(
+    installation: Installation, dataset: str
+) -> None:
     upload = people.upload(installation, dataset, CLEO)["epoch"]
     first = erase_upload(installation, OWNER, dataset, upload=upload)
     assert erase_upload(installation, OWNER, dataset, upload=upload) == first
     with installation.database.read() as session:
-        assert control.details_of(session, EntryKind.UPLOAD_ERASED) == [{"dataset": dataset, "upload": upload}]
+        assert control.details_of(session, EntryKind.UPLOAD_ERASED) == [
+            {"dataset": dataset, "upload": upload}
+        ]
     assert control_export._DETAILS["upload-erased"] == {"dataset", "upload"}
 
 
 @on_one_database
-def test_only_owners_erase_uploads_of_their_living_datasets(installation: Installation, dataset: str) -> None:
+def test_only_owners_erase_uploads_of_their_living_datasets(
+    installation: Installation, dataset: str
+) -> None:
     upload = people.upload(installation, dataset, CLEO)["epoch"]
     other = people.declared(installation)["id"]
-    for reference, named in ((dataset, "ep_nothing"), (other, upload), (dataset, "../" + upload)):
+    for reference, named in (
+        (dataset, "ep_nothing"),
+        (other, upload),
+        (dataset, "../" + upload),
+    ):
         with pytest.raises(NotFound):
             erase_upload(installation, OWNER, reference, upload=named)
     with pytest.raises(NotFound):
@@ -206,8 +283,12 @@ class Cut(BaseException):
     """Stands for the end of the process."""
 
 
-def _cut_off_at(step: object, name: str, installation: Installation, dataset: str) -> str:
-    """Uploads rows and begins to erase them; the process ends at a step. Returns the upload."""
+def _cut_off_at(
+    step: object, name: str, installation: Installation, dataset: str
+) -> str:
+    """Uploads rows and begins to erase them; the process ends at a step. Returns the
+    upload.
+    """
 
     def cut(*_: object, **__: object) -> None:
         raise Cut
@@ -219,7 +300,9 @@ def _cut_off_at(step: object, name: str, installation: Installation, dataset: st
 
 
 @pytest.mark.parametrize("completed_by", ["repetition", "sweeper"])
-def test_an_erasure_that_was_cut_off_is_completed(installation: Installation, dataset: str, completed_by: str) -> None:
+def test_an_erasure_that_was_cut_off_is_completed(
+    installation: Installation, dataset: str, completed_by: str
+) -> None:
     upload = _cut_off_at(erasure, "erase_upload", installation, dataset)
     assert _ages(installation, dataset) == [[1, 2, 3]]
     if completed_by == "sweeper":
@@ -243,13 +326,17 @@ def test_a_damaged_upload_is_erased_and_stops_nobody(
     else:
         with installation.database.write() as session:
             row = catalog.epoch(session, dataset, upload)
-            mark_upload_erased(session, row, actor=OWNER.key_id, at=installation.database.now(session))
+            mark_upload_erased(
+                session, row, actor=OWNER.key_id, at=installation.database.now(session)
+            )
         complete_erasures(installation)
     assert _ages(installation, dataset) == [[]]
 
 
 @on_one_database
-def test_no_fingerprint_outlives_its_row(installation: Installation, dataset: str) -> None:
+def test_no_fingerprint_outlives_its_row(
+    installation: Installation, dataset: str
+) -> None:
     upload = _cut_off_at(row_files, "erase_codes", installation, dataset)
     assert f"{upload}.prints" not in people.row_files_of(installation, dataset)
     complete_erasures(installation)

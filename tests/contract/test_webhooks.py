@@ -1,4 +1,6 @@
-"""Webhooks are told about every event at least once and in order, while their owner and their dataset last."""
+"""Webhooks are told about every event at least once and in order, while their owner and
+their dataset last.
+"""
 
 import base64
 import dataclasses
@@ -46,7 +48,13 @@ from app.services.jobs import notices
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
 from app.services.ledger.heads import Heads
-from app.services.webhooks import create_webhook, delete_webhook, deliver_due, list_webhooks, rotate_webhook
+from app.services.webhooks import (
+    create_webhook,
+    delete_webhook,
+    deliver_due,
+    list_webhooks,
+    rotate_webhook,
+)
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import DeliveryRow, WebhookRow
 from app.wire.webhooks import WebhookIn, WebhookRotationIn, WebhookWithSecret
@@ -76,7 +84,9 @@ def here(scene: Scene) -> Installation:
     return may_reach_loopback(scene.installation)
 
 
-def _told(here: Installation, scene: Scene, url: str, **changes: Any) -> WebhookWithSecret:
+def _told(
+    here: Installation, scene: Scene, url: str, **changes: Any
+) -> WebhookWithSecret:
     body = WebhookIn.model_validate({"url": url, "events": ALL} | changes)
     return create_webhook(here, OWNER, scene.dataset_id, body)
 
@@ -106,15 +116,36 @@ def test_a_job_and_a_refusal_are_told_in_order_and_with_public_facts(
     events = receiver.events(webhook.secret)
     assert [event["type"] for event in events] == ALL
     assert {event["dataset"] for event in events} == {scene.dataset_id}
-    assert [event.get("state") for event in events] == ["queued", "running", "cancelled", None]
-    assert set(events[2]) == {"id", "type", "at", "dataset", "job", "kind", "algorithm", "state", "reason"}
-    assert (events[2]["job"], events[3]["problem"], events[3]["by"]) == (job_id, "budget-exceeded", OWNER.key_id)
+    assert [event.get("state") for event in events] == [
+        "queued",
+        "running",
+        "cancelled",
+        None,
+    ]
+    assert set(events[2]) == {
+        "id",
+        "type",
+        "at",
+        "dataset",
+        "job",
+        "kind",
+        "algorithm",
+        "state",
+        "reason",
+    }
+    assert (events[2]["job"], events[3]["problem"], events[3]["by"]) == (
+        job_id,
+        "budget-exceeded",
+        OWNER.key_id,
+    )
     assert len({event["id"] for event in events}) == 4
     assert (_waiting(scene), deliver_due(here)) == (0, 0)
 
 
 @on_one_database
-def test_a_refusal_for_want_of_an_approval_is_told(scene: Scene, here: Installation, receiver: Receiver) -> None:
+def test_a_refusal_for_want_of_an_approval_is_told(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
     webhook = _told(here, scene, receiver.url)
     set_rules(scene, approval_above="0.1")
     with pytest.raises(NeedsApproval):
@@ -125,10 +156,16 @@ def test_a_refusal_for_want_of_an_approval_is_told(scene: Scene, here: Installat
 
 
 @on_one_database
-def test_each_refusal_that_ends_a_command_with_3_is_told(scene: Scene, here: Installation, receiver: Receiver) -> None:
+def test_each_refusal_that_ends_a_command_with_3_is_told(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
     webhook = _told(here, scene, receiver.url, events=["request.refused"])
     for refusal in (TooManyCells, Frozen, ErasureDue):
-        facts = (scene.dataset_id, "census", *([65_536] if refusal is TooManyCells else []))
+        facts = (
+            scene.dataset_id,
+            "census",
+            *([65_536] if refusal is TooManyCells else []),
+        )
         notices.refused(here, refusal(*facts), by="key_a")
     assert deliver_due(here) == 3
     problems = [event["problem"] for event in receiver.events(webhook.secret)]
@@ -151,7 +188,11 @@ def test_a_low_budget_is_told_once_for_each_fall_below_the_threshold(
 @on_one_database
 @pytest.mark.parametrize("end", ["cancelled", "revoked", "not-started"])
 def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
-    scene: Scene, here: Installation, receiver: Receiver, end: str, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    end: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.5")
     job_id = scene.submit_job(key="a", epsilon="2")
@@ -167,7 +208,10 @@ def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
             assert expire_jobs(scene.installation) == 1
     scene.submit_job(key="b", epsilon="2")
     assert deliver_due(here) == 2
-    assert [event["remaining"] for event in receiver.events(webhook.secret)] == ["1", "1"]
+    assert [event["remaining"] for event in receiver.events(webhook.secret)] == [
+        "1",
+        "1",
+    ]
 
 
 def test_a_budget_is_low_where_the_population_leaves_little(
@@ -183,7 +227,11 @@ def test_a_budget_is_low_where_the_population_leaves_little(
     sibling.charge_external(key="b", epsilon="1")
     deliver_due(here)
     (event,) = receiver.events(webhook.secret)
-    assert (event["dataset"], event["remaining"], event["available"]) == (scene.dataset_id, "3", "1")
+    assert (event["dataset"], event["remaining"], event["available"]) == (
+        scene.dataset_id,
+        "3",
+        "1",
+    )
     assert event["limited_by"] == "population"
 
 
@@ -210,7 +258,11 @@ def test_a_declaration_that_brings_spend_into_a_population_is_told_to_its_member
     people.declared(scene.installation, name=erased["name"], population=POPULATION)
     deliver_due(here)
     (event,) = receiver.events(webhook.secret)
-    assert (event["dataset"], event["remaining"], event["available"]) == (scene.dataset_id, "3", "1")
+    assert (event["dataset"], event["remaining"], event["available"]) == (
+        scene.dataset_id,
+        "3",
+        "1",
+    )
 
 
 def test_a_transaction_that_rolls_back_tells_nothing(
@@ -226,7 +278,10 @@ def test_a_transaction_that_rolls_back_tells_nothing(
 
 
 def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     webhook = _told(here, scene, receiver.url)
     scene.submit(key="a")
@@ -238,13 +293,17 @@ def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
         dying.setattr(sender, "send", die)
         with pytest.raises(SystemExit):
             deliver_due(here)
-    assert (_waiting(scene), deliver_due(here)) == (1, 0), "the dead process still holds the webhook"
+    assert (_waiting(scene), deliver_due(here)) == (1, 0), (
+        "the dead process still holds the webhook"
+    )
     monkeypatch.setattr(limits, "WEBHOOK_HOLD_S", 0)
     with scene.installation.database.write() as session:
         (row,) = outbox.of_dataset(session, scene.dataset_id)
         row.next_at = row.created_at
     assert deliver_due(here) == 1
-    assert [event["type"] for event in receiver.events(webhook.secret)] == ["job.queued"]
+    assert [event["type"] for event in receiver.events(webhook.secret)] == [
+        "job.queued"
+    ]
 
 
 @pytest.mark.parametrize("accepted", [True, False])
@@ -256,7 +315,11 @@ def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
     webhook = _told(here, postgresql_scene, "https://hooks.invalid/")
     postgresql_scene.submit(key="a")
     engine = here.database.engine
-    with ThreadPoolExecutor(1) as pool, engine.connect() as remover, engine.connect() as observer:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        engine.connect() as remover,
+        engine.connect() as observer,
+    ):
 
         def send(*_: object, **__: object) -> bool:
             remover.execute(delete(WebhookRow).where(WebhookRow.id == webhook.id))
@@ -277,19 +340,29 @@ def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
 @on_one_database
 @pytest.mark.parametrize("status", [302, 400, 500])
 def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
-    scene: Scene, here: Installation, receiver: Receiver, status: int, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver.status, receiver.headers = status, {"Location": receiver.url}
     _told(here, scene, receiver.url)
     scene.submit(key="a")
     for n_failures in (1, 2):
         assert deliver_due(here) == 0
-        assert (len(receiver.requests), deliver_due(here), len(receiver.requests)) == (n_failures, 0, n_failures)
+        assert (len(receiver.requests), deliver_due(here), len(receiver.requests)) == (
+            n_failures,
+            0,
+            n_failures,
+        )
         (shown,) = list_webhooks(here, OWNER, scene.dataset_id).webhooks
         assert (shown.failures, shown.waiting) == (n_failures, 1)
         with scene.installation.database.write() as session:
             (row,) = outbox.of_dataset(session, scene.dataset_id)
-            paused_s = (row.next_at - scene.installation.database.now(session)).total_seconds()
+            paused_s = (
+                row.next_at - scene.installation.database.now(session)
+            ).total_seconds()
             row.next_at = row.created_at
         assert paused_s == pytest.approx(limits.WEBHOOK_RETRY_S * n_failures, abs=2)
     receiver.status = 200
@@ -298,7 +371,10 @@ def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
 
 @on_one_database
 def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _told(here, scene, receiver.url)
     scene.submit(key="a")
@@ -307,11 +383,15 @@ def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
 
 
 def _refuse(here: Installation, scene: Scene, times: int, *, by: str) -> list[str]:
-    """Refuses requests of a key, and returns the kind or the key of every event that waits then, in order."""
+    """Refuses requests of a key, and returns the kind or the key of every event that
+    waits then, in order.
+    """
     for _ in range(times):
         notices.refused(here, Frozen(scene.dataset_id, "census"), by=by)
     with here.database.read() as session:
-        rows = session.query(DeliveryRow).order_by(DeliveryRow.created_at, DeliveryRow.id)
+        rows = session.query(DeliveryRow).order_by(
+            DeliveryRow.created_at, DeliveryRow.id
+        )
         return sorted(row.body.get("by", row.event) for row in rows)
 
 
@@ -319,11 +399,17 @@ def _refuse(here: Installation, scene: Scene, times: int, *, by: str) -> list[st
 def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
     scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal costs its caller nothing. Of each kind, and of the refusals of each key, at most as many wait as leave
-    room for as many others.
+    """A refusal costs its caller nothing. Of each kind, and of the refusals of each
+    key, at most as many wait as leave room for as many others.
     """
     monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 16)
-    _told(here, scene, "https://hooks.invalid/", events=[*ALL, "budget.low"], threshold="0.5")
+    _told(
+        here,
+        scene,
+        "https://hooks.invalid/",
+        events=[*ALL, "budget.low"],
+        threshold="0.5",
+    )
     assert _refuse(here, scene, 20, by="key_a") == ["key_a"] * 4
     assert _refuse(here, scene, 20, by="key_b") == ["key_a"] * 4 + ["key_b"] * 2
     for number in range(20):
@@ -335,12 +421,20 @@ def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
     with here.database.read() as session:
         events = [row.event for row in session.query(DeliveryRow)]
     counts = {event: events.count(event) for event in events}
-    assert counts == {"request.refused": 8, "job.queued": 3, "job.ended": 3, "budget.low": 1}
+    assert counts == {
+        "request.refused": 8,
+        "job.queued": 3,
+        "job.ended": 3,
+        "budget.low": 1,
+    }
 
 
 @on_one_database
 def test_a_low_budget_whose_event_was_dropped_is_told_by_the_next_change(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     webhook = _told(here, scene, receiver.url, events=["budget.low"], threshold="0.9")
     with monkeypatch.context() as full:
@@ -359,11 +453,20 @@ def test_a_low_budget_whose_event_was_dropped_is_told_by_the_next_change(
 
 
 @on_one_database
-@pytest.mark.parametrize(("scheme", "first"), [("http", b""), ("https", b"\x16\x03\x03\x40\x00")])
+@pytest.mark.parametrize(
+    ("scheme", "first"), [("http", b""), ("https", b"\x16\x03\x03\x40\x00")]
+)
 def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, scheme: str, first: bytes
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+    first: bytes,
 ) -> None:
-    """A receiver that sends its answer, or the 16 KiB of a record of its handshake, byte by byte."""
+    """A receiver that sends its answer, or the 16 KiB of a record of its handshake,
+    byte by byte.
+    """
     monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.3)
     with _dripping(scheme, first) as slow:
         _told(here, scene, slow)
@@ -377,7 +480,9 @@ def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
 
 @contextmanager
 def _holding(receivers: int) -> Iterator[tuple[list[str], list[str], threading.Event]]:
-    """Receivers that answer nothing before an event is set: their addresses, and the paths that were asked."""
+    """Receivers that answer nothing before an event is set: their addresses, and the
+    paths that were asked.
+    """
     asked: list[str] = []
     released = threading.Event()
 
@@ -392,10 +497,19 @@ def _holding(receivers: int) -> Iterator[tuple[list[str], list[str], threading.E
             """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}
+    )
     thread.start()
     try:
-        yield [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(receivers)], asked, released
+        yield (
+            [
+                f"http://127.0.0.1:{server.server_port}/{number}"
+                for number in range(receivers)
+            ],
+            asked,
+            released,
+        )
     finally:
         released.set()
         server.shutdown()
@@ -405,12 +519,19 @@ def _holding(receivers: int) -> Iterator[tuple[list[str], list[str], threading.E
 
 @on_one_database
 def test_slow_receivers_of_one_owner_hold_up_no_other_owner(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They take one thread, one delivery each and turn, and events of others are told while they are waited for."""
+    """They take one thread, one delivery each and turn, and events of others are told
+    while they are waited for.
+    """
     monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 60)
     monkeypatch.setattr(limits, "WEBHOOK_INTERVAL_S", 0.05)
-    other = dataclasses.replace(scene, dataset_id=people.declared(scene.installation)["id"])
+    other = dataclasses.replace(
+        scene, dataset_id=people.declared(scene.installation)["id"]
+    )
     other.upload()
     grant(other, "owner")
     with _holding(6) as (addresses, asked, released), ThreadPoolExecutor(1) as pool:
@@ -430,7 +551,9 @@ def test_slow_receivers_of_one_owner_hold_up_no_other_owner(
         released.set()
         assert delivering.result() == 2 * 6 + 3
     assert [asked.count(f"/{number}") for number in range(6)] == [2] * 6
-    assert set(asked[:6]) == {f"/{number}" for number in range(6)}, "a turn of each webhook before the second of any"
+    assert set(asked[:6]) == {f"/{number}" for number in range(6)}, (
+        "a turn of each webhook before the second of any"
+    )
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
@@ -441,7 +564,10 @@ def _wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_webhook_that_another_process_holds_is_asked_for_again_only_after_a_pause(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _told(here, scene, receiver.url)
     scene.submit(key="a")
@@ -465,7 +591,9 @@ def test_nothing_is_told_on_the_word_of_a_database_that_contradicts_its_heads(
 
 @contextmanager
 def _dripping(scheme: str, first: bytes) -> Iterator[str]:
-    """A receiver that sends a byte now and then after the first bytes, and never the last one."""
+    """A receiver that sends a byte now and then after the first bytes, and never the
+    last one.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     stopping = threading.Event()
 
@@ -502,7 +630,12 @@ def test_nothing_is_delivered_after_the_owner_lost_the_role_or_the_dataset_its_r
     scene: Scene, here: Installation, receiver: Receiver, end: Callable[[Scene], None]
 ) -> None:
     grant(scene, "owner")
-    create_webhook(here, SECOND, scene.dataset_id, WebhookIn.model_validate({"url": receiver.url, "events": ALL}))
+    create_webhook(
+        here,
+        SECOND,
+        scene.dataset_id,
+        WebhookIn.model_validate({"url": receiver.url, "events": ALL}),
+    )
     scene.submit(key="a")
     end(scene)
     assert (deliver_due(here), receiver.requests, _waiting(scene)) == (0, [], 0)
@@ -539,7 +672,9 @@ def test_only_owners_register_and_within_limits(
         {"threshold": "0.5"}, {"events": ["budget.low"], "threshold": "1.5"},
     ],
 )  # fmt: skip
-def test_a_webhook_that_cannot_work_is_refused(scene: Scene, changes: dict[str, Any]) -> None:
+def test_a_webhook_that_cannot_work_is_refused(
+    scene: Scene, changes: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidRequest):
         _told(scene.installation, scene, **{"url": "https://hooks.invalid/"} | changes)
 
@@ -555,7 +690,10 @@ def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
     deliver_due(here)
     ((headers, body),) = receiver.requests
     signature = headers["Grovekeeper-Signature"]
-    assert verified(webhook.secret, signature, body)["id"] == headers["Grovekeeper-Delivery"]
+    assert (
+        verified(webhook.secret, signature, body)["id"]
+        == headers["Grovekeeper-Delivery"]
+    )
     key = base64.b64decode(webhook.secret.removeprefix("whsec_"), validate=True)
     assert len(key) == 32
     assert headers["webhook-id"] == headers["Grovekeeper-Delivery"]
@@ -570,8 +708,16 @@ def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
     assert json.loads(body)["type"] == "job.queued"
 
 
-def _rotated(here: Installation, scene: Scene, webhook_id: str, **body: Any) -> WebhookWithSecret:
-    return rotate_webhook(here, OWNER, scene.dataset_id, webhook_id, WebhookRotationIn.model_validate(body))
+def _rotated(
+    here: Installation, scene: Scene, webhook_id: str, **body: Any
+) -> WebhookWithSecret:
+    return rotate_webhook(
+        here,
+        OWNER,
+        scene.dataset_id,
+        webhook_id,
+        WebhookRotationIn.model_validate(body),
+    )
 
 
 def _end_overlap(scene: Scene) -> None:
@@ -588,23 +734,32 @@ def _row(scene: Scene) -> WebhookRow:
         return row
 
 
-def _delivered(scene: Scene, here: Installation, receiver: Receiver, key: str) -> tuple[dict[str, str], bytes]:
+def _delivered(
+    scene: Scene, here: Installation, receiver: Receiver, key: str
+) -> tuple[dict[str, str], bytes]:
     """The request that tells about another job."""
     scene.submit(key=key)
     assert deliver_due(here) == 1
     return receiver.requests[-1]
 
 
-def _standard_macs(secrets: list[str], headers: dict[str, str], body: bytes) -> list[str]:
+def _standard_macs(
+    secrets: list[str], headers: dict[str, str], body: bytes
+) -> list[str]:
     """The signatures of Standard Webhooks, computed here."""
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    keys = (base64.b64decode(secret.removeprefix("whsec_"), validate=True) for secret in secrets)
+    keys = (
+        base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        for secret in secrets
+    )
     macs = (hmac.new(key, signed, hashlib.sha256).digest() for key in keys)
     return [f"v1,{base64.b64encode(mac).decode()}" for mac in macs]
 
 
 def _signers(secrets: list[str], headers: dict[str, str], body: bytes) -> list[str]:
-    """Those of several secrets that verify the service's own header; both headers have to name the same."""
+    """Those of several secrets that verify the service's own header; both headers have
+    to name the same.
+    """
     signers = []
     for secret in secrets:
         try:
@@ -612,7 +767,9 @@ def _signers(secrets: list[str], headers: dict[str, str], body: bytes) -> list[s
         except SignatureInvalid:
             continue
         signers.append(secret)
-    assert headers["webhook-signature"].split(" ") == _standard_macs(signers, headers, body)
+    assert headers["webhook-signature"].split(" ") == _standard_macs(
+        signers, headers, body
+    )
     return signers
 
 
@@ -624,21 +781,27 @@ def test_after_a_rotation_deliveries_carry_both_signatures_until_the_overlap_end
     rotated = _rotated(here, scene, webhook.id)
     assert rotated.secret != webhook.secret
     assert rotated.earlier_secret_until is not None
-    assert rotated.model_dump(exclude={"secret", "earlier_secret_until"}) == webhook.model_dump(
+    assert rotated.model_dump(
         exclude={"secret", "earlier_secret_until"}
-    )
+    ) == webhook.model_dump(exclude={"secret", "earlier_secret_until"})
     (shown,) = list_webhooks(here, OWNER, scene.dataset_id).webhooks
     assert shown.model_dump() == rotated.model_dump(exclude={"secret"})
     secrets = [rotated.secret, webhook.secret]
-    assert _signers(secrets, *_delivered(scene, here, receiver, "a")) == secrets, "the new signature is the first"
+    assert _signers(secrets, *_delivered(scene, here, receiver, "a")) == secrets, (
+        "the new signature is the first"
+    )
     _end_overlap(scene)
-    assert _signers(secrets, *_delivered(scene, here, receiver, "b")) == [rotated.secret]
+    assert _signers(secrets, *_delivered(scene, here, receiver, "b")) == [
+        rotated.secret
+    ]
     row = _row(scene)
     assert (row.sealed_earlier_secret, row.earlier_secret_until) == (None, None)
 
 
 @on_one_database
-def test_an_overlap_has_the_length_that_is_asked(scene: Scene, here: Installation) -> None:
+def test_an_overlap_has_the_length_that_is_asked(
+    scene: Scene, here: Installation
+) -> None:
     webhook = _told(here, scene, "https://hooks.invalid/")
     for body, seconds in (({}, limits.WEBHOOK_OVERLAP_S), ({"overlap_s": 60}, 60)):
         with scene.installation.database.read() as session:
@@ -648,10 +811,15 @@ def test_an_overlap_has_the_length_that_is_asked(scene: Scene, here: Installatio
         assert until is not None
         assert (until - at).total_seconds() == pytest.approx(seconds, abs=30)
     assert _rotated(here, scene, webhook.id, overlap_s=0).earlier_secret_until is None
-    assert (_row(scene).sealed_earlier_secret, _row(scene).earlier_secret_until) == (None, None)
+    assert (_row(scene).sealed_earlier_secret, _row(scene).earlier_secret_until) == (
+        None,
+        None,
+    )
 
 
-@pytest.mark.parametrize("overlap_s", [-1, limits.MAX_WEBHOOK_OVERLAP_S + 1, 1.5, "60", True, None])
+@pytest.mark.parametrize(
+    "overlap_s", [-1, limits.MAX_WEBHOOK_OVERLAP_S + 1, 1.5, "60", True, None]
+)
 def test_an_overlap_that_is_none_is_refused(overlap_s: object) -> None:
     with pytest.raises(ValidationError):
         WebhookRotationIn.model_validate({"overlap_s": overlap_s})
@@ -665,7 +833,9 @@ def test_a_second_rotation_within_the_overlap_keeps_the_secret_that_it_replaces(
     secrets = [third.secret, second.secret, first.secret]
     assert _signers(secrets, *_delivered(scene, here, receiver, "a")) == secrets[:2]
     last = _rotated(here, scene, first.id, overlap_s=0)
-    assert _signers([last.secret, *secrets], *_delivered(scene, here, receiver, "b")) == [last.secret]
+    assert _signers(
+        [last.secret, *secrets], *_delivered(scene, here, receiver, "b")
+    ) == [last.secret]
 
 
 def test_an_earlier_secret_is_removed_at_the_end_of_the_overlap_although_nothing_waits(
@@ -676,22 +846,33 @@ def test_an_earlier_secret_is_removed_at_the_end_of_the_overlap_although_nothing
     assert (deliver_due(here), _row(scene).sealed_earlier_secret is None) == (0, False)
     _end_overlap(scene)
     assert deliver_due(here) == 0
-    assert (_row(scene).sealed_earlier_secret, _row(scene).earlier_secret_until) == (None, None)
+    assert (_row(scene).sealed_earlier_secret, _row(scene).earlier_secret_until) == (
+        None,
+        None,
+    )
 
 
 def test_an_ended_secret_does_not_sign_before_it_is_removed(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
     rotated = _rotated(here, scene, webhook.id)
     _end_overlap(scene)
     monkeypatch.setattr(outbox, "has_ended_secrets", lambda *_, **__: False)
-    assert _signers([rotated.secret, webhook.secret], *_delivered(scene, here, receiver, "a")) == [rotated.secret]
+    assert _signers(
+        [rotated.secret, webhook.secret], *_delivered(scene, here, receiver, "a")
+    ) == [rotated.secret]
 
 
 @on_one_database
 def test_a_rotation_seals_both_secrets_and_leaves_neither_in_a_row_or_a_log(
-    scene: Scene, here: Installation, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
@@ -702,7 +883,11 @@ def test_a_rotation_seals_both_secrets_and_leaves_neither_in_a_row_or_a_log(
     with scene.installation.database.read() as session:
         acts = tables.entries(session, control.CHAIN, after=0, limit=1_000)
     details = {"dataset": scene.dataset_id, "webhook": webhook.id}
-    assert (acts[-1].kind, acts[-1].actor, acts[-1].details) == ("webhook-rotated", OWNER.key_id, details)
+    assert (acts[-1].kind, acts[-1].actor, acts[-1].details) == (
+        "webhook-rotated",
+        OWNER.key_id,
+        details,
+    )
     with scene.installation.database.engine.connect() as connection:
         rows = json.dumps(snapshot.rows_of(connection))
     assert row.sealed_secret.hex() in rows
@@ -714,7 +899,9 @@ def test_a_rotation_seals_both_secrets_and_leaves_neither_in_a_row_or_a_log(
 
 
 @on_one_database
-def test_only_owners_rotate_and_only_webhooks_of_their_dataset(scene: Scene, here: Installation) -> None:
+def test_only_owners_rotate_and_only_webhooks_of_their_dataset(
+    scene: Scene, here: Installation
+) -> None:
     webhook = _told(here, scene, "https://hooks.invalid/")
     before = _row(scene).sealed_secret
     other = people.declared(scene.installation, name="another")["id"]
@@ -740,9 +927,15 @@ def test_only_owners_rotate_and_only_webhooks_of_their_dataset(scene: Scene, her
 
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_rotation_during_a_delivery_counts_from_the_next_attempt(
-    scene: Scene, here: Installation, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, accepted: bool
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+    accepted: bool,
 ) -> None:
-    """The delivery goes on with the secret that it has read, and its end leaves both secrets as they are."""
+    """The delivery goes on with the secret that it has read, and its end leaves both
+    secrets as they are.
+    """
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
     sending, rotations = sender.send, list[WebhookWithSecret]()
 
@@ -770,19 +963,31 @@ def test_of_rotations_at_the_same_time_the_last_two_secrets_stay(
 ) -> None:
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
     with ThreadPoolExecutor(4) as pool:
-        shown = list(pool.map(lambda _: _rotated(here, scene, webhook.id).secret, range(4)))
+        shown = list(
+            pool.map(lambda _: _rotated(here, scene, webhook.id).secret, range(4))
+        )
     assert len({webhook.secret, *shown}) == 5
     headers, body = _delivered(scene, here, receiver, "a")
-    signers = [secret for secret in shown if _standard_macs([secret], headers, body)[0] in headers["webhook-signature"]]
+    signers = [
+        secret
+        for secret in shown
+        if _standard_macs([secret], headers, body)[0] in headers["webhook-signature"]
+    ]
     assert len(signers) == 2
     assert len(headers["webhook-signature"].split(" ")) == 2
 
 
-def test_a_rotation_that_waits_for_the_removal_of_its_webhook_finds_none(postgresql_scene: Scene) -> None:
+def test_a_rotation_that_waits_for_the_removal_of_its_webhook_finds_none(
+    postgresql_scene: Scene,
+) -> None:
     here = postgresql_scene.installation
     webhook = _told(here, postgresql_scene, "https://hooks.invalid/")
     engine = here.database.engine
-    with ThreadPoolExecutor(1) as pool, engine.connect() as remover, engine.connect() as observer:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        engine.connect() as remover,
+        engine.connect() as observer,
+    ):
         remover.execute(delete(WebhookRow).where(WebhookRow.id == webhook.id))
         pid = remover.execute(text("SELECT pg_backend_pid()")).scalar_one()
         rotating = pool.submit(_rotated, here, postgresql_scene, webhook.id)
@@ -808,11 +1013,24 @@ def test_standardwebhooks_verifies_a_delivery(
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
     rotated = _rotated(here, scene, webhook.id)
     headers, body = _delivered(scene, here, receiver, "a")
-    script = Path(__file__).parents[1] / "integration" / "foreign" / "with_standardwebhooks.py"
+    script = (
+        Path(__file__).parents[1]
+        / "integration"
+        / "foreign"
+        / "with_standardwebhooks.py"
+    )
 
     def verify(secret: str) -> subprocess.CompletedProcess[str]:
-        delivery = json.dumps({"secret": secret, "headers": headers, "body": body.decode()})
-        return subprocess.run([python, script], input=delivery, capture_output=True, text=True, check=False)
+        delivery = json.dumps(
+            {"secret": secret, "headers": headers, "body": body.decode()}
+        )
+        return subprocess.run(
+            [python, script],
+            input=delivery,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     for secret in (webhook.secret, rotated.secret):
         done = verify(secret)
@@ -820,4 +1038,7 @@ def test_standardwebhooks_verifies_a_delivery(
         assert [json.loads(done.stdout)] == receiver.events(secret)
     _end_overlap(scene)
     headers, body = _delivered(scene, here, receiver, "b")
-    assert (verify(rotated.secret).returncode, verify(webhook.secret).returncode) == (0, 1)
+    assert (verify(rotated.secret).returncode, verify(webhook.secret).returncode) == (
+        0,
+        1,
+    )

@@ -1,4 +1,6 @@
-"""The clock of a machine that is wrong by hours stands in no entry, job or act: PostgreSQL's clock counts."""
+"""The clock of a machine that is wrong by hours stands in no entry, job or act:
+PostgreSQL's clock counts.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,7 +38,8 @@ def test_a_wrong_clock_of_a_machine_is_written_nowhere(
     postgresql_scene: Scene, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
 ) -> None:
     scene, now = postgresql_scene, stamps.now
-    began = now() - timedelta(hours=3)  # the scene may be a copy of one that an earlier test made
+    # the scene may be a copy of one that an earlier test made
+    began = now() - timedelta(hours=3)
     set_rules(scene, erase_rows_at=stamps.to_text(now() + timedelta(hours=3)))
     with scene.installation.database.engine.connect() as connection:
         before = snapshot.rows_of(connection)
@@ -55,7 +58,11 @@ def test_a_wrong_clock_of_a_machine_is_written_nowhere(
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert run_job.claim_next(scene.installation) is None
     with scene.installation.database.read() as session:
-        assert began < stamps.from_text(checkpoint_of(session, scene.dataset_id, 1).at) < now() + timedelta(minutes=1)
+        assert (
+            began
+            < stamps.from_text(checkpoint_of(session, scene.dataset_id, 1).at)
+            < now() + timedelta(minutes=1)
+        )
     with scene.installation.database.engine.connect() as connection:
         after = snapshot.rows_of(connection)
     written = [
@@ -64,13 +71,20 @@ def test_a_wrong_clock_of_a_machine_is_written_nowhere(
         for row in rows
         if row not in before[table]
         for place, at in _times(row, table)
-        if not place.endswith("erase_rows_at") and began.year - 1 < at.year < began.year + 2
+        if not place.endswith("erase_rows_at")
+        and began.year - 1 < at.year < began.year + 2
     ]
-    assert {"entries/at", "jobs/submitted_at", "jobs/charged_at", "jobs/finished_at", "grants/granted_at"} <= {
-        place for place, _ in written
-    }
+    assert {
+        "entries/at",
+        "jobs/submitted_at",
+        "jobs/charged_at",
+        "jobs/finished_at",
+        "grants/granted_at",
+    } <= {place for place, _ in written}
     assert {kind for row in after["entries"] for kind in [row["kind"]]} >= {
         EntryKind.CHARGE, EntryKind.VOID, EntryKind.CAP, EntryKind.DATASET_DELETED, EntryKind.UPLOAD_ERASED,
     }  # fmt: skip
-    wrong = {place for place, at in written if not began < at < now() + timedelta(minutes=1)}
+    wrong = {
+        place for place, at in written if not began < at < now() + timedelta(minutes=1)
+    }
     assert wrong == set()

@@ -30,7 +30,9 @@ class Launcher:
 
     @contextmanager
     def running(self, point: str) -> Iterator[ForkedProgram]:
-        """Runs a worker that is killed at a point, or not (``for-ever``), and at the latest when the block ends."""
+        """Runs a worker that is killed at a point, or not (``for-ever``), and at the
+        latest when the block ends.
+        """
         process = self._start("worker", point, str(self.journal(point)))
         try:
             yield process
@@ -39,14 +41,20 @@ class Launcher:
             process.close()
 
     def exit_codes(self, points: Sequence[str]) -> dict[str, int]:
-        """Runs a worker to its end at each point, a few at a time, and returns their exit codes."""
+        """Runs a worker to its end at each point, a few at a time, and returns their
+        exit codes.
+        """
         workers = self._start("workers", str(self.folder), *points)
         try:
             assert workers.wait(timeout=1_200) == 0
         finally:
             workers.kill()
             workers.close()
-        return {point: int(code) for point in points for (code,) in self.facts(point, "exit")}
+        return {
+            point: int(code)
+            for point in points
+            for (code,) in self.facts(point, "exit")
+        }
 
     def journal(self, point: str) -> Path:
         """The journal of the worker of a point."""
@@ -59,13 +67,19 @@ class Launcher:
         return [line.split()[1:] for line in lines if line.startswith(f"{about} ")]
 
     def children_end(self, point: str) -> bool:
-        """Waits until the children of the worker end, which take ten minutes unless they are killed."""
+        """Waits until the children of the worker end, which take ten minutes unless
+        they are killed.
+        """
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
         return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=120)
 
     def _start(self, *arguments: str) -> ForkedProgram:
         settings = self.scene.installation.settings
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("GROVEKEEPER_")
+        }
         ours = {
             "PYTHONPATH": str(_ROOT),
             "GROVEKEEPER_HOME": str(settings.home),
@@ -74,7 +88,11 @@ class Launcher:
             "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
         }
         return start(
-            "tests.support.crash", *arguments, folder=self.folder, environ=clean | ours, log=self.folder / "log"
+            "tests.support.crash",
+            *arguments,
+            folder=self.folder,
+            environ=clean | ours,
+            log=self.folder / "log",
         )
 
 
@@ -100,7 +118,12 @@ def kill_request(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KillReque
 
         def kill(point: str, scene: Scene, dataset_id: str | None = None) -> None:
             settings = scene.installation.settings
-            request = [point, settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
+            request = [
+                point,
+                settings.database_url,
+                str(settings.home),
+                dataset_id or scene.dataset_id,
+            ]
             assert call(request) == f"{-signal.SIGKILL}\n"
 
         yield kill
@@ -115,11 +138,16 @@ def _lives(pid: int) -> bool:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def launcher(
-    request: pytest.FixtureRequest, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    migrated_database: MigratedDatabase,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Launcher]:
     """The launcher of workers on a scene that the tests of a module share."""
     folder = tmp_path_factory.mktemp("crash")
-    with migrated_database(request.param, folder) as url, _launcher(url, folder) as launcher:
+    with (
+        migrated_database(request.param, folder) as url,
+        _launcher(url, folder) as launcher,
+    ):
         yield launcher
 
 

@@ -1,4 +1,6 @@
-"""Kills workers and the scheduler of a Dask cluster with TLS, and knocks with plain TCP and a foreign certificate."""
+"""Kills workers and the scheduler of a Dask cluster with TLS, and knocks with plain TCP
+and a foreign certificate.
+"""
 
 import os
 import signal
@@ -62,8 +64,12 @@ def worker_pids(connection: Connection) -> list[int]:
     return sorted(connection.client.run(os.getpid).values())
 
 
-def stop_a_worker(connection: Connection, monkeypatch: pytest.MonkeyPatch, *, at: int) -> list[int]:
-    """Stops a worker process after question ``at`` was divided and before its tasks arrive; returns its future pid."""
+def stop_a_worker(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, *, at: int
+) -> list[int]:
+    """Stops a worker process after question ``at`` was divided and before its tasks
+    arrive; returns its future pid.
+    """
     honest, stopped, questions = DaskFleet._groups, list[int](), iter(range(10**6))
 
     def groups(fleet: DaskFleet, ends_at: float) -> list[tuple[str, list[str]]]:
@@ -88,25 +94,33 @@ def test_a_worker_killed_in_a_level_costs_a_recount_and_no_draw(
 def test_a_worker_killed_in_a_level_is_replaced_by_one_that_reads_the_object_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The workers have neither a folder nor a path in common; the rows are in a server that speaks S3 alone."""
+    """The workers have neither a folder nor a path in common; the rows are in a server
+    that speaks S3 alone.
+    """
     part = stored_part(tmp_path / "home")
     with s3_server(tmp_path) as port:
         of_store = {**credentials(port), "GROVEKEEPER_STORE": f"s3://{BUCKET}/prefix"}
         for name, value in of_store.items():
             monkeypatch.setenv(name, value)
-        stored = in_store(part, ObjectStore(of_store["GROVEKEEPER_STORE"], tmp_path / "cache"))
+        stored = in_store(
+            part, ObjectStore(of_store["GROVEKEEPER_STORE"], tmp_path / "cache")
+        )
         with dask_cluster(tmp_path, n_workers=2, **of_store) as cluster:
             for name in ("rpf", "nbrt", "mrf"):
                 with monkeypatch.context() as patched:
                     kill_in_a_level(name, cluster, part, stored, patched)
 
 
-def test_a_cluster_that_is_asked_to_stop_serves_the_job_that_uses_it(tmp_path: Path) -> None:
+def test_a_cluster_that_is_asked_to_stop_serves_the_job_that_uses_it(
+    tmp_path: Path,
+) -> None:
     priced = plan(REQUESTS["mrf"], SCHEMA)
     with dask_cluster(tmp_path, n_workers=1) as cluster:
         processes = [*cluster.workers, cluster.scheduler]
         with Connection.to(cluster.address, "job-stop") as connection:
-            rows = connection.rows(stored_part(tmp_path), codes_of(priced), keep_unlabelled=False)
+            rows = connection.rows(
+                stored_part(tmp_path), codes_of(priced), keep_unlabelled=False
+            )
             for process in processes:
                 process.send_signal(signal.SIGTERM)
             waits_until = time.monotonic() + 120
@@ -119,9 +133,14 @@ def test_a_cluster_that_is_asked_to_stop_serves_the_job_that_uses_it(tmp_path: P
 
 
 def kill_in_a_level(
-    name: str, cluster: Cluster, part: PartRows, stored: PartRows, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    cluster: Cluster,
+    part: PartRows,
+    stored: PartRows,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Compares the forest of a cluster, one of whose workers is killed in a level, with that of one process.
+    """Compares the forest of a cluster, one of whose workers is killed in a level, with
+    that of one process.
 
     Args:
         name: of the request.
@@ -132,13 +151,17 @@ def kill_in_a_level(
     """
     priced = plan(REQUESTS[name], SCHEMA)
     alone, together = Counting(), Counting()
-    expected = grow(priced, SCHEMA, local_rows(part, priced), alone, on_tree_done=lambda: None)
+    expected = grow(
+        priced, SCHEMA, local_rows(part, priced), alone, on_tree_done=lambda: None
+    )
 
     with Connection.to(cluster.address, f"job-{name}") as connection:
         assert len(worker_pids(connection)) == 2
         stopped = stop_a_worker(connection, monkeypatch, at=5)
         rows = connection.rows(stored, codes_of(priced), keep_unlabelled=False)
-        killer = threading.Thread(target=kill_when_stopped, args=(stopped,), daemon=True)
+        killer = threading.Thread(
+            target=kill_when_stopped, args=(stopped,), daemon=True
+        )
         killer.start()
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
         killer.join(timeout=60)
@@ -153,7 +176,9 @@ def kill_in_a_level(
 
 
 def kill_when_stopped(stopped: list[int]) -> None:
-    """Kills a worker process half a second after it was stopped: its tasks are on their way."""
+    """Kills a worker process half a second after it was stopped: its tasks are on their
+    way.
+    """
     while not stopped:
         time.sleep(0.01)
     time.sleep(0.5)
@@ -177,10 +202,15 @@ def test_a_level_that_is_not_counted_in_time_fails_the_job(
         assert time.monotonic() - began < 30
 
 
-def test_a_scheduler_that_does_not_answer_fails_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_does_not_answer_fails_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It accepts connections, so nothing but the deadline ends a question."""
     priced, part = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path)
-    with dask_cluster(tmp_path, n_workers=1) as cluster, Connection.to(cluster.address, "silent") as connection:
+    with (
+        dask_cluster(tmp_path, n_workers=1) as cluster,
+        Connection.to(cluster.address, "silent") as connection,
+    ):
         rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
         rows._parts.fleet._deadline_s = 3
         cluster.scheduler.send_signal(signal.SIGSTOP)
@@ -196,7 +226,11 @@ def test_a_scheduler_that_does_not_answer_fails_the_job(tmp_path: Path, monkeypa
 
 
 def test_plain_tcp_is_refused(cluster: Cluster) -> None:
-    plain = {"GROVEKEEPER_DASK_SCHEDULER": cluster.settings["GROVEKEEPER_DASK_SCHEDULER"].replace("tls", "tcp")}
+    plain = {
+        "GROVEKEEPER_DASK_SCHEDULER": cluster.settings[
+            "GROVEKEEPER_DASK_SCHEDULER"
+        ].replace("tls", "tcp")
+    }
     address = Settings.from_environment(plain).dask_cluster
     assert address is not None
     with pytest.raises(OSError), Connection.to(address, "plain"):
@@ -209,14 +243,20 @@ def test_a_foreign_certificate_is_refused(cluster: Cluster, tmp_path: Path) -> N
     assert address is not None
     with pytest.raises(OSError), Connection.to(address, "foreign"):
         pytest.fail("connected")
-    # With the right authority, and so trusting the scheduler, but a certificate that another authority signed.
+    # With the right authority, and so trusting the scheduler, but a certificate that
+    # another authority signed.
     own = Settings.from_environment(cluster.settings).dask_cluster
     assert own is not None
-    with pytest.raises(OSError), Connection.to(replace(address, ca_file=own.ca_file), "foreign"):
+    with (
+        pytest.raises(OSError),
+        Connection.to(replace(address, ca_file=own.ca_file), "foreign"),
+    ):
         pytest.fail("connected")
 
 
-def test_nothing_listens_beside_the_connections_of_the_cluster(cluster: Cluster) -> None:
+def test_nothing_listens_beside_the_connections_of_the_cluster(
+    cluster: Cluster,
+) -> None:
     assert "dashboard at" not in cluster.log()
     assert "data_key" not in cluster.log()
 
@@ -224,7 +264,9 @@ def test_nothing_listens_beside_the_connections_of_the_cluster(cluster: Cluster)
 def test_a_scheduler_that_is_gone_fails_the_job_and_keeps_the_charge(
     cluster: Cluster, sqlite_database_url: str, tmp_path: Path
 ) -> None:
-    """A job on the cluster succeeds; once the scheduler is gone, the next one fails, charged, with no other cause."""
+    """A job on the cluster succeeds; once the scheduler is gone, the next one fails,
+    charged, with no other cause.
+    """
     address = cluster.address
     with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=60) as scene:
         settings = replace(
@@ -240,7 +282,9 @@ def test_a_scheduler_that_is_gone_fails_the_job_and_keeps_the_charge(
         cluster.scheduler.kill()
         cluster.scheduler.wait()
         jobs.append(run_one(scene, installation, key="after"))
-        assert [worker.wait(timeout=120) for worker in cluster.workers] == [1, 1], "workers end with their scheduler"
+        assert [worker.wait(timeout=120) for worker in cluster.workers] == [1, 1], (
+            "workers end with their scheduler"
+        )
 
         assert [scene.end(job) for job in jobs] == [
             (JobState.SUCCEEDED, None, ["reserve", "charge"]),
@@ -252,7 +296,8 @@ def test_a_scheduler_that_is_gone_fails_the_job_and_keeps_the_charge(
 def run_one(scene: Scene, installation: Installation, *, key: str) -> str:
     """Submits a job and runs it in a child process; returns its id.
 
-    Nobody looks for the cluster before the charge, as if the scheduler died in the moment between.
+    Nobody looks for the cluster before the charge, as if the scheduler died in the
+    moment between.
     """
     job_id = scene.submit_job(key=key)
     claim = run_job.claim_next(installation)

@@ -1,7 +1,9 @@
-"""Tests that kill -9 of a worker, of its child or of both, at every step of a job, leaves a state that workers settle.
+"""Tests that kill -9 of a worker, of its child or of both, at every step of a job,
+leaves a state that workers settle.
 
-The fixture first kills one worker or child per point, each with a job of its own. Then a healthy worker settles all
-killed jobs, as after a power cut. Each test checks one of them.
+The fixture first kills one worker or child per point, each with a job of its own. Then
+a healthy worker settles all killed jobs, as after a power cut. Each test checks one of
+them.
 """
 
 import signal
@@ -20,7 +22,12 @@ from tests.support.crash_scene import open_reservations
 BOTH = tuple(f"{point}-both" for point in CHILD_POINTS)
 POINTS = (*WORKER_POINTS, *CHILD_POINTS, *BOTH, ABANDONED)
 UNCHARGED = ("claimed", "charge-not-committed")
-SUCCEEDED = ("success-not-committed", "success-repeated", "success-committed", "job-ended")
+SUCCEEDED = (
+    "success-not-committed",
+    "success-repeated",
+    "success-committed",
+    "job-ended",
+)
 """The output is stored and noted, or registered."""
 HEALTHY = "for-ever"
 _SETTLED_WITHIN_S = 600
@@ -28,7 +35,9 @@ _SETTLED_WITHIN_S = 600
 
 @dataclass(frozen=True)
 class Wreck:
-    """A job whose worker or child was killed: its entries at that time, and its row after the healthy worker."""
+    """A job whose worker or child was killed: its entries at that time, and its row
+    after the healthy worker.
+    """
 
     job_id: str
     kinds_then: list[str]
@@ -55,21 +64,34 @@ class Aftermath:
 
 @pytest.fixture(scope="module")
 def aftermath(launcher: Launcher) -> Aftermath:
-    """Kills one worker or child per point, then runs a healthy worker until all jobs are settled."""
+    """Kills one worker or child per point, then runs a healthy worker until all jobs
+    are settled.
+    """
     scene = launcher.scene
     for point in POINTS:
         scene.submit_job(key=point)
     exit_codes = launcher.exit_codes(POINTS)
     children = {point: launcher.children_end(point) for point in POINTS}
     job_ids = {point: launcher.facts(point, "claimed")[0][0] for point in POINTS}
-    assert len(set(job_ids.values())) == len(POINTS), "each worker claimed a job of its own"
+    assert len(set(job_ids.values())) == len(POINTS), (
+        "each worker claimed a job of its own"
+    )
     kinds_then = {point: scene.kinds_of(job_id) for point, job_id in job_ids.items()}
     with launcher.running(HEALTHY):
-        assert eventually(lambda: _is_settled(launcher, list(job_ids.values())), within_s=_SETTLED_WITHIN_S)
+        assert eventually(
+            lambda: _is_settled(launcher, list(job_ids.values())),
+            within_s=_SETTLED_WITHIN_S,
+        )
     return Aftermath(
         launcher,
         {
-            point: Wreck(job_id, kinds_then[point], exit_codes[point], children[point], scene.job(job_id))
+            point: Wreck(
+                job_id,
+                kinds_then[point],
+                exit_codes[point],
+                children[point],
+                scene.job(job_id),
+            )
             for point, job_id in job_ids.items()
         },
     )
@@ -77,21 +99,29 @@ def aftermath(launcher: Launcher) -> Aftermath:
 
 def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:
     """Whether every job has ended, and the sweeper has removed the folders of jobs."""
-    if any(launcher.scene.job(job_id).state in ("queued", "running") for job_id in job_ids):
+    if any(
+        launcher.scene.job(job_id).state in ("queued", "running") for job_id in job_ids
+    ):
         return False
     folder = launcher.scene.installation.home / "jobs"
     return not folder.exists() or not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_job_fails_if_it_was_charged_and_runs_again_otherwise(aftermath: Aftermath, point: str) -> None:
+def test_a_killed_job_fails_if_it_was_charged_and_runs_again_otherwise(
+    aftermath: Aftermath, point: str
+) -> None:
     wreck = aftermath.wrecks[point]
     kinds = aftermath.launcher.scene.kinds_of(wreck.job_id)
     assert kinds == ["reserve", "charge"]
     end = (wreck.after.state, wreck.after.reason)
     if point in UNCHARGED:
-        assert wreck.kinds_then == ["reserve"], "an uncommitted transaction left nothing"
-        assert end == ("succeeded", None), "no row was read, so the job runs again at the same price"
+        assert wreck.kinds_then == ["reserve"], (
+            "an uncommitted transaction left nothing"
+        )
+        assert end == ("succeeded", None), (
+            "no row was read, so the job runs again at the same price"
+        )
     else:
         assert wreck.kinds_then == ["reserve", "charge"]
         if point in SUCCEEDED:
@@ -104,38 +134,55 @@ def test_a_killed_job_fails_if_it_was_charged_and_runs_again_otherwise(aftermath
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_right_process_was_killed_and_no_child_outlived_its_worker(aftermath: Aftermath, point: str) -> None:
+def test_the_right_process_was_killed_and_no_child_outlived_its_worker(
+    aftermath: Aftermath, point: str
+) -> None:
     wreck = aftermath.wrecks[point]
     assert wreck.exit_code == (0 if point in CHILD_POINTS else -signal.SIGKILL)
     assert wreck.child_ended
 
 
-def test_rows_are_read_after_the_committed_charge_and_once_per_job(aftermath: Aftermath) -> None:
+def test_rows_are_read_after_the_committed_charge_and_once_per_job(
+    aftermath: Aftermath,
+) -> None:
     reads = aftermath.reads()
     assert set(map(tuple, reads.values())) == {("reserve,charge",)}
     for point in UNCHARGED:
         assert aftermath.wrecks[point].job_id in reads
     for point in ("charged", "child-began", "child-began-both"):
-        assert aftermath.wrecks[point].job_id not in reads, "charged without a read, so the budget is spent"
+        assert aftermath.wrecks[point].job_id not in reads, (
+            "charged without a read, so the budget is spent"
+        )
 
 
-def test_every_reservation_is_settled_once_and_balances_equal_the_entries(aftermath: Aftermath) -> None:
+def test_every_reservation_is_settled_once_and_balances_equal_the_entries(
+    aftermath: Aftermath,
+) -> None:
     scene = aftermath.launcher.scene
     assert open_reservations(scene.entries()) == set()
     summary = scene.verified()
     assert summary.kinds == {"open": 1, "reserve": len(POINTS), "charge": len(POINTS)}
-    assert (summary.tightest.charged, summary.tightest.reserved) == (len(POINTS) * 10_000_000, 0)
+    assert (summary.tightest.charged, summary.tightest.reserved) == (
+        len(POINTS) * 10_000_000,
+        0,
+    )
 
 
-def test_no_job_folder_and_no_artifact_without_a_model_is_left(aftermath: Aftermath) -> None:
+def test_no_job_folder_and_no_artifact_without_a_model_is_left(
+    aftermath: Aftermath,
+) -> None:
     scene = aftermath.launcher.scene
     scene.assert_no_orphans()
     assert (scene.installation.home / "jobs").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_stand_alone_verifier_accepts_the_export(aftermath: Aftermath, tmp_path: Path) -> None:
+def test_the_stand_alone_verifier_accepts_the_export(
+    aftermath: Aftermath, tmp_path: Path
+) -> None:
     export = tmp_path / "export.jsonl"
     export.write_bytes(b"".join(aftermath.launcher.scene.export()))
     command = [sys.executable, "-m", "grovekeeper_verifier", str(export)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stdout

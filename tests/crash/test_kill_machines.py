@@ -1,4 +1,6 @@
-"""Kills machines at steps of a job over S3: another machine, with a home of its own, finishes the job or settles it."""
+"""Kills machines at steps of a job over S3: another machine, with a home of its own,
+finishes the job or settles it.
+"""
 
 import os
 import signal
@@ -24,7 +26,13 @@ from tests.support.databases import MigratedDatabase
 from tests.support.forked_program import ForkedProgram, start
 from tests.support.s3_server import BUCKET, credentials, s3_server
 
-SUCCEED = ("claimed", "rows-half-copied", "success-not-committed", "success-repeated", "success-committed")
+SUCCEED = (
+    "claimed",
+    "rows-half-copied",
+    "success-not-committed",
+    "success-repeated",
+    "success-committed",
+)
 LOST = ("charged", "artifact-grown", "artifact-put", "artifact-stored")
 POINTS = (*SUCCEED, *LOST)
 _ROOT = Path(__file__).parents[2]
@@ -35,7 +43,8 @@ pytestmark = pytest.mark.long
 
 @dataclass(frozen=True)
 class Machines:
-    """A scene, whose process only submits, and the homes of the machines that were killed.
+    """A scene, whose process only submits, and the homes of the machines that were
+    killed.
 
     Attributes:
         jobs: by the point at which the job's machine was killed.
@@ -51,8 +60,12 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines(migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """Kills one machine per point, each with a job of its own; then a healthy machine settles all jobs."""
+def machines(
+    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machines]:
+    """Kills one machine per point, each with a job of its own; then a healthy machine
+    settles all jobs.
+    """
     folder = tmp_path_factory.mktemp("machines")
     with (
         s3_server(folder) as port,
@@ -75,23 +88,35 @@ def machines(migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempP
         installation = closes.enter_context(closing(open_with(settings)))
         Heads(installation).confirm()
         scene = Scene.declared(installation)
-        machines = Machines(scene, {point: folder / point for point in POINTS}, _killed(scene, folder, port))
+        machines = Machines(
+            scene,
+            {point: folder / point for point in POINTS},
+            _killed(scene, folder, port),
+        )
         healthy = _start(scene, folder / "healthy", port, "for-ever")
-        assert eventually(lambda: _are_settled(machines), within_s=_GIVE_UP_S), (folder / "log").read_text()
+        assert eventually(lambda: _are_settled(machines), within_s=_GIVE_UP_S), (
+            folder / "log"
+        ).read_text()
         healthy.end()
         yield machines
 
 
 def _killed(scene: Scene, folder: Path, port: int) -> dict[str, str]:
-    """Runs a job for each point on a machine that is killed there, and sweeps nothing; returns the jobs by point."""
+    """Runs a job for each point on a machine that is killed there, and sweeps nothing;
+    returns the jobs by point.
+    """
     jobs = {}
     for point in POINTS:
         scene.submit_job(key=point)
         machine = _start(scene, folder / point, port, point)
-        assert machine.wait(timeout=_GIVE_UP_S) == -signal.SIGKILL, (folder / "log").read_text()
+        assert machine.wait(timeout=_GIVE_UP_S) == -signal.SIGKILL, (
+            folder / "log"
+        ).read_text()
         machine.close()
         [[jobs[point]]] = [
-            line.split()[1:] for line in _journal(folder, point).read_text().splitlines() if line.startswith("claimed ")
+            line.split()[1:]
+            for line in _journal(folder, point).read_text().splitlines()
+            if line.startswith("claimed ")
         ]
     return jobs
 
@@ -110,7 +135,13 @@ def _start(scene: Scene, home: Path, port: int, point: str) -> ForkedProgram:
         "GROVEKEEPER_POLL_INTERVAL_S": "0.1",
     }
     arguments = ("worker", point, str(_journal(home.parent, point)))
-    return start("tests.support.crash", *arguments, folder=home.parent, environ=environ, log=home.parent / "log")
+    return start(
+        "tests.support.crash",
+        *arguments,
+        folder=home.parent,
+        environ=environ,
+        log=home.parent / "log",
+    )
 
 
 def _journal(folder: Path, point: str) -> Path:
@@ -118,21 +149,37 @@ def _journal(folder: Path, point: str) -> Path:
 
 
 def _are_settled(machines: Machines) -> bool:
-    return all(machines.scene.job(job).state not in ("queued", "running") for job in machines.jobs.values())
+    return all(
+        machines.scene.job(job).state not in ("queued", "running")
+        for job in machines.jobs.values()
+    )
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_another_machine_finishes_an_uncharged_job_and_settles_a_charged_one(machines: Machines, point: str) -> None:
+def test_another_machine_finishes_an_uncharged_job_and_settles_a_charged_one(
+    machines: Machines, point: str
+) -> None:
     end = machines.scene.end(machines.jobs[point])
-    assert end == (*(("succeeded", None) if point in SUCCEED else ("failed", "lost")), ["reserve", "charge"])
+    assert end == (
+        *(("succeeded", None) if point in SUCCEED else ("failed", "lost")),
+        ["reserve", "charge"],
+    )
 
 
-def test_nothing_is_charged_twice_and_no_reservation_is_left(machines: Machines) -> None:
+def test_nothing_is_charged_twice_and_no_reservation_is_left(
+    machines: Machines,
+) -> None:
     assert open_reservations(machines.scene.entries()) == set()
-    assert machines.scene.verified().kinds == {"open": 1, "reserve": len(POINTS), "charge": len(POINTS)}
+    assert machines.scene.verified().kinds == {
+        "open": 1,
+        "reserve": len(POINTS),
+        "charge": len(POINTS),
+    }
 
 
-def test_artifacts_of_lost_machines_are_removed_by_another(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifacts_of_lost_machines_are_removed_by_another(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installation = machines.scene.installation
     with installation.database.read() as session:
         needed = {f"{digest}.safetensors" for digest in models.digests(session)}
@@ -148,12 +195,16 @@ def test_an_erasure_leaves_no_object_and_no_copy_on_a_machine_that_comes_back(
 ) -> None:
     """Runs last: it deletes the dataset."""
     scene = machines.scene
-    assert any(_files(home) for home in machines.homes.values()), "machines had copies of rows"
+    assert any(_files(home) for home in machines.homes.values()), (
+        "machines had copies of rows"
+    )
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert machines.objects("rows") == machines.objects("prints") == set()
     monkeypatch.setattr("app.core.limits.CACHED_OBJECT_STAYS_S", -1)
     for home in machines.homes.values():
-        again = Installation.open(replace(scene.installation.settings, home=home), pool_size=2)
+        again = Installation.open(
+            replace(scene.installation.settings, home=home), pool_size=2
+        )
         sweep.tidy_rows(again)
         sweep.tidy_jobs(again)
         again.close()
@@ -163,4 +214,6 @@ def test_an_erasure_leaves_no_object_and_no_copy_on_a_machine_that_comes_back(
 
 def _files(home: Path) -> list[Path]:
     """Copies of rows, unfinished ones included."""
-    return [path for path in home.rglob("*") if path.is_file() and ".parquet" in path.name]
+    return [
+        path for path in home.rglob("*") if path.is_file() and ".parquet" in path.name
+    ]

@@ -1,4 +1,6 @@
-"""Tests kill -9 during profile and evaluation jobs, which follow the rules of trainings."""
+"""Tests kill -9 during profile and evaluation jobs, which follow the rules of
+trainings.
+"""
 
 import json
 import signal
@@ -17,26 +19,36 @@ HEALTHY = "for-ever"
 
 
 def _request(key: str) -> IdempotentRequest:
-    return IdempotentRequest(OWNER.key_id, "POST kill", key, key.encode().ljust(32, b"."))
+    return IdempotentRequest(
+        OWNER.key_id, "POST kill", key, key.encode().ljust(32, b".")
+    )
 
 
 def _profile(scene: Scene, key: str) -> str:
     body = ProfileIn(epsilon="0.01")  # type: ignore[arg-type]  # as it comes over the wire
-    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, body, request=_request(key))
+    answer = submit_profile(
+        scene.installation, OWNER, scene.dataset_id, body, request=_request(key)
+    )
     return str(json.loads(answer.body)["job_id"])
 
 
 def _evaluation(scene: Scene, model_id: str, key: str) -> str:
     body = EvaluationIn(epsilon="0.01", metrics=["accuracy"])  # type: ignore[arg-type]
-    answer = submit_evaluation(scene.installation, OWNER, [model_id], body, request=_request(key))
+    answer = submit_evaluation(
+        scene.installation, OWNER, [model_id], body, request=_request(key)
+    )
     return str(json.loads(answer.body)["job_id"])
 
 
 def _settled(launcher: Launcher, job_id: str) -> JobRow:
     scene = launcher.scene
     with launcher.running(HEALTHY):
-        assert eventually(lambda: scene.job(job_id).state not in ("queued", "running"), within_s=600)
-        assert eventually(lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=600)
+        assert eventually(
+            lambda: scene.job(job_id).state not in ("queued", "running"), within_s=600
+        )
+        assert eventually(
+            lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=600
+        )
     return scene.job(job_id)
 
 
@@ -50,7 +62,9 @@ def _settled(launcher: Launcher, job_id: str) -> JobRow:
     ],
     indirect=["launcher"],
 )
-def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(launcher: Launcher, kind: str) -> None:
+def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(
+    launcher: Launcher, kind: str
+) -> None:
     scene = launcher.scene
     model_id = ""
     if kind == "evaluation":
@@ -68,7 +82,12 @@ def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(launc
     assert (then, row.state, kinds) == (["reserve"], "succeeded", ["reserve", "charge"])
     assert row.release_id is not None
     then, row, kinds = ends["rows-opened-both"]
-    assert (then, row.state, row.reason, kinds) == (["reserve", "charge"], "failed", "lost", ["reserve", "charge"])
+    assert (then, row.state, row.reason, kinds) == (
+        ["reserve", "charge"],
+        "failed",
+        "lost",
+        ["reserve", "charge"],
+    )
     assert row.release_id is None
     scene.verified()
     scene.assert_no_orphans()

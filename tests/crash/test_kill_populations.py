@@ -1,4 +1,6 @@
-"""Tests kill -9 between an entry of a member and the population's entry: both are committed, or neither."""
+"""Tests kill -9 between an entry of a member and the population's entry: both are
+committed, or neither.
+"""
 
 import pytest
 
@@ -24,7 +26,9 @@ def test_a_reservation_and_its_load_are_committed_together(
 
 
 @pytest.mark.parametrize("point", ["void-written", "void-load-written"])
-def test_a_void_and_its_load_are_committed_together(member: MemberScene, point: str, kill_request: KillRequest) -> None:
+def test_a_void_and_its_load_are_committed_together(
+    member: MemberScene, point: str, kill_request: KillRequest
+) -> None:
     member.scene.submit(key="k", epsilon="3")
     kill_request(point, member.scene)
     assert member.scene.verified().kinds == {"open": 1, "reserve": 1}
@@ -34,7 +38,10 @@ def test_a_void_and_its_load_are_committed_together(member: MemberScene, point: 
     assert member.verified().together == 0
 
 
-@pytest.mark.parametrize(("point", "n_changes"), [("population-cap-written", 0), ("population-cap-answered", 1)])
+@pytest.mark.parametrize(
+    ("point", "n_changes"),
+    [("population-cap-written", 0), ("population-cap-answered", 1)],
+)
 def test_a_population_cap_is_changed_once_or_not_at_all(
     member: MemberScene, point: str, n_changes: int, kill_request: KillRequest
 ) -> None:

@@ -1,4 +1,6 @@
-"""Tests kill -9 of a process that serves a request or sweeps: the request is done completely, or not at all."""
+"""Tests kill -9 of a process that serves a request or sweeps: the request is done
+completely, or not at all.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -35,7 +37,10 @@ def _epochs(scene: Scene) -> list[str]:
 
 
 def _row_files(scene: Scene) -> set[str]:
-    return {path.stem for path in (scene.installation.home / "rows" / scene.dataset_id).iterdir()}
+    return {
+        path.stem
+        for path in (scene.installation.home / "rows" / scene.dataset_id).iterdir()
+    }
 
 
 @pytest.mark.parametrize("point", ["answer-stored", "reserved", "enqueued"])
@@ -66,7 +71,10 @@ def test_an_external_charge_that_did_not_commit_left_nothing(
 ) -> None:
     kill_request(point, scene)
     assert scene.verified().kinds == {"open": 1}
-    assert json.loads(scene.charge_external(key=point, epsilon="3").body)["state"] == "charged"
+    assert (
+        json.loads(scene.charge_external(key=point, epsilon="3").body)["state"]
+        == "charged"
+    )
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
 
 
@@ -81,7 +89,9 @@ def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_onc
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
 
 
-@pytest.mark.parametrize(("point", "caps"), [("cap-written", [3]), ("cap-answered", [3, 1])])
+@pytest.mark.parametrize(
+    ("point", "caps"), [("cap-written", [3]), ("cap-answered", [3, 1])]
+)
 def test_a_cap_is_changed_once_or_not_at_all(
     scene: Scene, point: str, caps: list[int], kill_request: KillRequest
 ) -> None:
@@ -107,7 +117,9 @@ def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(
 
 
 @on_one_database
-def test_the_text_of_an_upload_ends_with_its_process(scene: Scene, kill_request: KillRequest) -> None:
+def test_the_text_of_an_upload_ends_with_its_process(
+    scene: Scene, kill_request: KillRequest
+) -> None:
     kill_request("rows-written", scene)
     files = [path for path in scene.installation.home.rglob("*") if path.is_file()]
     assert [path for path in files if b"age,income\n" in path.read_bytes()] == []
@@ -123,9 +135,13 @@ def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(
     people.upload(installation, dataset, people.visits([("ben", 0)]))
     kill_request(point, scene, dataset)
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [1]
-    report = people.upload(installation, dataset, people.visits([("ann", 3), ("ben", 4)]))
+    report = people.upload(
+        installation, dataset, people.visits([("ann", 3), ("ben", 4)])
+    )
     assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
-    assert [age for epoch in people.stored_rows(installation, dataset) for _, age in epoch] == [0, 3]
+    assert [
+        age for epoch in people.stored_rows(installation, dataset) for _, age in epoch
+    ] == [0, 3]
 
 
 @on_one_database
@@ -144,12 +160,17 @@ def test_rows_of_an_uncommitted_upload_do_not_outlive_the_erasure_of_their_unit(
     assert people.row_files_of(installation, dataset) == stored
 
 
-def test_an_uncommitted_sweep_is_repeated(scene: Scene, kill_request: KillRequest) -> None:
+def test_an_uncommitted_sweep_is_repeated(
+    scene: Scene, kill_request: KillRequest
+) -> None:
     job_id = scene.submit_job(key="k")
     kill_request("expired-not-committed", scene)
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("queued", ["reserve"])
     assert expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2)) == 1
-    assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("failed", ["reserve", "expire"])
+    assert (scene.job(job_id).state, scene.kinds_of(job_id)) == (
+        "failed",
+        ["reserve", "expire"],
+    )
     assert scene.verified().tightest.load == 0
 
 
@@ -159,11 +180,17 @@ def test_a_database_is_not_refused_after_a_kill_between_a_commit_and_its_head(
 ) -> None:
     kill_request(point, scene)
     folder = head_folder(scene.installation)
-    (head,) = (head for head in folder.read_all() if head.account_id == scene.dataset_id)
+    (head,) = (
+        head for head in folder.read_all() if head.account_id == scene.dataset_id
+    )
     assert head.size == (2 if point == "head-written" else 1)
-    assert scene.verified().kinds == {"open": 1, "reserve": 1}, "the entry was committed before its head"
+    assert scene.verified().kinds == {"open": 1, "reserve": 1}, (
+        "the entry was committed before its head"
+    )
     heads = Heads(scene.installation)
     heads.confirm()
     scene.submit(key="after")
     heads.publish()
-    assert {head.account_id: head.size for head in folder.read_all()}[scene.dataset_id] == 3
+    assert {head.account_id: head.size for head in folder.read_all()}[
+        scene.dataset_id
+    ] == 3

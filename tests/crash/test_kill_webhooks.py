@@ -1,4 +1,6 @@
-"""Tests kill -9 of a process that delivers to a webhook: the event arrives at least once, with one id."""
+"""Tests kill -9 of a process that delivers to a webhook: the event arrives at least
+once, with one id.
+"""
 
 import pytest
 
@@ -17,7 +19,10 @@ def _end_hold(scene: Scene) -> None:
         row.next_at = row.created_at
 
 
-@pytest.mark.parametrize(("point", "n_received"), [("accepted", 0), ("delivery-not-sent", 0), ("delivery-accepted", 1)])
+@pytest.mark.parametrize(
+    ("point", "n_received"),
+    [("accepted", 0), ("delivery-not-sent", 0), ("delivery-accepted", 1)],
+)
 def test_an_event_outlives_the_process_and_keeps_its_id(
     own_launcher: Launcher, kill_request: KillRequest, point: str, n_received: int
 ) -> None:
@@ -29,7 +34,9 @@ def test_an_event_outlives_the_process_and_keeps_its_id(
         kill_request(point, scene)
         assert len(receiver.requests) == n_received
         if point != "accepted":
-            assert deliver_due(restarted) == 0, "the killed process still holds the webhook"
+            assert deliver_due(restarted) == 0, (
+                "the killed process still holds the webhook"
+            )
         _end_hold(scene)
         assert (deliver_due(restarted), deliver_due(restarted)) == (1, 0)
         events = receiver.events(secret)

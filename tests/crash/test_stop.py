@@ -1,4 +1,6 @@
-"""Tests jobs that are stopped while their child has private rows: by signals, a request, or a lost lease."""
+"""Tests jobs that are stopped while their child has private rows: by signals, a
+request, or a lost lease.
+"""
 
 import signal
 import time
@@ -12,7 +14,8 @@ from tests.support.crash import SLOW, released
 from tests.support.crash_scene import OWNER
 from tests.support.forked_program import ForkedProgram
 
-_STOPPED_WITHIN_S = 30  # a process manager waits for 10 before it kills; tests share their processors
+# a process manager waits for 10 before it kills; tests share their processors
+_STOPPED_WITHIN_S = 30
 _GIVE_UP_S = 600  # much longer than needed, because the machine may be busy
 
 
@@ -21,12 +24,16 @@ def _running_job(launcher: Launcher) -> Iterator[tuple[str, ForkedProgram]]:
     """Runs a worker whose job's child has opened its rows and does not end by itself."""
     job_id = launcher.scene.submit_job(key="k")
     with launcher.running(SLOW) as worker:
-        assert eventually(lambda: bool(launcher.facts(SLOW, "read")), within_s=_GIVE_UP_S)
+        assert eventually(
+            lambda: bool(launcher.facts(SLOW, "read")), within_s=_GIVE_UP_S
+        )
         assert launcher.facts(SLOW, "read") == [[job_id, "reserve,charge"]]
         yield job_id, worker
 
 
-def _assert_spent_without_a_model(launcher: Launcher, job_id: str, *, state: str, reason: str) -> None:
+def _assert_spent_without_a_model(
+    launcher: Launcher, job_id: str, *, state: str, reason: str
+) -> None:
     row = launcher.scene.job(job_id)
     assert (row.state, row.reason, row.release_id) == (state, reason, None)
     assert launcher.scene.kinds_of(job_id) == ["reserve", "charge"]
@@ -38,7 +45,9 @@ def _is_told_to_finish(launcher: Launcher) -> bool:
     return "finishing the running job" in (launcher.folder / "log").read_text()
 
 
-def test_a_worker_that_gets_one_sigterm_finishes_its_job_and_ends(own_launcher: Launcher) -> None:
+def test_a_worker_that_gets_one_sigterm_finishes_its_job_and_ends(
+    own_launcher: Launcher,
+) -> None:
     scene = own_launcher.scene
     with _running_job(own_launcher) as (job_id, worker):
         worker.send_signal(signal.SIGTERM)
@@ -51,7 +60,9 @@ def test_a_worker_that_gets_one_sigterm_finishes_its_job_and_ends(own_launcher: 
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 
-def test_a_worker_that_gets_two_sigterms_ends_its_child_and_settles_its_job(own_launcher: Launcher) -> None:
+def test_a_worker_that_gets_two_sigterms_ends_its_child_and_settles_its_job(
+    own_launcher: Launcher,
+) -> None:
     with _running_job(own_launcher) as (job_id, worker):
         worker.send_signal(signal.SIGTERM)
         assert eventually(lambda: _is_told_to_finish(own_launcher), within_s=_GIVE_UP_S)
@@ -63,32 +74,53 @@ def test_a_worker_that_gets_two_sigterms_ends_its_child_and_settles_its_job(own_
     _assert_spent_without_a_model(own_launcher, job_id, state="failed", reason="lost")
 
 
-def test_a_running_job_that_is_cancelled_loses_its_child_and_keeps_its_charge(own_launcher: Launcher) -> None:
+def test_a_running_job_that_is_cancelled_loses_its_child_and_keeps_its_charge(
+    own_launcher: Launcher,
+) -> None:
     with _running_job(own_launcher) as (job_id, worker):
-        assert show_jobs.cancel_job(own_launcher.scene.installation, OWNER, job_id).state == "cancelled"
+        assert (
+            show_jobs.cancel_job(own_launcher.scene.installation, OWNER, job_id).state
+            == "cancelled"
+        )
         assert own_launcher.children_end(SLOW)
         assert worker.wait(timeout=_GIVE_UP_S) == 0
-    _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="cancelled")
+    _assert_spent_without_a_model(
+        own_launcher, job_id, state="cancelled", reason="cancelled"
+    )
 
 
-def test_deleting_a_dataset_ends_its_running_job_and_keeps_its_spend(own_launcher: Launcher) -> None:
+def test_deleting_a_dataset_ends_its_running_job_and_keeps_its_spend(
+    own_launcher: Launcher,
+) -> None:
     with _running_job(own_launcher) as (job_id, worker):
-        delete_dataset(own_launcher.scene.installation, OWNER, own_launcher.scene.dataset_id)
+        delete_dataset(
+            own_launcher.scene.installation, OWNER, own_launcher.scene.dataset_id
+        )
         assert own_launcher.children_end(SLOW)
         assert worker.wait(timeout=_GIVE_UP_S) == 0
-    _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="dataset-erased")
+    _assert_spent_without_a_model(
+        own_launcher, job_id, state="cancelled", reason="dataset-erased"
+    )
     assert not list((own_launcher.scene.installation.home / "rows").glob("*/*"))
 
 
-def test_a_worker_that_resumes_after_its_lease_has_ended_writes_nothing(own_launcher: Launcher) -> None:
+def test_a_worker_that_resumes_after_its_lease_has_ended_writes_nothing(
+    own_launcher: Launcher,
+) -> None:
     with _running_job(own_launcher) as (job_id, worker):
-        # A worker that is stopped within a transaction would keep SQLite's only write lock.
+        # A worker that is stopped within a transaction would keep SQLite's only write
+        # lock.
         with own_launcher.scene.installation.database.write():
             worker.send_signal(signal.SIGSTOP)
         with own_launcher.running("for-ever"):
             scene = own_launcher.scene
-            assert eventually(lambda: scene.job(job_id).state == "failed", within_s=_GIVE_UP_S)
-            assert eventually(lambda: not scene.installation.job_folder(job_id).exists(), within_s=_GIVE_UP_S)
+            assert eventually(
+                lambda: scene.job(job_id).state == "failed", within_s=_GIVE_UP_S
+            )
+            assert eventually(
+                lambda: not scene.installation.job_folder(job_id).exists(),
+                within_s=_GIVE_UP_S,
+            )
         n_entries = len(scene.entries())
         worker.send_signal(signal.SIGCONT)
         assert worker.wait(timeout=_GIVE_UP_S) == 0

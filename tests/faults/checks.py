@@ -1,6 +1,8 @@
-"""Checks, after every round of faults, what must hold of a deployment and of the answers of its clients.
+"""Checks, after every round of faults, what must hold of a deployment and of the
+answers of its clients.
 
-Ledgers are read as their auditor reads them: exports and checkpoints over HTTP, and :mod:`grovekeeper_verifier`.
+Ledgers are read as their auditor reads them: exports and checkpoints over HTTP, and
+:mod:`grovekeeper_verifier`.
 """
 
 import hashlib
@@ -32,7 +34,11 @@ def check(deployment: Deployment, objects: Objects, record: Record) -> None:
     """Checks a healed deployment without traffic, after all jobs of a round have ended."""
     assert not record.wrong, "\n".join(record.wrong)
     url = deployment.apis[0].url
-    with httpx.Client(base_url=url or "", headers={"Authorization": f"Bearer {ADMIN_KEY}"}, trust_env=False) as http:
+    with httpx.Client(
+        base_url=url or "",
+        headers={"Authorization": f"Bearer {ADMIN_KEY}"},
+        trust_env=False,
+    ) as http:
         entries = _verified_entries(http, objects)
         _check_reservations(entries)
         database = Database.open(deployment.database_url, pool_size=1)
@@ -53,7 +59,11 @@ def wait_for_jobs(deployment: Deployment) -> None:
     try:
         while True:
             with database.read() as session:
-                n_unfinished = len(session.execute(select(JobRow.id).where(JobRow.state.in_(UNFINISHED))).all())
+                n_unfinished = len(
+                    session.execute(
+                        select(JobRow.id).where(JobRow.state.in_(UNFINISHED))
+                    ).all()
+                )
             if n_unfinished == 0:
                 return
             assert time.monotonic() < deadline, f"{n_unfinished} jobs do not end"
@@ -71,10 +81,14 @@ class Job:
     output: str | None
 
 
-def _verified_entries(http: httpx.Client, objects: Objects) -> dict[str, list[dict[str, Any]]]:
-    """The entries of every account of a round, after a verification of all exports against their checkpoints.
+def _verified_entries(
+    http: httpx.Client, objects: Objects
+) -> dict[str, list[dict[str, Any]]]:
+    """The entries of every account of a round, after a verification of all exports
+    against their checkpoints.
 
-    The verifier recomputes every price, and the load of every joint cell against the cap at every prefix.
+    The verifier recomputes every price, and the load of every joint cell against the
+    cap at every prefix.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence"
@@ -87,15 +101,25 @@ def _verified_entries(http: httpx.Client, objects: Objects) -> dict[str, list[di
         key = read_public_key(file)
         names = (*objects.datasets, objects.population)
         exports = {name: _lines(http, f"/ledger/{name}/export") for name in names}
-        heads = {name: [read_checkpoint(downloaded(f"/ledger/{name}/checkpoint"), key)] for name in names}
+        heads = {
+            name: [read_checkpoint(downloaded(f"/ledger/{name}/checkpoint"), key)]
+            for name in names
+        }
         acts = _lines(http, "/audit/export")
-        control_export.verify(acts, [read_checkpoint(downloaded("/audit/checkpoint"), key)])
+        control_export.verify(
+            acts, [read_checkpoint(downloaded("/audit/checkpoint"), key)]
+        )
     for dataset in objects.datasets:
         dataset_replay.verify(exports[dataset], heads[dataset])
     members = [MemberLedger(exports[name], (), file=name) for name in objects.members]
-    summary = population_replay.verify(exports[objects.population], members, heads[objects.population])
+    summary = population_replay.verify(
+        exports[objects.population], members, heads[objects.population]
+    )
     assert summary.together <= summary.cap
-    return {name: [json.loads(line) for line in lines[1:]] for name, lines in exports.items()}
+    return {
+        name: [json.loads(line) for line in lines[1:]]
+        for name, lines in exports.items()
+    }
 
 
 def _check_reservations(entries: dict[str, list[dict[str, Any]]]) -> None:
@@ -106,12 +130,22 @@ def _check_reservations(entries: dict[str, list[dict[str, Any]]]) -> None:
             if entry["kind"] in ("reserve", "charge", "void", "expire"):
                 ends[entry["job_id"]].append(entry["kind"])
         for job_id, kinds in ends.items():
-            assert kinds in (["reserve", "charge"], ["reserve", "void"], ["reserve", "expire"]), (job_id, kinds)
+            assert kinds in (
+                ["reserve", "charge"],
+                ["reserve", "void"],
+                ["reserve", "expire"],
+            ), (job_id, kinds)
 
 
 def _jobs(database: Database, objects: Objects) -> dict[str, Job]:
     with database.read() as session:
-        rows = session.execute(select(JobRow).where(JobRow.dataset_id.in_(objects.datasets))).scalars().all()
+        rows = (
+            session.execute(
+                select(JobRow).where(JobRow.dataset_id.in_(objects.datasets))
+            )
+            .scalars()
+            .all()
+        )
         jobs = {}
         for row in rows:
             reservations = tuple(part.reservation_id for part in row.parts)
@@ -132,7 +166,9 @@ def _check_jobs(
     entries: dict[str, list[dict[str, Any]]],
     releases: dict[str, ReleaseRow],
 ) -> None:
-    """Rows are read after the charge and once per job; a job has one end and at most one release."""
+    """Rows are read after the charge and once per job; a job has one end and at most
+    one release.
+    """
     kinds: dict[str, list[str]] = defaultdict(list)
     for lines in entries.values():
         for entry in lines:
@@ -140,37 +176,64 @@ def _check_jobs(
     reads = [line.split() for line in deployment.journal.read_text().splitlines()]
     n_reads = Counter(job_id for _, job_id, _ in reads)
     for _, job_id, visible in reads:
-        assert visible == "unknown" or "charge" in visible.split(","), f"{job_id} read rows after {visible}"
+        assert visible == "unknown" or "charge" in visible.split(","), (
+            f"{job_id} read rows after {visible}"
+        )
         assert n_reads[job_id] == 1, f"{job_id} read rows {n_reads[job_id]} times"
-        assert job_id not in jobs or "charge" in kinds[job_id], f"{job_id} read rows and was not charged"
+        assert job_id not in jobs or "charge" in kinds[job_id], (
+            f"{job_id} read rows and was not charged"
+        )
     of_jobs = Counter(release.job_id for release in releases.values())
     for job_id, job in jobs.items():
-        assert of_jobs[job_id] == (job.output is not None), f"{job_id} has {of_jobs[job_id]} releases"
+        assert of_jobs[job_id] == (job.output is not None), (
+            f"{job_id} has {of_jobs[job_id]} releases"
+        )
         if job.state == JobState.SUCCEEDED:
             assert "charge" in kinds[job_id], f"{job_id} succeeded without a charge"
             assert n_reads[job_id] == 1, f"{job_id} succeeded without rows"
 
 
-def _check_artifacts(deployment: Deployment, http: httpx.Client, releases: dict[str, ReleaseRow]) -> None:
+def _check_artifacts(
+    deployment: Deployment, http: httpx.Client, releases: dict[str, ReleaseRow]
+) -> None:
     for model in (release for release in releases.values() if release.kind == "train"):
         artifact = _got(http, f"/models/{model.id}/artifact").content
         assert hashlib.sha256(artifact).hexdigest() == model.digest
-        path = deployment.home / "artifacts" / model.digest[:2] / f"{model.digest}.safetensors"
+        path = (
+            deployment.home
+            / "artifacts"
+            / model.digest[:2]
+            / f"{model.digest}.safetensors"
+        )
         assert path.read_bytes() == artifact
 
 
 def _check_acknowledged(
-    http: httpx.Client, record: Record, jobs: dict[str, Job], entries: dict[str, list[dict[str, Any]]]
+    http: httpx.Client,
+    record: Record,
+    jobs: dict[str, Job],
+    entries: dict[str, list[dict[str, Any]]],
 ) -> None:
     """Every acknowledged request took effect, and its repetition gets the same bytes."""
-    reserved = {entry["job_id"] for lines in entries.values() for entry in lines if entry["kind"] == "reserve"}
+    reserved = {
+        entry["job_id"]
+        for lines in entries.values()
+        for entry in lines
+        if entry["kind"] == "reserve"
+    }
     epochs: Counter[str] = Counter()
     for item in record.acknowledged:
-        answer = http.request(item.request.method, item.request.path, **item.request.options)
-        assert item.equals(answer), f"{item.request.path}: {answer.status_code} {answer.text}"
+        answer = http.request(
+            item.request.method, item.request.path, **item.request.options
+        )
+        assert item.equals(answer), (
+            f"{item.request.path}: {answer.status_code} {answer.text}"
+        )
         body = json.loads(item.body)
         if "job_id" in body:
-            assert body["job_id"] in jobs, f"job {body['job_id']} was acknowledged and is lost"
+            assert body["job_id"] in jobs, (
+                f"job {body['job_id']} was acknowledged and is lost"
+            )
             assert body["job_id"] in reserved
         elif "reservation_id" in body:
             assert body["reservation_id"] in reserved

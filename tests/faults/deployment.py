@@ -1,7 +1,8 @@
-"""Runs a deployment of several processes, each of which can be killed, stopped, restarted, disconnected and filled up.
+"""Runs a deployment of several processes, each of which can be killed, stopped,
+restarted, disconnected and filled up.
 
-On SQLite, the deployment is ``serve`` and two workers. On PostgreSQL, two API replicas and two workers, each behind a
-proxy of its own, and a PostgreSQL server of its own.
+On SQLite, the deployment is ``serve`` and two workers. On PostgreSQL, two API replicas
+and two workers, each behind a proxy of its own, and a PostgreSQL server of its own.
 """
 
 import signal
@@ -70,18 +71,25 @@ class Part:
             self.process.wait(timeout=_READY_WITHIN_S)
 
     def limit_file_size(self, n_bytes: int) -> None:
-        """Makes every write of the process beyond an offset of its file fail, as on a full disk."""
+        """Makes every write of the process beyond an offset of its file fail, as on a
+        full disk.
+        """
         if self.process is not None:
             with suppress(psutil.NoSuchProcess):
                 _, hard = self.process.rlimit(psutil.RLIMIT_FSIZE)
                 self.process.rlimit(psutil.RLIMIT_FSIZE, (n_bytes, hard))
 
     def is_ready(self) -> bool:
-        """Whether an API process answers that it is ready; a worker is ready while it runs."""
+        """Whether an API process answers that it is ready; a worker is ready while it
+        runs.
+        """
         if self.url is None:
             return self.runs
         with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/readyz", timeout=10, trust_env=False).status_code == 200
+            return (
+                httpx.get(f"{self.url}/readyz", timeout=10, trust_env=False).status_code
+                == 200
+            )
         return False
 
 
@@ -122,7 +130,9 @@ class Deployment:
         shift_clock(self.clock, seconds)
 
     def heal(self) -> None:
-        """Ends every fault, starts what is missing, and waits until every part is ready."""
+        """Ends every fault, starts what is missing, and waits until every part is
+        ready.
+        """
         self.shift_clock(0)
         if self.postgres is not None:
             self.postgres.start()
@@ -157,7 +167,15 @@ def embedded(folder: Path, fork: Fork) -> Iterator[Deployment]:
     """``serve`` and two workers on one SQLite file."""
     url = f"sqlite:///{folder / 'home' / 'grovekeeper.sqlite3'}"
     with ExitStack() as stack:
-        yield stack.enter_context(_deployed(folder, fork, url=url, roles=("serve", "worker", "worker"), postgres=None))
+        yield stack.enter_context(
+            _deployed(
+                folder,
+                fork,
+                url=url,
+                roles=("serve", "worker", "worker"),
+                postgres=None,
+            )
+        )
 
 
 @contextmanager
@@ -166,21 +184,36 @@ def replicated(folder: Path, fork: Fork) -> Iterator[Deployment]:
     with ExitStack() as stack:
         postgres = stack.enter_context(restartable_server())
         migrate.upgrade(postgres.url)
-        register_configured_admin(Settings(home=folder / "home", database_url=postgres.url, admin_key=ADMIN_KEY))
+        register_configured_admin(
+            Settings(
+                home=folder / "home", database_url=postgres.url, admin_key=ADMIN_KEY
+            )
+        )
         roles: tuple[Role, ...] = ("api", "api", "worker", "worker")
-        yield stack.enter_context(_deployed(folder, fork, url=postgres.url, roles=roles, postgres=postgres))
+        yield stack.enter_context(
+            _deployed(folder, fork, url=postgres.url, roles=roles, postgres=postgres)
+        )
 
 
 @contextmanager
 def _deployed(
-    folder: Path, fork: Fork, *, url: str, roles: tuple[Role, ...], postgres: PostgresServer | None
+    folder: Path,
+    fork: Fork,
+    *,
+    url: str,
+    roles: tuple[Role, ...],
+    postgres: PostgresServer | None,
 ) -> Iterator[Deployment]:
     home, clock, journal = folder / "home", folder / "clock", folder / "journal"
     home.mkdir(mode=0o700)
     journal.touch()
     shift_clock(clock, 0)
     with ExitStack() as stack:
-        routes = iter(stack.enter_context(proxies(make_url(url).port, len(roles))) if postgres else ())
+        routes = iter(
+            stack.enter_context(proxies(make_url(url).port, len(roles)))
+            if postgres
+            else ()
+        )
         parts = []
         for index, role in enumerate(roles):
             port, proxy = free_port(), next(routes, None)
@@ -194,10 +227,28 @@ def _deployed(
                 "GROVEKEEPER_POLL_INTERVAL_S": "0.5",
             }
             log = folder / f"{role}-{index}.log"
-            start = Start(role, environ, log=str(log), clock=str(clock), journal=str(journal), database_url=url)
-            parts.append(Part(start, None if role == "worker" else f"http://127.0.0.1:{port}", proxy))
-        apis, workers = [part for part in parts if part.url], [part for part in parts if not part.url]
-        deployment = Deployment(url, home, journal, clock, apis, workers, postgres, fork)
+            start = Start(
+                role,
+                environ,
+                log=str(log),
+                clock=str(clock),
+                journal=str(journal),
+                database_url=url,
+            )
+            parts.append(
+                Part(
+                    start,
+                    None if role == "worker" else f"http://127.0.0.1:{port}",
+                    proxy,
+                )
+            )
+        apis, workers = (
+            [part for part in parts if part.url],
+            [part for part in parts if not part.url],
+        )
+        deployment = Deployment(
+            url, home, journal, clock, apis, workers, postgres, fork
+        )
         stack.callback(deployment.stop)
         deployment.heal()
         yield deployment

@@ -1,8 +1,9 @@
 """Breaks parts of a deployment, one way per function.
 
-A fault is a context: it strikes when the context is entered and ends when the context is left; other faults may strike
-in between. Its value says whether it struck: there may be no child to kill, or no commit to cut.
-:meth:`Deployment.heal` then repairs what faults leave behind, such as dead processes.
+A fault is a context: it strikes when the context is entered and ends when the context
+is left; other faults may strike in between. Its value says whether it struck: there may
+be no child to kill, or no commit to cut. :meth:`Deployment.heal` then repairs what
+faults leave behind, such as dead processes.
 """
 
 import random
@@ -26,11 +27,15 @@ _CUT_WITHIN_S = 2.0
 _RECOVERED_WITHIN_S = 120.0
 
 
-def api_is_killed(deployment: Deployment, chance: random.Random) -> AbstractContextManager[bool]:
+def api_is_killed(
+    deployment: Deployment, chance: random.Random
+) -> AbstractContextManager[bool]:
     return _is_killed(deployment, chance.choice(deployment.apis))
 
 
-def worker_is_killed(deployment: Deployment, chance: random.Random) -> AbstractContextManager[bool]:
+def worker_is_killed(
+    deployment: Deployment, chance: random.Random
+) -> AbstractContextManager[bool]:
     return _is_killed(deployment, chance.choice(deployment.workers))
 
 
@@ -54,7 +59,9 @@ def child_is_killed(deployment: Deployment, chance: random.Random) -> Iterator[b
 
 
 @contextmanager
-def everything_is_killed(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def everything_is_killed(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     """A power cut of the machine that runs the product."""
     for part in deployment.parts:
         part.signal(signal.SIGKILL)
@@ -76,7 +83,9 @@ def part_is_restarted(deployment: Deployment, chance: random.Random) -> Iterator
 
 
 @contextmanager
-def worker_sleeps_beyond_its_lease(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def worker_sleeps_beyond_its_lease(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     part = chance.choice(deployment.workers)
     part.signal(signal.SIGSTOP)
     time.sleep(LEASE_TTL_S + 0.5)
@@ -93,8 +102,12 @@ def api_sleeps(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
 
 
 @contextmanager
-def disk_of_part_is_full(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
-    """Every write of one process beyond a small offset fails; so do those of its children."""
+def disk_of_part_is_full(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
+    """Every write of one process beyond a small offset fails; so do those of its
+    children.
+    """
     part = chance.choice(deployment.parts)
     part.limit_file_size(chance.choice((0, 4_096, 65_536)))
     yield True
@@ -129,7 +142,9 @@ def clock_jumps(deployment: Deployment, chance: random.Random) -> Iterator[bool]
 
 
 @contextmanager
-def part_is_disconnected(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def part_is_disconnected(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     """One process loses its connections to PostgreSQL and gets no other."""
     part = chance.choice(deployment.parts)
     assert part.proxy is not None
@@ -147,7 +162,9 @@ def commit_is_cut(cut: Cut) -> Fault:
         for proxy in proxies:
             proxy.cut_at_commit(cut)
         deadline = time.monotonic() + _CUT_WITHIN_S
-        while not any(proxy.has_cut for proxy in proxies) and time.monotonic() < deadline:
+        while (
+            not any(proxy.has_cut for proxy in proxies) and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         yield any(proxy.has_cut for proxy in proxies)
         for proxy in proxies:
@@ -158,7 +175,9 @@ def commit_is_cut(cut: Cut) -> Fault:
 
 
 @contextmanager
-def sessions_are_terminated(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def sessions_are_terminated(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     with suppress(psycopg.Error):
         _execute(
             deployment,
@@ -169,7 +188,9 @@ def sessions_are_terminated(deployment: Deployment, chance: random.Random) -> It
 
 
 @contextmanager
-def database_is_restarted(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def database_is_restarted(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     _postgres(deployment).stop()
     yield True
     _postgres(deployment).start()
@@ -183,7 +204,9 @@ def database_is_killed(deployment: Deployment, chance: random.Random) -> Iterato
 
 
 @contextmanager
-def session_of_database_is_killed(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def session_of_database_is_killed(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     """PostgreSQL ends every session and recovers when one of its processes dies."""
     processes = _postgres(deployment).processes()[1:]
     if processes:
@@ -193,7 +216,9 @@ def session_of_database_is_killed(deployment: Deployment, chance: random.Random)
 
 
 @contextmanager
-def disk_of_database_is_full(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def disk_of_database_is_full(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     _postgres(deployment).limit_file_size("0")
     yield True
     _postgres(deployment).limit_file_size("unlimited")
@@ -201,11 +226,14 @@ def disk_of_database_is_full(deployment: Deployment, chance: random.Random) -> I
 
 
 @contextmanager
-def database_is_read_only(deployment: Deployment, chance: random.Random) -> Iterator[bool]:
+def database_is_read_only(
+    deployment: Deployment, chance: random.Random
+) -> Iterator[bool]:
     """PostgreSQL accepts no writes, as after a failover to a standby."""
     has_struck = _set_read_only(deployment, "on")
     yield has_struck
-    _postgres(deployment).limit_file_size("unlimited")  # or the configuration could not be written
+    # or the configuration could not be written
+    _postgres(deployment).limit_file_size("unlimited")
     deadline = time.monotonic() + _RECOVERED_WITHIN_S
     while not _set_read_only(deployment, "off"):
         assert time.monotonic() < deadline, "PostgreSQL does not recover"
@@ -226,7 +254,11 @@ ON_POSTGRESQL: tuple[Fault, ...] = (
 
 def possible_in(deployment: Deployment) -> tuple[Fault, ...]:
     """Every kind of fault that a deployment can have."""
-    return ON_ANY_DATABASE if deployment.postgres is None else ON_ANY_DATABASE + ON_POSTGRESQL
+    return (
+        ON_ANY_DATABASE
+        if deployment.postgres is None
+        else ON_ANY_DATABASE + ON_POSTGRESQL
+    )
 
 
 def _children(deployment: Deployment) -> list[psutil.Process]:
@@ -248,7 +280,9 @@ def _postgres(deployment: Deployment) -> PostgresServer:
 def _set_read_only(deployment: Deployment, value: str) -> bool:
     _postgres(deployment).start()  # another fault may have ended it
     try:
-        _execute(deployment, f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        _execute(
+            deployment, f"ALTER SYSTEM SET default_transaction_read_only = {value}"
+        )
         _execute(deployment, "SELECT pg_reload_conf()")
     except psycopg.Error:
         return False
@@ -258,5 +292,7 @@ def _set_read_only(deployment: Deployment, value: str) -> bool:
 def _execute(deployment: Deployment, statement: str) -> None:
     url = driver_url(deployment.database_url)
     options = "-c default_transaction_read_only=off"
-    with psycopg.connect(url, autocommit=True, options=options, connect_timeout=10) as connection:
+    with psycopg.connect(
+        url, autocommit=True, options=options, connect_timeout=10
+    ) as connection:
         connection.execute(statement)

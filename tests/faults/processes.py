@@ -1,13 +1,16 @@
-"""Forks API processes and workers of the product from one process that has imported the product.
+"""Forks API processes and workers of the product from one process that has imported the
+product.
 
-``python -m tests.faults.processes`` reads a :class:`Start` as JSON per line of standard input and prints the process id
-of the fork. To ``null`` it prints ``ready``, after minutes if kernels have to be compiled. A new interpreter needs
-seconds to import the product, a fork milliseconds, so that a round of faults restarts many processes. The forks end
-with this process.
+``python -m tests.faults.processes`` reads a :class:`Start` as JSON per line of standard
+input and prints the process id of the fork. To ``null`` it prints ``ready``, after
+minutes if kernels have to be compiled. A new interpreter needs seconds to import the
+product, a fork milliseconds, so that a round of faults restarts many processes. The
+forks end with this process.
 
-``app/`` has no hook for tests. A fork differs from the product's command in three ways: its clock is shifted by the
-seconds in a file; the children of its jobs are forks; and each child writes ``read <job> <kinds>`` to a journal before
-it opens private rows, with the kinds of the job's committed entries.
+``app/`` has no hook for tests. A fork differs from the product's command in three ways:
+its clock is shifted by the seconds in a file; the children of its jobs are forks; and
+each child writes ``read <job> <kinds>`` to a journal before it opens private rows, with
+the kinds of the job's committed entries.
 """
 
 import gc
@@ -50,7 +53,8 @@ class Start:
         log: the file of standard output and standard error.
         clock: the file of the clock's shift.
         journal: the file of private reads.
-        database_url: an address for the children's look at the ledger, which no fault interrupts.
+        database_url: an address for the children's look at the ledger, which no fault
+            interrupts.
     """
 
     role: Role
@@ -103,13 +107,18 @@ def _run_fork(start: Start) -> None:
 
 
 def _detach(log: Path) -> None:
-    """Moves a fork into a session of its own, with a log, and lets it end with its parent."""
+    """Moves a fork into a session of its own, with a log, and lets it end with its
+    parent.
+    """
     from app.worker import child
 
     child._die_with(os.getppid())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    null, output = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null, output = (
+        os.open(os.devnull, os.O_RDONLY),
+        os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+    )
     for descriptor, standard in ((null, 0), (output, 1), (output, 2)):
         os.dup2(descriptor, standard)
     os.closerange(3, 256)
@@ -142,7 +151,9 @@ def _follow_shifted_clock(file: Path) -> None:
 
     with file.open("rb") as shift:
         seconds = mmap.mmap(shift.fileno(), _SHIFT.size, prot=mmap.PROT_READ)
-    stamps.now = lambda: datetime.now(UTC) + timedelta(seconds=_SHIFT.unpack(seconds)[0])
+    stamps.now = lambda: (
+        datetime.now(UTC) + timedelta(seconds=_SHIFT.unpack(seconds)[0])
+    )
 
 
 def _witness_reads(start: Start) -> None:

@@ -1,4 +1,6 @@
-"""Forwards connections to PostgreSQL and cuts them: at any moment, or exactly where a transaction commits."""
+"""Forwards connections to PostgreSQL and cuts them: at any moment, or exactly where a
+transaction commits.
+"""
 
 import asyncio
 import threading
@@ -8,7 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Literal
 
 Cut = Literal["before", "after"]
-"""``before``: PostgreSQL never receives the COMMIT. ``after``: it commits, and its answer is lost."""
+"""``before``: PostgreSQL never receives the COMMIT. ``after``: it commits, and its
+answer is lost.
+"""
 
 _COMMIT = b"COMMIT\0"
 _CHUNK_BYTES = 65_536
@@ -67,7 +71,9 @@ class Proxy:
         try:
             if not self._is_open:
                 raise ConnectionRefusedError
-            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+            server_reader, server_writer = await asyncio.open_connection(
+                "127.0.0.1", self._target_port
+            )
         except OSError:
             writer.transport.abort()
             return
@@ -80,7 +86,9 @@ class Proxy:
 class _Connection:
     """One connection of a client, and its connection to the server."""
 
-    def __init__(self, proxy: Proxy, *, client: StreamWriter, server: StreamWriter) -> None:
+    def __init__(
+        self, proxy: Proxy, *, client: StreamWriter, server: StreamWriter
+    ) -> None:
         self._proxy = proxy
         self._client, self._server = client, server
         self._loses_answers = False
@@ -108,7 +116,9 @@ class _Connection:
 
     async def _answers(self, answers: StreamReader) -> None:
         with suppress(OSError):
-            while (chunk := await answers.read(_CHUNK_BYTES)) and not self._loses_answers:
+            while (
+                chunk := await answers.read(_CHUNK_BYTES)
+            ) and not self._loses_answers:
                 self._client.write(chunk)
                 await self._client.drain()
         self.abort()
@@ -140,4 +150,7 @@ def proxies(target_port: int, n_proxies: int) -> Iterator[list[Proxy]]:
 
 async def _tasks_end() -> None:
     """Waits for the tasks of connections that have ended."""
-    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()} or {asyncio.create_task(asyncio.sleep(0))})
+    await asyncio.wait(
+        asyncio.all_tasks() - {asyncio.current_task()}
+        or {asyncio.create_task(asyncio.sleep(0))}
+    )

@@ -20,20 +20,29 @@ _MARGIN_S = 10.0
 
 
 @pytest.mark.long
-def test_a_revocation_does_not_wait_for_a_stopped_process_that_predicts(tmp_path: Path, fork: Fork) -> None:
+def test_a_revocation_does_not_wait_for_a_stopped_process_that_predicts(
+    tmp_path: Path, fork: Fork
+) -> None:
     with replicated(tmp_path, fork) as deployment, ExitStack() as clients:
         here, there = (
-            clients.enter_context(httpx.Client(base_url=api.url or "", headers=_ADMIN, trust_env=False))
+            clients.enter_context(
+                httpx.Client(base_url=api.url or "", headers=_ADMIN, trust_env=False)
+            )
             for api in deployment.apis
         )
         dataset = traffic.declared_objects(str(here.base_url)).members[0]
-        accepted = here.post("/train", json=training(dataset), headers=new_idempotency_key())
+        accepted = here.post(
+            "/train", json=training(dataset), headers=new_idempotency_key()
+        )
         checks.wait_for_jobs(deployment)
         job = here.get(f"/jobs/{accepted.json()['job_id']}").json()
         key = here.post("/keys", json={"name": "predictor", "roles": ["admin"]}).json()
         headers = {"Authorization": f"Bearer {key['key']}"}
         path = f"/models/{job['model_id']}/predict"
-        predicted = [there.post(path, json=_ROWS, headers=headers).status_code for _ in range(300)]
+        predicted = [
+            there.post(path, json=_ROWS, headers=headers).status_code
+            for _ in range(300)
+        ]
         assert set(predicted) == {200}
         deployment.apis[1].signal(signal.SIGSTOP)
         began_s = time.monotonic()

@@ -1,4 +1,6 @@
-"""Tests a worker that is stopped (SIGSTOP) inside a transaction, where it holds the write lock of a SQLite file."""
+"""Tests a worker that is stopped (SIGSTOP) inside a transaction, where it holds the
+write lock of a SQLite file.
+"""
 
 import fcntl
 import random
@@ -30,10 +32,16 @@ def test_others_are_answered_while_a_stopped_worker_holds_the_write_lock(
         dataset = traffic.declared_objects(str(http.base_url)).members[0]
 
         def submit(key: str) -> httpx.Response:
-            return http.post("/train", json=training(dataset, epsilon="0.01"), headers={"Idempotency-Key": key})
+            return http.post(
+                "/train",
+                json=training(dataset, epsilon="0.01"),
+                headers={"Idempotency-Key": key},
+            )
 
         keys = [secrets.token_hex(8) for _ in range(_AT_ONCE)]
-        worker = _stopped_inside_a_transaction(deployment, lambda: submit(secrets.token_hex(8)))
+        worker = _stopped_inside_a_transaction(
+            deployment, lambda: submit(secrets.token_hex(8))
+        )
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             waiting = [pool.submit(submit, key) for key in keys]
             for path in ("/healthz", "/readyz", f"/ledger/{dataset}", "/jobs"):
@@ -47,7 +55,9 @@ def test_others_are_answered_while_a_stopped_worker_holds_the_write_lock(
         checks.wait_for_jobs(deployment)
 
 
-def _stopped_inside_a_transaction(deployment: Deployment, submit: Callable[[], object]) -> Part:
+def _stopped_inside_a_transaction(
+    deployment: Deployment, submit: Callable[[], object]
+) -> Part:
     """Stops the only worker again and again, until it holds the write lock."""
     worker, other = deployment.workers
     other.kill()
@@ -76,4 +86,9 @@ def _is_held(deployment: Deployment) -> bool:
 
 def _client(deployment: Deployment) -> httpx.Client:
     headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
-    return httpx.Client(base_url=deployment.apis[0].url or "", headers=headers, timeout=120, trust_env=False)
+    return httpx.Client(
+        base_url=deployment.apis[0].url or "",
+        headers=headers,
+        timeout=120,
+        trust_env=False,
+    )

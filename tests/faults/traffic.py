@@ -1,8 +1,10 @@
-"""Sends mixed requests from several clients, repeats those without an answer, and keeps every acknowledged answer.
+"""Sends mixed requests from several clients, repeats those without an answer, and keeps
+every acknowledged answer.
 
-A client knows only what it was answered. An answer is an acknowledgement (2xx), a refusal by a rule, or a temporary
-refusal (429 or 503 with ``Retry-After``). Any other answer is recorded as wrong. A request with an idempotency key is
-repeated, with the same key and body, until it is acknowledged or refused by a rule.
+A client knows only what it was answered. An answer is an acknowledgement (2xx), a
+refusal by a rule, or a temporary refusal (429 or 503 with ``Retry-After``). Any other
+answer is recorded as wrong. A request with an idempotency key is repeated, with the
+same key and body, until it is acknowledged or refused by a rule.
 """
 
 import hashlib
@@ -32,7 +34,11 @@ _RULES = frozenset({"budget-exceeded", "job-finished", "no-rows-yet"})
 _BUSY = frozenset({"idempotency-in-flight"})
 _ROWS = csv_rows(24)
 _PATIENTS = (
-    "\n".join(f"{line},{'patient' if not row else row % 9}" for row, line in enumerate(_ROWS.split("\n")[:-1])) + "\n"
+    "\n".join(
+        f"{line},{'patient' if not row else row % 9}"
+        for row, line in enumerate(_ROWS.split("\n")[:-1])
+    )
+    + "\n"
 )
 _PREDICTION = {"rows": [{"age": 30, "height": 1.7, "sex": "Male"}, {"age": 70}]}
 
@@ -52,7 +58,10 @@ class Request:
         """Arguments of ``httpx.Client.request`` after method and address."""
         headers = {} if self.key is None else {"Idempotency-Key": self.key}
         if self.text is not None:
-            return {"content": self.text, "headers": headers | {"Content-Type": "text/csv"}}
+            return {
+                "content": self.text,
+                "headers": headers | {"Content-Type": "text/csv"},
+            }
         return {"json": self.json, "headers": headers}
 
 
@@ -74,7 +83,8 @@ class Acknowledged:
 
 @dataclass
 class Record:
-    """Everything that the clients of a round were answered. Lists grow by one item at a time, so threads may share it.
+    """Everything that the clients of a round were answered. Lists grow by one item at a
+    time, so threads may share it.
 
     Attributes:
         tally: number of answers by operation and status; 0 stands for no answer.
@@ -96,12 +106,16 @@ class Record:
     def job_ids(self) -> list[str]:
         """The jobs of acknowledged submissions."""
         bodies = (item for item in self.acknowledged if item.status == 202)
-        return [httpx.Response(202, content=item.body).json()["job_id"] for item in bodies]
+        return [
+            httpx.Response(202, content=item.body).json()["job_id"] for item in bodies
+        ]
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The datasets of a round: two members of a population, and one whose privacy unit is a column."""
+    """The datasets of a round: two members of a population, and one whose privacy unit
+    is a column.
+    """
 
     members: tuple[str, ...]
     by_patient: str
@@ -115,9 +129,13 @@ class Objects:
 class Client:
     """One client with a connection of its own."""
 
-    def __init__(self, urls: Sequence[str], objects: Objects, record: Record, *, seed: str) -> None:
+    def __init__(
+        self, urls: Sequence[str], objects: Objects, record: Record, *, seed: str
+    ) -> None:
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {ADMIN_KEY}"}, timeout=ANSWER_WITHIN_S, trust_env=False
+            headers={"Authorization": f"Bearer {ADMIN_KEY}"},
+            timeout=ANSWER_WITHIN_S,
+            trust_env=False,
         )
         self._urls, self._objects, self._record = urls, objects, record
         self._random = random.Random(seed)
@@ -140,11 +158,15 @@ class Client:
         self._http.close()
 
     def send(self, request: Request) -> httpx.Response | None:
-        """Sends a request to any API process, records the answer and returns it; ``None`` if there was none."""
+        """Sends a request to any API process, records the answer and returns it;
+        ``None`` if there was none.
+        """
         operation = f"{request.method} {request.path.split('/')[-1] if request.key else request.path.split('/')[1]}"
         url = self._random.choice(self._urls)
         try:
-            answer = self._http.request(request.method, f"{url}{request.path}", **request.options)
+            answer = self._http.request(
+                request.method, f"{url}{request.path}", **request.options
+            )
         except httpx.ReadTimeout:
             self._record.wrong.append(f"{operation}: no answer in {ANSWER_WITHIN_S} s")
             return None
@@ -153,17 +175,23 @@ class Client:
             return None
         self._record.tally[operation, answer.status_code] += 1
         if not is_expected(answer):
-            self._record.wrong.append(f"{operation}: {answer.status_code} {answer.text[:300]}")
+            self._record.wrong.append(
+                f"{operation}: {answer.status_code} {answer.text[:300]}"
+            )
         return answer
 
     def submit(self, request: Request) -> None:
-        """Sends a keyed request once; without a final answer, the request becomes pending."""
+        """Sends a keyed request once; without a final answer, the request becomes
+        pending.
+        """
         answer = self.send(request)
         if answer is None or is_temporary(answer):
             self._record.pending.append(request)
         elif answer.is_success:
             location = answer.headers.get("Location")
-            self._record.acknowledged.append(Acknowledged(request, answer.status_code, answer.content, location))
+            self._record.acknowledged.append(
+                Acknowledged(request, answer.status_code, answer.content, location)
+            )
 
     def _post(self, path: str, *, json: Any = None, text: str | None = None) -> None:
         self.submit(Request("POST", path, json, text, key=secrets.token_hex(8)))
@@ -173,7 +201,11 @@ class Client:
         self._post("/train", json=self._training(dataset))
 
     def _training(self, dataset: str) -> dict[str, Any]:
-        scope = {} if self._random.random() < 0.3 else {"shard": [self._random.randrange(3)]}
+        scope = (
+            {}
+            if self._random.random() < 0.3
+            else {"shard": [self._random.randrange(3)]}
+        )
         epsilon = self._random.choice(("0.1", "0.4", "1"))
         parameters = {"n_estimators": 2, "max_depth": 2}
         return self._price(dataset, epsilon) | {
@@ -186,14 +218,21 @@ class Client:
 
     def _charge_external(self) -> None:
         dataset = self._random.choice(self._objects.members)
-        declared = {"adjacency": "add_remove", "epsilon": self._random.choice(("0.001", "0.2"))}
+        declared = {
+            "adjacency": "add_remove",
+            "epsilon": self._random.choice(("0.001", "0.2")),
+        }
         self._post(
-            f"/ledger/{dataset}/reservations", json={"description": "a mean", "per": "row", "declared": declared}
+            f"/ledger/{dataset}/reservations",
+            json={"description": "a mean", "per": "row", "declared": declared},
         )
 
     def _upload(self) -> None:
         dataset = self._random.choice(self._objects.datasets)
-        self._post(f"/datasets/{dataset}/rows?again=true", text=rows_for(dataset, self._objects))
+        self._post(
+            f"/datasets/{dataset}/rows?again=true",
+            text=rows_for(dataset, self._objects),
+        )
 
     def _release_profile(self) -> None:
         dataset = self._random.choice(self._objects.datasets)
@@ -202,25 +241,44 @@ class Client:
     def _evaluate(self) -> None:
         if self._models:
             model = self._random.choice(self._models)
-            self._post(f"/models/{model['id']}/evaluations", json=self._price(model["dataset"], "0.1"))
+            self._post(
+                f"/models/{model['id']}/evaluations",
+                json=self._price(model["dataset"], "0.1"),
+            )
 
     def _quote(self) -> None:
-        self.send(Request("POST", "/plans", self._training(self._random.choice(self._objects.datasets))))
+        self.send(
+            Request(
+                "POST",
+                "/plans",
+                self._training(self._random.choice(self._objects.datasets)),
+            )
+        )
 
     def _look(self) -> None:
-        self.send(Request("GET", f"/ledger/{self._random.choice(self._objects.datasets)}"))
+        self.send(
+            Request("GET", f"/ledger/{self._random.choice(self._objects.datasets)}")
+        )
         answer = self.send(Request("GET", "/models?limit=9"))
         if answer is not None and answer.is_success:
-            self._models = [model for model in answer.json()["models"] if model["dataset"] in self._objects.datasets]
+            self._models = [
+                model
+                for model in answer.json()["models"]
+                if model["dataset"] in self._objects.datasets
+            ]
 
     def _predict(self) -> None:
         if self._models:
             model_id = self._random.choice(self._models)["id"]
-            answer = self.send(Request("POST", f"/models/{model_id}/predict", _PREDICTION))
+            answer = self.send(
+                Request("POST", f"/models/{model_id}/predict", _PREDICTION)
+            )
             if answer is not None and answer.is_success:
                 before = self._record.predictions.setdefault(model_id, answer.content)
                 if before != answer.content:
-                    self._record.wrong.append("a model predicted two things for the same rows")
+                    self._record.wrong.append(
+                        "a model predicted two things for the same rows"
+                    )
 
     def _download(self) -> None:
         if self._models:
@@ -245,13 +303,21 @@ class Client:
         if self._record.acknowledged:
             item = self._random.choice(self._record.acknowledged)
             answer = self.send(item.request)
-            if answer is not None and not is_temporary(answer) and not item.equals(answer):
-                self._record.wrong.append(f"{item.request.path}: the answer to a repetition differs")
+            if (
+                answer is not None
+                and not is_temporary(answer)
+                and not item.equals(answer)
+            ):
+                self._record.wrong.append(
+                    f"{item.request.path}: the answer to a repetition differs"
+                )
 
     def _send_pending(self) -> None:
         if self._record.pending:
             try:
-                request = self._record.pending.pop(self._random.randrange(len(self._record.pending)))
+                request = self._record.pending.pop(
+                    self._random.randrange(len(self._record.pending))
+                )
             except (IndexError, ValueError):  # another client took the last request
                 return
             self.submit(request)
@@ -259,16 +325,22 @@ class Client:
     def _show_health(self) -> None:
         answer = self.send(Request("GET", "/healthz"))
         if answer is not None and not answer.is_success:
-            self._record.wrong.append(f"a process that answers is not alive: {answer.status_code}")
+            self._record.wrong.append(
+                f"a process that answers is not alive: {answer.status_code}"
+            )
 
 
 def is_temporary(answer: httpx.Response) -> bool:
     """Whether the request may be sent again."""
-    return answer.status_code in (429, 503) or (answer.status_code == 409 and answer.json()["type"] in _BUSY)
+    return answer.status_code in (429, 503) or (
+        answer.status_code == 409 and answer.json()["type"] in _BUSY
+    )
 
 
 def is_expected(answer: httpx.Response) -> bool:
-    """Whether a valid request may get an answer while parts of the deployment are broken."""
+    """Whether a valid request may get an answer while parts of the deployment are
+    broken.
+    """
     if answer.status_code in (429, 503):
         return answer.headers.get("Retry-After", "").isdigit()
     if answer.status_code == 409:
@@ -281,26 +353,44 @@ def declared_objects(url: str) -> Objects:
     name = secrets.token_hex(6)
     shard = {"name": "shard", "kind": "hash", "cells": 3}
     sex = {"name": "sex", "kind": "column", "column": "sex"}
-    pure = {"budget": {"accountant": "pure", "epsilon": "4"}, "schema": SCHEMA, "population": name}
-    gdp = {"budget": {"accountant": "gdp", "epsilon": "4", "delta": DELTA}, "schema": SCHEMA}
+    pure = {
+        "budget": {"accountant": "pure", "epsilon": "4"},
+        "schema": SCHEMA,
+        "population": name,
+    }
+    gdp = {
+        "budget": {"accountant": "gdp", "epsilon": "4", "delta": DELTA},
+        "schema": SCHEMA,
+    }
     by_patient = {"privacy_unit": {"column": "patient", "max_rows": 2}}
     declarations = (
         pure | {"partitions": [shard]},
         pure | {"partitions": [shard, sex]},
         gdp | {"partitions": [shard]} | by_patient,
     )
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {ADMIN_KEY}"}, trust_env=False) as http:
-        made = http.post("/populations", json={"name": name, "budget": {"accountant": "pure", "epsilon": "6"}})
+    with httpx.Client(
+        base_url=url, headers={"Authorization": f"Bearer {ADMIN_KEY}"}, trust_env=False
+    ) as http:
+        made = http.post(
+            "/populations",
+            json={"name": name, "budget": {"accountant": "pure", "epsilon": "6"}},
+        )
         assert made.status_code == 201, made.text
         datasets = []
         for index, declaration in enumerate(declarations):
-            answer = http.post("/datasets", json={"name": f"{name}-{index}"} | declaration)
+            answer = http.post(
+                "/datasets", json={"name": f"{name}-{index}"} | declaration
+            )
             assert answer.status_code == 201, answer.text
             datasets.append(answer.json()["id"])
         objects = Objects(tuple(datasets[:-1]), datasets[-1], made.json()["id"])
         for dataset in datasets:
             headers = {"Content-Type": "text/csv"}
-            uploaded = http.post(f"/datasets/{dataset}/rows", content=rows_for(dataset, objects), headers=headers)
+            uploaded = http.post(
+                f"/datasets/{dataset}/rows",
+                content=rows_for(dataset, objects),
+                headers=headers,
+            )
             assert uploaded.status_code == 201, uploaded.text
     return objects
 
@@ -312,9 +402,14 @@ def rows_for(dataset: str, objects: Objects) -> str:
 
 @contextmanager
 def clients(urls: Sequence[str], objects: Objects, *, seed: str) -> Iterator[Record]:
-    """Runs clients in threads until the block ends, and yields the record of their answers."""
+    """Runs clients in threads until the block ends, and yields the record of their
+    answers.
+    """
     record, stopping = Record(), threading.Event()
-    running = [Client(urls, objects, record, seed=f"{seed}-{index}") for index in range(N_CLIENTS)]
+    running = [
+        Client(urls, objects, record, seed=f"{seed}-{index}")
+        for index in range(N_CLIENTS)
+    ]
     failures: list[BaseException] = []
 
     def run(client: Client) -> None:
@@ -339,9 +434,16 @@ def clients(urls: Sequence[str], objects: Objects, *, seed: str) -> Iterator[Rec
 
 
 def send_all_pending(urls: Sequence[str], objects: Objects, record: Record) -> None:
-    """Repeats every pending request on a healthy deployment until each has a final answer."""
-    client, deadline = Client(urls, objects, record, seed="pending"), time.monotonic() + 120
+    """Repeats every pending request on a healthy deployment until each has a final
+    answer.
+    """
+    client, deadline = (
+        Client(urls, objects, record, seed="pending"),
+        time.monotonic() + 120,
+    )
     while record.pending:
-        assert time.monotonic() < deadline, f"{len(record.pending)} requests get no final answer"
+        assert time.monotonic() < deadline, (
+            f"{len(record.pending)} requests get no final answer"
+        )
         client.submit(record.pending.pop())
     client.close()

@@ -1,1 +1,3 @@
-"""Fuzzes every reader of untrusted bytes: at random in the default run, guided by coverage in long runs."""
+"""Fuzzes every reader of untrusted bytes: at random in the default run, guided by
+coverage in long runs.
+"""

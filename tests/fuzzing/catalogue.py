@@ -1,6 +1,16 @@
 """Lists every fuzzing target."""
 
-from tests.fuzzing import columns, connections, evidence, forms, models, requests, tables, tensors, uploads
+from tests.fuzzing import (
+    columns,
+    connections,
+    evidence,
+    forms,
+    models,
+    requests,
+    tables,
+    tensors,
+    uploads,
+)
 from tests.fuzzing.target import Target
 
 TARGETS = {
@@ -20,11 +30,30 @@ TARGETS = {
         Target("columns", columns.seeds, columns.run),
         Target("sealed-files", uploads.seeds_of_sealed_files, uploads.run_sealed_file),
         Target("artifacts", models.seeds, models.run, n_mutations=500),
-        Target("artifact-parts", models.seeds_in_parts, models.run_parts, n_mutations=500),
-        Target("dataset-export", evidence.seeds_of_dataset, evidence.run_dataset, n_mutations=150),
-        Target("rewritten-export", evidence.seeds_of_dataset, evidence.run_rewritten, n_mutations=150),
-        Target("population-export", evidence.seeds_of_people, evidence.run_people, n_mutations=150),
-        Target("control-export", evidence.seeds_of_acts, evidence.run_acts, n_mutations=300),
+        Target(
+            "artifact-parts", models.seeds_in_parts, models.run_parts, n_mutations=500
+        ),
+        Target(
+            "dataset-export",
+            evidence.seeds_of_dataset,
+            evidence.run_dataset,
+            n_mutations=150,
+        ),
+        Target(
+            "rewritten-export",
+            evidence.seeds_of_dataset,
+            evidence.run_rewritten,
+            n_mutations=150,
+        ),
+        Target(
+            "population-export",
+            evidence.seeds_of_people,
+            evidence.run_people,
+            n_mutations=150,
+        ),
+        Target(
+            "control-export", evidence.seeds_of_acts, evidence.run_acts, n_mutations=300
+        ),
         Target("proofs", evidence.seeds_of_proofs, evidence.run_proof),
         Target("notes", evidence.seeds_of_notes, evidence.run_note),
         Target("public-keys", evidence.seeds_of_keys, evidence.run_key),

@@ -22,9 +22,26 @@ _MOST_BYTES = 2**24
 @cache
 def seeds() -> tuple[bytes, ...]:
     tables = [
-        pa.table({"age": [39, 150, None], "sex": ["Male", None, 'a "b", c'], "city, canton": ["Bern", "", "x"]}),
-        pa.table({"age": pa.array([1.5, 2.0], pa.float32()), "ok": [True, None], "no": pa.nulls(2)}),
-        pa.table({"a": pa.array(["p", "q", "p"]).dictionary_encode(), "b": pa.array([7, 7, 8]).dictionary_encode()}),
+        pa.table(
+            {
+                "age": [39, 150, None],
+                "sex": ["Male", None, 'a "b", c'],
+                "city, canton": ["Bern", "", "x"],
+            }
+        ),
+        pa.table(
+            {
+                "age": pa.array([1.5, 2.0], pa.float32()),
+                "ok": [True, None],
+                "no": pa.nulls(2),
+            }
+        ),
+        pa.table(
+            {
+                "a": pa.array(["p", "q", "p"]).dictionary_encode(),
+                "b": pa.array([7, 7, 8]).dictionary_encode(),
+            }
+        ),
         pa.table({"age": pa.array([], pa.int8()), "sex": pa.array([], pa.string())}),
     ]
     return tuple(
@@ -36,7 +53,9 @@ def seeds() -> tuple[bytes, ...]:
 
 
 class _Ended(Exception):
-    """The reader of the stream ends the decoding process: a few bytes can claim billions of empty rows."""
+    """The reader of the stream ends the decoding process: a few bytes can claim
+    billions of empty rows.
+    """
 
 
 class _Pieces(list[Piece]):
@@ -52,14 +71,20 @@ class _Pieces(list[Piece]):
 
 
 def run(data: bytes) -> bool:
-    """A body is refused without a cell in the error, or its blocks have every row that another reader sees."""
+    """A body is refused without a cell in the error, or its blocks have every row that
+    another reader sees.
+    """
     form = _FORMS.get(data[:2])
     if form is None:
         return False
     pieces = _Pieces()
     try:
         decode(
-            io.BytesIO(data[2:]), form, {"age"}, pieces.append, categories={"sex": ["false", "true"], "a": ["0", "1"]}
+            io.BytesIO(data[2:]),
+            form,
+            {"age"},
+            pieces.append,
+            categories={"sex": ["false", "true"], "a": ["0", "1"]},
         )
     except _Ended:
         return False
@@ -103,4 +128,7 @@ def _n_rows(body: bytes, form: BodyForm) -> int:
             return sum(batch.num_rows for batch in pa.ipc.open_stream(body))
         case _:
             file = pa.ipc.open_file(body)
-            return sum(file.get_batch(index).num_rows for index in range(file.num_record_batches))
+            return sum(
+                file.get_batch(index).num_rows
+                for index in range(file.num_record_batches)
+            )

@@ -1,4 +1,6 @@
-"""The target that reads the bytes of a connection: two readers of HTTP must not see different requests."""
+"""The target that reads the bytes of a connection: two readers of HTTP must not see
+different requests.
+"""
 
 import asyncio
 import socket
@@ -22,7 +24,9 @@ Seen = tuple[bytes, bytes, bytes, tuple[bytes, ...]]
 
 @dataclass
 class _Service:
-    """An application that answers every request when its body is complete, and keeps the request."""
+    """An application that answers every request when its body is complete, and keeps
+    the request.
+    """
 
     seen: list[Seen] = field(default_factory=list)
 
@@ -34,13 +38,25 @@ class _Service:
                 return
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        self.seen.append((scope["method"].encode(), scope["raw_path"], body, _keys(scope["headers"])))
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        self.seen.append(
+            (scope["method"].encode(), scope["raw_path"], body, _keys(scope["headers"]))
+        )
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"0")],
+            }
+        )
         await send({"type": "http.response.body", "body": b""})
 
 
 def _keys(headers: Any) -> tuple[bytes, ...]:
-    return tuple(bytes(value) for name, value in headers if bytes(name).lower() == b"authorization")
+    return tuple(
+        bytes(value)
+        for name, value in headers
+        if bytes(name).lower() == b"authorization"
+    )
 
 
 @cache
@@ -50,11 +66,16 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def seeds() -> tuple[bytes, ...]:
     raw = [*REFUSED.values(), *(request for request, _ in ACCEPTED.values())]
-    return tuple(request.replace(b"{key}", b"Authorization: x\r\n") + FOLLOWING for request in raw)
+    return tuple(
+        request.replace(b"{key}", b"Authorization: x\r\n") + FOLLOWING
+        for request in raw
+    )
 
 
 def run(data: bytes) -> bool:
-    """What this service reads from a connection, a strict other reader reads in the same way, or refuses."""
+    """What this service reads from a connection, a strict other reader reads in the
+    same way, or refuses.
+    """
     mine, theirs = _loop().run_until_complete(_served(data)), _read_by_h11(data)
     for request, other in zip(mine, theirs, strict=False):
         assert request == other, (request, other)
@@ -63,9 +84,21 @@ def run(data: bytes) -> bool:
 
 async def _served(data: bytes) -> list[Seen]:
     service = _Service()
-    config = uvicorn.Config(service, log_config=None, access_log=False, http=BoundedHttp, ws="none", lifespan="off")
+    config = uvicorn.Config(
+        service,
+        log_config=None,
+        access_log=False,
+        http=BoundedHttp,
+        ws="none",
+        lifespan="off",
+    )
     config.load()
-    protocol = BoundedHttp(config=config, server_state=ServerState(), app_state={}, _loop=asyncio.get_running_loop())
+    protocol = BoundedHttp(
+        config=config,
+        server_state=ServerState(),
+        app_state={},
+        _loop=asyncio.get_running_loop(),
+    )
     with socket.socket() as unconnected:
         transport = KeptTransport(unconnected)
         protocol.connection_made(transport)
@@ -103,8 +136,12 @@ def _read_by_h11(data: bytes) -> list[Seen]:
             elif isinstance(event, h11.Data):
                 body += bytes(event.data)
             elif isinstance(event, h11.EndOfMessage) and head is not None:
-                requests.append((head.method, _path(head.target), body, _keys(head.headers)))
-                connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
+                requests.append(
+                    (head.method, _path(head.target), body, _keys(head.headers))
+                )
+                connection.send(
+                    h11.Response(status_code=200, headers=[("Content-Length", "0")])
+                )
                 connection.send(h11.EndOfMessage())
                 connection.start_next_cycle()
             else:
@@ -115,4 +152,8 @@ def _read_by_h11(data: bytes) -> list[Seen]:
 
 def _path(target: bytes) -> bytes:
     text = target.decode("latin-1")
-    return (urlsplit(text).path if "://" in text else text.partition("?")[0].partition("#")[0]).encode("latin-1")
+    return (
+        urlsplit(text).path
+        if "://" in text
+        else text.partition("?")[0].partition("#")[0]
+    ).encode("latin-1")

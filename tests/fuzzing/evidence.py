@@ -1,4 +1,6 @@
-"""Targets that read evidence: exports, proofs, checkpoints and heads. Only genuine evidence passes."""
+"""Targets that read evidence: exports, proofs, checkpoints and heads. Only genuine
+evidence passes.
+"""
 
 import json
 import os
@@ -12,7 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Signer
-from grovekeeper_verifier import canonical_json, control_export, dataset_replay, population_replay, proofs
+from grovekeeper_verifier import (
+    canonical_json,
+    control_export,
+    dataset_replay,
+    population_replay,
+    proofs,
+)
 from grovekeeper_verifier.checkpoints import (
     ORIGIN,
     Checkpoint,
@@ -32,16 +40,25 @@ _SIGNER = Signer(Ed25519PrivateKey.from_private_bytes(b"k" * 32))
 _LOG = "ds_test"
 
 
-def _checkpoint(account: str, entries: Sequence[Fields], size: int | None = None) -> Checkpoint:
+def _checkpoint(
+    account: str, entries: Sequence[Fields], size: int | None = None
+) -> Checkpoint:
     size = size or len(entries)
-    return Checkpoint(f"{ORIGIN}{account}", size, checkpoints.root_of(size, subtrees(entries)), _AT)
+    return Checkpoint(
+        f"{ORIGIN}{account}", size, checkpoints.root_of(size, subtrees(entries)), _AT
+    )
 
 
 @cache
 def _dataset() -> Writer:
     writer = Writer(cap="9", shards=2)
     for number in range(4):
-        writer.job(f"jb_{number}", "1", ("charge", "void", "expire", None)[number], scope={"shard": [number % 2]})
+        writer.job(
+            f"jb_{number}",
+            "1",
+            ("charge", "void", "expire", None)[number],
+            scope={"shard": [number % 2]},
+        )
     writer.header["cap"] = "8.5"
     return writer.add("cap", "8.5", details={"reason": "less"})
 
@@ -66,7 +83,14 @@ def _acts() -> list[Fields]:
         ("grant-made", {"dataset": "ds_a", "key": "key_b", "role": "analyst"}),
         ("key-revoked", {"key": "key_a"}),
     ]
-    idle: Fields = {"amount": "0", "scope": {}, "event": None, "job_id": None, "actor": "operator", "at": _AT}
+    idle: Fields = {
+        "amount": "0",
+        "scope": {},
+        "event": None,
+        "job_id": None,
+        "actor": "operator",
+        "at": _AT,
+    }
     return [
         {"kind": "export", "format": 1, "log": "control"},
         *chained([idle | {"kind": kind, "details": it} for kind, it in details]),
@@ -82,8 +106,13 @@ def _verify_dataset(lines: list[bytes]) -> None:
 
 
 def _verify_people(lines: list[bytes]) -> None:
-    members = [MemberLedger(member.lines(), (), file=name) for name, member in _people().members.items()]
-    population_replay.verify(lines, members, [_checkpoint("pop_test", _people().entries)])
+    members = [
+        MemberLedger(member.lines(), (), file=name)
+        for name, member in _people().members.items()
+    ]
+    population_replay.verify(
+        lines, members, [_checkpoint("pop_test", _people().entries)]
+    )
 
 
 def _verify_acts(lines: list[bytes]) -> None:
@@ -91,7 +120,10 @@ def _verify_acts(lines: list[bytes]) -> None:
 
 
 def seeds_of_dataset() -> tuple[bytes, ...]:
-    return (b"".join(_lines([_dataset().header, *_dataset().entries])), b"".join(_dataset().lines()))
+    return (
+        b"".join(_lines([_dataset().header, *_dataset().entries])),
+        b"".join(_dataset().lines()),
+    )
 
 
 def seeds_of_people() -> tuple[bytes, ...]:
@@ -114,8 +146,11 @@ def run_acts(data: bytes) -> bool:
     return _only_the_genuine(data, _verify_acts, seeds_of_acts()[0])
 
 
-def _only_the_genuine(data: bytes, verify: Callable[[list[bytes]], object], genuine: bytes) -> bool:
-    """An export verifies against the checkpoint of all entries only if every line means what the genuine line means.
+def _only_the_genuine(
+    data: bytes, verify: Callable[[list[bytes]], object], genuine: bytes
+) -> bool:
+    """An export verifies against the checkpoint of all entries only if every line means
+    what the genuine line means.
 
     The hashes of a changed export are also recomputed, as a forger does.
     """
@@ -125,7 +160,9 @@ def _only_the_genuine(data: bytes, verify: Callable[[list[bytes]], object], genu
             verify(lines)
         except NotVerified:
             continue
-        assert [canonical_json.loads(line) for line in lines] == [json.loads(line) for line in genuine.splitlines()]
+        assert [canonical_json.loads(line) for line in lines] == [
+            json.loads(line) for line in genuine.splitlines()
+        ]
         verified = True
     return verified
 
@@ -136,11 +173,17 @@ def _rechained(data: bytes) -> list[bytes]:
         entries: list[Any] = [canonical_json.loads(line) for line in rest]
     except canonical_json.NotStrictJson:
         return []
-    return [header, *_lines(chained(entries))] if all(isinstance(entry, dict) for entry in entries) else []
+    return (
+        [header, *_lines(chained(entries))]
+        if all(isinstance(entry, dict) for entry in entries)
+        else []
+    )
 
 
 def run_rewritten(data: bytes) -> bool:
-    """Without a checkpoint, a rewritten history may verify. Its balances are still within its cap."""
+    """Without a checkpoint, a rewritten history may verify. Its balances are still
+    within its cap.
+    """
     try:
         summary = dataset_replay.verify(_rechained(data))
     except NotVerified:
@@ -148,7 +191,9 @@ def run_rewritten(data: bytes) -> bool:
     tightest = summary.tightest
     assert tightest.charged >= 0
     assert tightest.reserved >= 0
-    assert tightest.charged + tightest.reserved <= max(summary.header.cap, summary.highest_cap)
+    assert tightest.charged + tightest.reserved <= max(
+        summary.header.cap, summary.highest_cap
+    )
     return True
 
 
@@ -156,12 +201,26 @@ def seeds_of_proofs() -> tuple[bytes, ...]:
     entries = _dataset().entries
     size, tree = len(entries), subtrees(entries)
     facts: list[Fields] = [
-        {"kind": "inclusion", "path": checkpoints.inclusion(4, size, tree), "sequence": 5, "entry": entries[4]},
-        {"kind": "consistency", "path": checkpoints.consistency(6, size, tree), "from_size": 6},
+        {
+            "kind": "inclusion",
+            "path": checkpoints.inclusion(4, size, tree),
+            "sequence": 5,
+            "entry": entries[4],
+        },
+        {
+            "kind": "consistency",
+            "path": checkpoints.consistency(6, size, tree),
+            "from_size": 6,
+        },
     ]
     return tuple(
         rfc8785.dumps(
-            {**fact, "origin": f"{ORIGIN}{_LOG}", "size": size, "path": [node.hex() for node in fact["path"]]}
+            {
+                **fact,
+                "origin": f"{ORIGIN}{_LOG}",
+                "size": size,
+                "path": [node.hex() for node in fact["path"]],
+            }
         )
         for fact in facts
     )
@@ -178,7 +237,9 @@ def run_proof(data: bytes) -> bool:
         return False
     assert isinstance(value, dict)
     try:
-        proofs.check(value, [_checkpoint(_LOG, entries, size) for size in (6, len(entries))])
+        proofs.check(
+            value, [_checkpoint(_LOG, entries, size) for size in (6, len(entries))]
+        )
     except (proofs.Disproven, proofs.CheckpointMissing):
         return False
     if value["kind"] == "inclusion":
@@ -192,17 +253,28 @@ def run_proof(data: bytes) -> bool:
 def _note() -> str:
     writer = _dataset()
     size = len(writer.entries)
-    return _SIGNER.sign(checkpoints.Checkpoint(_LOG, size, checkpoints.root_of(size, subtrees(writer.entries)), _AT))
+    return _SIGNER.sign(
+        checkpoints.Checkpoint(
+            _LOG, size, checkpoints.root_of(size, subtrees(writer.entries)), _AT
+        )
+    )
 
 
 def seeds_of_notes() -> tuple[bytes, ...]:
     other = Signer(Ed25519PrivateKey.from_private_bytes(b"j" * 32))
-    witnessed = _note() + other.sign(checkpoints.Checkpoint(_LOG, 1, b"r" * 32, _AT)).rpartition("\n\n")[2]
+    witnessed = (
+        _note()
+        + other.sign(checkpoints.Checkpoint(_LOG, 1, b"r" * 32, _AT)).rpartition(
+            "\n\n"
+        )[2]
+    )
     return (_note().encode(), witnessed.encode())
 
 
 def run_note(data: bytes) -> bool:
-    """A note passes only with the genuine text, in the service, which reads heads, and in the verifier."""
+    """A note passes only with the genuine text, in the service, which reads heads, and
+    in the verifier.
+    """
     signed = _note().partition("\n\n")[0]
     accepted = False
     text = data.decode("utf-8", "replace")
@@ -211,7 +283,9 @@ def run_note(data: bytes) -> bool:
         assert read == checkpoints.read_checkpoint(_LOG, _note())
         accepted = True
     try:
-        checkpoint = read_checkpoint(_as_file(data), read_public_key(_as_file(_SIGNER.public_pem.encode())))
+        checkpoint = read_checkpoint(
+            _as_file(data), read_public_key(_as_file(_SIGNER.public_pem.encode()))
+        )
     except (NotACheckpoint, NotSigned):
         return accepted
     assert checkpoint == _checkpoint(_LOG, _dataset().entries)

@@ -1,15 +1,24 @@
-"""Target that reads forms with a file, as the dashboard's page of uploads receives them."""
+"""Target that reads forms with a file, as the dashboard's page of uploads receives
+them.
+"""
 
 from app.core.errors import InvalidRequest, MalformedRequest
 from tests.support.file_forms import body_of, read_body
 
 
 def seeds() -> tuple[bytes, ...]:
-    return (body_of(), body_of(b""), body_of(b"\r\n--" * 50, name="rows.csv.gz"), body_of(field="")[:-4])
+    return (
+        body_of(),
+        body_of(b""),
+        body_of(b"\r\n--" * 50, name="rows.csv.gz"),
+        body_of(field="")[:-4],
+    )
 
 
 def run(data: bytes) -> bool:
-    """A form means the same however it is cut into chunks, and its file is a part of the body."""
+    """A form means the same however it is cut into chunks, and its file is a part of
+    the body.
+    """
     whole, cut = (_outcome(data, step=step) for step in (len(data) + 1, 13))
     assert whole == cut
     if whole is None:

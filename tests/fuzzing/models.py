@@ -1,4 +1,6 @@
-"""Targets that read model artifacts: as bytes, and as a header and tensors that belong together."""
+"""Targets that read model artifacts: as bytes, and as a header and tensors that belong
+together.
+"""
 
 import json
 from fractions import Fraction
@@ -8,7 +10,11 @@ import numpy as np
 import rfc8785
 
 from grovekeeper_forests.contract.plan import Forest
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_prediction_rows
+from grovekeeper_forests.data.sanitiser import (
+    SanitisedColumns,
+    SanitisedRows,
+    sanitise_prediction_rows,
+)
 from grovekeeper_forests.data.schema import Feature
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
@@ -27,16 +33,29 @@ _BETWEEN = b"\x00"
 
 
 def _forest(slug: str) -> Forest:
-    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1)), 100), _SCHEMA)
-    columns = SanitisedColumns((np.linspace(-1, 0.1, 12), np.arange(12, dtype=np.int32) % 3), 12)
-    rows = SanitisedRows(columns, np.arange(12, dtype=np.int32) % 3, np.zeros((12, 16), np.uint8))
+    settled = plan(
+        PlanRequest(slug, {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1)), 100),
+        _SCHEMA,
+    )
+    columns = SanitisedColumns(
+        (np.linspace(-1, 0.1, 12), np.arange(12, dtype=np.int32) % 3), 12
+    )
+    rows = SanitisedRows(
+        columns, np.arange(12, dtype=np.int32) % 3, np.zeros((12, 16), np.uint8)
+    )
     return grow(settled, _SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None)
 
 
 @cache
 def seeds() -> tuple[bytes, ...]:
-    metadata = {"schema": _SCHEMA.to_json(), "guarantee": {"text": "ε = 1"}, "receipt": "words"}
-    return tuple(released_forest.dumps(_forest(slug), metadata) for slug in ("mrf", "rdt-pa"))
+    metadata = {
+        "schema": _SCHEMA.to_json(),
+        "guarantee": {"text": "ε = 1"},
+        "receipt": "words",
+    }
+    return tuple(
+        released_forest.dumps(_forest(slug), metadata) for slug in ("mrf", "rdt-pa")
+    )
 
 
 def seeds_in_parts() -> tuple[bytes, ...]:
@@ -47,11 +66,19 @@ def _parts(artifact: bytes) -> bytes:
     end = 8 + int.from_bytes(artifact[:8], "little")
     header = json.loads(artifact[8:end])
     metadata = header.pop("__metadata__")["grovekeeper"]
-    return metadata.encode() + _BETWEEN + json.dumps(header).encode() + _BETWEEN + artifact[end:]
+    return (
+        metadata.encode()
+        + _BETWEEN
+        + json.dumps(header).encode()
+        + _BETWEEN
+        + artifact[end:]
+    )
 
 
 def run_parts(data: bytes) -> bool:
-    """Reads an artifact whose lengths fit its parts, so that changes get past the container."""
+    """Reads an artifact whose lengths fit its parts, so that changes get past the
+    container.
+    """
     metadata, header, tensors = (*data.split(_BETWEEN, 2), b"", b"")[:3]
     text = json.dumps({"grovekeeper": metadata.decode("utf-8", "replace")})
     framed = b'{"__metadata__":' + text.encode() + b"," + header.lstrip()[1:]
@@ -59,16 +86,25 @@ def run_parts(data: bytes) -> bool:
 
 
 def run(data: bytes) -> bool:
-    """An artifact is refused, or it predicts finite probabilities that add up to 1, and is written and read again."""
+    """An artifact is refused, or it predicts finite probabilities that add up to 1, and
+    is written and read again.
+    """
     try:
         artifact = released_forest.loads(data)
     except released_forest.ArtifactInvalid:
         return False
     rows = [
-        {feature.name: cell for feature in artifact.schema.features for cell in [_cell(feature, n)]} for n in range(3)
+        {
+            feature.name: cell
+            for feature in artifact.schema.features
+            for cell in [_cell(feature, n)]
+        }
+        for n in range(3)
     ]
     columns = sanitise_prediction_rows(artifact.schema, rows)
-    probabilities = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    probabilities = released_forest.probabilities(
+        artifact.forest, artifact.schema, columns, read_out=None
+    )
     assert probabilities.shape == (3, artifact.schema.n_classes)
     assert np.isfinite(probabilities).all()
     assert np.allclose(probabilities.sum(axis=1), 1)
@@ -76,8 +112,11 @@ def run(data: bytes) -> bool:
     assert ((codes >= 0) & (codes < artifact.schema.n_classes)).all()
     json.dumps(artifact.metadata, ensure_ascii=False, allow_nan=False).encode()
     try:
-        written = released_forest.dumps(artifact.forest, {"schema": artifact.schema.to_json()})
-    except rfc8785.IntegerDomainError:  # a count of the event beyond 2^53, which no plan of the service has
+        written = released_forest.dumps(
+            artifact.forest, {"schema": artifact.schema.to_json()}
+        )
+    except rfc8785.IntegerDomainError:
+        # a count of the event beyond 2^53, which no plan of the service has
         return True
     again = released_forest.loads(written)
     assert again.plan == artifact.plan

@@ -33,7 +33,11 @@ def mutated(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
             case 4:
                 other = random.choice(others)
                 begin = random.randrange(len(other) + 1)
-                result[start:end] = other[begin : begin + random.choice((1, 8, 64, 512))]
+                result[start:end] = other[
+                    begin : begin + random.choice((1, 8, 64, 512))
+                ]
             case 5:
-                result[start:end] = bytes(byte ^ (1 << random.randrange(8)) for byte in result[start:end])
+                result[start:end] = bytes(
+                    byte ^ (1 << random.randrange(8)) for byte in result[start:end]
+                )
     return bytes(result[:MAX_BYTES])

@@ -1,4 +1,6 @@
-"""Targets that read bodies and queries of requests: JSON, amounts, request types, event trees, scopes, predictions."""
+"""Targets that read bodies and queries of requests: JSON, amounts, request types, event
+trees, scopes, predictions.
+"""
 
 import json
 import math
@@ -19,7 +21,12 @@ from grovekeeper_forests import amounts
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy import accountants, events
 from grovekeeper_forests.privacy.events import Adjacency, UnknownPrivacyEvent
-from grovekeeper_forests.privacy.partitions import CellProblem, HashPartition, Partitions, UnknownPartition
+from grovekeeper_forests.privacy.partitions import (
+    CellProblem,
+    HashPartition,
+    Partitions,
+    UnknownPartition,
+)
 from grovekeeper_verifier import amounts as verifier_amounts
 from grovekeeper_verifier import events as verifier_events
 from tests.support.openapi import DOCUMENT
@@ -40,31 +47,46 @@ def seeds_of_json() -> tuple[bytes, ...]:
 
 
 def run_json(data: bytes) -> bool:
-    """What is accepted has one meaning, and a digest that does not depend on its spelling."""
+    """What is accepted has one meaning, and a digest that does not depend on its
+    spelling.
+    """
     try:
         value = json_text.loads_exactly(data, max_nodes=_MAX_NODES)
     except (MalformedRequest, TooLarge):
         return False
     assert value == json.loads(data.decode("utf-8-sig"), parse_float=Decimal)
     assert _n_nodes(value) <= _MAX_NODES + 1
-    spelled = json_text.loads_exactly(_spelled(value).encode("ascii"), max_nodes=10 * _MAX_NODES)
+    spelled = json_text.loads_exactly(
+        _spelled(value).encode("ascii"), max_nodes=10 * _MAX_NODES
+    )
     assert spelled == value
     assert json_text.digest(spelled) == json_text.digest(value)
     return True
 
 
 def _n_nodes(value: Any) -> int:
-    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = (
+        [*value, *value.values()]
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     return 1 + sum(map(_n_nodes, inner))
 
 
 def _spelled(value: Any) -> str:
-    """Another spelling: members in reverse order, escaped text, other spaces, and decimals with an exponent."""
+    """Another spelling: members in reverse order, escaped text, other spaces, and
+    decimals with an exponent.
+    """
     match value:
         case Decimal():
             return f"{value:e}"
         case dict():
-            members = [f"{json.dumps(name)} : {_spelled(item)}" for name, item in reversed(value.items())]
+            members = [
+                f"{json.dumps(name)} : {_spelled(item)}"
+                for name, item in reversed(value.items())
+            ]
             return "{ " + " ,\n".join(members) + "}"
         case list():
             return "[" + ",\t".join(map(_spelled, value)) + " ]"
@@ -72,11 +94,21 @@ def _spelled(value: Any) -> str:
 
 
 def seeds_of_amounts() -> tuple[bytes, ...]:
-    return (b"0.5", b"1e-6", b"123456789012.000000000000000001", b"2E+5", b"0.1", b"100", b"000.10e1")
+    return (
+        b"0.5",
+        b"1e-6",
+        b"123456789012.000000000000000001",
+        b"2E+5",
+        b"0.1",
+        b"100",
+        b"000.10e1",
+    )
 
 
 def run_amount(data: bytes) -> bool:
-    """An amount is exact and not negative, and the service and the verifier write and read equal text."""
+    """An amount is exact and not negative, and the service and the verifier write and
+    read equal text.
+    """
     values: list[object] = [data.decode("utf-8", "replace")]
     try:
         values.append(json_text.loads_exactly(data, max_nodes=2))
@@ -108,25 +140,45 @@ def _models() -> tuple[tuple[type[BaseModel], jsonschema_rs.Validator], ...]:
     components = DOCUMENT["components"]
     models = sorted(_subclasses(Request), key=lambda model: model.__name__)
     return tuple(
-        (model, jsonschema_rs.validator_for({**components["schemas"][model.__name__], "components": components}))
+        (
+            model,
+            jsonschema_rs.validator_for(
+                {**components["schemas"][model.__name__], "components": components}
+            ),
+        )
         for model in models
         if model.__name__ in components["schemas"]
     )
 
 
 def _subclasses(kind: type[Request]) -> set[type[Request]]:
-    return {kind, *(inner for subclass in kind.__subclasses__() for inner in _subclasses(subclass))}
+    return {
+        kind,
+        *(
+            inner
+            for subclass in kind.__subclasses__()
+            for inner in _subclasses(subclass)
+        ),
+    }
 
 
 def seeds_of_bodies() -> tuple[bytes, ...]:
-    """Valid bodies of every operation, each read as every type: the first byte decides which."""
+    """Valid bodies of every operation, each read as every type: the first byte decides
+    which.
+    """
     options = [ask(NOWHERE)[2] for ask in REQUESTS.values()]
-    texts = [json.dumps(option["json"]).encode() for option in options if "json" in option]
-    return tuple(bytes([number]) + text for text in texts for number in range(len(_models())))
+    texts = [
+        json.dumps(option["json"]).encode() for option in options if "json" in option
+    ]
+    return tuple(
+        bytes([number]) + text for text in texts for number in range(len(_models()))
+    )
 
 
 def run_body(data: bytes) -> bool:
-    """A body is refused with a short problem, or it also matches the schema in the OpenAPI document."""
+    """A body is refused with a short problem, or it also matches the schema in the
+    OpenAPI document.
+    """
     model, schema = _models()[(data[0] if data else 0) % len(_models())]
     text = data[1:]
     try:
@@ -136,7 +188,9 @@ def run_body(data: bytes) -> bool:
         assert answer.status_code in (400, 413, 422)
         assert len(answer.body) < 100_000
         return False
-    assert schema.is_valid(_plain(value)), next(schema.iter_errors(_plain(value))).message
+    assert schema.is_valid(_plain(value)), next(
+        schema.iter_errors(_plain(value))
+    ).message
     return True
 
 
@@ -171,7 +225,9 @@ def seeds_of_events() -> tuple[bytes, ...]:
 
 
 def run_event(data: bytes) -> bool:
-    """Service and verifier agree whether an event has a bound, and the service's price covers the verifier's loss."""
+    """Service and verifier agree whether an event has a bound, and the service's price
+    covers the verifier's loss.
+    """
     try:
         event = events.foreign(json_text.loads_exactly(data, max_nodes=_MAX_NODES))
     except (GrovekeeperError, UnknownPrivacyEvent):
@@ -194,7 +250,9 @@ def run_event(data: bytes) -> bool:
 
 def _verified_loss(form: Any, adjacency: Adjacency, accountant: str) -> Fraction | None:
     try:
-        return verifier_events.total(form, adjacency=adjacency.value, accountant=accountant)
+        return verifier_events.total(
+            form, adjacency=adjacency.value, accountant=accountant
+        )
     except verifier_events.NotAnEvent:
         return None
 
@@ -213,7 +271,10 @@ def run_scope(data: bytes) -> bool:
     if scope is None:
         return False
     assert set(scope) <= {"shard", "fold"}
-    assert all(set(cells) <= set(range(4)) and len(set(cells)) == len(cells) > 0 for cells in scope.values())
+    assert all(
+        set(cells) <= set(range(4)) and len(set(cells)) == len(cells) > 0
+        for cells in scope.values()
+    )
     return True
 
 
@@ -231,7 +292,10 @@ def run_prediction(data: bytes) -> bool:
     except GrovekeeperError:
         return False
     other = json.loads(data)
-    for mine, theirs in ((body.rows, other.get("rows")), (body.columns, other.get("columns"))):
+    for mine, theirs in (
+        (body.rows, other.get("rows")),
+        (body.columns, other.get("columns")),
+    ):
         assert json.dumps(mine, sort_keys=True) == json.dumps(theirs, sort_keys=True)
     assert body.read_out == other.get("read_out")
     return True

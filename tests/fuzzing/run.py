@@ -17,13 +17,17 @@ import grovekeeper_forests
 
 _ROOT = Path(grovekeeper_forests.__file__).parent
 _COMPILED = [
-    ".".join(("grovekeeper_forests", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    ".".join(
+        ("grovekeeper_forests", *path.relative_to(_ROOT).with_suffix("").parts)
+    ).removesuffix(".__init__")
     for pattern in ("co*.py", "kernels/**/*.py", "noise/*.py")
     for path in _ROOT.glob(pattern)
 ]
 """Modules that Numba compiles: it cannot read an instrumented function."""
 
-with atheris.instrument_imports(include=["app", "grovekeeper_forests"], exclude=_COMPILED):
+with atheris.instrument_imports(
+    include=["app", "grovekeeper_forests"], exclude=_COMPILED
+):
     from tests.fuzzing.catalogue import TARGETS
     from tests.fuzzing.mutation import MAX_BYTES, mutated
 
@@ -43,7 +47,11 @@ def main(arguments: list[str]) -> None:
     def read(data: bytes) -> None:
         target.run(data)
 
-    atheris.Setup([arguments[0], *arguments[2:], f"-max_len={MAX_BYTES}"], read, custom_mutator=change)
+    atheris.Setup(
+        [arguments[0], *arguments[2:], f"-max_len={MAX_BYTES}"],
+        read,
+        custom_mutator=change,
+    )
     atheris.Fuzz()
 
 

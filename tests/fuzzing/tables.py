@@ -25,11 +25,20 @@ def seeds() -> tuple[bytes, ...]:
     texts = pa.array(["M", None, "F", "x"])
     tables = [
         pa.table({"age": [1.5, None, 200.0, 3.0], "sex": texts}),
-        pa.table({"age": pa.array([1, 2, 3, 4], pa.uint8()), "sex": texts.dictionary_encode()}),
+        pa.table(
+            {
+                "age": pa.array([1, 2, 3, 4], pa.uint8()),
+                "sex": texts.dictionary_encode(),
+            }
+        ),
         pa.table({"age": pa.array([7, None]).dictionary_encode(), "sex": pa.nulls(2)}),
         pa.table({"age": pa.array([], pa.int64())}, metadata={"read_out": "mv"}),
     ]
-    return tuple(stream_of(table, max_chunksize=n_rows) for table in tables for n_rows in (None, 2))
+    return tuple(
+        stream_of(table, max_chunksize=n_rows)
+        for table in tables
+        for n_rows in (None, 2)
+    )
 
 
 def run(data: bytes) -> bool:
@@ -47,12 +56,17 @@ def run(data: bytes) -> bool:
 def _is_read(data: bytes, table: arrow_tables.ArrowTable) -> bool:
     other = pa.ipc.open_stream(data).read_all()
     assert list(table.columns) == other.schema.names
-    assert all(len(cells) == other.num_rows <= forest_limits.MAX_PREDICTION_ROWS for cells in table.columns.values())
+    assert all(
+        len(cells) == other.num_rows <= forest_limits.MAX_PREDICTION_ROWS
+        for cells in table.columns.values()
+    )
     try:
         columns = sanitise_prediction_columns(_SCHEMA, dict(table.columns))
     except ParameterInvalid:
         return False
     if "sex" in table.columns:
         codes = {"F": 0, "M": 1, None: 3}
-        assert columns.columns[1].tolist() == [codes.get(cell, 2) for cell in other.column("sex").to_pylist()]
+        assert columns.columns[1].tolist() == [
+            codes.get(cell, 2) for cell in other.column("sex").to_pylist()
+        ]
     return True

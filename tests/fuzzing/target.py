@@ -11,7 +11,8 @@ class Target:
     Attributes:
         name: in the command line of the runner.
         seeds: returns valid inputs, most of which are accepted.
-        run: reads one input; returns whether it was accepted, and raises where a check fails.
+        run: reads one input; returns whether it was accepted, and raises where a check
+            fails.
         n_mutations: how many mutated seeds the default run reads.
     """
 

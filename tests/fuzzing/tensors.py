@@ -1,4 +1,6 @@
-"""Target that reads requests of the Open Inference Protocol: a JSON object and the bytes of tensors behind it."""
+"""Target that reads requests of the Open Inference Protocol: a JSON object and the
+bytes of tensors behind it.
+"""
 
 import json
 import math
@@ -20,20 +22,29 @@ _BYTES = struct.pack("<2q", 39, -1) + struct.pack("<I", 1) + b"M" + struct.pack(
 def seeds() -> tuple[bytes, ...]:
     """The value of the header on the first line, if it is not empty, and then the body."""
     flat = (
-        b'{"inputs": [{"name": "a", "shape": [1], "datatype": "BYTES", "data": ["x"]}], "outputs": [{"name": "label"}]}'
+        b'{"inputs": [{"name": "a", "shape": [1], "datatype": "BYTES", "data": ["x"]}],'
+        b' "outputs": [{"name": "label"}]}'
     )
     all_columns = (
         b'{"model_name": "m", "inputs": [{"name": "a", "shape": [2, 3], "datatype": "UINT8",'
         b' "data": [1, 2, 3, 4, 5, 6], "parameters": {"content_type": "np"}}], "parameters": {"priority": 1}}'
     )
-    return str(len(_TEXT)).encode() + b"\n" + _TEXT + _BYTES, b"\n" + flat, b"\n" + all_columns
+    return (
+        str(len(_TEXT)).encode() + b"\n" + _TEXT + _BYTES,
+        b"\n" + flat,
+        b"\n" + all_columns,
+    )
 
 
 def run(data: bytes) -> bool:
-    """What is accepted has as many cells as its shapes say, and means the same when it is written in JSON."""
+    """What is accepted has as many cells as its shapes say, and means the same when it
+    is written in JSON.
+    """
     header, _, body = data.partition(b"\n")
     try:
-        request, columns = inference.read_request(body, [header.decode("latin-1")] if header else [], sized(3))
+        request, columns = inference.read_request(
+            body, [header.decode("latin-1")] if header else [], sized(3)
+        )
     except GrovekeeperError:
         return False
     if len(columns) != len(request.inputs):  # one tensor has all columns
@@ -42,13 +53,28 @@ def run(data: bytes) -> bool:
         return True
     for tensor in request.inputs:
         values = columns[tensor.name]
-        cells = values if isinstance(values, list) else [None if math.isnan(cell) else cell for cell in values.tolist()]
+        cells = (
+            values
+            if isinstance(values, list)
+            else [None if math.isnan(cell) else cell for cell in values.tolist()]
+        )
         assert len(cells) == tensor.shape[0] <= forest_limits.MAX_PREDICTION_ROWS
-        if math.inf not in cells and -math.inf not in cells:  # numbers that JSON does not have
-            written = {"name": tensor.name, "shape": tensor.shape[:1], "datatype": tensor.datatype, "data": cells}
-            if not tensor.datatype.startswith(("FP", "BYTES")):  # JSON of these has no fractions
+        # numbers that JSON does not have
+        if math.inf not in cells and -math.inf not in cells:
+            written = {
+                "name": tensor.name,
+                "shape": tensor.shape[:1],
+                "datatype": tensor.datatype,
+                "data": cells,
+            }
+            # JSON of these has no fractions
+            if not tensor.datatype.startswith(("FP", "BYTES")):
                 of_json = bool if tensor.datatype == "BOOL" else int
-                written["data"] = [None if cell is None else of_json(cell) for cell in cells]
-            again, read = inference.read_request(json.dumps({"inputs": [written]}).encode(), [], sized(3))
+                written["data"] = [
+                    None if cell is None else of_json(cell) for cell in cells
+                ]
+            again, read = inference.read_request(
+                json.dumps({"inputs": [written]}).encode(), [], sized(3)
+            )
             assert (read, len(again.inputs)) == ({tensor.name: written["data"]}, 1)
     return True

@@ -1,4 +1,6 @@
-"""Runs every fuzzing target: with mutated seeds in the default run, with atheris for minutes in long runs."""
+"""Runs every fuzzing target: with mutated seeds in the default run, with atheris for
+minutes in long runs.
+"""
 
 import importlib.util
 import re
@@ -13,10 +15,17 @@ from tests.fuzzing.catalogue import TARGETS
 from tests.fuzzing.mutation import mutated
 
 LONG_S = 45
-LIMITS = (f"-max_total_time={LONG_S}", "-timeout=20", "-rss_limit_mb=4096", "-print_final_stats=1")
-"""One input may take 20 seconds, and the process 4 GiB: a page of Parquet may claim two.
+LIMITS = (
+    f"-max_total_time={LONG_S}",
+    "-timeout=20",
+    "-rss_limit_mb=4096",
+    "-print_final_stats=1",
+)
+"""One input may take 20 seconds, and the process 4 GiB: a page of Parquet may claim
+two.
 
-The process that decodes uploads may take ``limits.DECODER_MEMORY_BYTES``, of which tests/unit/datasets has a test.
+The process that decodes uploads may take ``limits.DECODER_MEMORY_BYTES``, of which
+tests/unit/datasets has a test.
 """
 
 FOUND = [
@@ -49,14 +58,32 @@ def test_a_target_reads_its_seeds_and_their_mutations(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="no atheris for this platform")
+@pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None, reason="no atheris for this platform"
+)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_target_is_fuzzed_with_coverage(name: str, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    command = [sys.executable, "-m", "tests.fuzzing.run", name, str(corpus), *LIMITS, f"-artifact_prefix={tmp_path}/"]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    inputs = [(path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzzing.run",
+        name,
+        str(corpus),
+        *LIMITS,
+        f"-artifact_prefix={tmp_path}/",
+    ]
+    ended = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    inputs = [
+        (path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()
+    ]
     assert (ended.returncode, inputs) == (0, []), ended.stderr[-4_000:]
     executed = re.search(r"number_of_executed_units: ([0-9]+)", ended.stderr)
     assert executed is not None

@@ -26,16 +26,22 @@ def _ingest() -> Ingestion:
 def seeds() -> tuple[bytes, ...]:
     texts = [
         HEADER + GOOD_ROW * 3,
-        HEADER.replace("\n", "\r\n") + '150,,,0,<=50K\r\n-1,9,female,"Bern, BE",50\r\n12,0.5," Ma""le",Basel,\r\n',
+        HEADER.replace("\n", "\r\n")
+        + '150,,,0,<=50K\r\n-1,9,female,"Bern, BE",50\r\n12,0.5," Ma""le",Basel,\r\n',
         "\ufeff" + HEADER + "7,nan,Female,0,>50K\n\n\n1e3,+inf,,0,\n",
         HEADER,
     ]
     plain = [text.encode() for text in texts]
-    return (*(_PLAIN + text for text in plain), *(_PACKED + gzip.compress(text, mtime=0) for text in plain))
+    return (
+        *(_PLAIN + text for text in plain),
+        *(_PACKED + gzip.compress(text, mtime=0) for text in plain),
+    )
 
 
 def run(data: bytes) -> bool:
-    """An upload is refused and leaves no file, or every record that another reader of CSV sees is one stored row."""
+    """An upload is refused and leaves no file, or every record that another reader of
+    CSV sees is one stored row.
+    """
     ingest = _ingest()
     is_packed, body = data[:1] == _PACKED, data[1:]
     try:

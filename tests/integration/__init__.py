@@ -1,1 +1,3 @@
-"""Tests over HTTP and real processes. The folder is a package, so its servers stop after its last test."""
+"""Tests over HTTP and real processes. The folder is a package, so its servers stop
+after its last test.
+"""

@@ -19,7 +19,10 @@ def test_several_processes_find_the_same_tasks(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "toy.csv.gz", "wt", newline="") as file:
         rows = [(index, ("small", "large")[index >= 20]) for index in range(40)]
         csv.writer(file).writerows([("size", "kind"), *rows])
-    tasks = [Task("toy", "rdt-ta:n_estimators=1,max_depth=1", "1", "1e-6", repeat) for repeat in range(4)]
+    tasks = [
+        Task("toy", "rdt-ta:n_estimators=1,max_depth=1", "1", "1e-6", repeat)
+        for repeat in range(4)
+    ]
 
     assert accuracy.complete(tmp_path, tasks, tmp_path / "runs.csv", n_jobs=2) == []
     assert sorted(each.task for each in runs.load(tmp_path / "runs.csv", Run)) == tasks

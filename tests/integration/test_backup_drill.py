@@ -17,9 +17,17 @@ _DRILL = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.mark.long
 def test_the_drill_of_the_operators_guide_works_as_written(tmp_path: Path) -> None:
     [drill] = _DRILL.findall(_GUIDE.read_text(encoding="utf-8"))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GROVEKEEPER_")
+    }
     done = subprocess.run(
-        ["bash", "-euc", f'grovekeeper() {{ "{sys.executable}" -m app.cli "$@"; }}\n{drill}'],
+        [
+            "bash",
+            "-euc",
+            f'grovekeeper() {{ "{sys.executable}" -m app.cli "$@"; }}\n{drill}',
+        ],
         env=processes.module_environment(clean),
         cwd=tmp_path,
         capture_output=True,

@@ -1,4 +1,6 @@
-"""A program whose files are replaced while its service runs, as ``git pull`` and ``pip install --upgrade`` do."""
+"""A program whose files are replaced while its service runs, as ``git pull`` and ``pip
+install --upgrade`` do.
+"""
 
 import os
 import shutil
@@ -32,19 +34,34 @@ JobTask.from_text = staticmethod(lambda text: _from_text(_of_later(text)))
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A copy of the program, with the code that was compiled for it, whose times are those of the files."""
+    """A copy of the program, with the code that was compiled for it, whose times are
+    those of the files.
+    """
     repository, copy = Path(app.__file__).parents[1], tmp_path / "program"
     for name in ("app", "packages", "migrations"):
         shutil.copytree(repository / name, copy / name)
     return copy
 
 
-def test_code_that_is_replaced_under_a_running_service_costs_no_job(program: Path, tmp_path: Path) -> None:
+def test_code_that_is_replaced_under_a_running_service_costs_no_job(
+    program: Path, tmp_path: Path
+) -> None:
     url, log = f"http://127.0.0.1:{free_port()}", tmp_path / "log"
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", url.rpartition(":")[2]]
-    with running(command, cwd=tmp_path, environ=_environ(program, tmp_path), log=log) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "app.cli",
+        "serve",
+        "--port",
+        url.rpartition(":")[2],
+    ]
+    with running(
+        command, cwd=tmp_path, environ=_environ(program, tmp_path), log=log
+    ) as process:
         wait_until_ok(f"{url}/readyz", process=process)
-        with Client(url, (tmp_path / "home" / "admin.key").read_text().strip()) as client:
+        with Client(
+            url, (tmp_path / "home" / "admin.key").read_text().strip()
+        ) as client:
             name = client.declare_dataset(declaration())["name"]
             (tmp_path / "rows.csv").write_text(csv_rows(200))
             client.upload_rows(name, tmp_path / "rows.csv")
@@ -56,11 +73,17 @@ def test_code_that_is_replaced_under_a_running_service_costs_no_job(program: Pat
         assert stop(process) == 0
     assert states == ["succeeded"] * 4, "the worker of the later version takes over"
     assert (balance["charged"], balance["reserved"]) == ("0.4", "0")
-    assert log.read_text().count("the files of this program or its libraries changed") == 1
+    assert (
+        log.read_text().count("the files of this program or its libraries changed") == 1
+    )
 
 
 def _environ(program: Path, folder: Path) -> dict[str, str]:
-    folders = (program, program / "packages" / "forests", Path(app.__file__).parents[1] / "clients" / "python")
+    folders = (
+        program,
+        program / "packages" / "forests",
+        Path(app.__file__).parents[1] / "clients" / "python",
+    )
     return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(map(str, folders)),

@@ -1,4 +1,6 @@
-"""``serve`` and ``demo`` as processes of their own: readiness, the first API key, signals, and a clean exit."""
+"""``serve`` and ``demo`` as processes of their own: readiness, the first API key,
+signals, and a clean exit.
+"""
 
 import json
 import os
@@ -30,7 +32,8 @@ from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
 
 READY = "Grovekeeper is ready at "
-_STOPPED_WITHIN_S = 30  # a process manager waits for 10 s before it kills; tests share their processors
+# a process manager waits for 10 s before it kills; tests share their processors
+_STOPPED_WITHIN_S = 30
 _GIVE_UP_S = 600  # for steps that take long on a busy machine
 Start = Callable[..., ForkedProgram]
 
@@ -38,8 +41,14 @@ Start = Callable[..., ForkedProgram]
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """A user's environment, with a home folder that does not exist yet."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    return processes.module_environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GROVEKEEPER_")
+    }
+    return processes.module_environment(
+        clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")}
+    )
 
 
 @pytest.fixture
@@ -77,7 +86,9 @@ def _ready_url(process: ForkedProgram) -> str:
 
 def _descendants(process: ForkedProgram, *, at_least: int) -> list[psutil.Process]:
     deadline = time.monotonic() + _GIVE_UP_S
-    while len(result := psutil.Process(process.pid).children(recursive=True)) < at_least:
+    while (
+        len(result := psutil.Process(process.pid).children(recursive=True)) < at_least
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return result
@@ -86,7 +97,10 @@ def _descendants(process: ForkedProgram, *, at_least: int) -> list[psutil.Proces
 def _all_gone(processes: list[psutil.Process], *, within_s: float) -> bool:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        if all(not processe.is_running() or processe.status() == psutil.STATUS_ZOMBIE for processe in processes):
+        if all(
+            not processe.is_running() or processe.status() == psutil.STATUS_ZOMBIE
+            for processe in processes
+        ):
             return True
         time.sleep(0.05)
     return False
@@ -97,12 +111,17 @@ _ON_A_SMALL_DISK = (
     'mount -t tmpfs -o size=32m small "$1" && shift && exec "$@"',
     "sh",
 )
-"""Runs a command for which a folder, the first argument, is a disk of 32 MiB; other processes see no change."""
+"""Runs a command for which a folder, the first argument, is a disk of 32 MiB; other
+processes see no change.
+"""
 
 
 @pytest.mark.skipif(
     shutil.which("unshare") is None
-    or subprocess.run([*_ON_A_SMALL_DISK, tempfile.gettempdir(), "true"], capture_output=True).returncode != 0,
+    or subprocess.run(
+        [*_ON_A_SMALL_DISK, tempfile.gettempdir(), "true"], capture_output=True
+    ).returncode
+    != 0,
     reason="this system lets nobody mount a disk",
 )
 @pytest.mark.parametrize("command", ["serve", "api"])
@@ -121,12 +140,17 @@ def test_on_a_small_disk_the_service_takes_no_request_and_says_why(
         timeout=_GIVE_UP_S,
     )
     assert (done.returncode, done.stdout) == (1, ""), "it never said that it answers"
-    assert re.search(rf"\b(3[01]|2\d) MiB are free on the disk of {re.escape(str(home))}, .* needs 64 MiB", done.stderr)
+    assert re.search(
+        rf"\b(3[01]|2\d) MiB are free on the disk of {re.escape(str(home))}, .* needs 64 MiB",
+        done.stderr,
+    )
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(start: Start, tmp_path: Path, number: int) -> None:
+def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(
+    start: Start, tmp_path: Path, number: int
+) -> None:
     process = start("serve", "--port", "0", "--workers", "2")
     url = _ready_url(process)
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
@@ -134,7 +158,10 @@ def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(start: Start
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
-    assert httpx.get(f"{url}/ledger", headers=headers, trust_env=False).json() == {"datasets": [], "next": None}
+    assert httpx.get(f"{url}/ledger", headers=headers, trust_env=False).json() == {
+        "datasets": [],
+        "next": None,
+    }
     workers = _descendants(process, at_least=2)
     began = time.monotonic()
     process.send_signal(number)
@@ -142,22 +169,36 @@ def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(start: Start
     assert _all_gone(workers, within_s=_STOPPED_WITHIN_S - (time.monotonic() - began))
     assert process.stdout is not None
     assert process.stdout.read() == "", "after the ready line nothing stands on stdout"
-    assert file.read_text().strip() not in (tmp_path / "log").read_text(), "a log is no place for a key"
+    assert file.read_text().strip() not in (tmp_path / "log").read_text(), (
+        "a log is no place for a key"
+    )
 
 
-def test_a_service_without_datasets_maps_no_compiler_and_no_library_for_files_of_rows(environ: dict[str, str]) -> None:
-    """Neither a periodic task nor the search for jobs loads what only requests and jobs need."""
-    command = processes.module_command("app.cli", "serve", "--port", "0", "--workers", "1")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, text=True) as process:
+def test_a_service_without_datasets_maps_no_compiler_and_no_library_for_files_of_rows(
+    environ: dict[str, str],
+) -> None:
+    """Neither a periodic task nor the search for jobs loads what only requests and jobs
+    need.
+    """
+    command = processes.module_command(
+        "app.cli", "serve", "--port", "0", "--workers", "1"
+    )
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environ, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith(READY)
             [worker] = psutil.Process(process.pid).children()
-            while not _maps(worker, "grovekeeper.sqlite3-shm"):  # its first search has opened the database
+            # its first search has opened the database
+            while not _maps(worker, "grovekeeper.sqlite3-shm"):
                 time.sleep(0.05)
             for running in (psutil.Process(process.pid), worker):
                 assert _maps(running, "cryptography")
-                assert not any(_maps(running, library) for library in ("llvmlite", "pyarrow", "flint"))
+                assert not any(
+                    _maps(running, library)
+                    for library in ("llvmlite", "pyarrow", "flint")
+                )
         finally:
             process.terminate()
 
@@ -174,7 +215,10 @@ def test_serve_keeps_its_key_over_a_restart(start: Start, tmp_path: Path) -> Non
         url = _ready_url(process)
         keys.append(file.read_text())
         headers = {"Authorization": f"Bearer {keys[0].strip()}"}
-        assert httpx.get(f"{url}/keys", headers=headers, trust_env=False).status_code == 200
+        assert (
+            httpx.get(f"{url}/keys", headers=headers, trust_env=False).status_code
+            == 200
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=_GIVE_UP_S) == 0
     assert keys[0] == keys[1]
@@ -194,33 +238,59 @@ def test_a_killed_worker_is_replaced(start: Start) -> None:
     (worker,) = _descendants(process, at_least=1)
     worker.kill()
     deadline = time.monotonic() + _GIVE_UP_S
-    while not [child for child in psutil.Process(process.pid).children() if child.pid != worker.pid]:
+    while not [
+        child
+        for child in psutil.Process(process.pid).children()
+        if child.pid != worker.pid
+    ]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
 
 
-def test_a_generated_key_is_refused_on_the_network(start: Start, tmp_path: Path) -> None:
+def test_a_generated_key_is_refused_on_the_network(
+    start: Start, tmp_path: Path
+) -> None:
     refused = start("serve", "--port", "0", "--host", "0.0.0.0")
     assert refused.wait(timeout=_GIVE_UP_S) == 1
     assert "GROVEKEEPER_ADMIN_KEY" in (tmp_path / "log").read_text()
     assert not (tmp_path / "home" / "admin.key").exists()
     key = "key_chosen." + "c" * 43
-    process = start("serve", "--port", "0", "--host", "0.0.0.0", "--workers", "0", GROVEKEEPER_ADMIN_KEY=key)
+    process = start(
+        "serve",
+        "--port",
+        "0",
+        "--host",
+        "0.0.0.0",
+        "--workers",
+        "0",
+        GROVEKEEPER_ADMIN_KEY=key,
+    )
     url = _ready_url(process).replace("0.0.0.0", "127.0.0.1")
-    assert httpx.get(f"{url}/keys", headers={"Authorization": f"Bearer {key}"}, trust_env=False).status_code == 200
+    assert (
+        httpx.get(
+            f"{url}/keys", headers={"Authorization": f"Bearer {key}"}, trust_env=False
+        ).status_code
+        == 200
+    )
     assert not (tmp_path / "home" / "admin.key").exists()
 
 
-def test_a_key_generated_on_loopback_is_refused_on_the_network_later(start: Start, tmp_path: Path) -> None:
+def test_a_key_generated_on_loopback_is_refused_on_the_network_later(
+    start: Start, tmp_path: Path
+) -> None:
     process = start("serve", "--port", "0", "--workers", "0")
     _ready_url(process)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=_GIVE_UP_S) == 0
-    assert start("serve", "--port", "0", "--host", "0.0.0.0").wait(timeout=_GIVE_UP_S) == 1
+    assert (
+        start("serve", "--port", "0", "--host", "0.0.0.0").wait(timeout=_GIVE_UP_S) == 1
+    )
 
 
-def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path: Path) -> None:
+def test_a_restore_from_an_older_backup_refuses_to_start(
+    start: Start, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
 
     def served(name: str) -> None:
@@ -231,7 +301,9 @@ def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path:
                 {
                     "name": name,
                     "schema": {
-                        "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120}],
+                        "features": [
+                            {"name": "age", "type": "integer", "lower": 0, "upper": 120}
+                        ],
                         "label": {"name": "y", "classes": ["a", "b"]},
                     },
                     "budget": {"accountant": "pure", "epsilon": "1"},
@@ -244,17 +316,24 @@ def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path:
     assert stat.S_IMODE((home / "signing.key").stat().st_mode) == 0o600
     assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 2
     database = home / "grovekeeper.sqlite3"
-    with sqlite3.connect(database) as copied, sqlite3.connect(tmp_path / "backup") as backup:
+    with (
+        sqlite3.connect(database) as copied,
+        sqlite3.connect(tmp_path / "backup") as backup,
+    ):
         copied.backup(backup)
     served("second")
-    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 3, "a stop in good order writes every head"
+    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 3, (
+        "a stop in good order writes every head"
+    )
     for file in home.glob("grovekeeper.sqlite3*"):
         file.unlink()
     (tmp_path / "backup").rename(database)
     for command in (["serve", "--port", "0"], ["api", "--port", "0"], ["worker"]):
         assert start(*command).wait(timeout=_GIVE_UP_S) == 1, command
     log = (tmp_path / "log").read_text()
-    assert log.count("the database was restored from an older backup, or was changed") == 3
+    assert (
+        log.count("the database was restored from an older backup, or was changed") == 3
+    )
     for head in (home / "checkpoints").iterdir():
         head.rename(tmp_path / head.name)  # the operator's deliberate act
     (home / "signing.key").unlink()
@@ -264,7 +343,9 @@ def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path:
     served("third")
 
 
-def test_a_request_that_never_ends_does_not_hold_the_service(start: Start, tmp_path: Path) -> None:
+def test_a_request_that_never_ends_does_not_hold_the_service(
+    start: Start, tmp_path: Path
+) -> None:
     process = start("serve", "--port", "0", "--workers", "0")
     port = int(_ready_url(process).rsplit(":", 1)[1])
     key = (tmp_path / "home" / "admin.key").read_text().strip()
@@ -281,13 +362,24 @@ def test_a_request_that_never_ends_does_not_hold_the_service(start: Start, tmp_p
 def test_a_port_that_is_taken_ends_with_1(start: Start, tmp_path: Path) -> None:
     process = start("serve", "--port", "0", "--workers", "0")
     port = _ready_url(process).rsplit(":", 1)[1]
-    assert start("serve", "--port", port, GROVEKEEPER_HOME=str(tmp_path / "other")).wait(timeout=_GIVE_UP_S) == 1
+    assert (
+        start("serve", "--port", port, GROVEKEEPER_HOME=str(tmp_path / "other")).wait(
+            timeout=_GIVE_UP_S
+        )
+        == 1
+    )
     assert f"port {port}" in (tmp_path / "log").read_text()
-    assert not (tmp_path / "other" / "admin.key").exists(), "nothing is made for a server that cannot listen"
+    assert not (tmp_path / "other" / "admin.key").exists(), (
+        "nothing is made for a server that cannot listen"
+    )
 
 
-@pytest.mark.parametrize("broken", ["home is a file", "database is garbage", "database is away"])
-def test_an_installation_error_is_printed_as_one_sentence(start: Start, tmp_path: Path, broken: str) -> None:
+@pytest.mark.parametrize(
+    "broken", ["home is a file", "database is garbage", "database is away"]
+)
+def test_an_installation_error_is_printed_as_one_sentence(
+    start: Start, tmp_path: Path, broken: str
+) -> None:
     variables = {}
     if broken == "home is a file":
         (tmp_path / "home").write_text("")
@@ -295,7 +387,9 @@ def test_an_installation_error_is_printed_as_one_sentence(start: Start, tmp_path
         (tmp_path / "home").mkdir()
         (tmp_path / "home" / "grovekeeper.sqlite3").write_text("garbage" * 1_000)
     else:
-        variables = {"GROVEKEEPER_DATABASE_URL": "postgresql://grove:password@127.0.0.1:1/grove"}
+        variables = {
+            "GROVEKEEPER_DATABASE_URL": "postgresql://grove:password@127.0.0.1:1/grove"
+        }
     for command in (["serve", "--port", "0"], ["db", "upgrade"]):
         assert start(*command, **variables).wait(timeout=_GIVE_UP_S) == 1
     log = (tmp_path / "log").read_text()
@@ -304,19 +398,28 @@ def test_an_installation_error_is_printed_as_one_sentence(start: Start, tmp_path
     assert "password" not in log
 
 
-def test_the_api_alone_is_unready_until_the_upgrade(start: Start, tmp_path: Path) -> None:
+def test_the_api_alone_is_unready_until_the_upgrade(
+    start: Start, tmp_path: Path
+) -> None:
     assert start("db", "status", "--json").wait(timeout=_GIVE_UP_S) == 1
-    assert start("keys", "create-admin").wait(timeout=_GIVE_UP_S) == 1, "there is no table of keys yet"
+    assert start("keys", "create-admin").wait(timeout=_GIVE_UP_S) == 1, (
+        "there is no table of keys yet"
+    )
     port = free_port()
     process = start("api", "--port", str(port))
     assert _readiness(port) == 503
     key = "key_chosen." + "c" * 43
-    assert start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait(timeout=_GIVE_UP_S) == 0
+    assert (
+        start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait(timeout=_GIVE_UP_S) == 0
+    )
     assert start("db", "status").wait(timeout=_GIVE_UP_S) == 0
     assert _readiness(port) == 200
     facts = f"(version {version('grovekeeper')}, revision {revisions.head_revision()}, home {tmp_path / 'home'})\n"
     assert process.stdout is not None
-    assert process.stdout.readline() == f"The API answers at http://127.0.0.1:{port} {facts}"
+    assert (
+        process.stdout.readline()
+        == f"The API answers at http://127.0.0.1:{port} {facts}"
+    )
     worker = start("worker")
     assert worker.stdout is not None
     assert worker.stdout.readline() == f"The worker is ready {facts}"
@@ -327,7 +430,12 @@ def test_the_api_alone_is_unready_until_the_upgrade(start: Start, tmp_path: Path
     assert started.stdout is not None
     for admin in (key, json.loads(started.stdout.read())["key"]):
         headers = {"Authorization": f"Bearer {admin}"}
-        assert httpx.get(f"http://127.0.0.1:{port}/keys", headers=headers, trust_env=False).status_code == 200
+        assert (
+            httpx.get(
+                f"http://127.0.0.1:{port}/keys", headers=headers, trust_env=False
+            ).status_code
+            == 200
+        )
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=_GIVE_UP_S) == 0
 
@@ -336,28 +444,47 @@ def _readiness(port: int) -> int:
     deadline = time.monotonic() + _GIVE_UP_S
     while time.monotonic() < deadline:
         try:
-            return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code
+            return httpx.get(
+                f"http://127.0.0.1:{port}/readyz", trust_env=False
+            ).status_code
         except httpx.ConnectError:
             time.sleep(0.05)
     raise AssertionError("it does not listen")
 
 
 @pytest.mark.long
-def test_the_demo_runs_to_its_end_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+def test_the_demo_runs_to_its_end_and_leaves_nothing(
+    start: Start, tmp_path: Path
+) -> None:
     (tmp_path / "temporary").mkdir()
-    process = start("demo", "--exit", "--json", "--port", "0", GROVEKEEPER_HOME="", TMPDIR=str(tmp_path / "temporary"))
+    process = start(
+        "demo",
+        "--exit",
+        "--json",
+        "--port",
+        "0",
+        GROVEKEEPER_HOME="",
+        TMPDIR=str(tmp_path / "temporary"),
+    )
     assert process.stdout is not None
     reported = json.loads(process.stdout.read())
     assert process.wait(timeout=_GIVE_UP_S) == 0
     assert reported["price"]["amount"] == reported["ledger"]["charged"] == "1"
-    assert (reported["refusal"]["type"], reported["refusal"]["largest_that_fits"]) == ("budget-exceeded", "2")
+    assert (reported["refusal"]["type"], reported["refusal"]["largest_that_fits"]) == (
+        "budget-exceeded",
+        "2",
+    )
     assert reported["verified"] is True
     assert reported["held_out"]["rows"] == 3_256
-    assert reported["held_out"]["accuracy"] > reported["held_out"]["majority_class"] + 0.03
+    assert (
+        reported["held_out"]["accuracy"] > reported["held_out"]["majority_class"] + 0.03
+    )
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(
+    start: Start, tmp_path: Path
+) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     process = start("demo", "--port", "0", GROVEKEEPER_HOME="", TMPDIR=str(temporary))
@@ -367,20 +494,36 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(start: Start
         lines.append(line)
         if "Open the dashboard" in line:
             break
-    url = next(line for line in lines if line.startswith(READY)).removeprefix(READY).strip()
-    home = Path(next(line for line in lines if line.startswith("Home: ")).removeprefix("Home: ").strip())
+    url = (
+        next(line for line in lines if line.startswith(READY))
+        .removeprefix(READY)
+        .strip()
+    )
+    home = Path(
+        next(line for line in lines if line.startswith("Home: "))
+        .removeprefix("Home: ")
+        .strip()
+    )
     assert home.is_relative_to(temporary)
     key = (home / "admin.key").read_text().strip()
-    answer = httpx.get(f"{url}/ledger/adult", headers={"Authorization": f"Bearer {key}"}, trust_env=False).json()
+    answer = httpx.get(
+        f"{url}/ledger/adult",
+        headers={"Authorization": f"Bearer {key}"},
+        trust_env=False,
+    ).json()
     assert (answer["cap"], answer["charged"]) == ("3", "1")
     text = " ".join("".join(lines).split())
     assert "Price 1 ε, no more and no less" in text
     assert re.search(r"refused \(\d+ budget-exceeded\)", text)
     assert "largest ε that fits: 2" in text
-    accuracy, baseline = map(float, re.findall(r"(?:were never uploaded|the larger class): (\d+\.\d)%", text))
+    accuracy, baseline = map(
+        float, re.findall(r"(?:were never uploaded|the larger class): (\d+\.\d)%", text)
+    )
     assert "Accuracy on the 3,256 rows" in text
     assert accuracy > baseline + 3
-    assert any(f"dashboard at {url} and sign in with the key in" in line for line in lines)
+    assert any(
+        f"dashboard at {url} and sign in with the key in" in line for line in lines
+    )
     assert any(line.startswith("Now your own data") for line in lines)
     below = _descendants(process, at_least=2)
     process.send_signal(signal.SIGINT)
@@ -390,16 +533,28 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(start: Start
 
 
 @contextmanager
-def _running_job(process: ForkedProgram, folder: Path, *, n_trees: int) -> Iterator[tuple[Client, str]]:
-    """A client of a service whose worker runs a job: its charge is committed, and its first tree has grown."""
+def _running_job(
+    process: ForkedProgram, folder: Path, *, n_trees: int
+) -> Iterator[tuple[Client, str]]:
+    """A client of a service whose worker runs a job: its charge is committed, and its
+    first tree has grown.
+    """
     url = _ready_url(process)
     with Client(url, (folder / "home" / "admin.key").read_text().strip()) as client:
         dataset = demo.load_dataset(folder / "rows.csv.gz")
         client.declare_dataset(
-            {"name": "adult", "schema": dataset.schema, "budget": {"accountant": "pure", "epsilon": "9"}}
+            {
+                "name": "adult",
+                "schema": dataset.schema,
+                "budget": {"accountant": "pure", "epsilon": "9"},
+            }
         )
         client.upload_rows("adult", folder / "rows.csv.gz")
-        slow = {"algorithm": "mrf", "epsilon": "4", "parameters": {"n_estimators": n_trees, "max_depth": 12}}
+        slow = {
+            "algorithm": "mrf",
+            "epsilon": "4",
+            "parameters": {"n_estimators": n_trees, "max_depth": 12},
+        }
         job_id = client.train({"dataset": "adult", **slow})["job_id"]
         deadline = time.monotonic() + _GIVE_UP_S
         while not client.job(job_id)["progress"]:
@@ -410,7 +565,9 @@ def _running_job(process: ForkedProgram, folder: Path, *, n_trees: int) -> Itera
 
 @contextmanager
 def _held(process: ForkedProgram) -> Iterator[None]:
-    """Holds the running job, so that it is running however fast it is or however busy the machine."""
+    """Holds the running job, so that it is running however fast it is or however busy
+    the machine.
+    """
     [worker] = psutil.Process(process.pid).children()
     [child] = worker.children()
     child.suspend()
@@ -420,13 +577,20 @@ def _held(process: ForkedProgram) -> Iterator[None]:
         child.resume()
 
 
-@pytest.mark.parametrize(("number", "everyone"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
+@pytest.mark.parametrize(
+    ("number", "everyone"), [(signal.SIGTERM, True), (signal.SIGINT, False)]
+)
 def test_one_signal_lets_the_running_job_end_while_the_api_answers(
     start: Start, tmp_path: Path, number: signal.Signals, everyone: bool
 ) -> None:
-    """A terminal, or a service manager, may send the signal to every process of the service."""
+    """A terminal, or a service manager, may send the signal to every process of the
+    service.
+    """
     process = start("serve", "--port", "0")
-    with _running_job(process, tmp_path, n_trees=12) as (client, job_id), _held(process):
+    with (
+        _running_job(process, tmp_path, n_trees=12) as (client, job_id),
+        _held(process),
+    ):
         below = _descendants(process, at_least=2)
         process.send_signal(number)
         for other in below if everyone else []:
@@ -441,7 +605,9 @@ def test_one_signal_lets_the_running_job_end_while_the_api_answers(
     assert _ends(tmp_path) == [("succeeded", None)]
 
 
-def test_a_second_signal_ends_the_child_within_seconds_and_its_charge_stays(start: Start, tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_child_within_seconds_and_its_charge_stays(
+    start: Start, tmp_path: Path
+) -> None:
     process = start("serve", "--port", "0")
     with _running_job(process, tmp_path, n_trees=1_000):
         below = _descendants(process, at_least=2)

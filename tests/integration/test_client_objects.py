@@ -1,4 +1,6 @@
-"""The objects of the Python client, on a real service: quote, train, predict, evaluate, refusal, ledger."""
+"""The objects of the Python client, on a real service: quote, train, predict, evaluate,
+refusal, ledger.
+"""
 
 import pickle
 from collections.abc import Iterator
@@ -12,14 +14,27 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from grovekeeper_client import Dataset, Grovekeeper, JobFailed, JobUnfinished, Refused, Unreachable
+from grovekeeper_client import (
+    Dataset,
+    Grovekeeper,
+    JobFailed,
+    JobUnfinished,
+    Refused,
+    Unreachable,
+)
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.support.databases import on_one_server
 from tests.support.server import Server, csv_rows
 
 SMALL = {"n_estimators": 2, "max_depth": 2}
-FRAME = pd.DataFrame({"age": [20, 80, None], "height": [1.5, np.nan, 1.7], "sex": ["Male", None, "other"]})
+FRAME = pd.DataFrame(
+    {
+        "age": [20, 80, None],
+        "height": [1.5, np.nan, 1.7],
+        "sex": ["Male", None, "other"],
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +47,10 @@ def gk(server: Server) -> Iterator[Grovekeeper]:
 def dataset(gk: Grovekeeper, server: Server) -> Dataset:
     schema = server.declared()["schema"]
     features = [feature | {"missing": True} for feature in schema["features"]]
-    name = server.uploaded(schema={**schema, "features": features}, budget={"accountant": "pure", "epsilon": "90"})
+    name = server.uploaded(
+        schema={**schema, "features": features},
+        budget={"accountant": "pure", "epsilon": "90"},
+    )
     return gk.dataset(name["name"])
 
 
@@ -40,7 +58,9 @@ def dataset(gk: Grovekeeper, server: Server) -> Dataset:
 def test_a_model_is_quoted_trained_used_and_measured(
     gk: Grovekeeper, dataset: Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    quote = dataset.plan("rdt-ta", epsilon=Decimal("0.1") + Decimal("0.2"), parameters=SMALL)
+    quote = dataset.plan(
+        "rdt-ta", epsilon=Decimal("0.1") + Decimal("0.2"), parameters=SMALL
+    )
     assert quote.price.amount == Decimal("0.3")
     assert quote.fits
     assert quote.largest_that_fits == dataset.balance().remaining == 90
@@ -50,7 +70,10 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert dataset.plan(epsilon=1).why, "auto gives its reason"
 
     job = dataset.train(
-        "rdt-ta", epsilon=20, parameters={name: np.int64(value) for name, value in SMALL.items()}, name="first"
+        "rdt-ta",
+        epsilon=20,
+        parameters={name: np.int64(value) for name, value in SMALL.items()},
+        name="first",
     )
     model = job.wait()
     assert "2/2 trees" in capsys.readouterr().err
@@ -68,12 +91,18 @@ def test_a_model_is_quoted_trained_used_and_measured(
     table = pa.Table.from_pandas(FRAME, preserve_index=False)
     assert model.predict(table).to_pylist() == labels.tolist()
     rows = table.to_pylist()
-    assert model.predict(rows) == model.predict([list(row.values()) for row in rows]) == labels.tolist()
+    assert (
+        model.predict(rows)
+        == model.predict([list(row.values()) for row in rows])
+        == labels.tolist()
+    )
     shares = model.predict_proba(FRAME)
     assert list(shares.columns) == model.classes
     assert model.predict_proba(rows) == shares.to_dict("records")
 
-    evaluation = model.evaluate("30", metrics=["accuracy", "confusion"]).wait(progress=False)
+    evaluation = model.evaluate("30", metrics=["accuracy", "confusion"]).wait(
+        progress=False
+    )
     assert evaluation.accuracy is not None
     assert evaluation.interval is not None
     assert evaluation.interval[0] <= evaluation.accuracy <= evaluation.interval[1]
@@ -93,7 +122,11 @@ def test_a_refusal_carries_its_numbers(dataset: Dataset) -> None:
     with pytest.raises(Refused) as caught:
         dataset.train("rdt-ta", epsilon="90.5", parameters=SMALL)
     refused = caught.value
-    assert (refused.cap, refused.charged, refused.reserved) == (before.cap, before.charged, before.reserved)
+    assert (refused.cap, refused.charged, refused.reserved) == (
+        before.cap,
+        before.charged,
+        before.reserved,
+    )
     assert refused.requested == Decimal("90.5")
     assert refused.remaining == refused.largest_that_fits == before.remaining
     assert refused.unit == "epsilon"
@@ -102,7 +135,9 @@ def test_a_refusal_carries_its_numbers(dataset: Dataset) -> None:
 
 
 class _Cut(httpx.HTTPTransport):
-    """Passes requests on, and loses the answers to the first ``n_lost`` of the training requests."""
+    """Passes requests on, and loses the answers to the first ``n_lost`` of the training
+    requests.
+    """
 
     def __init__(self, n_lost: int) -> None:
         super().__init__()
@@ -116,7 +151,9 @@ class _Cut(httpx.HTTPTransport):
             if len(self.keys) <= self.n_lost:
                 response.read()
                 response.close()
-                raise httpx.ReadError("the connection was cut after the request", request=request)
+                raise httpx.ReadError(
+                    "the connection was cut after the request", request=request
+                )
         return response
 
 
@@ -124,9 +161,13 @@ def _reserved(dataset: Dataset) -> list[Decimal]:
     return [entry.amount for entry in dataset.ledger() if entry.kind == "reserve"]
 
 
-def test_a_connection_that_is_cut_after_the_request_never_pays_twice(server: Server) -> None:
+def test_a_connection_that_is_cut_after_the_request_never_pays_twice(
+    server: Server,
+) -> None:
     cut = _Cut(n_lost=2)
-    with Client(server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None) as client:
+    with Client(
+        server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None
+    ) as client:
         dataset = Dataset(client, server.uploaded())
         job = dataset.train("rdt-ta", epsilon="1", parameters=SMALL)
         assert (len(cut.keys), len(set(cut.keys))) == (3, 1)
@@ -136,20 +177,31 @@ def test_a_connection_that_is_cut_after_the_request_never_pays_twice(server: Ser
         assert _reserved(dataset) == [1, 1], "another call is another job"
 
 
-def test_a_call_that_got_no_answer_is_continued_with_the_key_of_its_error(server: Server) -> None:
+def test_a_call_that_got_no_answer_is_continued_with_the_key_of_its_error(
+    server: Server,
+) -> None:
     cut = _Cut(n_lost=5)
-    with Client(server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None) as client:
+    with Client(
+        server.url, server.admin.key, transport=cut, sleep=lambda _seconds: None
+    ) as client:
         dataset = Dataset(client, server.uploaded())
         with pytest.raises(Unreachable, match="pass idempotency_key=") as caught:
             dataset.train("rdt-ta", epsilon="1", parameters=SMALL)
         assert _reserved(dataset) == [1]
-        job = dataset.train("rdt-ta", epsilon="1", parameters=SMALL, idempotency_key=caught.value.idempotency_key)
+        job = dataset.train(
+            "rdt-ta",
+            epsilon="1",
+            parameters=SMALL,
+            idempotency_key=caught.value.idempotency_key,
+        )
         assert _reserved(dataset) == [1]
         assert job.price.amount == 1
 
 
 @on_one_server
-def test_a_pickled_connection_holds_no_key(gk: Grovekeeper, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_connection_holds_no_key(
+    gk: Grovekeeper, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = pickle.dumps(gk)
     assert server.admin.key.encode() not in stored
     assert server.admin.key not in repr(gk)
@@ -163,7 +215,11 @@ def test_a_pickled_connection_holds_no_key(gk: Grovekeeper, server: Server, monk
 @on_one_server
 def test_what_the_objects_take_is_what_the_service_takes(dataset: Dataset) -> None:
     scope: dict[str, Any] = {}
-    body = dataset._training("auto", np.float64(0.25), {"delta": 1e-6, "scope": scope, "unlabelled": {"epsilon": 1}})
+    body = dataset._training(
+        "auto",
+        np.float64(0.25),
+        {"delta": 1e-6, "scope": scope, "unlabelled": {"epsilon": 1}},
+    )
     assert body == {
         "dataset": dataset.id, "algorithm": "auto", "epsilon": "0.25", "delta": "1e-06", "scope": {},
         "unlabelled": {"epsilon": "1"},
@@ -171,17 +227,30 @@ def test_what_the_objects_take_is_what_the_service_takes(dataset: Dataset) -> No
 
 
 @on_one_server
-def test_frames_and_files_of_tables_are_uploaded_as_rows(gk: Grovekeeper, server: Server, tmp_path: Path) -> None:
+def test_frames_and_files_of_tables_are_uploaded_as_rows(
+    gk: Grovekeeper, server: Server, tmp_path: Path
+) -> None:
     dataset = gk.dataset(server.declared()["id"])
     frame = pd.DataFrame(
-        {"age": [20, 150], "height": [1.5, np.nan], "sex": pd.Categorical(["Male", None]), "income": ["<=50K", "?"]}
+        {
+            "age": [20, 150],
+            "height": [1.5, np.nan],
+            "sex": pd.Categorical(["Male", None]),
+            "income": ["<=50K", "?"],
+        }
     )
     file = tmp_path / "rows.parquet"
     frame.to_parquet(file, index=False)
     sources = (frame, file, pa.Table.from_pandas(frame))
-    reports = [dataset.upload(rows, again=True, accept_unknown=True)["columns"] for rows in sources]
+    reports = [
+        dataset.upload(rows, again=True, accept_unknown=True)["columns"]
+        for rows in sources
+    ]
     assert reports[0] == reports[1] == reports[2]
-    counts = {column["name"]: (column["clamped"], column["missing"], column["unknown"]) for column in reports[0]}
+    counts = {
+        column["name"]: (column["clamped"], column["missing"], column["unknown"])
+        for column in reports[0]
+    }
     assert (counts["age"], counts["income"]) == ((1, 0, 0), (0, 0, 1))
 
 
@@ -201,16 +270,32 @@ def test_a_replacement_erases_an_upload_only_for_rows_that_the_service_takes(
     for n_rows, replaced in ((200, "the same rows"), (100, "corrected rows")):
         file.write_text(csv_rows(n_rows))
         upload = dataset.replace_upload(upload, file)["stored"]["epoch"]
-        listed = [listed["rows"] for listed in dataset._client.uploads(dataset.id) if not listed["erased_at"]]
+        listed = [
+            listed["rows"]
+            for listed in dataset._client.uploads(dataset.id)
+            if not listed["erased_at"]
+        ]
         assert listed == [n_rows], replaced
 
 
 @on_one_server
-def test_a_wait_ends_at_an_approval_and_at_a_timeout(gk: Grovekeeper, server: Server) -> None:
-    """The job goes on in both cases, and another wait gives its output or says why there is none."""
+def test_a_wait_ends_at_an_approval_and_at_a_timeout(
+    gk: Grovekeeper, server: Server
+) -> None:
+    """The job goes on in both cases, and another wait gives its output or says why
+    there is none.
+    """
     declared = server.uploaded()
-    rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
-    server.admin.http.put(f"/datasets/{declared['id']}/rules", json=rules).raise_for_status()
+    rules = {
+        "largest_job": None,
+        "approval_above": "0.5",
+        "quotas": [],
+        "frozen": False,
+        "erase_rows_at": None,
+    }
+    server.admin.http.put(
+        f"/datasets/{declared['id']}/rules", json=rules
+    ).raise_for_status()
     job = gk.dataset(declared["name"]).train("rdt-ta", epsilon=1, parameters=SMALL)
     for timeout in (None, 3_600):
         with pytest.raises(JobUnfinished) as caught:

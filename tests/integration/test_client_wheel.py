@@ -1,4 +1,6 @@
-"""The client is a distribution of its own: its wheel works in an environment that does not have the service."""
+"""The client is a distribution of its own: its wheel works in an environment that does
+not have the service.
+"""
 
 import os
 import subprocess
@@ -16,7 +18,16 @@ _CLIENT = Path(__file__).parents[2] / "clients" / "python"
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(folder),
+    ]
     subprocess.run(command, cwd=_CLIENT, capture_output=True, check=True)
     (path,) = folder.glob("grovekeeper_client-*.whl")
     return path
@@ -28,16 +39,33 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(python: Path, program: str) -> "subprocess.CompletedProcess[str]":
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("GROVEKEEPER_", "PYTHON"))}
-    return subprocess.run([python, "-c", program], cwd="/", env=environ, capture_output=True, text=True, check=False)
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GROVEKEEPER_", "PYTHON"))
+    }
+    return subprocess.run(
+        [python, "-c", program],
+        cwd="/",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_it_holds_the_package_and_its_types_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     listed = subprocess.run(
-        ["git", "ls-files", "grovekeeper_client"], cwd=_CLIENT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "grovekeeper_client"],
+        cwd=_CLIENT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert {name for name in names if ".dist-info/" not in name} == set(listed.stdout.split())
+    assert {name for name in names if ".dist-info/" not in name} == set(
+        listed.stdout.split()
+    )
     assert "grovekeeper_client/py.typed" in names
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
 

@@ -1,4 +1,6 @@
-"""An export is verified by a shell, ``openssl`` and a few lines of Python, which agree with the verifier."""
+"""An export is verified by a shell, ``openssl`` and a few lines of Python, which agree
+with the verifier.
+"""
 
 import os
 import re
@@ -37,12 +39,18 @@ def examples(tmp_path: Path) -> Path:
     return Path(shutil.copytree(_FOLDER, tmp_path / "by_hand"))
 
 
-def test_every_command_gives_the_output_that_the_file_shows(examples: Path, tmp_path: Path) -> None:
+def test_every_command_gives_the_output_that_the_file_shows(
+    examples: Path, tmp_path: Path
+) -> None:
     (tmp_path / "bin").mkdir()
     ours = tmp_path / "bin" / "python3"
     ours.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     ours.chmod(0o755)
-    environ = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(_ROOT), "LC_ALL": "C"}
+    environ = os.environ | {
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(_ROOT),
+        "LC_ALL": "C",
+    }
     steps = _steps()
     assert len(steps) > 25
     here = examples

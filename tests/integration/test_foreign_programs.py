@@ -1,6 +1,8 @@
-"""Programs of others against a live server: each is installed from a lock of its own, and runs a script.
+"""Programs of others against a live server: each is installed from a lock of its own,
+and runs a script.
 
-``python3 run.py lock`` renews the locks, so these tests meet the newest versions. They print the versions at their end.
+``python3 run.py lock`` renews the locks, so these tests meet the newest versions. They
+print the versions at their end.
 """
 
 import json
@@ -19,24 +21,41 @@ from tests.support.environments import environment, version_in
 from tests.support.in_process import in_process
 from tests.support.server import Caller, Server
 
-pytestmark = [pytest.mark.parametrize("server", ["sqlite"], indirect=True), pytest.mark.long]
+pytestmark = [
+    pytest.mark.parametrize("server", ["sqlite"], indirect=True),
+    pytest.mark.long,
+]
 
 _ROOT = Path(__file__).parents[2]
 _SCRIPTS = Path(__file__).parent / "foreign"
 _AGE = {"name": "age", "type": "integer", "lower": 0, "upper": 100}
 _HOURS = {"name": "hours", "type": "numeric", "lower": 0, "upper": 60, "missing": True}
-_SEX = {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "missing": True}
+_SEX = {
+    "name": "sex",
+    "type": "categorical",
+    "categories": ["Female", "Male"],
+    "missing": True,
+}
 _INCOME = {"name": "income", "classes": ["low", "high"]}
-_ROWS = {"age": [39, 70, 101], "hours": [40.5, None, 2.0], "sex": ["Male", None, "else"]}
+_ROWS = {
+    "age": [39, 70, 101],
+    "hours": [40.5, None, 2.0],
+    "sex": ["Male", None, "else"],
+}
 _FULL_HOURS = {"hours": [40.5, 2.0, 17.25]}
-_ENVIRONMENT = {"NO_PROXY": "127.0.0.1", "PYTHONPATH": str(_ROOT / "clients" / "python")}
+_ENVIRONMENT = {
+    "NO_PROXY": "127.0.0.1",
+    "PYTHONPATH": str(_ROOT / "clients" / "python"),
+}
 _NEWEST_PYTHON = {"client": (3, 12), "mlserver": (3, 12), "kserve": (3, 13)}
 """The newest version of Python that a program supports."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Two models, one of them of numbers alone, each by an alias; their key; and a dataset that takes rows."""
+    """Two models, one of them of numbers alone, each by an alias; their key; and a
+    dataset that takes rows.
+    """
 
     server: Server
     model: str
@@ -46,7 +65,9 @@ class Served:
 
     def predicted(self, model: str, columns: dict[str, Any]) -> list[Any]:
         """Labels and probabilities of ``/predict``."""
-        answer = self.predictor.http.post(f"/models/{model}/predict", json={"columns": columns}).json()
+        answer = self.predictor.http.post(
+            f"/models/{model}/predict", json={"columns": columns}
+        ).json()
         return [answer["labels"], answer["probabilities"]]
 
 
@@ -55,7 +76,9 @@ def served(server: Server) -> Served:
     dataset = _trained(server, [_AGE, _HOURS, _SEX])
     numbers = _trained(server, [_AGE, _HOURS])
     predictor = server.granted(dataset["id"], "predictor")
-    grant = server.admin.http.put(f"/datasets/{numbers['id']}/grants/{predictor.id}", json={"role": "predictor"})
+    grant = server.admin.http.put(
+        f"/datasets/{numbers['id']}/grants/{predictor.id}", json={"role": "predictor"}
+    )
     assert grant.is_success, grant.text
     names = [f"{it['name']}@production" for it in (dataset, numbers)]
     return Served(server, *names, predictor, dataset["id"])
@@ -64,14 +87,28 @@ def served(server: Server) -> Served:
 def _trained(server: Server, features: list[dict[str, Any]]) -> dict[str, Any]:
     dataset = server.declared(schema={"features": features, "label": _INCOME})
     columns = [str(feature["name"]) for feature in features]
-    rows = [{"age": age, "hours": age % 60, "sex": ("Female", "Male")[age % 2]} for age in range(100)]
-    lines = [",".join([*(str(row[name]) for name in columns), ("low", "high")[row["age"] > 50]]) for row in rows]
+    rows = [
+        {"age": age, "hours": age % 60, "sex": ("Female", "Male")[age % 2]}
+        for age in range(100)
+    ]
+    lines = [
+        ",".join(
+            [*(str(row[name]) for name in columns), ("low", "high")[row["age"] > 50]]
+        )
+        for row in rows
+    ]
     text = "\n".join([",".join([*columns, "income"]), *lines])
     http = server.admin.http
-    uploaded = http.post(f"/datasets/{dataset['id']}/rows", content=text, headers={"Content-Type": "text/csv"})
+    uploaded = http.post(
+        f"/datasets/{dataset['id']}/rows",
+        content=text,
+        headers={"Content-Type": "text/csv"},
+    )
     assert uploaded.is_success, uploaded.text
     model = server.trained(dataset["id"])["model_id"]
-    assert http.put(f"/datasets/{dataset['id']}/aliases/production", json={"model": model}).is_success
+    assert http.put(
+        f"/datasets/{dataset['id']}/aliases/production", json={"model": model}
+    ).is_success
     return dataset
 
 
@@ -79,17 +116,23 @@ Run = Callable[..., list[Any]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, served: Served, record_property: Callable[[str, object], None]) -> Run:
+def run(
+    tmp_path: Path, served: Served, record_property: Callable[[str, object], None]
+) -> Run:
     """Installs a program and runs its script, whose lines are JSON."""
 
-    def run_program(program: str, package: str, *arguments: str, key: Caller | None = None) -> list[Any]:
+    def run_program(
+        program: str, package: str, *arguments: str, key: Caller | None = None
+    ) -> list[Any]:
         if sys.version_info[:2] > _NEWEST_PYTHON.get(program, sys.version_info[:2]):
             pytest.skip(f"{program} does not support this version of Python")
         python = environment(program, tmp_path / "venv")
         record_property("version", version_in(python, package))
         script, caller = _SCRIPTS / f"with_{program}.py", key or served.predictor
         command = [python, script, served.server.url, caller.key, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_ENVIRONMENT)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=_ENVIRONMENT
+        )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -101,7 +144,9 @@ def test_kserve_predicts_with_json_and_with_bytes(served: Served, run: Run) -> N
     assert run("kserve", "kserve", served.model) == [expected, expected]
 
 
-def test_mlserver_s_codecs_predict_a_frame_and_an_array(served: Served, run: Run) -> None:
+def test_mlserver_s_codecs_predict_a_frame_and_an_array(
+    served: Served, run: Run
+) -> None:
     expected = [
         served.predicted(served.model, _ROWS),
         served.predicted(served.of_numbers, {"age": _ROWS["age"]} | _FULL_HOURS),
@@ -110,19 +155,29 @@ def test_mlserver_s_codecs_predict_a_frame_and_an_array(served: Served, run: Run
 
 
 def test_what_polars_writes_is_stored_and_predicts(served: Served, run: Run) -> None:
-    answers = run("polars", "polars", served.dataset, served.model, key=served.server.admin)
-    rows = {"age": [39, 70, 100], "hours": _ROWS["hours"], "sex": ["Male", None, "Female"]}
+    answers = run(
+        "polars", "polars", served.dataset, served.model, key=served.server.admin
+    )
+    rows = {
+        "age": [39, 70, 100],
+        "hours": _ROWS["hours"],
+        "sex": ["Male", None, "Female"],
+    }
     assert answers == [18, served.predicted(served.model, rows)]
 
 
 def test_what_duckdb_writes_is_stored(served: Served, run: Run, tmp_path: Path) -> None:
-    assert run("duckdb", "duckdb", served.dataset, str(tmp_path), key=served.server.admin) == [4_000]
+    assert run(
+        "duckdb", "duckdb", served.dataset, str(tmp_path), key=served.server.admin
+    ) == [4_000]
 
 
 def test_a_token_of_oidc_provider_mock_is_a_key(
     served: Served, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Its provider is found by its issuer alone; its tokens live an hour, name no key and list one audience."""
+    """Its provider is found by its issuer alone; its tokens live an hour, name no key
+    and list one audience.
+    """
     python = environment("oidc-provider-mock", tmp_path / "venv")
     record_property("version", version_in(python, "oidc-provider-mock"))
     with (
@@ -136,15 +191,30 @@ def test_a_token_of_oidc_provider_mock_is_a_key(
         line = provider.stdout.readline()
         assert line, (tmp_path / "log").read_text()
         issuer, token = json.loads(line)
-        app = create_app(replace(served.server.settings, oidc_issuer=issuer, oidc_audience="grovekeeper"))
+        app = create_app(
+            replace(
+                served.server.settings, oidc_issuer=issuer, oidc_audience="grovekeeper"
+            )
+        )
         with closing(app.state.installation), in_process(app) as api:
-            answers = [api.request("GET", "/datasets", key=key).status_code for key in (token, f"{token}x")]
+            answers = [
+                api.request("GET", "/datasets", key=key).status_code
+                for key in (token, f"{token}x")
+            ]
         provider.communicate()  # its input ends, and so does it
     assert answers == [200, 401]
 
 
-def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(served: Served, run: Run) -> None:
-    rows = {"age": [39, 70, 100], "hours": _ROWS["hours"], "sex": ["Male", None, "Female"]}
+def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(
+    served: Served, run: Run
+) -> None:
+    rows = {
+        "age": [39, 70, 100],
+        "hours": _ROWS["hours"],
+        "sex": ["Male", None, "Female"],
+    }
     labels, _ = served.predicted(served.model, rows)
-    answers = run("client", "pandas", served.dataset, served.model, key=served.server.admin)
+    answers = run(
+        "client", "pandas", served.dataset, served.model, key=served.server.admin
+    )
     assert answers == [100, labels, labels, labels, ["high", "low"], True]

@@ -1,5 +1,6 @@
-"""The forests are a distribution of their own: a wheel and a source distribution that price and read without the
-service."""
+"""The forests are a distribution of their own: a wheel and a source distribution that
+price and read without the service.
+"""
 
 import os
 import subprocess
@@ -46,7 +47,13 @@ def wheel(built: Path) -> Path:
 
 
 def _tracked() -> set[str]:
-    listed = subprocess.run(["git", "ls-files", _MODULE], cwd=_FORESTS, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", _MODULE],
+        cwd=_FORESTS,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(listed.stdout.split())
 
 
@@ -60,11 +67,18 @@ def test_an_installed_forest_is_trained_without_the_service(
     wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     programs = environment_with(wheel, tmp_path_factory.mktemp("environment"))
-    environ = {"PATH": os.defpath, "NUMBA_DISABLE_JIT": "1"}  # the loops as Python: compiling them takes a minute
+    # the loops as Python: compiling them takes a minute
+    environ = {"PATH": os.defpath, "NUMBA_DISABLE_JIT": "1"}
     answer = subprocess.run(
-        [programs / "python", "-c", PROGRAM], cwd="/", env=environ, capture_output=True, text=True, check=False
+        [programs / "python", "-c", PROGRAM],
+        cwd="/",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert answer.returncode == 0, answer.stderr  # where NumPy warns of numbers that wrap, as they do when compiled
+    # where NumPy warns of numbers that wrap, as they do when compiled
+    assert answer.returncode == 0, answer.stderr
     assert answer.stdout == "None 2 0.5 ['no', 'yes']\n"
 
 

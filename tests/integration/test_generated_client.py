@@ -1,7 +1,8 @@
-"""A client that is generated from the OpenAPI document trains and predicts, and is generated alike each time.
+"""A client that is generated from the OpenAPI document trains and predicts, and is
+generated alike each time.
 
-The generator needs another version of a library than the service, so it is installed from a lock of its own, into an
-environment of its own.
+The generator needs another version of a library than the service, so it is installed
+from a lock of its own, into an environment of its own.
 """
 
 import hashlib
@@ -21,7 +22,13 @@ _OMITTED = {"POST /datasets/{dataset}/rows", "POST /datasets/{dataset}/rows/chec
 
 def _generated(python: Path, folder: Path) -> str:
     """Generates a client and returns what the generator printed."""
-    generate = ("generate", "--path", _ROOT / "openapi" / "openapi.json", "--meta", "none")
+    generate = (
+        "generate",
+        "--path",
+        _ROOT / "openapi" / "openapi.json",
+        "--meta",
+        "none",
+    )
     program = python.with_name("openapi-python-client")
     done = subprocess.run(
         [program, *generate, "--output-path", folder / "grovekeeper_generated"],
@@ -33,7 +40,9 @@ def _generated(python: Path, folder: Path) -> str:
 def _digest(folder: Path) -> str:
     files = sorted(folder.rglob("*.py"))
     assert len(files) > 100
-    return hashlib.sha256(b"".join(str(it.relative_to(folder)).encode() + it.read_bytes() for it in files)).hexdigest()
+    return hashlib.sha256(
+        b"".join(str(it.relative_to(folder)).encode() + it.read_bytes() for it in files)
+    ).hexdigest()
 
 
 @pytest.mark.long
@@ -43,7 +52,11 @@ def test_a_generated_client_trains_and_predicts(
     python = environment("generator", tmp_path / "venv")
     record_property("version", version_in(python, "openapi-python-client"))
     printed = _generated(python, tmp_path / "first")
-    omitted = {line for line in printed.splitlines() if "Endpoint will not be generated" in line}
+    omitted = {
+        line
+        for line in printed.splitlines()
+        if "Endpoint will not be generated" in line
+    }
     assert len(omitted) == len(_OMITTED), omitted
     assert all(any(f"{name} " in line for line in omitted) for name in _OMITTED)
     _generated(python, tmp_path / "second")

@@ -14,7 +14,12 @@ SCHEMA = {
     "features": [
         {"name": "age", "type": "integer", "lower": 0, "upper": 120, "missing": True},
         {"name": "hours", "type": "numeric", "lower": 0, "upper": 100, "missing": True},
-        {"name": "sector", "type": "categorical", "categories": ["private", "public"], "missing": True},
+        {
+            "name": "sector",
+            "type": "categorical",
+            "categories": ["private", "public"],
+            "missing": True,
+        },
     ],
     "label": {"name": "income", "classes": ["low", "high"]},
 }
@@ -31,25 +36,45 @@ def _rows(n_rows: int) -> str:
 
 
 def test_the_guide_works_as_written(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    start_server: StartServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     server = start_server("sqlite", 1)
     shards = [{"name": "shard", "kind": "hash", "cells": 10}]
-    name = "census-of-python"  # other tests declare the guide's census on the same server
+    # other tests declare the guide's census on the same server
+    name = "census-of-python"
     declared = server.declared(
-        name=name, schema=SCHEMA, partitions=shards, budget={"accountant": "pure", "epsilon": "3"}
+        name=name,
+        schema=SCHEMA,
+        partitions=shards,
+        budget={"accountant": "pure", "epsilon": "3"},
     )
-    assert server.admin.http.post(f"/datasets/{name}/rows", content=_rows(500), headers=CSV).status_code == 201
+    assert (
+        server.admin.http.post(
+            f"/datasets/{name}/rows", content=_rows(500), headers=CSV
+        ).status_code
+        == 201
+    )
     monkeypatch.setenv("GROVEKEEPER_URL", server.url)
     analyst = server.granted(declared["id"], "analyst")
     monkeypatch.delenv("GROVEKEEPER_API_KEY_FILE", raising=False)
-    snippets = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    snippets = re.findall(
+        r"^```python\n(.*?)^```$",
+        GUIDE.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     assert len(snippets) >= 9
     names: dict[str, object] = {}
     for snippet in snippets:
-        uploads = "upload=True" in snippet  # declares a dataset, which an analyst may not
-        monkeypatch.setenv("GROVEKEEPER_API_KEY", (server.admin if uploads else analyst).key)
-        exec(compile(snippet.replace('"census"', f'"{name}"'), str(GUIDE), "exec"), names)
+        # declares a dataset, which an analyst may not
+        uploads = "upload=True" in snippet
+        monkeypatch.setenv(
+            "GROVEKEEPER_API_KEY", (server.admin if uploads else analyst).key
+        )
+        exec(
+            compile(snippet.replace('"census"', f'"{name}"'), str(GUIDE), "exec"), names
+        )
     printed = capsys.readouterr().out
     assert "0.5 True 3" in printed, "the quote"
     assert "1000 2.5 2.5" in printed, "the refusal"

@@ -35,7 +35,9 @@ class Shell:
         """Runs every command of a guide and returns the number of commands."""
         commands = [
             line.strip()
-            for language, text in FENCE.findall((GUIDES / name).read_text(encoding="utf-8"))
+            for language, text in FENCE.findall(
+                (GUIDES / name).read_text(encoding="utf-8")
+            )
             if language == "sh"
             for line in text.splitlines()
             if line.strip().startswith("grovekeeper ")
@@ -70,12 +72,21 @@ class Shell:
 
 
 @pytest.fixture
-def shell(migrated_database: MigratedDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(
+    migrated_database: MigratedDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shell]:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GROVEKEEPER_")
+    }
     environ = processes.module_environment(clean | {"GROVEKEEPER_HOME": str(home)})
-    with migrated_database("sqlite", home) as url, running_server(url, home, n_workers=1) as server:
+    with (
+        migrated_database("sqlite", home) as url,
+        running_server(url, home, n_workers=1) as server,
+    ):
         (home / ADMIN_KEY_FILE).write_text(server.admin.key)
         monkeypatch.chdir(tmp_path)
         for name, value in (environ | {"GROVEKEEPER_URL": server.url}).items():
@@ -87,7 +98,10 @@ def _rows(n_rows: int) -> str:
     random = np.random.default_rng(7)
     lines = ["age,hours,sector,income"]
     for age, hours, sector in zip(
-        random.integers(18, 90, n_rows), random.uniform(0, 60, n_rows), random.integers(0, 4, n_rows), strict=True
+        random.integers(18, 90, n_rows),
+        random.uniform(0, 60, n_rows),
+        random.integers(0, 4, n_rows),
+        strict=True,
     ):
         name = ("private", "public", "self-employed", "")[sector]
         lines.append(f"{age},{hours:.1f},{name},{'high' if hours > 35 else 'low'}")
@@ -96,9 +110,13 @@ def _rows(n_rows: int) -> str:
 
 def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     owner = (GUIDES / "owner.md").read_text(encoding="utf-8")
-    declaration, dictionary, *fragments = [text for language, text in FENCE.findall(owner) if language == "json"]
+    declaration, dictionary, *fragments = [
+        text for language, text in FENCE.findall(owner) if language == "json"
+    ]
     for fragment in fragments:
-        legal = DatasetIn.model_validate(json.loads(declaration) | json.loads("{" + fragment + "}"))
+        legal = DatasetIn.model_validate(
+            json.loads(declaration) | json.loads("{" + fragment + "}")
+        )
         schema = Schema.from_json(legal.schema_.model_dump(exclude_none=True))
         read_partitions(legal.partitions, schema, unit_column=legal.privacy_unit.column)
     (tmp_path / "census.json").write_text(declaration)
@@ -107,24 +125,38 @@ def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "new-rows.csv").write_text(_rows(5))
 
     erasing = "grovekeeper datasets delete census --yes"
-    assert erasing in owner, "the owner's guide ends by erasing, so the others run before its last command"
+    assert erasing in owner, (
+        "the owner's guide ends by erasing, so the others run before its last command"
+    )
     (tmp_path / "owner.md").write_text(owner.replace(erasing, ""))
     assert shell.run_guide(str(tmp_path / "owner.md")) >= 7
-    shell._run(shlex.split("populations join census patients --yes"))  # the guide omits it; the auditor sees it
+    # the guide omits it; the auditor sees it
+    shell._run(shlex.split("populations join census patients --yes"))
     assert shell.run_guide("../choosing.md") == 2
     assert shell.run_guide("analyst.md") >= 10
     outside = (GUIDES / "outside.md").read_text(encoding="utf-8")
-    (mechanism,) = [text for language, text in FENCE.findall(outside) if language == "json"]
+    (mechanism,) = [
+        text for language, text in FENCE.findall(outside) if language == "json"
+    ]
     (tmp_path / "mean.json").write_text(mechanism)
     assert shell.run_guide("outside.md") >= 6
     assert shell.run_guide("auditor.md") >= 16
     shell._run(shlex.split(erasing)[1:])
 
 
-def test_the_ten_minutes_of_the_readme_work_as_written(shell: Shell, tmp_path: Path) -> None:
-    """Every file that the commands name is in the repository, or written by a command before."""
+def test_the_ten_minutes_of_the_readme_work_as_written(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """Every file that the commands name is in the repository, or written by a command
+    before.
+    """
     (tmp_path / "docs").symlink_to(ROOT / "docs")
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Ten minutes")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("## Ten minutes")[2]
+        .partition("\n## ")[0]
+    )
     commands, *shown = FENCE.findall(section)
     DatasetIn.model_validate(json.loads(shown[0][1]))
     typed = [
@@ -137,6 +169,11 @@ def test_the_ten_minutes_of_the_readme_work_as_written(shell: Shell, tmp_path: P
     for words in typed:
         shell._run(shlex.split(words)[1:])
     draft = json.loads((tmp_path / "draft.json").read_text())
-    complete = json.loads((ROOT / "docs" / "examples" / "census" / "declaration.json").read_text())
-    names = [[feature["name"] for feature in each["schema"]["features"]] for each in (draft, complete)]
+    complete = json.loads(
+        (ROOT / "docs" / "examples" / "census" / "declaration.json").read_text()
+    )
+    names = [
+        [feature["name"] for feature in each["schema"]["features"]]
+        for each in (draft, complete)
+    ]
     assert names[0] == names[1], "the declaration completes the draft"

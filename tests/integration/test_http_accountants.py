@@ -1,4 +1,6 @@
-"""Accounts in ρ and μ² over HTTP on both databases, from the declaration to the verified export."""
+"""Accounts in ρ and μ² over HTTP on both databases, from the declaration to the
+verified export.
+"""
 
 import io
 from decimal import Decimal
@@ -31,7 +33,9 @@ def price_of(accountant: str, epsilon: str) -> Decimal:
 
 
 @approximate
-def test_declared_budget_becomes_a_cap_in_the_accounts_unit(server: Server, accountant: str) -> None:
+def test_declared_budget_becomes_a_cap_in_the_accounts_unit(
+    server: Server, accountant: str
+) -> None:
     account = server.declared(budget=budget(accountant))["account"]
 
     assert account == {
@@ -43,7 +47,9 @@ def test_declared_budget_becomes_a_cap_in_the_accounts_unit(server: Server, acco
 @on_one_server
 @approximate
 @pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf", "nbrt"])
-def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accountant: str, algorithm: str) -> None:
+def test_job_for_all_of_a_fresh_account_fits_it_exactly(
+    server: Server, accountant: str, algorithm: str
+) -> None:
     dataset = server.uploaded(budget=budget(accountant))
     body = training(dataset["id"], algorithm=algorithm, delta=DELTA)
     quote = server.admin.http.post("/plans", json=body).json()
@@ -53,7 +59,10 @@ def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accounta
         "delta": "0.000001",
     }  # fmt: skip
     assert (quote["fits"], quote["largest_that_fits"]) == (True, "1")
-    assert f"Total, given everything that was released before: {SYMBOLS[accountant]} " in quote["receipt"]
+    assert (
+        f"Total, given everything that was released before: {SYMBOLS[accountant]} "
+        in quote["receipt"]
+    )
     job = server.trained(dataset["id"], algorithm=algorithm, delta=DELTA)
     assert (job["state"], job["price"]) == ("succeeded", quote["price"])
     balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
@@ -64,19 +73,35 @@ def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accounta
 
 @on_one_server
 @approximate
-def test_model_adds_its_price_and_is_covered_by_the_accounts_cap(server: Server, accountant: str) -> None:
+def test_model_adds_its_price_and_is_covered_by_the_accounts_cap(
+    server: Server, accountant: str
+) -> None:
     dataset = server.uploaded(budget=budget(accountant))
     job = server.trained(dataset["id"], epsilon="0.25", delta=DELTA)
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
 
     assert card["guarantee"]["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
-    assert card["guarantee"]["replace_one"] == {"epsilon": REPLACED[accountant], "delta": "0.000001"}
+    assert card["guarantee"]["replace_one"] == {
+        "epsilon": REPLACED[accountant],
+        "delta": "0.000001",
+    }
     added = card["guarantee"]["adds"]
-    assert (added["unit"], added["add_remove"]) == (UNITS[accountant], job["price"]["amount"])
+    assert (added["unit"], added["add_remove"]) == (
+        UNITS[accountant],
+        job["price"]["amount"],
+    )
     assert Decimal(added["replace_one"]) == 4 * Decimal(added["add_remove"])
-    assert card["guarantee"]["text"].startswith("Given everything that was released before, whatever that was, this")
-    assert "all outputs released under this ledger together are" in card["guarantee"]["text"]
-    assert f"Total, given everything that was released before: {SYMBOLS[accountant]} " in card["receipt"]
+    assert card["guarantee"]["text"].startswith(
+        "Given everything that was released before, whatever that was, this"
+    )
+    assert (
+        "all outputs released under this ledger together are"
+        in card["guarantee"]["text"]
+    )
+    assert (
+        f"Total, given everything that was released before: {SYMBOLS[accountant]} "
+        in card["receipt"]
+    )
 
 
 @approximate
@@ -90,22 +115,41 @@ def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> 
     problem = refused.json()
     fits = problem["largest_that_fits"]
     assert problem["type"] == "budget-exceeded"
-    assert problem["detail"].startswith(f"{problem['requested']} {SYMBOLS[accountant]} requested, ")
+    assert problem["detail"].startswith(
+        f"{problem['requested']} {SYMBOLS[accountant]} requested, "
+    )
     assert (problem["accountant"], problem["unit"]) == (accountant, UNITS[accountant])
     assert Decimal(problem["remaining"]) == left
     assert Decimal(problem["requested"]) == price_of(accountant, "0.9")
-    assert Decimal("0.5") < Decimal(fits) < Decimal("0.8"), "ρ and μ² leave more than the difference of ε"
-    assert price_of(accountant, fits) <= left < price_of(accountant, str(Decimal(fits) + Decimal("1e-9")))
-    assert server.submitted(dataset["id"], epsilon=str(Decimal(fits) + Decimal("1e-9")), delta=DELTA).status_code == 409
-    assert server.trained(dataset["id"], epsilon=fits, delta=DELTA)["state"] == "succeeded"
+    assert Decimal("0.5") < Decimal(fits) < Decimal("0.8"), (
+        "ρ and μ² leave more than the difference of ε"
+    )
+    assert (
+        price_of(accountant, fits)
+        <= left
+        < price_of(accountant, str(Decimal(fits) + Decimal("1e-9")))
+    )
+    assert (
+        server.submitted(
+            dataset["id"], epsilon=str(Decimal(fits) + Decimal("1e-9")), delta=DELTA
+        ).status_code
+        == 409
+    )
+    assert (
+        server.trained(dataset["id"], epsilon=fits, delta=DELTA)["state"] == "succeeded"
+    )
 
 
 @on_one_server
 @approximate
-def test_jobs_may_name_another_delta_and_are_priced_at_it(server: Server, accountant: str) -> None:
+def test_jobs_may_name_another_delta_and_are_priced_at_it(
+    server: Server, accountant: str
+) -> None:
     dataset = server.uploaded(budget=budget(accountant, "2"))
     prices = [
-        server.admin.http.post("/plans", json=training(dataset["id"], delta=delta)).json()["price"]["amount"]
+        server.admin.http.post(
+            "/plans", json=training(dataset["id"], delta=delta)
+        ).json()["price"]["amount"]
         for delta in ("1e-9", "1e-6", "1e-3")
     ]
 
@@ -119,29 +163,58 @@ def test_jobs_may_name_another_delta_and_are_priced_at_it(server: Server, accoun
     (200, "1e-6", False), (200, "1e-5", True), (1_000_000, "1e-6", True), (1_000_000, "1e-7", False),
     (None, "1e-6", False),
 ])  # fmt: skip
-def test_large_delta_is_warned_of(server: Server, size: int | None, delta: str, *, warned: bool) -> None:
+def test_large_delta_is_warned_of(
+    server: Server, size: int | None, delta: str, *, warned: bool
+) -> None:
     dataset = server.declared(budget=budget("gdp"), public_size=size)
-    quote = server.admin.http.post("/plans", json=training(dataset["id"], delta=delta)).json()
+    quote = server.admin.http.post(
+        "/plans", json=training(dataset["id"], delta=delta)
+    ).json()
 
-    assert any(warning.startswith("δ is above one in a million") for warning in quote["warnings"]) is warned
+    assert (
+        any(
+            warning.startswith("δ is above one in a million")
+            for warning in quote["warnings"]
+        )
+        is warned
+    )
 
 
 @on_one_server
 @approximate
-def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant: str) -> None:
+def test_history_is_exported_in_the_unit_and_verified(
+    server: Server, accountant: str
+) -> None:
     dataset = server.uploaded(
-        budget=budget(accountant, "3"), partitions=[{"name": "shard", "kind": "hash", "cells": 2}]
+        budget=budget(accountant, "3"),
+        partitions=[{"name": "shard", "kind": "hash", "cells": 2}],
     )
-    nbrt = {"algorithm": "nbrt", "epsilon": "0.5", "delta": DELTA, "parameters": {"start": "split"}}
+    nbrt = {
+        "algorithm": "nbrt",
+        "epsilon": "0.5",
+        "delta": DELTA,
+        "parameters": {"start": "split"},
+    }
     server.trained(dataset["id"], scope={"shard": [0]}, **nbrt)
     server.trained(dataset["id"], algorithm="mrf", epsilon="0.25", delta=DELTA)
-    entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()["entries"]
-    assert [entry["kind"] for entry in entries] == ["open", "reserve", "charge", "reserve", "charge"]
+    entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()[
+        "entries"
+    ]
+    assert [entry["kind"] for entry in entries] == [
+        "open",
+        "reserve",
+        "charge",
+        "reserve",
+        "charge",
+    ]
     assert Decimal(entries[1]["amount"]) == price_of(accountant, "0.5")
     kinds = [part["event"]["type"] for part in entries[1]["event"]["parts"]]
-    assert kinds[-4:] == ["exponential-mechanism/1", *["rounded-gaussian/1"] * 3]  # split, sides, trees, margins
+    # split, sides, trees, margins
+    assert kinds[-4:] == ["exponential-mechanism/1", *["rounded-gaussian/1"] * 3]
 
-    summary = verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
+    summary = verify(
+        io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content)
+    )
     assert (summary.header.accountant, summary.header.delta) == (accountant, "0.000001")
     charged = price_of(accountant, "0.5") + price_of(accountant, "0.25")
     assert Decimal(summary.header.text(summary.tightest.charged)) == charged
@@ -152,7 +225,9 @@ def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant
 def test_delta_of_a_request_is_the_accounts_by_default(server: Server) -> None:
     dataset = server.uploaded(budget=budget("gdp"))
     without, with_delta = (
-        server.admin.http.post("/plans", json={"dataset": dataset["id"], "epsilon": "0.5", **delta}).json()
+        server.admin.http.post(
+            "/plans", json={"dataset": dataset["id"], "epsilon": "0.5", **delta}
+        ).json()
         for delta in ({}, {"delta": DELTA})
     )
     assert without == with_delta
@@ -172,34 +247,52 @@ def test_delta_is_refused_without_a_delta_account_and_above_one(server: Server) 
         dataset = server.uploaded(budget=declared)
         for path in ("/plans", "/train"):
             refused = server.admin.http.post(
-                path, json=training(dataset["id"], **asked), headers={"Idempotency-Key": f"{path}-{dataset['id']}"}
+                path,
+                json=training(dataset["id"], **asked),
+                headers={"Idempotency-Key": f"{path}-{dataset['id']}"},
             )
-            assert (refused.status_code, refused.json()["type"]) == (422, "invalid-request")
+            assert (refused.status_code, refused.json()["type"]) == (
+                422,
+                "invalid-request",
+            )
             assert refused.json()["errors"] == [{"at": "/delta", "problem": problem}]
 
 
 @on_one_server
 @approximate
-def test_numbers_that_no_account_can_hold_are_refused(server: Server, accountant: str) -> None:
+def test_numbers_that_no_account_can_hold_are_refused(
+    server: Server, accountant: str
+) -> None:
     dataset = server.uploaded(budget=budget(accountant))
     smallest = {"zcdp": "0.000010003", "gdp": "0.000006758"}[accountant]
     for asked, problem, accepted in (
         ({"epsilon": "1000001", "delta": DELTA}, "too-large", "at most 1000000"),
         ({"epsilon": "1e-9", "delta": "1e-18"}, "too-small", f"at least {smallest}"),
     ):
-        refused = server.admin.http.post("/plans", json=training(dataset["id"], **asked))
-        assert refused.json()["errors"] == [{"at": "/epsilon", "problem": problem, "accepted": [accepted]}]
+        refused = server.admin.http.post(
+            "/plans", json=training(dataset["id"], **asked)
+        )
+        assert refused.json()["errors"] == [
+            {"at": "/epsilon", "problem": problem, "accepted": [accepted]}
+        ]
 
 
 @on_one_server
-def test_algorithm_without_a_pure_price_is_refused_on_a_pure_account(server: Server) -> None:
+def test_algorithm_without_a_pure_price_is_refused_on_a_pure_account(
+    server: Server,
+) -> None:
     dataset = server.uploaded()
     before = server.footprint()
     for path in ("/plans", "/train"):
         refused = server.admin.http.post(
-            path, json=training(dataset["id"], algorithm="nbrt"), headers={"Idempotency-Key": path}
+            path,
+            json=training(dataset["id"], algorithm="nbrt"),
+            headers={"Idempotency-Key": path},
         )
-        assert (refused.status_code, refused.json()["type"]) == (409, "accountant-mismatch")
+        assert (refused.status_code, refused.json()["type"]) == (
+            409,
+            "accountant-mismatch",
+        )
         assert refused.json()["accountant"] == "pure"
         assert sorted(refused.json()["accepted_by"]) == ["gdp", "zcdp"]
     assert server.footprint() == before
@@ -207,7 +300,10 @@ def test_algorithm_without_a_pure_price_is_refused_on_a_pure_account(server: Ser
 
 @on_one_server
 def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
-    listed = {item["slug"]: item for item in server.admin.http.get("/algorithms").json()["algorithms"]}
+    listed = {
+        item["slug"]: item
+        for item in server.admin.http.get("/algorithms").json()["algorithms"]
+    }
 
     assert sorted(listed["mrf"]["accountants"]) == ["gdp", "pure", "zcdp"]
     assert sorted(listed["nbrt"]["accountants"]) == ["gdp", "zcdp"]
@@ -218,7 +314,8 @@ def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
 def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under(
     server: Server, accountant: str
 ) -> None:
-    """Lowering the cap after outputs were released must not lower the stated guarantee below the highest cap.
+    """Lowering the cap after outputs were released must not lower the stated guarantee
+    below the highest cap.
 
     A raised cap also appears on the cards of models that were trained before.
     """
@@ -230,84 +327,140 @@ def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under
         return Decimal(answer.json()["cap"])
 
     def claims() -> set[tuple[str, str]]:
-        guarantee = [server.admin.http.get(f"/models/{model}").json()["guarantee"] for model in models]
-        guarantee.append(server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"])
-        assert all(each["replace_one"] == guarantee[0]["replace_one"] for each in guarantee)
-        return {(each["add_remove"]["epsilon"], each["add_remove"]["delta"]) for each in guarantee}
+        guarantee = [
+            server.admin.http.get(f"/models/{model}").json()["guarantee"]
+            for model in models
+        ]
+        guarantee.append(
+            server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"]
+        )
+        assert all(
+            each["replace_one"] == guarantee[0]["replace_one"] for each in guarantee
+        )
+        return {
+            (each["add_remove"]["epsilon"], each["add_remove"]["delta"])
+            for each in guarantee
+        }
 
     dataset = server.uploaded(budget=budget(accountant, "2"))
     models: list[str] = []
     assert capped("1") == Decimal(CAPS[accountant])
-    models.append(server.trained(dataset["id"], epsilon="0.25", delta=DELTA)["model_id"])
+    models.append(
+        server.trained(dataset["id"], epsilon="0.25", delta=DELTA)["model_id"]
+    )
     assert claims() == {("1", "0.000001")}, "nothing was released under the cap of 2"
     for epsilon in ("0.5", "0.3"):
         capped(epsilon)
-        assert claims() == {("1", "0.000001")}, "what was seen under a cap of 1 is covered by no smaller one"
+        assert claims() == {("1", "0.000001")}, (
+            "what was seen under a cap of 1 is covered by no smaller one"
+        )
     capped("1.5")
-    assert claims() == {("1.5", "0.000001")}, "a card made before the raise tells it, too"
-    models.append(server.trained(dataset["id"], epsilon="0.25", delta=DELTA)["model_id"])
+    assert claims() == {("1.5", "0.000001")}, (
+        "a card made before the raise tells it, too"
+    )
+    models.append(
+        server.trained(dataset["id"], epsilon="0.25", delta=DELTA)["model_id"]
+    )
     capped("0.2")
     assert claims() == {("1.5", "0.000001")}
-    verify(server.admin.http.get(f"/ledger/{dataset['id']}/export").content.splitlines(keepends=True))
+    verify(
+        server.admin.http.get(f"/ledger/{dataset['id']}/export").content.splitlines(
+            keepends=True
+        )
+    )
 
 
 @on_one_server
-def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(server: Server) -> None:
+def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(
+    server: Server,
+) -> None:
     dataset = server.uploaded(budget={"accountant": "pure", "epsilon": "2"})
     model = f"/models/{server.trained(dataset['id'], epsilon='1')['model_id']}"
     added = server.admin.http.get(model).json()["guarantee"]["adds"]
     for cap, told in (("2", "2"), ("3", "3"), ("0.5", "1")):
         if cap != "2":
             body = {"cap": cap, "reason": "a test"}
-            assert server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=body).status_code == 200
+            assert (
+                server.admin.http.post(
+                    f"/ledger/{dataset['id']}/cap", json=body
+                ).status_code
+                == 200
+            )
         shown = server.admin.http.get(model).json()["guarantee"]
         account = server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"]
-        assert shown["add_remove"] == account["add_remove"] == {"epsilon": told, "delta": "0"}
+        assert (
+            shown["add_remove"]
+            == account["add_remove"]
+            == {"epsilon": told, "delta": "0"}
+        )
         assert shown["adds"] == added
         assert shown["text"] == f"{added['text']} {account['text']}"
     assert (added["add_remove"], added["replace_one"]) == ("1", "2")
 
 
 @on_one_server
-def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(server: Server) -> None:
+def test_an_epsilon_above_ten_is_warned_of_at_declaration_and_in_quotes(
+    server: Server,
+) -> None:
     warned = server.declared(budget={"accountant": "pure", "epsilon": "11"})
-    assert "ε is above 10" in [warning.partition(":")[0] for warning in warned["warnings"]]
+    assert "ε is above 10" in [
+        warning.partition(":")[0] for warning in warned["warnings"]
+    ]
     assert (
         "guesses whether one privacy unit is in the data may be right this often: more than 99 % ("
         in warned["warnings"][0]
     )
     approximate = server.declared(budget=budget("gdp", "10.1"))
     assert "may be right this often: 83 % (" in approximate["warnings"][0]
-    assert not any("ε is above 10" in warning for warning in server.declared(budget=budget("gdp", "10"))["warnings"])
+    assert not any(
+        "ε is above 10" in warning
+        for warning in server.declared(budget=budget("gdp", "10"))["warnings"]
+    )
     for epsilon, n_warnings in (("10", 0), ("10.5", 1)):
-        quote = server.admin.http.post("/plans", json=training(warned["id"], epsilon=epsilon)).json()
-        assert sum("ε is above 10" in warning for warning in quote["warnings"]) == n_warnings
-        assert (quote["cap"], quote["remaining"], quote["limited_by"]) == ("11", "11", "cap")
+        quote = server.admin.http.post(
+            "/plans", json=training(warned["id"], epsilon=epsilon)
+        ).json()
+        assert (
+            sum("ε is above 10" in warning for warning in quote["warnings"])
+            == n_warnings
+        )
+        assert (quote["cap"], quote["remaining"], quote["limited_by"]) == (
+            "11",
+            "11",
+            "cap",
+        )
         assert Decimal(quote["left_afterwards"]) == 11 - Decimal(epsilon)
 
 
 @on_one_idle_server
-@pytest.mark.parametrize(("public_size", "epsilon"), [(200, "1500"), (10**9, "0.00001")])
+@pytest.mark.parametrize(
+    ("public_size", "epsilon"), [(200, "1500"), (10**9, "0.00001")]
+)
 def test_an_expected_accuracy_is_stated_at_a_large_and_at_a_small_epsilon(
     idle_server: Server, public_size: int, epsilon: str
 ) -> None:
     """Amounts of answers have no exponent."""
     dataset = idle_server.declared(public_size=public_size)["id"]
     quoted = idle_server.admin.http.post(
-        "/plans", json=training(dataset, epsilon=epsilon, algorithm="rpf", parameters={})
+        "/plans",
+        json=training(dataset, epsilon=epsilon, algorithm="rpf", parameters={}),
     )
     assert quoted.status_code == 200
     assert quoted.json()["expected_accuracy"]["band"]["epsilon"] == epsilon
 
 
 @on_one_idle_server
-def test_a_quote_names_the_nearest_measurement_where_nothing_similar_was_measured(idle_server: Server) -> None:
+def test_a_quote_names_the_nearest_measurement_where_nothing_similar_was_measured(
+    idle_server: Server,
+) -> None:
     """At another δ than that of the measurements, ε are compared at equal μ²."""
 
     def expected(account: dict[str, Any], **request: Any) -> dict[str, Any]:
         dataset = idle_server.declared(budget=account, public_size=20_000)["id"]
         body = training(dataset, parameters={}, **request)
-        return dict(idle_server.admin.http.post("/plans", json=body).json()["expected_accuracy"])
+        return dict(
+            idle_server.admin.http.post("/plans", json=body).json()["expected_accuracy"]
+        )
 
     gdp, pure = budget("gdp", "5"), {"accountant": "pure", "epsilon": "100"}
     usual = expected(gdp, algorithm="nbrt", epsilon="0.5")
@@ -315,15 +468,23 @@ def test_a_quote_names_the_nearest_measurement_where_nothing_similar_was_measure
     strict = expected(gdp, algorithm="nbrt", epsilon="0.5", delta="1e-9")
     assert strict["note"] == "Measured at δ = 1e-6, where the same μ² is ε = 0.37."
     assert strict["band"]["middle"] < usual["band"]["middle"]
-    assert {at["middle"] for at in strict["curve"]} == {at["middle"] for at in usual["curve"]}
+    assert {at["middle"] for at in strict["curve"]} == {
+        at["middle"] for at in usual["curve"]
+    }
     on_rho = expected(budget("zcdp"), algorithm="nbrt")
     assert (on_rho["band"], on_rho["curve"]) == (None, [])
-    assert on_rho["note"].startswith("Not measured for nbrt on zcdp accounts. Nearest measured: nbrt on gdp accounts")
+    assert on_rho["note"].startswith(
+        "Not measured for nbrt on zcdp accounts. Nearest measured: nbrt on gdp accounts"
+    )
     assert on_rho["note"].endswith("Measured on zcdp accounts: mrf, rdt-ta.")
     small = expected(pure, algorithm="rpf", epsilon="0.001")
-    assert small["note"].startswith("Not measured for this size at ε = 0.001. Nearest measured: ε = 0.")
+    assert small["note"].startswith(
+        "Not measured for this size at ε = 0.001. Nearest measured: ε = 0."
+    )
     other = idle_server.declared(budget=pure)["id"]
-    two = expected(pure, algorithm="sspe-1", unlabelled={"dataset": other, "epsilon": "1"})
+    two = expected(
+        pure, algorithm="sspe-1", unlabelled={"dataset": other, "epsilon": "1"}
+    )
     assert two["note"].startswith(
         "Not measured for jobs on two datasets of these sizes. Nearest measured: sspe-1 on pure"
     )

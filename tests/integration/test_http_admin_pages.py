@@ -1,4 +1,6 @@
-"""The pages of administration over HTTP: keys, approvals, populations and caps, with the permissions of the API."""
+"""The pages of administration over HTTP: keys, approvals, populations and caps, with
+the permissions of the API.
+"""
 
 import re
 import secrets
@@ -9,7 +11,13 @@ import pytest
 
 from tests.support.databases import on_one_idle_server
 from tests.support.pages import section, signed_in
-from tests.support.server import Caller, Server, declaration, new_idempotency_key, training
+from tests.support.server import (
+    Caller,
+    Server,
+    declaration,
+    new_idempotency_key,
+    training,
+)
 
 pytestmark = on_one_idle_server
 
@@ -35,32 +43,57 @@ def _secret(page: httpx.Response) -> str:
 
 
 def _waiting(server: Server) -> tuple[str, Caller, str]:
-    """A dataset that asks for approvals, an analyst, and a job of the analyst that waits."""
+    """A dataset that asks for approvals, an analyst, and a job of the analyst that
+    waits.
+    """
     dataset = server.uploaded()["id"]
-    rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
+    rules = {
+        "largest_job": None,
+        "approval_above": "0.5",
+        "quotas": [],
+        "frozen": False,
+        "erase_rows_at": None,
+    }
     server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).raise_for_status()
     analyst = server.granted(dataset, "analyst")
-    answer = analyst.http.post("/train", json=training(dataset, epsilon="1"), headers=new_idempotency_key())
+    answer = analyst.http.post(
+        "/train", json=training(dataset, epsilon="1"), headers=new_idempotency_key()
+    )
     assert answer.status_code == 202, answer.text
     return dataset, analyst, answer.json()["job_id"]
 
 
 def test_administration_is_for_admins_alone(idle_server: Server) -> None:
     other = idle_server.caller("owner", "auditor")
-    browser, admin = signed_in(idle_server, other), signed_in(idle_server, idle_server.admin)
+    browser, admin = (
+        signed_in(idle_server, other),
+        signed_in(idle_server, idle_server.admin),
+    )
     for path in ADMINISTRATION:
         assert admin.get(path).status_code == 200
         assert browser.get(path).status_code == 403
     assert 'href="/ui/admin"' in admin.get("/").text
     assert 'href="/ui/admin"' not in browser.get("/").text
     before = idle_server.footprint()
-    for path in ("/ui/admin/keys", f"/ui/admin/keys/{other.id}/rotate", f"/ui/admin/keys/{other.id}/revoke"):
-        assert browser.post(path, data={"name": "another", "role.admin": "yes"}).status_code == 403
+    for path in (
+        "/ui/admin/keys",
+        f"/ui/admin/keys/{other.id}/rotate",
+        f"/ui/admin/keys/{other.id}/revoke",
+    ):
+        assert (
+            browser.post(
+                path, data={"name": "another", "role.admin": "yes"}
+            ).status_code
+            == 403
+        )
     assert idle_server.footprint() == before
 
 
 def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> None:
-    browser, name = signed_in(idle_server, idle_server.admin), f"churn {secrets.token_hex(8)}"
+    browser, name = (
+        signed_in(idle_server, idle_server.admin),
+        f"churn {secrets.token_hex(8)}",
+    )
     form = {"name": name, "role.auditor": "yes", "expires_at": "2030-01-02T03:04"}
     issued = browser.post("/ui/admin/keys", data=form)
     first = _secret(issued)
@@ -74,7 +107,9 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
     assert idle_server.client(second).get("/audit").status_code == 200
     revocation = f"/ui/admin/keys/{key_id}/revoke"
     assert name in browser.get(revocation).text
-    assert idle_server.client(second).get("/audit").status_code == 200, "the page asks, and changes nothing"
+    assert idle_server.client(second).get("/audit").status_code == 200, (
+        "the page asks, and changes nothing"
+    )
     assert browser.post(revocation).headers["Location"] == "/ui/admin/keys"
     assert "was revoked on" in browser.get(revocation).text
     assert idle_server.client(second).get("/audit").status_code == 401
@@ -90,8 +125,12 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
         path = f"/ui/admin/keys{following[1]}&limit=500" if following else ""
     assert name in pages
     found = browser.get("/ui/admin/keys", params={"name": name.upper()}).text
-    assert re.findall(r"/ui/admin/keys/([^/]+)/revoke", found) == [], "a revoked key has no form"
-    assert re.findall(r'<tr><th scope="row">([^<]+) <code>([^<]+)</code>', found) == [(name, key_id)]
+    assert re.findall(r"/ui/admin/keys/([^/]+)/revoke", found) == [], (
+        "a revoked key has no form"
+    )
+    assert re.findall(r'<tr><th scope="row">([^<]+) <code>([^<]+)</code>', found) == [
+        (name, key_id)
+    ]
     for secret in (first, second):
         assert secret.partition(".")[2] not in pages, "no later page shows a secret"
 
@@ -99,32 +138,59 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
 def _once(page: httpx.Response, action: str) -> dict[str, str]:
     """The hidden field that makes a form that is sent twice one request."""
     matched = re.search(
-        rf'action="{action}(?:#\w+)?"[^>]*>\s*<input type="hidden" name="once" value="([^"]+)">', page.text
+        rf'action="{action}(?:#\w+)?"[^>]*>\s*<input type="hidden" name="once" value="([^"]+)">',
+        page.text,
     )
     assert matched is not None, page.text
     return {"once": matched[1]}
 
 
-def test_a_form_that_is_sent_twice_makes_one_key_and_shows_its_secret_twice(idle_server: Server) -> None:
-    """A browser shows the answer to the second of two clicks, and reloads an answer by sending its form again."""
-    browser, name = signed_in(idle_server, idle_server.admin), f"twice {secrets.token_hex(8)}"
+def test_a_form_that_is_sent_twice_makes_one_key_and_shows_its_secret_twice(
+    idle_server: Server,
+) -> None:
+    """A browser shows the answer to the second of two clicks, and reloads an answer by
+    sending its form again.
+    """
+    browser, name = (
+        signed_in(idle_server, idle_server.admin),
+        f"twice {secrets.token_hex(8)}",
+    )
     form = {"name": name} | _once(browser.get("/ui/admin/keys"), "/ui/admin/keys")
-    first, again = (_secret(browser.post("/ui/admin/keys", data=form)) for _ in range(2))
+    first, again = (
+        _secret(browser.post("/ui/admin/keys", data=form)) for _ in range(2)
+    )
     assert first == again
-    assert len(re.findall(rf'<th scope="row">{name} ', browser.get("/ui/admin/keys", params={"name": name}).text)) == 1
+    assert (
+        len(
+            re.findall(
+                rf'<th scope="row">{name} ',
+                browser.get("/ui/admin/keys", params={"name": name}).text,
+            )
+        )
+        == 1
+    )
     other = browser.post("/ui/admin/keys", data=form | {"name": f"{name} b"})
     assert other.status_code == 422, "another form is not answered by a stored answer"
     path = f"/ui/admin/keys/{first.partition('.')[0]}/rotate"
-    rotation = {"expires_at": ""} | _once(browser.get("/ui/admin/keys", params={"name": name}), path)
+    rotation = {"expires_at": ""} | _once(
+        browser.get("/ui/admin/keys", params={"name": name}), path
+    )
     second, again = (_secret(browser.post(path, data=rotation)) for _ in range(2))
     assert second == again != first
     assert idle_server.client(second).get("/datasets").status_code == 200
-    kinds = [act["kind"] for act in _acts_of(idle_server, "key", first.partition(".")[0])]
+    kinds = [
+        act["kind"] for act in _acts_of(idle_server, "key", first.partition(".")[0])
+    ]
     assert kinds == ["key-made", "key-rotated"]
 
 
-def test_the_page_that_revokes_a_key_names_the_datasets_that_will_have_no_owner(idle_server: Server) -> None:
-    owner, browser = idle_server.caller("owner"), signed_in(idle_server, idle_server.admin)
+def test_the_page_that_revokes_a_key_names_the_datasets_that_will_have_no_owner(
+    idle_server: Server,
+) -> None:
+    owner, browser = (
+        idle_server.caller("owner"),
+        signed_in(idle_server, idle_server.admin),
+    )
     alone, shared = (
         owner.http.post("/datasets", json=declaration()).json()["id"],
         owner.http.post("/datasets", json=declaration()).json()["id"],
@@ -133,36 +199,61 @@ def test_the_page_that_revokes_a_key_names_the_datasets_that_will_have_no_owner(
     page = browser.get(f"/ui/admin/keys/{owner.id}/revoke").text
     assert "will have no owner" in page
     assert (alone in page, shared in page) == (True, False)
-    assert browser.post(f"/ui/admin/keys/{owner.id}/revoke").status_code == 303, "a revocation is for security"
+    assert browser.post(f"/ui/admin/keys/{owner.id}/revoke").status_code == 303, (
+        "a revocation is for security"
+    )
     assert owner.http.get("/datasets").status_code == 401
 
 
-@pytest.mark.parametrize("wrong", [{"name": ""}, {"expires_at": "2001-01-01T00:00"}, {"expires_at": "soon"}])
-def test_a_key_that_breaks_a_rule_is_not_made(idle_server: Server, wrong: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"name": ""}, {"expires_at": "2001-01-01T00:00"}, {"expires_at": "soon"}]
+)
+def test_a_key_that_breaks_a_rule_is_not_made(
+    idle_server: Server, wrong: dict[str, str]
+) -> None:
     browser, before = signed_in(idle_server, idle_server.admin), idle_server.footprint()
     answer = browser.post("/ui/admin/keys", data={"name": "x"} | wrong)
     assert answer.status_code == 422
     assert f"<li>{'expires at' if 'expires_at' in wrong else 'name'}: " in answer.text
-    assert f'name="name" value="{({"name": "x"} | wrong)["name"]}"' in answer.text, "the form stays as it was sent"
+    assert f'name="name" value="{({"name": "x"} | wrong)["name"]}"' in answer.text, (
+        "the form stays as it was sent"
+    )
     assert idle_server.footprint() == before
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-def test_an_owner_decides_about_a_waiting_job_by_form(idle_server: Server, decision: str) -> None:
+def test_an_owner_decides_about_a_waiting_job_by_form(
+    idle_server: Server, decision: str
+) -> None:
     dataset, analyst, job = _waiting(idle_server)
     owner = idle_server.granted(dataset, "owner")
     browser, path = signed_in(idle_server, owner), f"/ui/approvals/{job}"
-    assert f"submitted by test <code>{analyst.id}</code>" in browser.get("/ui/approvals").text
+    assert (
+        f"submitted by test <code>{analyst.id}</code>"
+        in browser.get("/ui/approvals").text
+    )
     assert "/ui/approvals" in browser.get("/ui/jobs").text
     assert "/ui/approvals" in browser.get("/").text
-    assert job in section(signed_in(idle_server, idle_server.admin).get("/ui/admin").text, "approvals")
-    assert signed_in(idle_server, analyst).post(path, data={"decision": decision, "reason": "x"}).status_code == 403
+    assert job in section(
+        signed_in(idle_server, idle_server.admin).get("/ui/admin").text, "approvals"
+    )
+    assert (
+        signed_in(idle_server, analyst)
+        .post(path, data={"decision": decision, "reason": "x"})
+        .status_code
+        == 403
+    )
     unreasoned = browser.post(path, data={"decision": decision, "reason": " "})
     assert unreasoned.status_code == 422
     assert "<li>reason: " in unreasoned.text
-    decided = browser.post(path, data={"decision": decision, "reason": "the study ends"})
+    decided = browser.post(
+        path, data={"decision": decision, "reason": "the study ends"}
+    )
     assert (decided.status_code, decided.headers["Location"]) == (303, "/ui/approvals")
-    state, kind = {"approve": ("queued", "job-approved"), "reject": ("cancelled", "job-rejected")}[decision]
+    state, kind = {
+        "approve": ("queued", "job-approved"),
+        "reject": ("cancelled", "job-rejected"),
+    }[decision]
     assert idle_server.admin.http.get(f"/jobs/{job}").json()["state"] == state
     (act,) = _acts_of(idle_server, "job", job)
     assert (act["kind"], act["actor"]) == (kind, owner.id)
@@ -176,22 +267,35 @@ def test_an_owner_decides_about_a_waiting_job_by_form(idle_server: Server, decis
 def test_the_submitter_of_a_job_is_shown_no_form(idle_server: Server) -> None:
     dataset = _waiting(idle_server)[0]
     owner = idle_server.granted(dataset, "owner")
-    answer = owner.http.post("/train", json=training(dataset, epsilon="1"), headers=new_idempotency_key())
+    answer = owner.http.post(
+        "/train", json=training(dataset, epsilon="1"), headers=new_idempotency_key()
+    )
     job = answer.json()["job_id"]
     browser = signed_in(idle_server, owner)
     page = browser.get("/ui/approvals").text
     assert job in page
     assert f'action="/ui/approvals/{job}"' not in page
-    assert browser.post(f"/ui/approvals/{job}", data={"decision": "approve", "reason": "mine"}).status_code == 403
+    assert (
+        browser.post(
+            f"/ui/approvals/{job}", data={"decision": "approve", "reason": "mine"}
+        ).status_code
+        == 403
+    )
 
 
 def test_frozen_datasets_are_listed(idle_server: Server) -> None:
-    declared, browser = idle_server.declared(), signed_in(idle_server, idle_server.admin)
+    declared, browser = (
+        idle_server.declared(),
+        signed_in(idle_server, idle_server.admin),
+    )
     dataset = declared["id"]
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
     browser.post(f"/ui/datasets/{dataset}/rules", data={"frozen": "yes"})
     assert dataset in section(browser.get("/ui/admin").text, "frozen")
-    assert "Frozen: no job is accepted." in browser.get("/", params={"name": declared["name"]}).text
+    assert (
+        "Frozen: no job is accepted."
+        in browser.get("/", params={"name": declared["name"]}).text
+    )
     browser.post(f"/ui/datasets/{dataset}/rules", data={})
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
 
@@ -199,49 +303,99 @@ def test_frozen_datasets_are_listed(idle_server: Server) -> None:
 def test_populations_are_opened_and_listed(idle_server: Server) -> None:
     owner, name = idle_server.caller("owner"), f"people-{secrets.token_hex(4)}"
     browser = signed_in(idle_server, owner)
-    assert browser.post("/ui/populations", data={"name": name, "accountant": "pure", "epsilon": "2"}).status_code == 303
+    assert (
+        browser.post(
+            "/ui/populations", data={"name": name, "accountant": "pure", "epsilon": "2"}
+        ).status_code
+        == 303
+    )
     page = browser.get("/ui/populations").text
     assert name in page
     assert "No member yet." in page
     population = owner.http.get(f"/populations/{name}").json()["id"]
-    assert [act["kind"] for act in _acts_of(idle_server, "population", population)] == ["population-opened"]
-    taken = browser.post("/ui/populations", data={"name": name, "accountant": "pure", "epsilon": "2"})
+    assert [act["kind"] for act in _acts_of(idle_server, "population", population)] == [
+        "population-opened"
+    ]
+    taken = browser.post(
+        "/ui/populations", data={"name": name, "accountant": "pure", "epsilon": "2"}
+    )
     assert taken.status_code == 409
-    no_delta = browser.post("/ui/populations", data={"name": f"{name}-2", "accountant": "gdp", "epsilon": "2"})
+    no_delta = browser.post(
+        "/ui/populations",
+        data={"name": f"{name}-2", "accountant": "gdp", "epsilon": "2"},
+    )
     assert no_delta.status_code == 422
     assert "needs a δ" in no_delta.text
-    assert signed_in(idle_server, idle_server.caller("auditor")).get("/ui/populations").status_code == 200
-    assert signed_in(idle_server, idle_server.caller()).get("/ui/populations").status_code == 403
+    assert (
+        signed_in(idle_server, idle_server.caller("auditor"))
+        .get("/ui/populations")
+        .status_code
+        == 200
+    )
+    assert (
+        signed_in(idle_server, idle_server.caller()).get("/ui/populations").status_code
+        == 403
+    )
 
 
-def test_a_cap_and_a_population_whose_form_is_sent_twice_are_changed_and_opened_once(idle_server: Server) -> None:
-    browser, dataset = signed_in(idle_server, idle_server.admin), idle_server.declared()["id"]
+def test_a_cap_and_a_population_whose_form_is_sent_twice_are_changed_and_opened_once(
+    idle_server: Server,
+) -> None:
+    browser, dataset = (
+        signed_in(idle_server, idle_server.admin),
+        idle_server.declared()["id"],
+    )
     name = f"people-{secrets.token_hex(4)}"
-    cap, population = {"cap": "1", "reason": "less"}, {"name": name, "accountant": "pure", "epsilon": "2"}
+    cap, population = (
+        {"cap": "1", "reason": "less"},
+        {"name": name, "accountant": "pure", "epsilon": "2"},
+    )
     for page, action, form in (
         (f"/ui/ledger/{dataset}", f"/ui/ledger/{dataset}/cap", cap),
         ("/ui/populations", "/ui/populations", population),
     ):
         sent = form | _once(browser.get(page), action)
-        assert [browser.post(action, data=sent).status_code for _ in range(2)] == [303, 303]
-    assert [act["kind"] for act in _acts_of(idle_server, "account", dataset)] == ["cap-changed"]
+        assert [browser.post(action, data=sent).status_code for _ in range(2)] == [
+            303,
+            303,
+        ]
+    assert [act["kind"] for act in _acts_of(idle_server, "account", dataset)] == [
+        "cap-changed"
+    ]
 
 
-def test_a_cap_is_lowered_by_its_owner_and_raised_by_an_admin(idle_server: Server) -> None:
+def test_a_cap_is_lowered_by_its_owner_and_raised_by_an_admin(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "5"})["id"]
     path = f"/ui/ledger/{dataset}"
-    owner, auditor = (signed_in(idle_server, idle_server.granted(dataset, role)) for role in ("owner", "auditor"))
+    owner, auditor = (
+        signed_in(idle_server, idle_server.granted(dataset, role))
+        for role in ("owner", "auditor")
+    )
     assert "Your key may not change it" in section(auditor.get(path).text, "cap")
-    assert auditor.post(f"{path}/cap", data={"cap": "1", "reason": "x"}).status_code == 403
-    lowered = owner.post(f"{path}/cap", data={"cap": "2", "reason": "the board asked for less"})
+    assert (
+        auditor.post(f"{path}/cap", data={"cap": "1", "reason": "x"}).status_code == 403
+    )
+    lowered = owner.post(
+        f"{path}/cap", data={"cap": "2", "reason": "the board asked for less"}
+    )
     assert (lowered.status_code, lowered.headers["Location"]) == (303, path)
     refused = owner.post(f"{path}/cap", data={"cap": "3", "reason": "more"})
     assert refused.status_code == 403
     assert "lacks a role" in refused.text
     admin = signed_in(idle_server, idle_server.admin)
-    assert admin.post(f"{path}/cap", data={"cap": "3", "reason": "the board agreed"}).status_code == 303
+    assert (
+        admin.post(
+            f"{path}/cap", data={"cap": "3", "reason": "the board agreed"}
+        ).status_code
+        == 303
+    )
     assert admin.post(f"{path}/cap", data={"cap": "4", "reason": ""}).status_code == 422
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["cap"] == "3"
-    assert [act["kind"] for act in _acts_of(idle_server, "account", dataset)] == ["cap-changed", "cap-changed"]
+    assert [act["kind"] for act in _acts_of(idle_server, "account", dataset)] == [
+        "cap-changed",
+        "cap-changed",
+    ]
     shown = auditor.get(f"{path}/entries/3").text
     assert "The cap was changed to 3 ε. Reason: the board agreed" in shown

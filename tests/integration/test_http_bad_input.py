@@ -1,10 +1,19 @@
-"""Refused requests: each gets its documented problem, changes nothing, and its values are not echoed."""
+"""Refused requests: each gets its documented problem, changes nothing, and its values
+are not echoed.
+"""
 
 import httpx
 import pytest
 
 from app.api.problems import PROBLEMS
-from tests.integration.refused import addresses, bodies, declarations, ledger, rows, training
+from tests.integration.refused import (
+    addresses,
+    bodies,
+    declarations,
+    ledger,
+    rows,
+    training,
+)
 from tests.integration.refused.case import CANARY, Place, Refused
 from tests.support.databases import on_one_server
 from tests.support.server import Server
@@ -19,11 +28,22 @@ def place(server: Server) -> Place:
     job = server.trained(dataset["id"])
     empty = server.declared()
     budget = {"accountant": "pure", "epsilon": "100"}
-    opened = server.admin.http.post("/populations", json={"name": f"people-of-{empty['id']}", "budget": budget})
+    opened = server.admin.http.post(
+        "/populations", json={"name": f"people-of-{empty['id']}", "budget": budget}
+    )
     return Place(
         server,
-        {"dataset": dataset["id"], "name": dataset["name"], "empty": empty["id"], "job": job["id"]}
-        | {"model": job["model_id"], "key": server.caller().id, "population": opened.json()["id"]},
+        {
+            "dataset": dataset["id"],
+            "name": dataset["name"],
+            "empty": empty["id"],
+            "job": job["id"],
+        }
+        | {
+            "model": job["model_id"],
+            "key": server.caller().id,
+            "population": opened.json()["id"],
+        },
     )
 
 
@@ -45,13 +65,17 @@ ON_BOTH_DATABASES = {"declarations", "external mechanisms", "queries and paths"}
 
 @on_one_server
 @pytest.mark.parametrize("group", sorted(ON_BOTH_DATABASES))
-def test_an_invalid_request_is_refused_and_leaves_no_trace(place: Place, group: str) -> None:
+def test_an_invalid_request_is_refused_and_leaves_no_trace(
+    place: Place, group: str
+) -> None:
     _check(place, group)
 
 
 @on_one_server
 @pytest.mark.parametrize("group", sorted(GROUPS.keys() - ON_BOTH_DATABASES))
-def test_an_invalid_request_of_any_other_group_is_refused_and_leaves_no_trace(place: Place, group: str) -> None:
+def test_an_invalid_request_of_any_other_group_is_refused_and_leaves_no_trace(
+    place: Place, group: str
+) -> None:
     _check(place, group)
 
 
@@ -61,18 +85,28 @@ def _check(place: Place, group: str) -> None:
     for case in GROUPS[group]():
         answer = place.send(case)
         complaints = _complaints(case, answer)
-        failures += [f"{case.name}: {complaint}: {answer.status_code} {answer.text[:300]}" for complaint in complaints]
+        failures += [
+            f"{case.name}: {complaint}: {answer.status_code} {answer.text[:300]}"
+            for complaint in complaints
+        ]
     assert not failures, "\n".join(failures)
     assert place.server.footprint() == before, "one of these requests changed something"
     assert CANARY not in place.server.log()
 
 
 def _complaints(case: Refused, answer: httpx.Response) -> list[str]:
-    if answer.status_code < 400 or answer.headers["content-type"] != "application/problem+json":
+    if (
+        answer.status_code < 400
+        or answer.headers["content-type"] != "application/problem+json"
+    ):
         return ["not a problem"]
     body = answer.json()
     results = []
-    if (body["type"], body["status"], answer.status_code) != (case.type, STATUS_OF[case.type], STATUS_OF[case.type]):
+    if (body["type"], body["status"], answer.status_code) != (
+        case.type,
+        STATUS_OF[case.type],
+        STATUS_OF[case.type],
+    ):
         results.append(f"wanted {case.type}")
     if not body["title"] or not body["detail"] or not answer.headers["X-Request-Id"]:
         results.append("a member is missing")
@@ -80,12 +114,18 @@ def _complaints(case: Refused, answer: httpx.Response) -> list[str]:
         results.append("a value came back")
     if case.type == body["type"] == "rows-invalid":
         problems = {item["problem"] for item in body["columns"]}
-        return results + ([] if case.problem is None or case.problem in problems else [f"wanted {case.problem}"])
+        return results + (
+            []
+            if case.problem is None or case.problem in problems
+            else [f"wanted {case.problem}"]
+        )
     if case.type == body["type"] == "invalid-request":
         listed = {(item["at"], item["problem"]) for item in body["errors"]}
         if not listed:
             results.append("no errors")
-        if case.at is not None and not any(_matches(case, at, problem) for at, problem in listed):
+        if case.at is not None and not any(
+            _matches(case, at, problem) for at, problem in listed
+        ):
             results.append(f"wanted {case.at} {case.problem}")
     return results
 
@@ -111,7 +151,10 @@ def test_an_unknown_method_is_answered_with_the_allowed_methods(place: Place) ->
     answer = place.server.admin.http.put("/train", json={})
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
     answer = place.server.admin.http.post("/jobs/{job}".format(**place.ids))
-    assert (answer.status_code, answer.headers["Allow"]) == (405, "DELETE, GET, HEAD"), "of all routes of the path"
+    assert (answer.status_code, answer.headers["Allow"]) == (
+        405,
+        "DELETE, GET, HEAD",
+    ), "of all routes of the path"
     public = place.server.client(None).post("/healthz")
     assert (public.status_code, public.json()["type"]) == (405, "method-not-allowed")
     assert public.headers["Allow"] == "GET, HEAD"

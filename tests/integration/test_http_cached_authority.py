@@ -1,4 +1,6 @@
-"""Predictions by cached authority over HTTP: equal answers, and none for a key whose revocation was answered."""
+"""Predictions by cached authority over HTTP: equal answers, and none for a key whose
+revocation was answered.
+"""
 
 import threading
 import time
@@ -23,7 +25,9 @@ def trained(server: Server) -> dict[str, Any]:
 @pytest.fixture
 def second(server: Server) -> Iterator[Server]:
     """Another API process on the same database."""
-    with running_server(server.settings.database_url, server.settings.home, n_workers=0) as second:
+    with running_server(
+        server.settings.database_url, server.settings.home, n_workers=0
+    ) as second:
         yield second
 
 
@@ -55,24 +59,31 @@ def test_a_prediction_from_memory_has_the_bytes_of_any_other(
 ) -> None:
     path = f"/models/{trained['model_id']}/predict"
     caller = server.granted(trained["dataset"], "predictor")
-    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)  # what is read from here on stays valid
+    # what is read from here on stays valid
+    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
     first = caller.http.post(path, json=ROWS)
     _until_at_once(caller, path)
     with _only_at_once():
         again = caller.http.post(path, json=ROWS)
     assert (again.status_code, again.content) == (200, first.content)
     ours = {"x-request-id", "date"}
-    assert {name: value for name, value in again.headers.items() if name not in ours} == {
-        name: value for name, value in first.headers.items() if name not in ours
-    }
-    for body in ({"rows": [{"age": "x"}]}, {"columns": {"age": [39], "height": [1.5], "sex": ["Male"]}}):
+    assert {
+        name: value for name, value in again.headers.items() if name not in ours
+    } == {name: value for name, value in first.headers.items() if name not in ours}
+    for body in (
+        {"rows": [{"age": "x"}]},
+        {"columns": {"age": [39], "height": [1.5], "sex": ["Male"]}},
+    ):
         general = caller.http.post(path, json=body)
         assert general.status_code == (422 if "rows" in body else 200)
         assert "columns" not in body or general.content == first.content
 
 
 def test_no_process_predicts_for_a_key_once_its_revocation_is_answered(
-    server: Server, second: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    second: Server,
+    trained: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "REVOCATION_S", 1.0)
     path = f"/models/{trained['model_id']}/predict"

@@ -1,7 +1,9 @@
-"""Private values that are planted in every path, failures included, and the keys of stored rows are found nowhere.
+"""Private values that are planted in every path, failures included, and the keys of
+stored rows are found nowhere.
 
-Searched are all answers, the logs and outputs of all processes, what the kernel shows of the processes, the database,
-the home with artifacts and temporary files, and the exports of ledgers.
+Searched are all answers, the logs and outputs of all processes, what the kernel shows
+of the processes, the database, the home with artifacts and temporary files, and the
+exports of ledgers.
 """
 
 import base64
@@ -37,13 +39,22 @@ from tests.support.canary_search import Search
 from tests.support.canary_walk import DECLARATION, HEADER, Walk
 from tests.support.columnar import stream_of
 from tests.support.forked_program import ForkedProgram
-from tests.support.server import CSV, Caller, Server, declaration, new_idempotency_key, training, worker
+from tests.support.server import (
+    CSV,
+    Caller,
+    Server,
+    declaration,
+    new_idempotency_key,
+    training,
+    worker,
+)
 
 SHORT = ("rpf", "rdt-ta", "sspe-1")
 OF_ROWS = [
     slug
     for slug, algorithm in BY_SLUG.items()
-    if "pure" in algorithm.accountants and algorithm.adjacency is Adjacency.ADD_REMOVE_ONE
+    if "pure" in algorithm.accountants
+    and algorithm.adjacency is Adjacency.ADD_REMOVE_ONE
 ]
 """A label account publishes features, so canaries would be found."""
 
@@ -73,11 +84,30 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
     for kind, refused_body in refused.items():
         walk.upload(dataset, kind, refused_body.encode(), 413, 422)
-    walk.upload(dataset, "encoding", f"{HEADER}\n{it.text('encoding')}".encode() + b"\xff\xfe,1.5,red,p,EU,low\n", 422)
-    walk.upload(dataset, "broken gzip", packed[:-9], 400, **{"Content-Encoding": "x-gzip"})
+    walk.upload(
+        dataset,
+        "encoding",
+        f"{HEADER}\n{it.text('encoding')}".encode() + b"\xff\xfe,1.5,red,p,EU,low\n",
+        422,
+    )
+    walk.upload(
+        dataset, "broken gzip", packed[:-9], 400, **{"Content-Encoding": "x-gzip"}
+    )
     walk.upload(dataset, "no gzip", row.encode(), 400, **{"Content-Encoding": "gzip"})
-    walk.upload(dataset, "media type", row.encode(), 415, **{"Content-Type": f"text/{it.text('media type')}"})
-    walk.upload(dataset, "malformed key", row.encode(), 422, **{"Idempotency-Key": it.text("key") + " x"})
+    walk.upload(
+        dataset,
+        "media type",
+        row.encode(),
+        415,
+        **{"Content-Type": f"text/{it.text('media type')}"},
+    )
+    walk.upload(
+        dataset,
+        "malformed key",
+        row.encode(),
+        422,
+        **{"Idempotency-Key": it.text("key") + " x"},
+    )
     with monkeypatch.context() as limited:
         limited.setattr(forest_limits, "MAX_ROWS_PER_DATASET", 50)
         walk.upload(dataset, "too many rows", walk.rows("many").encode(), 413)
@@ -88,11 +118,25 @@ def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in steps:
         with monkeypatch.context() as filled:
             filled.setattr(*step, _full)
-            walk.upload(dataset, f"full disk at {step[1]}", walk.rows("full").encode(), 503)
+            walk.upload(
+                dataset, f"full disk at {step[1]}", walk.rows("full").encode(), 503
+            )
     _aborted_upload(walk, dataset)
     for unit, status in (("patient rows 3", 200), ("patient nowhere", 404)):
-        walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", status, json={"unit": it.text(unit)})
-    walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 422, json={it.text("field"): it.text("unit")})
+        walk.ask(
+            walk.owner,
+            "POST",
+            f"/datasets/{dataset}/erasures",
+            status,
+            json={"unit": it.text(unit)},
+        )
+    walk.ask(
+        walk.owner,
+        "POST",
+        f"/datasets/{dataset}/erasures",
+        422,
+        json={it.text("field"): it.text("unit")},
+    )
 
 
 def _full(*_arguments: Any, **_options: Any) -> NoReturn:
@@ -106,7 +150,9 @@ def _aborted_upload(walk: Walk, dataset: str) -> None:
         f"POST /datasets/{dataset}/rows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {walk.owner.key}\r\n"
         f"Content-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60
+    ) as connection:
         connection.sendall(head.encode() + body[: len(body) // 2])
         deadline = time.monotonic() + 20
         while not any(walk.server.sizes_of_spools()):
@@ -143,23 +189,56 @@ def _requests(walk: Walk, caller: Caller, dataset: str, model: str) -> None:
         training(dataset, delta=odd), training(dataset, unlabelled={"dataset": odd, "epsilon": "1"}),
         training(dataset, epsilon="1000", name=None),
     ]  # fmt: skip
-    for path in ("/plans", "/train", f"/datasets/{dataset}/profiles", f"/models/{model}/evaluations", "/evaluations"):
+    for path in (
+        "/plans",
+        "/train",
+        f"/datasets/{dataset}/profiles",
+        f"/models/{model}/evaluations",
+        "/evaluations",
+    ):
         for body in bodies:
             walk.ask(http, "POST", path, json=body, headers=new_idempotency_key())
-        for content in (f'{{"{odd}": ', f'["{odd}"]', f'{{"epsilon": {large}1e999}}', f'"{odd}"'):
-            walk.ask(http, "POST", path, content=content, headers=CSV | {"Content-Type": "application/json"})
-    wrong = DECLARATION["schema"] | {"features": [{"name": "a", "type": odd}, {"name": "b", "lower": odd}]}
+        for content in (
+            f'{{"{odd}": ',
+            f'["{odd}"]',
+            f'{{"epsilon": {large}1e999}}',
+            f'"{odd}"',
+        ):
+            walk.ask(
+                http,
+                "POST",
+                path,
+                content=content,
+                headers=CSV | {"Content-Type": "application/json"},
+            )
+    wrong = DECLARATION["schema"] | {
+        "features": [{"name": "a", "type": odd}, {"name": "b", "lower": odd}]
+    }
     walk.ask(walk.owner, "POST", "/datasets", 422, json=declaration(schema=wrong))
-    walk.ask(walk.owner, "POST", "/datasets", 422, json=declaration(budget={"accountant": odd, odd: odd}))
-    with socket.create_connection(("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60) as connection:
+    walk.ask(
+        walk.owner,
+        "POST",
+        "/datasets",
+        422,
+        json=declaration(budget={"accountant": odd, odd: odd}),
+    )
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60
+    ) as connection:
         connection.sendall(f"{odd} {odd}\r\n{odd}\r\n\r\n".encode())
-        walk.answers.append(("malformed head", b"".join(iter(lambda: connection.recv(65536), b""))))
+        walk.answers.append(
+            ("malformed head", b"".join(iter(lambda: connection.recv(65536), b"")))
+        )
 
 
 def _predictions(walk: Walk, caller: Caller, model: str) -> None:
     """Predictions on canaries, accepted and refused."""
     it, path = walk.canaries, f"/models/{model}/predict"
-    row = {"amount": it.integer("predicted amount"), "height": it.number("predicted height"), "colour": "red"}
+    row = {
+        "amount": it.integer("predicted amount"),
+        "height": it.number("predicted height"),
+        "colour": "red",
+    }
     odd = it.text("prediction")
     for rows in (
         [row], [{**row, "colour": odd}], [{**row, "amount": it.integer("large") * 1000}],
@@ -176,11 +255,16 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
         walk.ask(caller, "POST", path, json=body)
     many = {"rows": [row] * (forest_limits.MAX_PREDICTION_ROWS + 1)}
     walk.ask(caller, "POST", path, 413, json=many)
-    walk.ask(caller, "POST", path, 415, content=odd, headers={"Content-Type": f"text/{odd}"})
+    walk.ask(
+        caller, "POST", path, 415, content=odd, headers={"Content-Type": f"text/{odd}"}
+    )
     arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}
     for content in (
         odd.encode(),
-        *(stream_of(pa.Table.from_pylist([cells])) for cells in (row, {**row, "amuont": odd})),
+        *(
+            stream_of(pa.Table.from_pylist([cells]))
+            for cells in (row, {**row, "amuont": odd})
+        ),
     ):
         walk.ask(caller, "POST", path, 200, 400, 422, content=content, headers=arrow)
     walk.ask(caller, "POST", path, 400, content=f'{{"rows": [{{"amount": {odd}')
@@ -191,8 +275,12 @@ LONG = {"parameters": {"n_estimators": 512, "max_depth": 8}}
 
 
 @contextmanager
-def _stopped_child(walk: Walk, job: str, process: ForkedProgram) -> Iterator[psutil.Process]:
-    """Waits for the child of a charged job and stops it; it goes on at the end, if it still exists."""
+def _stopped_child(
+    walk: Walk, job: str, process: ForkedProgram
+) -> Iterator[psutil.Process]:
+    """Waits for the child of a charged job and stops it; it goes on at the end, if it
+    still exists.
+    """
     deadline = time.monotonic() + 120
     while not walk.owner.http.get(f"/jobs/{job}").json()["charged"]:
         assert time.monotonic() < deadline, "the job is charged"
@@ -204,16 +292,22 @@ def _stopped_child(walk: Walk, job: str, process: ForkedProgram) -> Iterator[psu
         children[0].resume()
 
 
-def _jobs(walk: Walk, dataset: str, second: str, algorithms: tuple[str, ...]) -> list[str]:
+def _jobs(
+    walk: Walk, dataset: str, second: str, algorithms: tuple[str, ...]
+) -> list[str]:
     """Runs jobs of every kind; returns ids of models."""
     path, models = f"/datasets/{dataset}/profiles", list[str]()
     walk.ask(walk.owner, "POST", f"{path}/quote", 200, json={"epsilon": "1"})
     assert walk.ended(walk.submitted(path, {"epsilon": "1"}))["state"] == "succeeded"
     for algorithm in algorithms:
         parameters = (
-            {"n_estimators": 2} if "n_estimators" in [each.name for each in BY_SLUG[algorithm].parameters] else {}
+            {"n_estimators": 2}
+            if "n_estimators" in [each.name for each in BY_SLUG[algorithm].parameters]
+            else {}
         )
-        body = training(dataset, algorithm=algorithm, parameters=parameters, scope={"shard": [0]})
+        body = training(
+            dataset, algorithm=algorithm, parameters=parameters, scope={"shard": [0]}
+        )
         if isinstance(BY_SLUG[algorithm], TwoDatasetAlgorithm):
             body["unlabelled"] = {"dataset": second, "epsilon": "1"}
         walk.ask(walk.owner, "POST", "/plans", 200, json=body)
@@ -222,7 +316,10 @@ def _jobs(walk: Walk, dataset: str, second: str, algorithms: tuple[str, ...]) ->
         models.append(job["model_id"])
     fields = {"epsilon": "1", "scope": {"shard": [1]}}
     evaluated = [
-        (f"/models/{models[0]}/evaluations", {**fields, "metrics": ["accuracy", "auroc", "confusion"]}),
+        (
+            f"/models/{models[0]}/evaluations",
+            {**fields, "metrics": ["accuracy", "auroc", "confusion"]},
+        ),
         ("/evaluations", {**fields, "models": models[:2]}),
     ]
     for path, body in evaluated:
@@ -239,7 +336,9 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
     with _stopped_child(walk, job, process) as child:
         search.processes(os.getpid(), process.pid, child.pid)
         search.files()
-        assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0), "no core dump with rows"
+        assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0), (
+            "no core dump with rows"
+        )
         child.kill()
     assert walk.ended(job)["reason"] == "failed"
     job = walk.submitted("/train", body)
@@ -253,11 +352,23 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
     home = walk.server.settings.home
     (file,) = (home / row_files.ROWS_FOLDER / dataset).glob("*.parquet")
     content = file.read_bytes()
-    torn = content[: len(content) // 3] + walk.canaries.text("damaged").encode() + content[len(content) // 3 :]
+    torn = (
+        content[: len(content) // 3]
+        + walk.canaries.text("damaged").encode()
+        + content[len(content) // 3 :]
+    )
     for damaged in (walk.canaries.text("no rows").encode(), torn):
         file.write_bytes(damaged)
-        assert walk.ended(walk.submitted("/train", training(dataset)))["reason"] == "damaged"
-        walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", json={"unit": walk.canaries.text("patient x")})
+        assert (
+            walk.ended(walk.submitted("/train", training(dataset)))["reason"]
+            == "damaged"
+        )
+        walk.ask(
+            walk.owner,
+            "POST",
+            f"/datasets/{dataset}/erasures",
+            json={"unit": walk.canaries.text("patient x")},
+        )
         walk.ask(walk.owner, "GET", f"/datasets/{dataset}/overlaps")
     file.write_bytes(content)
     job = walk.submitted("/train", body)
@@ -269,9 +380,23 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
 
 def _exports(walk: Walk, dataset: str, models: list[str]) -> None:
     """Everything that any role may read."""
-    callers = [walk.server.admin, *(walk.server.granted(dataset, role) for role in ("auditor", "analyst", "predictor"))]
+    callers = [
+        walk.server.admin,
+        *(
+            walk.server.granted(dataset, role)
+            for role in ("auditor", "analyst", "predictor")
+        ),
+    ]
     of_dataset = ("", "/grants", "/profiles", "/overlaps")
-    of_ledger = ("", "/entries", "/export", "/export?format=csv", "/checkpoint", "/deployment", "/proofs?sequence=1")
+    of_ledger = (
+        "",
+        "/entries",
+        "/export",
+        "/export?format=csv",
+        "/checkpoint",
+        "/deployment",
+        "/proofs?sequence=1",
+    )
     of_model = ("", "/evaluations", "/artifact", "/artifact?format=onnx")
     paths = [
         *(f"/datasets/{dataset}{path}" for path in of_dataset),
@@ -286,7 +411,10 @@ def _exports(walk: Walk, dataset: str, models: list[str]) -> None:
 
 
 def _tensors(walk: Walk, models: list[str]) -> list[np.ndarray[Any, Any]]:
-    files = [walk.ask(walk.owner, "GET", f"/models/{model}/artifact", 200).content for model in models]
+    files = [
+        walk.ask(walk.owner, "GET", f"/models/{model}/artifact", 200).content
+        for model in models
+    ]
     return [tensor for file in files for tensor in load(file).values()]
 
 
@@ -296,12 +424,16 @@ def _plant_keys(walk: Walk, *datasets: str) -> None:
     walk.canaries.key("storage key", base64.b64decode(text))
     with walk.server.database.read() as session:
         for dataset in datasets:
-            data_key = catalog.find(session, dataset).data_key(StorageKeys.from_text(text))
+            data_key = catalog.find(session, dataset).data_key(
+                StorageKeys.from_text(text)
+            )
             walk.canaries.key(f"data key of {dataset}", data_key.secret)
 
 
 @contextmanager
-def _temporary_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _temporary_files_in(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     folder.mkdir()
     with monkeypatch.context() as changed:
         changed.setenv("TMPDIR", str(folder))
@@ -310,9 +442,15 @@ def _temporary_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     tempfile.tempdir = None
 
 
-@pytest.mark.parametrize("idle_server", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"], indirect=True)
 @pytest.mark.parametrize(
-    "algorithms", [SHORT, pytest.param(OF_ROWS, marks=pytest.mark.long)], ids=["some algorithms", "every algorithm"]
+    "idle_server",
+    [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"],
+    indirect=True,
+)
+@pytest.mark.parametrize(
+    "algorithms",
+    [SHORT, pytest.param(OF_ROWS, marks=pytest.mark.long)],
+    ids=["some algorithms", "every algorithm"],
 )
 def test_no_private_value_leaves_the_files_of_rows(
     idle_server: Server,
@@ -347,8 +485,12 @@ def test_no_private_value_leaves_the_files_of_rows(
     search.look("output of this process", "".join(capfd.readouterr()).encode())
     assert logging.getLogger().isEnabledFor(logging.DEBUG)
     assert "job ended" in log.read_text()
-    assert search.found == {}, f"{len(walk.canaries)} planted, {search.n_places} places, {search.n_bytes} bytes"
-    assert (len(walk.canaries) > 400, search.n_places > 700) == (True, True), "the search is not void"
+    assert search.found == {}, (
+        f"{len(walk.canaries)} planted, {search.n_places} places, {search.n_bytes} bytes"
+    )
+    assert (len(walk.canaries) > 400, search.n_places > 700) == (True, True), (
+        "the search is not void"
+    )
     numbers = walk.canaries.numbers()
     assert not any(np.isin(tensor, numbers).any() for tensor in _tensors(walk, models))
     assert not list((tmp_path / "tmp").iterdir())

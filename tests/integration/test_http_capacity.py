@@ -1,4 +1,6 @@
-"""Requests of one kind that block leave threads for every other kind, and those of one key leave threads for others."""
+"""Requests of one kind that block leave threads for every other kind, and those of one
+key leave threads for others.
+"""
 
 import json
 import socket
@@ -31,15 +33,23 @@ def model(server: Server) -> str:
     return str(server.trained(server.uploaded()["id"])["model_id"])
 
 
-def calls(http: httpx.Client, dataset: str, model: str) -> dict[Work, Callable[[], httpx.Response]]:
+def calls(
+    http: httpx.Client, dataset: str, model: str
+) -> dict[Work, Callable[[], httpx.Response]]:
     return {
-        Work.ADMINISTRATION: lambda: http.post("/keys", json={"name": "x", "roles": []}),
+        Work.ADMINISTRATION: lambda: http.post(
+            "/keys", json={"name": "x", "roles": []}
+        ),
         Work.READ: lambda: http.get("/datasets?limit=1"),
         Work.WRITE: lambda: http.post("/plans", json=training(dataset)),
-        Work.UPLOAD: lambda: http.post(f"/datasets/{dataset}/rows?again=true", content=csv_rows(3), headers=CSV),
+        Work.UPLOAD: lambda: http.post(
+            f"/datasets/{dataset}/rows?again=true", content=csv_rows(3), headers=CSV
+        ),
         Work.EXPORT: lambda: http.get(f"/ledger/{dataset}/export"),
         Work.CONVERSION: lambda: http.get(f"/models/{model}/artifact?format=onnx"),
-        Work.PREDICTION: lambda: http.post(f"/models/{model}/predict", json={"rows": [{"age": 1}]}),
+        Work.PREDICTION: lambda: http.post(
+            f"/models/{model}/predict", json={"rows": [{"age": 1}]}
+        ),
     }
 
 
@@ -60,7 +70,9 @@ def test_work_that_blocks_leaves_threads_for_other_work(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch, blocked: Work
 ) -> None:
     dataset = server.uploaded()["id"]
-    of_keys = [calls(server.caller("admin").http, dataset, model) for _ in range(N_KEYS)]
+    of_keys = [
+        calls(server.caller("admin").http, dataset, model) for _ in range(N_KEYS)
+    ]
     release, entered = threading.Event(), threading.Semaphore(0)
     module, name = FUNCTIONS[blocked]
     original = getattr(module, name)
@@ -79,7 +91,9 @@ def test_work_that_blocks_leaves_threads_for_other_work(
         release.wait(timeout=120)
         return line
 
-    monkeypatch.setattr(module, name, wait_in_the_stream if blocked is Work.EXPORT else wait)
+    monkeypatch.setattr(
+        module, name, wait_in_the_stream if blocked is Work.EXPORT else wait
+    )
     with ThreadPoolExecutor(N_KEYS * N_REQUESTS_OF_KEY) as callers:
         share = min(limits.MAX_THREADS_PER_KEY, THREADS[blocked])
         first = [callers.submit(of_keys[0][blocked]) for _ in range(N_REQUESTS_OF_KEY)]
@@ -87,25 +101,47 @@ def test_work_that_blocks_leaves_threads_for_other_work(
         try:
             for _ in range(share):
                 assert entered.acquire(timeout=60)
-            sent = [callers.submit(requests[blocked]) for requests in of_keys[1:] for _ in range(N_REQUESTS_OF_KEY)]
+            sent = [
+                callers.submit(requests[blocked])
+                for requests in of_keys[1:]
+                for _ in range(N_REQUESTS_OF_KEY)
+            ]
             for _ in range(THREADS[blocked] - share):
-                assert entered.acquire(timeout=60), "the other keys have the other threads"
+                assert entered.acquire(timeout=60), (
+                    "the other keys have the other threads"
+                )
             # A converted file is sent by the threads that write exports.
-            waiting = {blocked, Work.CONVERSION} if blocked is Work.EXPORT else {blocked}
-            others = [request() for work, request in of_keys[0].items() if work not in waiting]
-            others += [server.client(None).get(path, timeout=30) for path in ("/healthz", "/readyz")]
+            waiting = (
+                {blocked, Work.CONVERSION} if blocked is Work.EXPORT else {blocked}
+            )
+            others = [
+                request() for work, request in of_keys[0].items() if work not in waiting
+            ]
+            others += [
+                server.client(None).get(path, timeout=30)
+                for path in ("/healthz", "/readyz")
+            ]
             assert {answer.status_code for answer in others} <= {200, 201}
-            assert not entered.acquire(blocking=False), "no further request has a thread"
+            assert not entered.acquire(blocking=False), (
+                "no further request has a thread"
+            )
         finally:
             release.set()
         assert {each.result().status_code for each in first + sent} <= {200, 201}
 
 
 @on_one_server
-def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its requests have every seat and its share of all threads, and other requests of an administrator are refused."""
+def test_a_hostile_key_does_not_delay_its_revocation(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests have every seat and its share of all threads, and other requests of
+    an administrator are refused.
+    """
     dataset = server.uploaded()["id"]
-    hostile, granted = server.granted(dataset, "analyst"), server.granted(dataset, "predictor")
+    hostile, granted = (
+        server.granted(dataset, "analyst"),
+        server.granted(dataset, "predictor"),
+    )
     release, entered = threading.Event(), threading.Semaphore(0)
 
     def wait(*_: Any, **__: Any) -> Any:
@@ -113,24 +149,42 @@ def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch
         release.wait(timeout=120)
         raise NotFound("dataset")
 
-    for module, name in (FUNCTIONS[Work.READ], FUNCTIONS[Work.WRITE], (keys.keys, "list_keys")):
+    for module, name in (
+        FUNCTIONS[Work.READ],
+        FUNCTIONS[Work.WRITE],
+        (keys.keys, "list_keys"),
+    ):
         monkeypatch.setattr(module, name, wait)
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 12)
-    requests = [lambda: hostile.http.get("/datasets"), lambda: hostile.http.post("/plans", json=training(dataset))]
+    requests = [
+        lambda: hostile.http.get("/datasets"),
+        lambda: hostile.http.post("/plans", json=training(dataset)),
+    ]
     with ThreadPoolExecutor(16) as callers:
         list_keys = lambda: hostile.http.get("/keys")  # noqa: E731
-        sent = [callers.submit(request) for request in (list_keys, *requests) for _ in range(4)]
+        sent = [
+            callers.submit(request)
+            for request in (list_keys, *requests)
+            for _ in range(4)
+        ]
         try:
             for _ in range(3 * limits.MAX_THREADS_PER_KEY):
                 assert entered.acquire(timeout=60)
-            sent += [callers.submit(list_keys) for _ in range(4)]  # the administrator may have taken a seat meanwhile
+            # the administrator may have taken a seat meanwhile
+            sent += [callers.submit(list_keys) for _ in range(4)]
             http = server.admin.http
             while http.get("/ledger").status_code != 429:
                 time.sleep(0.01)
-            assert http.delete(f"/datasets/{dataset}/grants/{granted.id}").status_code == 204
+            assert (
+                http.delete(f"/datasets/{dataset}/grants/{granted.id}").status_code
+                == 204
+            )
             assert http.delete(f"/keys/{hostile.id}").status_code == 204
             assert http.get("/metrics").status_code == 200
-            assert {server.client(None).get(path).status_code for path in ("/healthz", "/readyz")} == {200}
+            assert {
+                server.client(None).get(path).status_code
+                for path in ("/healthz", "/readyz")
+            } == {200}
         finally:
             release.set()
         assert {each.result().status_code for each in sent} <= {401, 404, 429}
@@ -140,7 +194,9 @@ def test_a_hostile_key_does_not_delay_its_revocation(server: Server, monkeypatch
 def test_queued_requests_of_clients_that_went_away_do_not_begin(
     server: Server, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one whose body is large: its connection is read on, so that the service sees its end."""
+    """Also one whose body is large: its connection is read on, so that the service sees
+    its end.
+    """
     release, entered, begun = threading.Event(), threading.Semaphore(0), list[int]()
     original = middleware.predict
 
@@ -163,7 +219,10 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
     monkeypatch.setattr(Turns, "begin", counted)
     monkeypatch.setattr(middleware, "predict", wait)
     key = server.caller("admin").key
-    bodies = [json.dumps({"rows": [{"age": 1}] * n_rows}).encode() for n_rows in (1_000, 1_100, 10_000, 400, 2_000)]
+    bodies = [
+        json.dumps({"rows": [{"age": 1}] * n_rows}).encode()
+        for n_rows in (1_000, 1_100, 10_000, 400, 2_000)
+    ]
     heads = (
         f"POST /models/{model}/predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -171,7 +230,12 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
     )
     with ExitStack() as held:
         port = httpx.URL(server.url).port or 0
-        sockets = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in bodies]
+        sockets = [
+            held.enter_context(
+                socket.create_connection(("127.0.0.1", port), timeout=60)
+            )
+            for _ in bodies
+        ]
         for connection, head, body in zip(sockets, heads, bodies, strict=True):
             connection.sendall(head)
             time.sleep(0.1)  # the service waits for the body, and then gets it at once
@@ -179,7 +243,10 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
             if connection in sockets[: limits.MAX_THREADS_PER_KEY]:
                 assert entered.acquire(timeout=60)
         n_waiting_at_first = len(bodies) - limits.MAX_THREADS_PER_KEY
-        for n_waiting, leaving in ((n_waiting_at_first, sockets[2:4]), (n_waiting_at_first - 2, [])):
+        for n_waiting, leaving in (
+            (n_waiting_at_first, sockets[2:4]),
+            (n_waiting_at_first - 2, []),
+        ):
             while len(waiting) != n_waiting:
                 time.sleep(0.01)
             for connection in leaving:

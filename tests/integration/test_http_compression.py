@@ -1,4 +1,6 @@
-"""Large answers are compressed for clients that accept it, but no page and no answer near a secret is."""
+"""Large answers are compressed for clients that accept it, but no page and no answer
+near a secret is.
+"""
 
 import gzip
 
@@ -14,7 +16,9 @@ GZIP = {"Accept-Encoding": "br, gzip"}
 PLAIN = {"Accept-Encoding": "identity"}
 
 
-def _raw(client: httpx.Client, path: str, headers: dict[str, str]) -> tuple[httpx.Headers, bytes]:
+def _raw(
+    client: httpx.Client, path: str, headers: dict[str, str]
+) -> tuple[httpx.Headers, bytes]:
     """Headers of an answer, and its body as it was sent."""
     with client.stream("GET", path, headers=headers) as answer:
         body = b"".join(answer.iter_raw())
@@ -23,8 +27,12 @@ def _raw(client: httpx.Client, path: str, headers: dict[str, str]) -> tuple[http
 
 
 @on_one_idle_server
-@pytest.mark.parametrize("path", ["/openapi.json", "/ui/style.css", "/ui/live.js", "/ledger/{}/export"])
-def test_a_large_answer_is_compressed_for_clients_that_accept_it(idle_server: Server, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/openapi.json", "/ui/style.css", "/ui/live.js", "/ledger/{}/export"]
+)
+def test_a_large_answer_is_compressed_for_clients_that_accept_it(
+    idle_server: Server, path: str
+) -> None:
     http, path = idle_server.admin.http, path.format(_spent(idle_server))
     headers, plain = _raw(http, path, PLAIN)
     assert len(plain) > limits.MIN_COMPRESSED_BYTES
@@ -33,7 +41,9 @@ def test_a_large_answer_is_compressed_for_clients_that_accept_it(idle_server: Se
     assert _raw(http, path, {"Accept-Encoding": "gzip;q=0"})[1] == plain
     headers, packed = _raw(http, path, GZIP)
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
-    assert int(headers.get("Content-Length", len(packed))) == len(packed) < len(plain) / 2
+    assert (
+        int(headers.get("Content-Length", len(packed))) == len(packed) < len(plain) / 2
+    )
     assert gzip.decompress(packed) == plain
     head = http.head(path, headers=GZIP)
     assert head.headers["Content-Encoding"] == "gzip"
@@ -43,21 +53,37 @@ def _spent(server: Server) -> str:
     """A dataset with entries of its ledger."""
     dataset = str(server.declared()["id"])
     for number in range(10):
-        changed = {"cap": f"{99 - number}", "reason": "a reason that fills the ledger " * 8}
+        changed = {
+            "cap": f"{99 - number}",
+            "reason": "a reason that fills the ledger " * 8,
+        }
         headers = {"Idempotency-Key": f"cap-{number}"}
-        assert server.admin.http.post(f"/ledger/{dataset}/cap", json=changed, headers=headers).is_success
+        assert server.admin.http.post(
+            f"/ledger/{dataset}/cap", json=changed, headers=headers
+        ).is_success
     return dataset
 
 
 @on_one_idle_server
-def test_answers_near_a_secret_or_with_a_tag_stay_as_they_are(idle_server: Server) -> None:
+def test_answers_near_a_secret_or_with_a_tag_stay_as_they_are(
+    idle_server: Server,
+) -> None:
     dataset, http = idle_server.declared()["id"], idle_server.admin.http
     keys = [idle_server.caller().id for _ in range(40)]
     quotas = [{"keys": keys, "cap": f"0.{number}"} for number in range(1, 4)]
-    rules = {"largest_job": None, "approval_above": None, "frozen": False, "erase_rows_at": None, "quotas": quotas}
+    rules = {
+        "largest_job": None,
+        "approval_above": None,
+        "frozen": False,
+        "erase_rows_at": None,
+        "quotas": quotas,
+    }
     assert http.put(f"/datasets/{dataset}/rules", json=rules).status_code == 200
     for number in range(10):
-        hook = {"url": f"https://example.org/{'path' * 40}/{number}", "events": ["job.ended"]}
+        hook = {
+            "url": f"https://example.org/{'path' * 40}/{number}",
+            "events": ["job.ended"],
+        }
         assert http.post(f"/datasets/{dataset}/webhooks", json=hook).status_code == 201
     page = signed_in(idle_server, idle_server.admin)
     for client, path in (
@@ -66,11 +92,16 @@ def test_answers_near_a_secret_or_with_a_tag_stay_as_they_are(idle_server: Serve
     ):  # fmt: skip
         headers, body = _raw(client, path, GZIP)
         assert "Content-Encoding" not in headers, path
-        assert len(body) > limits.MIN_COMPRESSED_BYTES or path in ("/", "/ui/sign-in"), path
+        assert len(body) > limits.MIN_COMPRESSED_BYTES or path in (
+            "/",
+            "/ui/sign-in",
+        ), path
 
 
 @on_one_idle_server
-def test_small_answers_and_answers_to_posts_stay_as_they_are(idle_server: Server) -> None:
+def test_small_answers_and_answers_to_posts_stay_as_they_are(
+    idle_server: Server,
+) -> None:
     http = idle_server.admin.http
     assert "Content-Encoding" not in http.get("/healthz", headers=GZIP).headers
     answer = http.post("/datasets/nothing/quotes", json={}, headers=GZIP)

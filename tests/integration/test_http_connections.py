@@ -1,4 +1,6 @@
-"""Limits of connections, of the head of a request, and of one key: what they refuse is a problem, too."""
+"""Limits of connections, of the head of a request, and of one key: what they refuse is
+a problem, too.
+"""
 
 import json
 import re
@@ -23,12 +25,16 @@ from tests.support.server import CSV, Server, csv_rows
 
 @contextmanager
 def connected(server: Server) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60
+    ) as connection:
         yield connection
 
 
 def answer_of(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, Any]]:
-    """Status, headers and body of the only answer on a connection, which the server then closes."""
+    """Status, headers and body of the only answer on a connection, which the server
+    then closes.
+    """
     text = b""
     while piece := connection.recv(65_536):
         text += piece
@@ -40,17 +46,28 @@ def answer_of(connection: socket.socket) -> tuple[int, dict[str, str], dict[str,
 
 def head_of(server: Server, method: str, path: str, **headers: object) -> bytes:
     lines = {"Host": "x", "Authorization": f"Bearer {server.admin.key}"} | headers
-    return "\r\n".join((f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()))).encode()
+    return "\r\n".join(
+        (
+            f"{method} {path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in lines.items()),
+        )
+    ).encode()
 
 
 @on_one_server
-def test_a_request_that_two_readers_may_read_differently_is_refused(server: Server) -> None:
+def test_a_request_that_two_readers_may_read_differently_is_refused(
+    server: Server,
+) -> None:
     """The connection is closed: nothing after the request is read as another request."""
     failures = []
     before = server.footprint()
     for name, raw in REFUSED.items():
         statuses, text = _answers(server, _with_key(server, raw) + FOLLOWING)
-        if statuses != [400] or b"\r\nconnection: close\r\n" not in text or b'"malformed-request"' not in text:
+        if (
+            statuses != [400]
+            or b"\r\nconnection: close\r\n" not in text
+            or b'"malformed-request"' not in text
+        ):
             failures.append(f"{name}: {statuses}")
     assert failures == []
     assert server.footprint() == before
@@ -67,36 +84,71 @@ def test_an_unusual_request_is_read_in_one_way(server: Server) -> None:
 
 
 @on_one_server
-@pytest.mark.parametrize("framing", [b"Content-Length: %d" % len(FOLLOWING), b"Transfer-Encoding: chunked"])
-def test_the_body_of_an_upgrade_is_not_read_as_a_request(server: Server, framing: bytes) -> None:
-    head = b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}Connection: Upgrade\r\nUpgrade: x\r\n" + framing + b"\r\n\r\n"
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: %d" % len(FOLLOWING), b"Transfer-Encoding: chunked"]
+)
+def test_the_body_of_an_upgrade_is_not_read_as_a_request(
+    server: Server, framing: bytes
+) -> None:
+    head = (
+        b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}Connection: Upgrade\r\nUpgrade: x\r\n"
+        + framing
+        + b"\r\n\r\n"
+    )
     assert _answers(server, _with_key(server, head), FOLLOWING)[0] == [400]
 
 
 @on_one_server
 @pytest.mark.parametrize("ends", [(), (40, 200), (-30, -10), (-1,), (-len(BODY),)])
-def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(server: Server, ends: tuple[int, ...]) -> None:
-    """However the bytes arrive, and no request behind it is answered: a proxy may believe that they are a tunnel's."""
-    framing = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(
+    server: Server, ends: tuple[int, ...]
+) -> None:
+    """However the bytes arrive, and no request behind it is answered: a proxy may
+    believe that they are a tunnel's.
+    """
+    framing = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        BODY
+    )
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
-    raw = _with_key(server, b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}" + offer + framing + BODY)
+    raw = _with_key(
+        server, b"POST /keys HTTP/1.1\r\nHost: x\r\n{key}" + offer + framing + BODY
+    )
     sent = raw + FOLLOWING
     cuts = [0, *sorted(len(raw) + end if end < 0 else end for end in ends), len(sent)]
-    statuses, text = _answers(server, *(sent[start:end] for start, end in pairwise(cuts)))
-    assert (statuses, b"\r\nconnection: close\r\n" in text, b'"name":"raw"' in text) == ([201], True, True)
+    statuses, text = _answers(
+        server, *(sent[start:end] for start, end in pairwise(cuts))
+    )
+    assert (
+        statuses,
+        b"\r\nconnection: close\r\n" in text,
+        b'"name":"raw"' in text,
+    ) == ([201], True, True)
 
 
 @on_one_server
-def test_a_refusal_is_not_taken_for_the_answer_to_an_earlier_request(server: Server) -> None:
-    """The connection ends without an answer where an earlier request has none, or a part of one."""
-    statuses, _ = _answers(server, _with_key(server, b"GET /keys HTTP/1.1\r\nHost: x\r\n{key}\r\n") + b"bad\r\n\r\n")
+def test_a_refusal_is_not_taken_for_the_answer_to_an_earlier_request(
+    server: Server,
+) -> None:
+    """The connection ends without an answer where an earlier request has none, or a
+    part of one.
+    """
+    statuses, _ = _answers(
+        server,
+        _with_key(server, b"GET /keys HTTP/1.1\r\nHost: x\r\n{key}\r\n")
+        + b"bad\r\n\r\n",
+    )
     assert statuses == []
 
 
 def _answers(server: Server, *sent: bytes) -> tuple[list[int], bytes]:
-    """Statuses and bytes of all answers on a connection, which the server or the last request closes."""
+    """Statuses and bytes of all answers on a connection, which the server or the last
+    request closes.
+    """
     text = b""
-    with connected(server) as connection, suppress(ConnectionResetError, BrokenPipeError):
+    with (
+        connected(server) as connection,
+        suppress(ConnectionResetError, BrokenPipeError),
+    ):
         for piece in sent:
             connection.sendall(piece)
             time.sleep(0.2 * (len(sent) > 1))
@@ -106,7 +158,9 @@ def _answers(server: Server, *sent: bytes) -> tuple[list[int], bytes]:
 
 
 def _with_key(server: Server, raw: bytes) -> bytes:
-    return raw.replace(b"{key}", b"Authorization: Bearer " + server.admin.key.encode() + b"\r\n")
+    return raw.replace(
+        b"{key}", b"Authorization: Bearer " + server.admin.key.encode() + b"\r\n"
+    )
 
 
 @on_one_server
@@ -116,36 +170,73 @@ def test_a_head_that_is_too_long_is_a_problem(server: Server) -> None:
         time.sleep(0.2)
         connection.sendall(b"x" * (limits.MAX_REQUEST_HEAD_BYTES + 1))
         status, headers, problem = answer_of(connection)
-    assert (status, problem["type"], headers["connection"]) == (400, "malformed-request", "close")
+    assert (status, problem["type"], headers["connection"]) == (
+        400,
+        "malformed-request",
+        "close",
+    )
 
 
 @on_one_server
 @pytest.mark.parametrize(
     ("line", "field", "detail"),
     [
-        ("/" + "%41" * 1_400, "", f"the path has more than {limits.MAX_PATH_BYTES} bytes"),
-        ("/", "X: " + "a" * 17_000 + "\r\n", f"a header field has more than {limits.MAX_REQUEST_FIELD_BYTES} bytes"),
-        ("/", "X: a\r\n" * 200, f"the request has more than {limits.MAX_REQUEST_FIELDS} header fields"),
+        (
+            "/" + "%41" * 1_400,
+            "",
+            f"the path has more than {limits.MAX_PATH_BYTES} bytes",
+        ),
+        (
+            "/",
+            "X: " + "a" * 17_000 + "\r\n",
+            f"a header field has more than {limits.MAX_REQUEST_FIELD_BYTES} bytes",
+        ),
+        (
+            "/",
+            "X: a\r\n" * 200,
+            f"the request has more than {limits.MAX_REQUEST_FIELDS} header fields",
+        ),
     ],
 )
-def test_a_part_of_a_head_that_is_too_long_is_named(server: Server, line: str, field: str, detail: str) -> None:
+def test_a_part_of_a_head_that_is_too_long_is_named(
+    server: Server, line: str, field: str, detail: str
+) -> None:
     with connected(server) as connection:
         connection.sendall(f"GET {line} HTTP/1.1\r\nHost: x\r\n{field}\r\n".encode())
         status, _, problem = answer_of(connection)
-    assert (status, problem["type"], problem["detail"]) == (400, "malformed-request", detail)
+    assert (status, problem["type"], problem["detail"]) == (
+        400,
+        "malformed-request",
+        detail,
+    )
 
 
 @on_one_server
-def test_what_the_parser_has_taken_of_a_head_counts_also_where_all_of_it_arrives_at_once(server: Server) -> None:
+def test_what_the_parser_has_taken_of_a_head_counts_also_where_all_of_it_arrives_at_once(
+    server: Server,
+) -> None:
     """1,000 unfinished heads of 9,000 fields took 240 MB."""
-    statuses, text = _answers(server, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (2 * limits.MAX_REQUEST_HEAD_BYTES))
-    assert (statuses, b"the head of the request has more than" in text) in (([400], True), ([], False)), "or cut off"
-    statuses, text = _answers(server, b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 9_000)
-    assert (statuses, b"header fields" in text) in (([400], True), ([], False)), "or cut off"
+    statuses, text = _answers(
+        server,
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: "
+        + b"a" * (2 * limits.MAX_REQUEST_HEAD_BYTES),
+    )
+    assert (statuses, b"the head of the request has more than" in text) in (
+        ([400], True),
+        ([], False),
+    ), "or cut off"
+    statuses, text = _answers(
+        server, b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 9_000
+    )
+    assert (statuses, b"header fields" in text) in (([400], True), ([], False)), (
+        "or cut off"
+    )
 
 
 @on_one_server
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HT", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"]
+)
 def test_a_connection_without_a_request_is_closed_in_time(
     server: Server, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
@@ -167,12 +258,18 @@ def test_a_connection_without_a_request_is_closed_in_time(
 
 
 @on_one_server
-def test_a_slow_body_is_no_slow_head(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_is_no_slow_head(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "REQUEST_HEAD_S", 0.2)
     dataset = server.declared()["id"]
     content = csv_rows(3).encode()
     head = head_of(
-        server, "POST", f"/datasets/{dataset}/rows", **CSV, **{"Content-Length": len(content), "Connection": "close"}
+        server,
+        "POST",
+        f"/datasets/{dataset}/rows",
+        **CSV,
+        **{"Content-Length": len(content), "Connection": "close"},
     )
     with connected(server) as connection:
         connection.sendall(head + b"\r\n\r\n")
@@ -183,16 +280,28 @@ def test_a_slow_body_is_no_slow_head(server: Server, monkeypatch: pytest.MonkeyP
 
 
 @on_one_server
-def test_connections_have_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_have_a_limit(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MAX_CONNECTIONS", 0)
     with connected(server) as connection:
         status, headers, problem = answer_of(connection)
-    assert (status, problem["type"], headers["retry-after"]) == (429, "too-many-requests", "1")
+    assert (status, problem["type"], headers["retry-after"]) == (
+        429,
+        "too-many-requests",
+        "1",
+    )
 
 
-def test_requests_of_one_key_have_a_limit_of_their_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_of_one_key_have_a_limit_of_their_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MAX_REQUESTS_PER_KEY", 1)
-    other, started, release = server.caller("auditor").http, threading.Event(), threading.Event()
+    other, started, release = (
+        server.caller("auditor").http,
+        threading.Event(),
+        threading.Event(),
+    )
 
     def wait(*arguments: Any) -> Any:
         started.set()

@@ -1,4 +1,6 @@
-"""The page of one dataset over HTTP: its spend, cells and access, and the forms of grants, rules and population."""
+"""The page of one dataset over HTTP: its spend, cells and access, and the forms of
+grants, rules and population.
+"""
 
 import re
 import secrets
@@ -21,9 +23,14 @@ PARTITIONS = [
 
 
 def _charged(server: Server, dataset: str, epsilon: str, scope: dict[str, Any]) -> None:
-    body = EXTERNAL | {"declared": {"adjacency": "add_remove", "epsilon": epsilon}, "scope": scope}
+    body = EXTERNAL | {
+        "declared": {"adjacency": "add_remove", "epsilon": epsilon},
+        "scope": scope,
+    }
     headers = new_idempotency_key()
-    answer = server.admin.http.post(f"/ledger/{dataset}/reservations", json=body, headers=headers)
+    answer = server.admin.http.post(
+        f"/ledger/{dataset}/reservations", json=body, headers=headers
+    )
     assert answer.status_code == 201, answer.text
 
 
@@ -31,19 +38,31 @@ def _acts(server: Server, dataset: str) -> list[str]:
     """The kinds of the administrative acts on a dataset, in order."""
     kinds, cursor = [], ""
     while cursor is not None:
-        answer = server.admin.http.get("/audit", params={"limit": 500} | ({"cursor": cursor} if cursor else {})).json()
-        kinds += [act["kind"] for act in answer["acts"] if act["details"].get("dataset") == dataset]
+        answer = server.admin.http.get(
+            "/audit", params={"limit": 500} | ({"cursor": cursor} if cursor else {})
+        ).json()
+        kinds += [
+            act["kind"]
+            for act in answer["acts"]
+            if act["details"].get("dataset") == dataset
+        ]
         cursor = answer["next"]
     return kinds
 
 
-def test_the_steps_of_the_plot_are_the_charges_of_the_tightest_cell(idle_server: Server) -> None:
+def test_the_steps_of_the_plot_are_the_charges_of_the_tightest_cell(
+    idle_server: Server,
+) -> None:
     """A reservation that was given back, and a charge of other cells, are no steps."""
     dataset = idle_server.uploaded(partitions=PARTITIONS)["id"]
     browser = signed_in(idle_server, idle_server.granted(dataset, "auditor"))
-    assert "Nothing was charged yet." in section(browser.get(f"/ui/datasets/{dataset}").text, "spend")
+    assert "Nothing was charged yet." in section(
+        browser.get(f"/ui/datasets/{dataset}").text, "spend"
+    )
     _charged(idle_server, dataset, "0.5", {})
-    job = idle_server.submitted(dataset, epsilon="0.125", scope={"shard": [1]}).json()["job_id"]
+    job = idle_server.submitted(dataset, epsilon="0.125", scope={"shard": [1]}).json()[
+        "job_id"
+    ]
     idle_server.admin.http.delete(f"/jobs/{job}").raise_for_status()
     _charged(idle_server, dataset, "0.25", {"shard": [0]})
     _charged(idle_server, dataset, "2", {"shard": [1], "sex": ["Male"]})
@@ -51,31 +70,51 @@ def test_the_steps_of_the_plot_are_the_charges_of_the_tightest_cell(idle_server:
     page = browser.get(f"/ui/datasets/{dataset}").text
     balance = idle_server.admin.http.get(f"/ledger/{dataset}").json()
     assert balance["tightest_cell"]["sex"] == "Male"
-    steps = re.findall(r'data-words="([0-9.]+) ε charged, ([0-9.]+) ε in all: a mean, test admin', page)
+    steps = re.findall(
+        r'data-words="([0-9.]+) ε charged, ([0-9.]+) ε in all: a mean, test admin', page
+    )
     assert steps == [("0.5", "0.5"), ("2", "2.5"), ("1", "3.5")]
     assert steps[-1][1] == balance["charged"]
-    rows = page[page.index("Charges, newest first") :].partition("</table>")[0].count('<td class="number"><a href')
+    rows = (
+        page[page.index("Charges, newest first") :]
+        .partition("</table>")[0]
+        .count('<td class="number"><a href')
+    )
     assert rows == 4, "the table has the charges of all cells"
 
 
-def test_a_page_shows_what_the_key_may_see_and_says_who_gives_rights(idle_server: Server) -> None:
+def test_a_page_shows_what_the_key_may_see_and_says_who_gives_rights(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.uploaded(partitions=PARTITIONS)["id"]
     _charged(idle_server, dataset, "0.5", {})
     shown = {
-        role: signed_in(idle_server, idle_server.granted(dataset, role)).get(f"/ui/datasets/{dataset}").text
+        role: signed_in(idle_server, idle_server.granted(dataset, role))
+        .get(f"/ui/datasets/{dataset}")
+        .text
         for role in ("predictor", "analyst", "auditor", "owner")
     }
     refused = {
-        role: [name for name in ("access", "rules") if "Your key may not see" in section(page, name)]
+        role: [
+            name
+            for name in ("access", "rules")
+            if "Your key may not see" in section(page, name)
+        ]
         for role, page in shown.items()
     }
     assert refused == {
         "predictor": ["access", "rules"], "analyst": ["access", "rules"], "auditor": ["rules"], "owner": [],
     }  # fmt: skip
-    assert "owners and auditors of the dataset may. An owner of the dataset" in section(shown["analyst"], "spend")
+    assert "owners and auditors of the dataset may. An owner of the dataset" in section(
+        shown["analyst"], "spend"
+    )
     assert "data-words" not in shown["analyst"] + shown["predictor"]
     assert "outside the service" in section(shown["auditor"], "spend")
-    forms = [role for role, page in shown.items() if f'action="/ui/datasets/{dataset}/' in page]
+    forms = [
+        role
+        for role, page in shown.items()
+        if f'action="/ui/datasets/{dataset}/' in page
+    ]
     assert forms == ["owner"], "only owners change a dataset"
 
 
@@ -88,40 +127,65 @@ def test_pairs_of_cells_are_those_of_the_api(idle_server: Server) -> None:
     grid = page[page.index('<tbody class="heat">') :].partition("</tbody>")[0]
     for cell, row in enumerate(grid.split("<tr>")[1:]):
         scope = f'{{"shard": [{cell}]}}'
-        balance = idle_server.admin.http.get(f"/ledger/{dataset}", params={"scope": scope}).json()
+        balance = idle_server.admin.http.get(
+            f"/ledger/{dataset}", params={"scope": scope}
+        ).json()
         expected = [cell["remaining"] for cell in balance["partitions"][1]["cells"]]
         assert re.findall(r", ([0-9.]+) left", row) == expected
     other = browser.get(f"/ui/datasets/{dataset}", params={"pair": "sex,wave"}).text
     assert "By sex and wave" in other
-    assert browser.get(f"/ui/datasets/{dataset}", params={"pair": "sex,nothing"}).status_code == 200
+    assert (
+        browser.get(
+            f"/ui/datasets/{dataset}", params={"pair": "sex,nothing"}
+        ).status_code
+        == 200
+    )
 
 
 def test_grants_are_given_and_revoked_by_form(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
-    browser, other = signed_in(idle_server, idle_server.granted(dataset, "owner")), idle_server.caller()
+    browser, other = (
+        signed_in(idle_server, idle_server.granted(dataset, "owner")),
+        idle_server.caller(),
+    )
     before = _acts(idle_server, dataset)
     path = f"/ui/datasets/{dataset}/grants"
     given = browser.post(path, data={"key_id": f" {other.id} ", "role": "analyst"})
-    assert (given.status_code, given.headers["Location"]) == (303, f"/ui/datasets/{dataset}#access")
+    assert (given.status_code, given.headers["Location"]) == (
+        303,
+        f"/ui/datasets/{dataset}#access",
+    )
     assert other.http.get(f"/ledger/{dataset}").status_code == 200
     revocation = f"{path}/{other.id}/revoke"
     assert f'href="{revocation}"' in browser.get(f"/ui/datasets/{dataset}").text
     assert "<strong>analyst</strong>" in browser.get(revocation).text
-    assert other.http.get(f"/ledger/{dataset}").status_code == 200, "the page asks, and changes nothing"
-    assert browser.post(revocation).headers["Location"] == f"/ui/datasets/{dataset}#access"
+    assert other.http.get(f"/ledger/{dataset}").status_code == 200, (
+        "the page asks, and changes nothing"
+    )
+    assert (
+        browser.post(revocation).headers["Location"] == f"/ui/datasets/{dataset}#access"
+    )
     assert other.http.get(f"/ledger/{dataset}").status_code == 404
     assert _acts(idle_server, dataset)[len(before) :] == ["grant-made", "grant-removed"]
     unknown = browser.post(path, data={"key_id": "key_nobody", "role": "analyst"})
     assert unknown.status_code == 404
     assert section(unknown.text, "access"), "the page stays, with the reason above"
-    assert browser.post(path, data={"key_id": other.id, "role": "emperor"}).status_code == 422
+    assert (
+        browser.post(path, data={"key_id": other.id, "role": "emperor"}).status_code
+        == 422
+    )
     assert browser.get(revocation).status_code == 404, "there is no grant any more"
 
 
-def test_the_page_that_revokes_says_that_the_last_owner_stays(idle_server: Server) -> None:
+def test_the_page_that_revokes_says_that_the_last_owner_stays(
+    idle_server: Server,
+) -> None:
     owner = idle_server.caller("owner")
     dataset = owner.http.post("/datasets", json=declaration()).json()["id"]
-    browser, path = signed_in(idle_server, owner), f"/ui/datasets/{dataset}/grants/{owner.id}/revoke"
+    browser, path = (
+        signed_in(idle_server, owner),
+        f"/ui/datasets/{dataset}/grants/{owner.id}/revoke",
+    )
     page = browser.get(path).text
     assert "keeps the role" in page
     assert '<form method="post" class="actions">' not in page
@@ -132,7 +196,9 @@ def test_the_page_that_revokes_says_that_the_last_owner_stays(idle_server: Serve
     assert "which is yours" in browser.get(path).text
     assert browser.post(path).headers["Location"] == "/"
     assert browser.get(f"/ui/datasets/{dataset}").status_code == 404
-    assert signed_in(idle_server, other).get(f"/ui/datasets/{dataset}").status_code == 200
+    assert (
+        signed_in(idle_server, other).get(f"/ui/datasets/{dataset}").status_code == 200
+    )
 
 
 def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> None:
@@ -145,40 +211,68 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
     }  # fmt: skip
     assert signed_in(idle_server, first).post(path, data=form).status_code == 303
     rules = http.get(f"/datasets/{dataset}/rules").json()
-    assert {quota["cap"]: len(quota["keys"]) for quota in rules["quotas"]} == {"2": 2, "1": 1}
-    assert (rules["largest_job"], rules["approval_above"], rules["frozen"]) == ("1", None, False)
+    assert {quota["cap"]: len(quota["keys"]) for quota in rules["quotas"]} == {
+        "2": 2,
+        "1": 1,
+    }
+    assert (rules["largest_job"], rules["approval_above"], rules["frozen"]) == (
+        "1",
+        None,
+        False,
+    )
     assert rules["erase_rows_at"] == "2040-01-02T03:04:00.000000Z"
 
     looser = {**form, "largest_job": "3"}
     browser = signed_in(idle_server, first)
     assert browser.post(path, data=looser).status_code == 303
-    assert http.get(f"/datasets/{dataset}/rules").json()["largest_job"] == "1", "one owner does not loosen rules"
+    assert http.get(f"/datasets/{dataset}/rules").json()["largest_job"] == "1", (
+        "one owner does not loosen rules"
+    )
     assert "Put these rules in force" not in browser.get(f"/ui/datasets/{dataset}").text
     browser = signed_in(idle_server, second)
     proposal = browser.get(f"/ui/datasets/{dataset}").text
-    for named in (f"test {first.id} proposed looser rules", f"Quota of test {first.id}:", f"UTC, by test {first.id}"):
+    for named in (
+        f"test {first.id} proposed looser rules",
+        f"Quota of test {first.id}:",
+        f"UTC, by test {first.id}",
+    ):
         assert named in section(proposal, "rules")
-    assert f"test admin <code>{idle_server.admin.id}</code></td><td><a" in proposal, "who gave the role"
+    assert f"test admin <code>{idle_server.admin.id}</code></td><td><a" in proposal, (
+        "who gave the role"
+    )
     agreed = {name: text for name, text in hidden(proposal).items() if name != "key_id"}
     assert browser.post(path, data=agreed).status_code == 303
     assert http.get(f"/datasets/{dataset}/rules").json()["largest_job"] == "3"
-    assert _acts(idle_server, dataset)[-3:] == ["rules-changed", "rules-proposed", "rules-changed"]
+    assert _acts(idle_server, dataset)[-3:] == [
+        "rules-changed",
+        "rules-proposed",
+        "rules-changed",
+    ]
 
     wrong = browser.post(path, data={**form, "quotas": "no amount"})
     assert wrong.status_code == 422
-    assert "quotas: Not a quota. Accepted: key_a key_b: amount." in section(wrong.text, "rules")
+    assert "quotas: Not a quota. Accepted: key_a key_b: amount." in section(
+        wrong.text, "rules"
+    )
     assert ">no amount</textarea>" in wrong.text, "the form stays as it was sent"
 
 
 def test_a_dataset_joins_a_population_by_form(idle_server: Server) -> None:
     dataset, name = idle_server.declared()["id"], f"people-{secrets.token_hex(4)}"
-    owner, browser = idle_server.granted(dataset, "owner"), signed_in(idle_server, idle_server.admin)
+    owner, browser = (
+        idle_server.granted(dataset, "owner"),
+        signed_in(idle_server, idle_server.admin),
+    )
     page = f"/ui/datasets/{dataset}"
-    assert browser.post(f"{page}/population", data={"population": name}).status_code == 303
+    assert (
+        browser.post(f"{page}/population", data={"population": name}).status_code == 303
+    )
     population = idle_server.admin.http.get(f"/populations/{name}").json()["id"]
     assert f'href="/ui/ledger/{population}"' in browser.get(page).text
     shown = signed_in(idle_server, owner).get(page).text
-    assert "shown to the key that opened it" in section(shown, "population"), "another key opened the population"
+    assert "shown to the key that opened it" in section(shown, "population"), (
+        "another key opened the population"
+    )
     assert f"/ui/ledger/{population}" not in shown
     again = browser.post(f"{page}/population", data={"population": f"{name}-2"})
     assert again.status_code == 409
@@ -186,9 +280,13 @@ def test_a_dataset_joins_a_population_by_form(idle_server: Server) -> None:
 
 
 @pytest.mark.parametrize("role", ["analyst", "predictor", "auditor", None])
-def test_a_form_of_a_key_without_the_right_changes_nothing(idle_server: Server, role: str | None) -> None:
+def test_a_form_of_a_key_without_the_right_changes_nothing(
+    idle_server: Server, role: str | None
+) -> None:
     dataset = idle_server.declared()["id"]
-    caller: Caller = idle_server.caller() if role is None else idle_server.granted(dataset, role)
+    caller: Caller = (
+        idle_server.caller() if role is None else idle_server.granted(dataset, role)
+    )
     browser, before = signed_in(idle_server, caller), idle_server.footprint()
     forms = {
         "grants": {"key_id": caller.id, "role": "owner"},
@@ -201,16 +299,34 @@ def test_a_form_of_a_key_without_the_right_changes_nothing(idle_server: Server, 
     assert idle_server.footprint() == before
 
 
-def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(idle_server: Server) -> None:
+def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.uploaded()["id"]
     job = idle_server.submitted(dataset, epsilon="0.125").json()["job_id"]
     browser = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
     assert "It waits for a worker." in browser.get(f"/ui/jobs/{job}").text
-    rules = {"largest_job": None, "approval_above": None, "quotas": [], "frozen": True, "erase_rows_at": None}
-    idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).raise_for_status()
+    rules = {
+        "largest_job": None,
+        "approval_above": None,
+        "quotas": [],
+        "frozen": True,
+        "erase_rows_at": None,
+    }
+    idle_server.admin.http.put(
+        f"/datasets/{dataset}/rules", json=rules
+    ).raise_for_status()
     page = browser.get(f"/ui/jobs/{job}").text
     assert "It waits for a worker." not in page
-    assert "A dataset that it reads is frozen: no worker starts it until an owner or an admin ends the freeze." in page
+    assert (
+        "A dataset that it reads is frozen: no worker starts it until an owner or an admin ends the freeze."
+        in page
+    )
     assert idle_server.admin.http.get(f"/jobs/{job}").json()["held_by"] == "frozen"
-    listed = browser.get("/", params={"name": idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]}).text
+    listed = browser.get(
+        "/",
+        params={
+            "name": idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]
+        },
+    ).text
     assert "Frozen: no job is accepted." in listed, "an admin froze it, and no owner"

@@ -1,4 +1,6 @@
-"""The page on which an owner declares a dataset: the API's rules beside each field, and nothing stored too early."""
+"""The page on which an owner declares a dataset: the API's rules beside each field, and
+nothing stored too early.
+"""
 
 import json
 from typing import Any
@@ -23,14 +25,18 @@ def _problem(page: str, field: str) -> str:
 
 
 @on_one_server
-def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server: Server) -> None:
+def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(
+    server: Server,
+) -> None:
     body = declaration(
         budget={"accountant": "gdp", "epsilon": "1.5", "delta": "1e-6"},
         public_size=30_000,
         partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
     )
     browser = signed_in(server, server.caller("owner"))
-    columns = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "a" * 22})
+    columns = browser.post(
+        PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "a" * 22}
+    )
     budget = browser.post(PATH, data={**form_fields(columns.text), "go": "budget"})
     review = browser.post(PATH, data={**form_fields(budget.text), "go": "review"})
     assert [page.status_code for page in (columns, budget, review)] == [200, 200, 200]
@@ -42,7 +48,10 @@ def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server
     path = declared[0].headers["Location"].removeprefix("/ui")
     assert declared[1].headers["Location"] == f"/ui{path}"
 
-    shown, wanted = (server.admin.http.get(path).json(), server.declared(**{**body, "name": f"{body['name']}-api"}))
+    shown, wanted = (
+        server.admin.http.get(path).json(),
+        server.declared(**{**body, "name": f"{body['name']}-api"}),
+    )
     for fact in ("schema", "privacy_unit", "protects", "partitions", "public_size"):
         assert shown[fact] == wanted[fact], fact
     assert shown["account"] == wanted["account"]
@@ -52,24 +61,39 @@ def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(server
 
 
 @on_one_idle_server
-def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(idle_server: Server) -> None:
-    table = {"fields": [{"name": "born", "type": "date"}, {"name": "age", "type": "integer"}]}
+def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(
+    idle_server: Server,
+) -> None:
+    table = {
+        "fields": [{"name": "born", "type": "date"}, {"name": "age", "type": "integer"}]
+    }
     browser = signed_in(idle_server, idle_server.admin)
     read = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(table)})
     shown = text_of(read)
-    assert "born: numeric, integer or categorical (the dictionary says date); or leave the column out" in shown
+    assert (
+        "born: numeric, integer or categorical (the dictionary says date); or leave the column out"
+        in shown
+    )
     assert "The form says whole numbers until you change it." in shown
     assert "age: numeric" not in shown
 
 
 @on_one_server
 @pytest.mark.parametrize("sees", [True, False])
-def test_a_declaration_that_the_form_reads_keeps_its_population(server: Server, sees: bool) -> None:
-    """Also one of a population that the key does not see, which the check of the declaration says."""
-    population = server.admin.http.post("/populations", json=new_population()).json()["name"]
+def test_a_declaration_that_the_form_reads_keeps_its_population(
+    server: Server, sees: bool
+) -> None:
+    """Also one of a population that the key does not see, which the check of the
+    declaration says.
+    """
+    population = server.admin.http.post("/populations", json=new_population()).json()[
+        "name"
+    ]
     browser = signed_in(server, server.admin if sees else server.caller("owner"))
     body = declaration(population=population)
-    columns = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "p" * 22})
+    columns = browser.post(
+        PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "p" * 22}
+    )
     budget = browser.post(PATH, data={**form_fields(columns.text), "go": "budget"})
     assert form_fields(budget.text)["population"] == population
     review = browser.post(PATH, data={**form_fields(budget.text), "go": "review"})
@@ -85,22 +109,54 @@ def test_a_declaration_that_the_form_reads_keeps_its_population(server: Server, 
 @on_one_idle_server
 def test_what_the_form_has_no_field_for_is_named(idle_server: Server) -> None:
     sizes = [{"cell": cell, "rows": 10} for cell in ("a", "OTHER")]
-    budget = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6", "delta_set_aside": "1e-7"}
-    partitions = [{"name": "ward", "kind": "column", "column": "c", "categories": ["a"], "sizes": sizes}]
+    budget = {
+        "accountant": "zcdp",
+        "epsilon": "1",
+        "delta": "1e-6",
+        "delta_set_aside": "1e-7",
+    }
+    partitions = [
+        {
+            "name": "ward",
+            "kind": "column",
+            "column": "c",
+            "categories": ["a"],
+            "sizes": sizes,
+        }
+    ]
     dictionary = _dictionary(budget=budget, partitions=partitions)
-    read = signed_in(idle_server, idle_server.admin).post(PATH, data={"go": "read", "dictionary": dictionary})
+    read = signed_in(idle_server, idle_server.admin).post(
+        PATH, data={"go": "read", "dictionary": dictionary}
+    )
     shown = text_of(read)
-    assert "To confirm: the part of δ that is set aside: this form has no field for it" in shown
-    assert "To confirm: the sizes of the cells of ward: this form has no field for it" in shown
+    assert (
+        "To confirm: the part of δ that is set aside: this form has no field for it"
+        in shown
+    )
+    assert (
+        "To confirm: the sizes of the cells of ward: this form has no field for it"
+        in shown
+    )
 
 
 @on_one_idle_server
 @pytest.mark.parametrize(
-    "changes", [{"budget": "3"}, {"privacy_unit": 5}, {"partitions": ["x"]}, {"partitions": 5}, {"protects": 5}]
+    "changes",
+    [
+        {"budget": "3"},
+        {"privacy_unit": 5},
+        {"partitions": ["x"]},
+        {"partitions": 5},
+        {"protects": 5},
+    ],
 )
-def test_a_member_of_another_form_says_nothing(idle_server: Server, changes: dict[str, Any]) -> None:
+def test_a_member_of_another_form_says_nothing(
+    idle_server: Server, changes: dict[str, Any]
+) -> None:
     dictionary = _dictionary(**changes)
-    read = signed_in(idle_server, idle_server.admin).post(PATH, data={"go": "read", "dictionary": dictionary})
+    read = signed_in(idle_server, idle_server.admin).post(
+        PATH, data={"go": "read", "dictionary": dictionary}
+    )
     assert read.status_code == 200
 
 
@@ -115,17 +171,29 @@ def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) ->
         "label": {"name": "income", "classes": ["low"]},
     }
     browser = signed_in(idle_server, idle_server.admin)
-    fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": _dictionary(schema=schema)}).text)
+    fields = form_fields(
+        browser.post(
+            PATH, data={"go": "read", "dictionary": _dictionary(schema=schema)}
+        ).text
+    )
     page = browser.post(PATH, data={**fields, "go": "budget"})
     assert page.status_code == 422
     assert _problem(page.text, "f1.name") == "Occurs twice."
     assert _problem(page.text, "f1.upper") == "Needed."
     assert _problem(page.text, "f2.categories") == "Needs more values."
     assert _problem(page.text, "label.classes") == "Needs more values."
-    fields |= {"f1.name": "height", "f1.upper": "2", "f2.categories": "a\nb", "label.classes": "low\nhigh"}
+    fields |= {
+        "f1.name": "height",
+        "f1.upper": "2",
+        "f2.categories": "a\nb",
+        "label.classes": "low\nhigh",
+    }
     page = browser.post(PATH, data={**fields, "live": "1"})
     assert _problem(page.text, "f0.lower") == "Larger than the upper bound."
-    assert browser.post(PATH, data={**fields, "f0.lower": "0", "go": "budget"}).status_code == 200
+    assert (
+        browser.post(PATH, data={**fields, "f0.lower": "0", "go": "budget"}).status_code
+        == 200
+    )
 
 
 @on_one_idle_server
@@ -135,7 +203,11 @@ def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) ->
         ("epsilon", "1_0", "Not a decimal number, such as 0.5 or 1e-6."),
         ("delta", "", "Not a decimal number, such as 0.5 or 1e-6."),
         ("public_size", "many", "Not a whole number."),
-        ("unit.max_rows", "3", "More than one row needs a column that names the person."),
+        (
+            "unit.max_rows",
+            "3",
+            "More than one row needs a column that names the person.",
+        ),
         ("p0.cells", "", "Needed."),
     ],
 )
@@ -143,9 +215,13 @@ def test_the_budget_is_checked_by_the_rules_of_the_api(
     idle_server: Server, field: str, text: str, problem: str
 ) -> None:
     budget = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}
-    dictionary = _dictionary(budget=budget, partitions=[{"name": "shard", "kind": "hash", "cells": 4}])
+    dictionary = _dictionary(
+        budget=budget, partitions=[{"name": "shard", "kind": "hash", "cells": 4}]
+    )
     browser = signed_in(idle_server, idle_server.admin)
-    fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": dictionary}).text)
+    fields = form_fields(
+        browser.post(PATH, data={"go": "read", "dictionary": dictionary}).text
+    )
     fields = form_fields(browser.post(PATH, data={**fields, "go": "budget"}).text)
     page = browser.post(PATH, data={**fields, field: text, "go": "review"})
     assert page.status_code == 422
@@ -157,7 +233,9 @@ def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> 
     browser = signed_in(idle_server, idle_server.admin)
     begun = browser.get(PATH)
     assert 'aria-invalid="true"' not in begun.text
-    typed = browser.post(PATH, data={**form_fields(begun.text), "f0.lower": "x", "live": "1"}).text
+    typed = browser.post(
+        PATH, data={**form_fields(begun.text), "f0.lower": "x", "live": "1"}
+    ).text
     assert _problem(typed, "f0.lower") == "Not a number."
     assert _problem(typed, "name") == ""
 
@@ -165,19 +243,33 @@ def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> 
 @on_one_idle_server
 def test_rows_of_the_form_are_added_and_removed(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
-    fields = form_fields(browser.post(PATH, data={"go": "read", "dictionary": _dictionary()}).text)
-    names = [text for name, text in fields.items() if name.startswith("f") and name.endswith(".name")]
+    fields = form_fields(
+        browser.post(PATH, data={"go": "read", "dictionary": _dictionary()}).text
+    )
+    names = [
+        text
+        for name, text in fields.items()
+        if name.startswith("f") and name.endswith(".name")
+    ]
     more = form_fields(browser.post(PATH, data={**fields, "go": "add:f"}).text)
     assert more[f"f{len(names)}.name"] == ""
     fewer = form_fields(browser.post(PATH, data={**more, "go": "remove:f0"}).text)
-    assert [text for name, text in fewer.items() if name.startswith("f") and name.endswith(".name")] == [*names[1:], ""]
+    assert [
+        text
+        for name, text in fewer.items()
+        if name.startswith("f") and name.endswith(".name")
+    ] == [*names[1:], ""]
 
 
 @on_one_idle_server
 @pytest.mark.parametrize("text", ["age,sex\n39,Male\n", "{}", "["])
-def test_a_file_that_is_no_dictionary_changes_nothing(idle_server: Server, text: str) -> None:
+def test_a_file_that_is_no_dictionary_changes_nothing(
+    idle_server: Server, text: str
+) -> None:
     before = idle_server.footprint()
-    answer = signed_in(idle_server, idle_server.admin).post(PATH, data={"go": "read", "dictionary": text})
+    answer = signed_in(idle_server, idle_server.admin).post(
+        PATH, data={"go": "read", "dictionary": text}
+    )
     assert answer.status_code == 422
     assert _problem(answer.text, "dictionary")
     assert idle_server.footprint() == before
@@ -185,30 +277,60 @@ def test_a_file_that_is_no_dictionary_changes_nothing(idle_server: Server, text:
 
 @on_one_idle_server
 def test_only_keys_that_may_declare_see_the_page(idle_server: Server) -> None:
-    assert signed_in(idle_server, idle_server.caller("auditor")).get(PATH).status_code == 403
-    assert signed_in(idle_server, idle_server.caller("auditor")).post(PATH, data={"go": "declare"}).status_code == 403
+    assert (
+        signed_in(idle_server, idle_server.caller("auditor")).get(PATH).status_code
+        == 403
+    )
+    assert (
+        signed_in(idle_server, idle_server.caller("auditor"))
+        .post(PATH, data={"go": "declare"})
+        .status_code
+        == 403
+    )
 
 
 @on_one_idle_server
-def test_the_page_says_that_an_account_goes_on_or_why_it_does_not(idle_server: Server) -> None:
+def test_the_page_says_that_an_account_goes_on_or_why_it_does_not(
+    idle_server: Server,
+) -> None:
     body = declaration(budget={"accountant": "pure", "epsilon": "3"})
     browser = signed_in(idle_server, idle_server.admin)
     erased = idle_server.admin.http.post("/datasets", json=body).json()["id"]
-    charge = {"description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
+    charge = {
+        "description": "a mean",
+        "per": "row",
+        "declared": {"adjacency": "add_remove", "epsilon": "1"},
+    }
     headers = new_idempotency_key()
-    idle_server.admin.http.post(f"/ledger/{erased}/reservations", json=charge, headers=headers).raise_for_status()
+    idle_server.admin.http.post(
+        f"/ledger/{erased}/reservations", json=charge, headers=headers
+    ).raise_for_status()
     idle_server.admin.http.delete(f"/datasets/{erased}").raise_for_status()
 
-    read = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "c" * 22})
+    read = browser.post(
+        PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "c" * 22}
+    )
     assert read.status_code == 200
     budget = browser.post(PATH, data={**form_fields(read.text), "go": "budget"})
-    higher = browser.post(PATH, data={**form_fields(budget.text), "epsilon": "4", "go": "review"})
+    higher = browser.post(
+        PATH, data={**form_fields(budget.text), "epsilon": "4", "go": "review"}
+    )
     assert higher.status_code == 422
     assert "must not differ from it in: cap" in _problem(higher.text, "other_people")
-    review = browser.post(PATH, data={**form_fields(higher.text), "epsilon": "3", "go": "review"})
+    review = browser.post(
+        PATH, data={**form_fields(higher.text), "epsilon": "3", "go": "review"}
+    )
     assert review.status_code == 200
-    assert f"the account of the erased dataset <code>{erased}</code>: 1 ε is spent, 2 left" in review.text
-    said = {**form_fields(budget.text), "epsilon": "4", "other_people": "the patients of 2027", "go": "review"}
+    assert (
+        f"the account of the erased dataset <code>{erased}</code>: 1 ε is spent, 2 left"
+        in review.text
+    )
+    said = {
+        **form_fields(budget.text),
+        "epsilon": "4",
+        "other_people": "the patients of 2027",
+        "go": "review",
+    }
     stated = browser.post(PATH, data=said)
     assert "the patients of 2027" in stated.text
     made = browser.post(PATH, data={**hidden(stated.text), "go": "declare"})

@@ -1,4 +1,6 @@
-"""The deployment document is a valid record of the public registry once its owner has added the missing members."""
+"""The deployment document is a valid record of the public registry once its owner has
+added the missing members.
+"""
 
 import json
 from pathlib import Path
@@ -16,11 +18,21 @@ from tests.support.operations import EXTERNAL, new_population
 from tests.support.registry_schema import RECORD
 from tests.support.server import Server, new_idempotency_key
 
-OWNER = yaml.safe_load((Path(__file__).parents[2] / "docs" / "examples" / "deployment-owner.yaml").read_text())
+OWNER = yaml.safe_load(
+    (
+        Path(__file__).parents[2] / "docs" / "examples" / "deployment-owner.yaml"
+    ).read_text()
+)
 ACCOUNTS: dict[str, tuple[dict[str, Any], str]] = {
     "pure": ({"budget": {"accountant": "pure", "epsilon": "3"}}, "Pure DP"),
-    "zcdp": ({"budget": {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}}, "Zero-concentrated DP"),
-    "gdp": ({"budget": {"accountant": "gdp", "epsilon": "1", "delta": "1e-6"}}, "Approximate DP"),
+    "zcdp": (
+        {"budget": {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}},
+        "Zero-concentrated DP",
+    ),
+    "gdp": (
+        {"budget": {"accountant": "gdp", "epsilon": "1", "delta": "1e-6"}},
+        "Approximate DP",
+    ),
     "labels": ({"protects": "label"}, "Custom"),
     "units": ({"privacy_unit": {"column": "patient", "max_rows": 3}}, "Pure DP"),
 }
@@ -28,7 +40,9 @@ ACCOUNTS: dict[str, tuple[dict[str, Any], str]] = {
 
 def _problems(record: dict[str, Any]) -> list[str]:
     validator = Draft202012Validator(RECORD, format_checker=FormatChecker())
-    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(record)]
+    return [
+        f"{error.json_path}: {error.message}" for error in validator.iter_errors(record)
+    ]
 
 
 def _document(server: Server, account: str) -> dict[str, Any]:
@@ -39,13 +53,21 @@ def _document(server: Server, account: str) -> dict[str, Any]:
 
 @on_one_idle_server
 @pytest.mark.parametrize("kind", ACCOUNTS)
-def test_the_record_is_valid_with_the_owners_part(idle_server: Server, kind: str) -> None:
+def test_the_record_is_valid_with_the_owners_part(
+    idle_server: Server, kind: str
+) -> None:
     changes, variant = ACCOUNTS[kind]
     document = _document(idle_server, idle_server.declared(**changes)["id"])
     complete(document, OWNER)
     record = document["record"]
-    assert (document["missing"]["required"], _problems(yaml.safe_load(yaml.safe_dump(record)))) == ([], [])
-    assert (record["deployment"]["dp_variant"]["variant_name"], record["tier"]) == (variant, 3)
+    assert (
+        document["missing"]["required"],
+        _problems(yaml.safe_load(yaml.safe_dump(record))),
+    ) == ([], [])
+    assert (record["deployment"]["dp_variant"]["variant_name"], record["tier"]) == (
+        variant,
+        3,
+    )
 
 
 @on_one_idle_server
@@ -54,10 +76,14 @@ def test_what_is_missing_is_listed_and_not_invented(idle_server: Server) -> None
     record, missing = document["record"], list(document["missing"]["required"])
     complete(document, {})
     assert missing == document["missing"]["required"]
-    names = {problem.split("'")[1] for problem in _problems(record) if "is a required property" in problem}
-    assert names == {pointer.split("/")[-1] for pointer in missing if "administrative" not in pointer} | {
-        "administrative"
+    names = {
+        problem.split("'")[1]
+        for problem in _problems(record)
+        if "is a required property" in problem
     }
+    assert names == {
+        pointer.split("/")[-1] for pointer in missing if "administrative" not in pointer
+    } | {"administrative"}
     assert record["tier"] == 2
     assert "compliant" not in json.dumps(document).lower()
 
@@ -78,24 +104,52 @@ def test_the_owner_cannot_overwrite_what_the_service_knows(idle_server: Server) 
 def test_the_facts_are_those_of_the_ledger(idle_server: Server, tmp_path: Path) -> None:
     dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "3"})["id"]
     path = f"/ledger/{dataset}/reservations"
-    assert idle_server.admin.http.post(path, json=EXTERNAL, headers=new_idempotency_key()).status_code == 201
+    assert (
+        idle_server.admin.http.post(
+            path, json=EXTERNAL, headers=new_idempotency_key()
+        ).status_code
+        == 201
+    )
     lowered = {"cap": "2", "reason": "a test"}
-    assert idle_server.admin.http.post(f"/ledger/{dataset}/cap", json=lowered).status_code == 200
+    assert (
+        idle_server.admin.http.post(f"/ledger/{dataset}/cap", json=lowered).status_code
+        == 200
+    )
     facts = _document(idle_server, dataset)["facts"]
-    shown = {name: facts[name] for name in ("unit", "cap", "highest_cap", "charged", "remaining", "external_charges")}
+    shown = {
+        name: facts[name]
+        for name in (
+            "unit",
+            "cap",
+            "highest_cap",
+            "charged",
+            "remaining",
+            "external_charges",
+        )
+    }
     assert shown == {
         "unit": "epsilon", "cap": "2", "highest_cap": "3", "charged": "0.001", "remaining": "1.999",
         "external_charges": 1,
     }  # fmt: skip
-    assert facts["guarantee"] == idle_server.admin.http.get(f"/ledger/{dataset}").json()["guarantee"]
-    (tmp_path / "signer").write_text(idle_server.admin.http.get("/signer").json()["public_key"])
+    assert (
+        facts["guarantee"]
+        == idle_server.admin.http.get(f"/ledger/{dataset}").json()["guarantee"]
+    )
+    (tmp_path / "signer").write_text(
+        idle_server.admin.http.get("/signer").json()["public_key"]
+    )
     (tmp_path / "note").write_text(facts["checkpoint"])
-    assert read_checkpoint(tmp_path / "note", read_public_key(tmp_path / "signer")).size == 4
+    assert (
+        read_checkpoint(tmp_path / "note", read_public_key(tmp_path / "signer")).size
+        == 4
+    )
 
 
 @on_one_idle_server
 def test_epsilon_is_rounded_up_to_a_number(idle_server: Server) -> None:
-    dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "0.3"})["id"]
+    dataset = idle_server.declared(budget={"accountant": "pure", "epsilon": "0.3"})[
+        "id"
+    ]
     loss = _document(idle_server, dataset)["record"]["deployment"]["privacy_loss"]
     assert loss["privacy_parameters"] == {"epsilon": 0.30000000000000004}
 
@@ -103,7 +157,9 @@ def test_epsilon_is_rounded_up_to_a_number(idle_server: Server) -> None:
 @on_one_idle_server
 def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
-    answer = idle_server.admin.http.get(f"/ledger/{dataset}/deployment", headers={"Accept": "application/yaml"})
+    answer = idle_server.admin.http.get(
+        f"/ledger/{dataset}/deployment", headers={"Accept": "application/yaml"}
+    )
     assert answer.headers["content-type"] == "application/yaml"
     loaded, document = yaml.safe_load(answer.text), _document(idle_server, dataset)
     for one in (loaded, document):
@@ -112,7 +168,9 @@ def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
 
 
 def test_a_population_has_a_document(idle_server: Server) -> None:
-    population = idle_server.admin.http.post("/populations", json=new_population()).json()["id"]
+    population = idle_server.admin.http.post(
+        "/populations", json=new_population()
+    ).json()["id"]
     document = _document(idle_server, population)
     complete(document, OWNER)
     assert (document["missing"]["required"], _problems(document["record"])) == ([], [])

@@ -1,4 +1,6 @@
-"""Evaluations over HTTP: quotes, charges to the held-out cells alone, intervals, and the best of several models."""
+"""Evaluations over HTTP: quotes, charges to the held-out cells alone, intervals, and
+the best of several models.
+"""
 
 import itertools
 from typing import Any
@@ -19,39 +21,71 @@ SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
 HELD_OUT: dict[str, Any] = {"shard": [1]}
 
 
-def _trained(server: Server, accountant: str, n_models: int = 1, **changes: Any) -> tuple[dict[str, Any], list[str]]:
+def _trained(
+    server: Server, accountant: str, n_models: int = 1, **changes: Any
+) -> tuple[dict[str, Any], list[str]]:
     """A dataset, and models that were trained on its first cell."""
     dataset = server.uploaded(600, budget=BUDGETS[accountant], partitions=SHARDS)
     delta = {} if accountant == "pure" else {"delta": DELTA}
-    body = {"algorithm": "rdt-ta", "epsilon": "20", "scope": {"shard": [0]}, **delta, **changes}
+    body = {
+        "algorithm": "rdt-ta",
+        "epsilon": "20",
+        "scope": {"shard": [0]},
+        **delta,
+        **changes,
+    }
     parameters = {"n_estimators": 2, "max_depth": 2}
-    jobs = [server.trained(dataset["id"], **body, parameters=parameters) for _ in range(n_models)]
+    jobs = [
+        server.trained(dataset["id"], **body, parameters=parameters)
+        for _ in range(n_models)
+    ]
     return dataset, [job["model_id"] for job in jobs]
 
 
 def _evaluated(server: Server, path: str, **body: object) -> dict[str, Any]:
-    accepted = server.admin.http.post(path, json={"scope": HELD_OUT, **body}, headers=new_idempotency_key())
+    accepted = server.admin.http.post(
+        path, json={"scope": HELD_OUT, **body}, headers=new_idempotency_key()
+    )
     assert accepted.status_code == 202, accepted.text
     job = server.ended(accepted.json()["job_id"])
-    assert (job["state"], job["kind"], job["model_id"]) == ("succeeded", "evaluation", None), job
+    assert (job["state"], job["kind"], job["model_id"]) == (
+        "succeeded",
+        "evaluation",
+        None,
+    ), job
     return dict(server.admin.http.get(f"/evaluations/{job['evaluation_id']}").json())
 
 
 def _about_rows(answer: dict[str, Any]) -> list[str]:
     """Warnings without the one about the large ε of these tests."""
-    return [warning for warning in answer["warnings"] if not warning.startswith(("ε is above 10", "Model md_"))]
+    return [
+        warning
+        for warning in answer["warnings"]
+        if not warning.startswith(("ε is above 10", "Model md_"))
+    ]
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
-def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, accountant: str) -> None:
+def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(
+    server: Server, accountant: str
+) -> None:
     dataset, (model,) = _trained(server, accountant)
     path = f"/models/{model}/evaluations"
     delta = {} if accountant == "pure" else {"delta": DELTA}
-    body = {"epsilon": "20", **delta, "metrics": ["accuracy", "confusion", "auroc"], "score_bins": 16}
+    body = {
+        "epsilon": "20",
+        **delta,
+        "metrics": ["accuracy", "confusion", "auroc"],
+        "score_bins": 16,
+    }
     before = server.footprint()
-    quote = server.admin.http.post(f"{path}/quote", json={**body, "scope": HELD_OUT}).json()
+    quote = server.admin.http.post(
+        f"{path}/quote", json={**body, "scope": HELD_OUT}
+    ).json()
     assert server.footprint() == before, "a quote changes nothing"
-    assert (quote["releases"], _about_rows(quote)) == (["confusion", "auroc"], []), "a matrix tells the accuracy"
+    assert (quote["releases"], _about_rows(quote)) == (["confusion", "auroc"], []), (
+        "a matrix tells the accuracy"
+    )
     evaluation = _evaluated(server, path, **body)
     assert (evaluation["event"], evaluation["receipt"], evaluation["price"]) == (
         quote["event"],
@@ -59,7 +93,13 @@ def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, 
         quote["price"],
     )
     accuracy = evaluation["accuracy"]
-    assert 0 <= accuracy["interval"]["low"] <= accuracy["estimate"] <= accuracy["interval"]["high"] <= 1
+    assert (
+        0
+        <= accuracy["interval"]["low"]
+        <= accuracy["estimate"]
+        <= accuracy["interval"]["high"]
+        <= 1
+    )
     assert accuracy["population_interval"]["low"] <= accuracy["interval"]["low"]
     assert accuracy["population_interval"]["high"] >= accuracy["interval"]["high"]
     total = sum(itertools.chain(*evaluation["confusion"]["counts"]))
@@ -71,10 +111,14 @@ def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, 
     assert [len(side) for side in evaluation["auroc"]["histogram"]] == [16, 16]
     assert "this evaluation" in evaluation["guarantee"]["text"]
     charged = [
-        server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": f'{{"shard": [{cell}]}}'}).json()["charged"]
+        server.admin.http.get(
+            f"/ledger/{dataset['id']}", params={"scope": f'{{"shard": [{cell}]}}'}
+        ).json()["charged"]
         for cell in (0, 1)
     ]
-    assert charged == [quote["price"]["amount"]] * 2, "the model's own cell paid for the model alone"
+    assert charged == [quote["price"]["amount"]] * 2, (
+        "the model's own cell paid for the model alone"
+    )
     listed = server.admin.http.get(path).json()
     assert [item["id"] for item in listed["evaluations"]] == [evaluation["id"]]
     export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
@@ -82,19 +126,29 @@ def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, 
 
 
 @on_one_server
-def test_the_majority_is_told_by_a_profile_of_the_same_rows_alone(server: Server) -> None:
+def test_the_majority_is_told_by_a_profile_of_the_same_rows_alone(
+    server: Server,
+) -> None:
     dataset, (model,) = _trained(server, "pure")
     released = server.admin.http.post(
-        f"/datasets/{dataset['id']}/profiles", json={"epsilon": "20"}, headers=new_idempotency_key()
+        f"/datasets/{dataset['id']}/profiles",
+        json={"epsilon": "20"},
+        headers=new_idempotency_key(),
     )
     assert server.ended(released.json()["job_id"])["state"] == "succeeded"
     evaluation = _evaluated(server, f"/models/{model}/evaluations", epsilon="20")
-    assert evaluation["majority"] is None, "a profile of all rows says nothing exact about the held-out cell"
+    assert evaluation["majority"] is None, (
+        "a profile of all rows says nothing exact about the held-out cell"
+    )
     released = server.admin.http.post(
-        f"/datasets/{dataset['id']}/profiles", json={"epsilon": "20", "scope": HELD_OUT}, headers=new_idempotency_key()
+        f"/datasets/{dataset['id']}/profiles",
+        json={"epsilon": "20", "scope": HELD_OUT},
+        headers=new_idempotency_key(),
     )
     profile = server.ended(released.json()["job_id"])["profile_id"]
-    majority = server.admin.http.get(f"/evaluations/{evaluation['id']}").json()["majority"]
+    majority = server.admin.http.get(f"/evaluations/{evaluation['id']}").json()[
+        "majority"
+    ]
     assert majority["source"] == profile
     assert 0.5 <= majority["share"] <= 1
 
@@ -104,15 +158,23 @@ def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     _, (model,) = _trained(server, "pure")
     path = f"/models/{model}/evaluations"
     for scope, n_warnings in (({}, 1), ({"shard": [0, 1]}, 1), (HELD_OUT, 0)):
-        quote = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "scope": scope}).json()
+        quote = server.admin.http.post(
+            f"{path}/quote", json={"epsilon": "1", "scope": scope}
+        ).json()
         assert len(_about_rows(quote)) == n_warnings
     age, *others = SCHEMA["features"]
-    fresh = server.uploaded(200, schema={**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]})
-    elsewhere = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "dataset": fresh["id"]}).json()
+    fresh = server.uploaded(
+        200, schema={**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]}
+    )
+    elsewhere = server.admin.http.post(
+        f"{path}/quote", json={"epsilon": "1", "dataset": fresh["id"]}
+    ).json()
     assert (elsewhere["dataset"], _about_rows(elsewhere)) == (fresh["id"], [])
     evaluation = _evaluated(server, path, epsilon="5", scope={})
     assert len(_about_rows(evaluation)) == 1
-    assert evaluation["guarantee"]["adds"]["add_remove"] == "5", "given the model, like everything before it"
+    assert evaluation["guarantee"]["adds"]["add_remove"] == "5", (
+        "given the model, like everything before it"
+    )
 
 
 @on_one_server
@@ -128,12 +190,21 @@ def test_the_best_of_several_is_one_charge(server: Server, accountant: str) -> N
         for _ in range(2)
     ]  # fmt: skip
     models = [*bad, *good]
-    evaluation = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta, winner_accuracy=True)
+    evaluation = _evaluated(
+        server,
+        "/evaluations",
+        models=models,
+        epsilon="30",
+        **delta,
+        winner_accuracy=True,
+    )
     assert evaluation["models"] == models
     assert evaluation["best"] in models
     assert evaluation["releases"] == ["best", "accuracy"]
     assert evaluation["accuracy"]["estimate"] is not None
-    balance = server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": '{"shard": [1]}'}).json()
+    balance = server.admin.http.get(
+        f"/ledger/{dataset['id']}", params={"scope": '{"shard": [1]}'}
+    ).json()
     assert balance["charged"] == evaluation["price"]["amount"], "however many models"
     alone = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta)
     assert (alone["releases"], alone["accuracy"]) == (["best"], None)
@@ -159,21 +230,43 @@ def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
         (several, {"models": [model]}, None),
         (several, {"models": [model, model]}, ("/models", "not-distinct")),
     ):  # fmt: skip
-        answer = server.admin.http.post(path, json={"epsilon": "1", **body}, headers=new_idempotency_key())
-        assert (answer.status_code, answer.json()["type"]) == (422, "invalid-request"), answer.text
+        answer = server.admin.http.post(
+            path, json={"epsilon": "1", **body}, headers=new_idempotency_key()
+        )
+        assert (answer.status_code, answer.json()["type"]) == (
+            422,
+            "invalid-request",
+        ), answer.text
         if problem is not None and problem[1] != "too-short":
-            assert (answer.json()["errors"][0]["at"], answer.json()["errors"][0]["problem"]) == problem
-    over = server.admin.http.post(one, json={"epsilon": "9999", "scope": HELD_OUT}, headers=new_idempotency_key())
+            assert (
+                answer.json()["errors"][0]["at"],
+                answer.json()["errors"][0]["problem"],
+            ) == problem
+    over = server.admin.http.post(
+        one, json={"epsilon": "9999", "scope": HELD_OUT}, headers=new_idempotency_key()
+    )
     assert (over.status_code, over.json()["type"]) == (409, "budget-exceeded")
     unknown = server.admin.http.post(
-        several, json={"epsilon": "1", "models": [model, "md_none"]}, headers=new_idempotency_key()
+        several,
+        json={"epsilon": "1", "models": [model, "md_none"]},
+        headers=new_idempotency_key(),
     )
     assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")
     for reference in ("md_\0", "", "x" * 65, "é"):  # an invalid id: no database query
-        for body in ({"models": [model, reference]}, {"models": [reference, model], "dataset": reference}):
-            answer = server.admin.http.post(f"{several}/quote", json={"epsilon": "1", **body})
+        for body in (
+            {"models": [model, reference]},
+            {"models": [reference, model], "dataset": reference},
+        ):
+            answer = server.admin.http.post(
+                f"{several}/quote", json={"epsilon": "1", **body}
+            )
             assert answer.status_code == 404, answer.text
-        planned = {"dataset": dataset["id"], "algorithm": "rpf", "epsilon": "1", "profile": reference}
+        planned = {
+            "dataset": dataset["id"],
+            "algorithm": "rpf",
+            "epsilon": "1",
+            "profile": reference,
+        }
         assert server.admin.http.post("/plans", json=planned).status_code == 404
     assert server.footprint() == before
 
@@ -185,10 +278,16 @@ def test_evaluations_need_the_role_analyst_on_the_dataset(server: Server) -> Non
     for role, status in (("predictor", 403), ("auditor", 403), ("analyst", 200)):
         caller = server.granted(dataset["id"], role)
         assert caller.http.get(f"/evaluations/{evaluation['id']}").status_code == status
-        assert caller.http.post(f"/models/{model}/evaluations/quote", json={"epsilon": "1"}).status_code == status
+        assert (
+            caller.http.post(
+                f"/models/{model}/evaluations/quote", json={"epsilon": "1"}
+            ).status_code
+            == status
+        )
     other = server.uploaded(100)
     analyst_elsewhere = server.granted(other["id"], "analyst")
     hidden = analyst_elsewhere.http.post(
-        f"/models/{model}/evaluations/quote", json={"epsilon": "1", "dataset": other["id"]}
+        f"/models/{model}/evaluations/quote",
+        json={"epsilon": "1", "dataset": other["id"]},
     )
     assert hidden.status_code == 404, "a model that the key may not see"

@@ -1,4 +1,6 @@
-"""Checkpoints and proofs of a real server, checked by the verifier alone; a restored database is refused."""
+"""Checkpoints and proofs of a real server, checked by the verifier alone; a restored
+database is refused.
+"""
 
 import shutil
 import time
@@ -46,7 +48,9 @@ def _taken(server: Server, dataset: str, folder: Path) -> list[object]:
 
 
 @on_one_idle_server
-def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path: Path) -> None:
+def test_an_export_is_held_to_a_checkpoint(
+    ledger: tuple[Server, str], tmp_path: Path
+) -> None:
     server, dataset = ledger
     answer = _get(server, f"/ledger/{dataset}/checkpoint")
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -63,19 +67,32 @@ def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path:
 
 
 @on_one_idle_server
-def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, str], tmp_path: Path) -> None:
+def test_proofs_of_every_entry_and_every_beginning_hold(
+    ledger: tuple[Server, str], tmp_path: Path
+) -> None:
     server, dataset = ledger
     evidence = _taken(server, dataset, tmp_path)
     proof = tmp_path / "proof.json"
     for sequence in (1, 4, 7):
-        proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?sequence={sequence}").content + b"\n")
+        proof.write_bytes(
+            _get(server, f"/ledger/{dataset}/proofs?sequence={sequence}").content
+            + b"\n"
+        )
         assert verified_alone(proof, *evidence)["exit"] == 0
     shutil.copy(tmp_path / "note", tmp_path / "earlier")
     _submit_and_cancel(server, dataset)
-    evidence = [*_taken(server, dataset, tmp_path), "--checkpoint", tmp_path / "earlier"]
-    proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?from_size=7").content + b"\n")
+    evidence = [
+        *_taken(server, dataset, tmp_path),
+        "--checkpoint",
+        tmp_path / "earlier",
+    ]
+    proof.write_bytes(
+        _get(server, f"/ledger/{dataset}/proofs?from_size=7").content + b"\n"
+    )
     assert verified_alone(proof, *evidence)["exit"] == 0
-    proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?sequence=2&size=7").content + b"\n")
+    proof.write_bytes(
+        _get(server, f"/ledger/{dataset}/proofs?sequence=2&size=7").content + b"\n"
+    )
     assert verified_alone(proof, *evidence)["exit"] == 0
 
 
@@ -99,18 +116,28 @@ def test_a_proof_of_a_missing_entry_is_an_invalid_request(
 ) -> None:
     server, dataset = ledger
     answer = server.admin.http.get(f"/ledger/{dataset}/proofs{query}")
-    assert (answer.status_code, answer.json()["errors"]) == (422, [{"at": at, "problem": problem}])
+    assert (answer.status_code, answer.json()["errors"]) == (
+        422,
+        [{"at": at, "problem": problem}],
+    )
 
 
 @on_one_idle_server
-@pytest.mark.parametrize("query", ["?sequence=0", "?sequence=-1", "?sequence=x", f"?size={'9' * 30}&sequence=1"])
-def test_a_count_out_of_form_is_a_broken_rule(ledger: tuple[Server, str], query: str) -> None:
+@pytest.mark.parametrize(
+    "query",
+    ["?sequence=0", "?sequence=-1", "?sequence=x", f"?size={'9' * 30}&sequence=1"],
+)
+def test_a_count_out_of_form_is_a_broken_rule(
+    ledger: tuple[Server, str], query: str
+) -> None:
     server, dataset = ledger
     assert server.admin.http.get(f"/ledger/{dataset}/proofs{query}").status_code == 422
 
 
 @on_one_idle_server
-def test_the_acts_are_exported_with_a_signed_head_and_verify(ledger: tuple[Server, str], tmp_path: Path) -> None:
+def test_the_acts_are_exported_with_a_signed_head_and_verify(
+    ledger: tuple[Server, str], tmp_path: Path
+) -> None:
     server, _ = ledger
     export, note, key = tmp_path / "export", tmp_path / "note", tmp_path / "key"
     export.write_bytes(_get(server, "/audit/export").content)
@@ -119,16 +146,29 @@ def test_the_acts_are_exported_with_a_signed_head_and_verify(ledger: tuple[Serve
     result = verified_alone(export, "--checkpoint", note, "--public-key", key)
     assert (result["exit"], result["log"]) == (0, "control")
     assert result["entries"] == len(export.read_bytes().splitlines()) - 1
-    assert result["kinds"].keys() >= {"open", "key-made", "signer-pinned", "dataset-declared"}
+    assert result["kinds"].keys() >= {
+        "open",
+        "key-made",
+        "signer-pinned",
+        "dataset-declared",
+    }
     lines = export.read_bytes().splitlines(keepends=True)
     export.write_bytes(b"".join(lines[:-1]))
-    assert verified_alone(export, "--checkpoint", note, "--public-key", key)["exit"] == 1
+    assert (
+        verified_alone(export, "--checkpoint", note, "--public-key", key)["exit"] == 1
+    )
 
 
-def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_server: Server, tmp_path: Path) -> None:
-    """The head file has entries that the database lacks, as after a restore of an older backup."""
+def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(
+    idle_server: Server, tmp_path: Path
+) -> None:
+    """The head file has entries that the database lacks, as after a restore of an older
+    backup.
+    """
     home = tmp_path / "home"
-    shutil.copytree(idle_server.settings.home, home, ignore=shutil.ignore_patterns("*.sqlite3*"))
+    shutil.copytree(
+        idle_server.settings.home, home, ignore=shutil.ignore_patterns("*.sqlite3*")
+    )
     gone = Checkpoint("ds_gone", 5, bytes(32), "2026-11-20T10:00:00.000000Z")
     note = Signer.open(home / "signing.key", make=False).sign(gone)
     (home / "checkpoints" / "ds_gone.checkpoint").write_text(note, encoding="utf-8")
@@ -144,8 +184,13 @@ def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_serve
             ready = httpx.get(f"{address}/readyz", trust_env=False)
             assert (ready.status_code, ready.json()["type"]) == (503, "unavailable")
             assert "ds_gone" not in ready.text
-            for path in ("/ledger", "/models/md_a", "/models/md_a/artifact"):  # a backup revives revoked keys
-                requested = httpx.get(f"{address}{path}", headers=idle_server.admin.http.headers, trust_env=False)
+            # a backup revives revoked keys
+            for path in ("/ledger", "/models/md_a", "/models/md_a/artifact"):
+                requested = httpx.get(
+                    f"{address}{path}",
+                    headers=idle_server.admin.http.headers,
+                    trust_env=False,
+                )
                 assert requested.status_code == 503, path
             assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
         finally:

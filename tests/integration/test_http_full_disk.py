@@ -1,4 +1,6 @@
-"""A disk that is full or fails is 503 with ``Retry-After``: nothing of an upload is stored, and it can be repeated."""
+"""A disk that is full or fails is 503 with ``Retry-After``: nothing of an upload is
+stored, and it can be repeated.
+"""
 
 import errno
 import os
@@ -44,7 +46,10 @@ def test_an_upload_to_a_full_disk_can_be_repeated(
     assert (answer.status_code, answer.json()["type"]) == (503, "unavailable")
     assert int(answer.headers["Retry-After"]) > 1
     assert server.footprint() == before
-    assert server.admin.http.post(rows, content=csv_rows(3), headers=CSV).status_code == 201
+    assert (
+        server.admin.http.post(rows, content=csv_rows(3), headers=CSV).status_code
+        == 201
+    )
 
 
 @on_one_server
@@ -52,9 +57,14 @@ def test_an_upload_to_a_full_disk_can_be_repeated(
 def test_a_model_whose_file_is_lost_or_damaged_is_not_gone(
     server: Server, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
-    monkeypatch.setattr(serve, "prepare_newest", lambda _: None)  # it would load the newest model into the cache
+    # it would load the newest model into the cache
+    monkeypatch.setattr(serve, "prepare_newest", lambda _: None)
     model_id = server.trained(server.uploaded()["id"])["model_id"]
-    (digest,) = (item["digest"] for item in server.admin.http.get("/models").json()["models"] if item["id"] == model_id)
+    (digest,) = (
+        item["digest"]
+        for item in server.admin.http.get("/models").json()["models"]
+        if item["id"] == model_id
+    )
     file = server.settings.home / "artifacts" / digest[:2] / f"{digest}.safetensors"
     file.rename(file.with_suffix(".away"))
     if content is not None:
@@ -72,13 +82,19 @@ def test_a_model_whose_file_is_lost_or_damaged_is_not_gone(
         assert int(answer.headers["Retry-After"]) > 1
     file.with_suffix(".away").replace(file)
     for method, path, options in calls:
-        assert server.admin.http.request(method, path, **options).status_code == 200, path
+        assert server.admin.http.request(method, path, **options).status_code == 200, (
+            path
+        )
 
 
 @pytest.mark.parametrize(("more", "status"), [(-1, 503), (0, 200)])
 def test_a_process_without_disk_is_not_ready(
     server: Server, monkeypatch: pytest.MonkeyPatch, more: int, status: int
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(1, 1, limits.MIN_FREE_DISK_BYTES + more))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: _Usage(1, 1, limits.MIN_FREE_DISK_BYTES + more)
+    )
     assert server.client(None).get("/readyz").status_code == status
-    assert server.admin.http.get("/ledger").status_code == 200, "what needs no space is answered"
+    assert server.admin.http.get("/ledger").status_code == 200, (
+        "what needs no space is answered"
+    )

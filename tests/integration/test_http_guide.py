@@ -21,19 +21,27 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def _programs(folder: Path, *, with_own_curl: bool) -> Path:
     """A folder with the programs that the guide runs, to be put before the others."""
-    programs = {"grovekeeper": "-m app.cli"} | ({} if with_own_curl else {"curl": f"-IS {curl.__file__}"})
+    programs = {"grovekeeper": "-m app.cli"} | (
+        {} if with_own_curl else {"curl": f"-IS {curl.__file__}"}
+    )
     folder.mkdir()
     for name, arguments in programs.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (folder / name).write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n'
+        )
         (folder / name).chmod(0o755)
     return folder
 
 
 @on_one_server
 def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
-    """On SQLite by the machine's own ``curl`` if it has one, else by the options of it that the guide uses."""
+    """On SQLite by the machine's own ``curl`` if it has one, else by the options of it
+    that the guide uses.
+    """
     commands = [text for language, text in FENCE.findall(GUIDE) if language == "sh"]
-    with_own_curl = server.database.dialect == "sqlite" and shutil.which("curl") is not None
+    with_own_curl = (
+        server.database.dialect == "sqlite" and shutil.which("curl") is not None
+    )
     programs = _programs(tmp_path / "bin", with_own_curl=with_own_curl)
     variables = {
         "URL": server.url,
@@ -51,10 +59,16 @@ def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, (done.stdout[-2_000:], done.stderr)
     assert '"public_size":30000' in done.stdout
-    (shown,) = [json.loads(text) for language, text in FENCE.findall(GUIDE) if language == "json"]
+    (shown,) = [
+        json.loads(text)
+        for language, text in FENCE.findall(GUIDE)
+        if language == "json"
+    ]
     refusal = re.search(r'\{"type": "budget-exceeded".*?\}(?=\{|$)', done.stdout)
     assert refusal is not None
-    assert json.loads(refusal.group()).items() >= shown.items(), "the answer that the guide shows is the real one"
+    assert json.loads(refusal.group()).items() >= shown.items(), (
+        "the answer that the guide shows is the real one"
+    )
     assert (tmp_path / "model.safetensors").stat().st_size > 0
     assert (tmp_path / "census.jsonl").read_text().count("\n") == 4
 

@@ -1,7 +1,8 @@
-"""Bodies that a client holds back: the request ends in time, and a key that was revoked meanwhile has no effect.
+"""Bodies that a client holds back: the request ends in time, and a key that was revoked
+meanwhile has no effect.
 
-A client that sends ``Expect: 100-continue`` is asked for its body when the service begins to read the body, which is
-after the key was checked.
+A client that sends ``Expect: 100-continue`` is asked for its body when the service
+begins to read the body, which is after the key was checked.
 """
 
 import json
@@ -43,7 +44,13 @@ class Held:
 
 @contextmanager
 def _held(
-    server: Server, key: str, path: str, *, length: int, media: str = JSON, idempotency: str | None = "k"
+    server: Server,
+    key: str,
+    path: str,
+    *,
+    length: int,
+    media: str = JSON,
+    idempotency: str | None = "k",
 ) -> Iterator[Held]:
     once = "" if idempotency is None else f"Idempotency-Key: {idempotency}\r\n"
     head = (
@@ -51,7 +58,9 @@ def _held(
         f"{once}Content-Length: {length}\r\nConnection: close\r\n"
         "Expect: 100-continue\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60
+    ) as connection:
         connection.sendall(head.encode())
         assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
         yield Held(connection)
@@ -62,15 +71,23 @@ def _revoke(server: Server, caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("what", ["train", "rows", "keys"])
-def test_a_body_that_arrives_after_the_revocation_has_no_effect(idle_server: Server, what: str) -> None:
+def test_a_body_that_arrives_after_the_revocation_has_no_effect(
+    idle_server: Server, what: str
+) -> None:
     dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
     path, media, body = {
         "train": ("/train", JSON, json.dumps(training(dataset)).encode()),
         "rows": (f"/datasets/{dataset}/rows", CSV, csv_rows(5).encode()),
-        "keys": ("/keys", JSON, json.dumps({"name": "mine", "roles": ["admin"]}).encode()),
+        "keys": (
+            "/keys",
+            JSON,
+            json.dumps({"name": "mine", "roles": ["admin"]}).encode(),
+        ),
     }[what]
     once = None if what == "keys" else "k"
-    with _held(idle_server, caller.key, path, length=len(body), media=media, idempotency=once) as request:
+    with _held(
+        idle_server, caller.key, path, length=len(body), media=media, idempotency=once
+    ) as request:
         request.send(body[:7])
         _revoke(idle_server, caller)
         before = idle_server.footprint()
@@ -81,16 +98,22 @@ def test_a_body_that_arrives_after_the_revocation_has_no_effect(idle_server: Ser
 
 
 @on_one_idle_server
-def test_the_text_of_an_upload_that_arrives_has_no_name_in_the_home(idle_server: Server) -> None:
+def test_the_text_of_an_upload_that_arrives_has_no_name_in_the_home(
+    idle_server: Server,
+) -> None:
     rows = f"/datasets/{idle_server.uploaded()['id']}/rows"
     text = csv_rows(50_000).encode()
-    with _held(idle_server, idle_server.admin.key, rows, length=len(text) + 1, media=CSV) as request:
+    with _held(
+        idle_server, idle_server.admin.key, rows, length=len(text) + 1, media=CSV
+    ) as request:
         request.send(text)
         deadline = time.monotonic() + 20
         while not any(idle_server.sizes_of_spools()):
             assert time.monotonic() < deadline, "the text is spooled"
             time.sleep(0.02)
-        files = [path for path in idle_server.settings.home.rglob("*") if path.is_file()]
+        files = [
+            path for path in idle_server.settings.home.rglob("*") if path.is_file()
+        ]
         assert [path for path in files if text[:40] in path.read_bytes()] == []
 
 
@@ -99,7 +122,9 @@ def test_a_revoked_key_gets_no_stored_answer(idle_server: Server) -> None:
     body = json.dumps(training(dataset)).encode()
     headers = {"Idempotency-Key": "first", "Content-Type": JSON}
     assert caller.http.post("/train", content=body, headers=headers).status_code == 202
-    with _held(idle_server, caller.key, "/train", length=len(body), idempotency="first") as request:
+    with _held(
+        idle_server, caller.key, "/train", length=len(body), idempotency="first"
+    ) as request:
         _revoke(idle_server, caller)
         request.send(body)
         assert request.answer()[0] == 401
@@ -118,16 +143,30 @@ def test_a_key_is_read_again_after_a_long_wait_also_where_a_request_only_reads(
 
 
 @on_one_idle_server
-@pytest.mark.parametrize(("path", "media"), [("/train", JSON), ("/datasets/{}/rows", CSV), ("/models/x/predict", JSON)])
+@pytest.mark.parametrize(
+    ("path", "media"),
+    [("/train", JSON), ("/datasets/{}/rows", CSV), ("/models/x/predict", JSON)],
+)
 @pytest.mark.parametrize("trickles", [False, True], ids=["silent", "trickling"])
 def test_a_body_that_does_not_arrive_in_time_ends_the_request(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch, path: str, media: str, trickles: bool
+    idle_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    media: str,
+    trickles: bool,
 ) -> None:
     monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
     dataset = idle_server.declared()["id"]
     before = idle_server.footprint()
-    with _held(idle_server, idle_server.admin.key, path.format(dataset), length=100_000, media=media) as request:
-        # Not a fraction of the deadline: a part that arrives when the service closes the connection would reset it.
+    with _held(
+        idle_server,
+        idle_server.admin.key,
+        path.format(dataset),
+        length=100_000,
+        media=media,
+    ) as request:
+        # Not a fraction of the deadline: a part that arrives when the service closes
+        # the connection would reset it.
         while trickles and not request.is_answered(within_s=0.2):
             request.send(b"a")
         status, problem = request.answer()
@@ -136,12 +175,20 @@ def test_a_body_that_does_not_arrive_in_time_ends_the_request(
 
 
 @on_one_idle_server
-def test_a_long_body_at_a_good_rate_has_more_time(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_body_at_a_good_rate_has_more_time(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
     monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 100)
     dataset = idle_server.declared()["id"]
     body = csv_rows(40).encode()
-    with _held(idle_server, idle_server.admin.key, f"/datasets/{dataset}/rows", length=len(body), media=CSV) as request:
+    with _held(
+        idle_server,
+        idle_server.admin.key,
+        f"/datasets/{dataset}/rows",
+        length=len(body),
+        media=CSV,
+    ) as request:
         for start in range(0, len(body), len(body) // 6):
             request.send(body[start : start + len(body) // 6])
             time.sleep(0.15)
@@ -149,13 +196,17 @@ def test_a_long_body_at_a_good_rate_has_more_time(idle_server: Server, monkeypat
 
 
 @on_one_idle_server
-def test_a_fast_beginning_saves_up_no_more_than_a_window(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_beginning_saves_up_no_more_than_a_window(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 10)
     monkeypatch.setattr(limits, "BODY_WINDOW_S", 1)
     dataset = idle_server.declared()["id"]
     beginning = csv_rows(4_000).encode()  # worth hours at the least rate
     rows = f"/datasets/{dataset}/rows"
-    with _held(idle_server, idle_server.admin.key, rows, length=10**6, media=CSV) as request:
+    with _held(
+        idle_server, idle_server.admin.key, rows, length=10**6, media=CSV
+    ) as request:
         request.send(beginning)
         while not request.is_answered(within_s=0.3):
             request.send(b"a")
@@ -178,21 +229,38 @@ def test_a_key_is_read_again_while_its_body_arrives_slowly(
 
 
 @on_one_idle_server
-def test_a_key_has_few_unfinished_uploads(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_has_few_unfinished_uploads(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MAX_UNFINISHED_UPLOADS_PER_KEY", 1)
     dataset, admin = idle_server.declared()["id"], idle_server.admin
     rows, text = f"/datasets/{dataset}/rows", csv_rows(5).encode()
     other = idle_server.granted(dataset, "owner")
-    with _held(idle_server, admin.key, rows, length=len(text), media=CSV, idempotency="first") as request:
+    with _held(
+        idle_server, admin.key, rows, length=len(text), media=CSV, idempotency="first"
+    ) as request:
         request.send(text[:7])
         refused = admin.http.post(rows, content=text, headers={"Content-Type": CSV})
-        assert (refused.status_code, refused.json()["type"]) == (429, "too-many-requests")
+        assert (refused.status_code, refused.json()["type"]) == (
+            429,
+            "too-many-requests",
+        )
         assert "uploads of this key that have not ended" in refused.text
         further = csv_rows(6).encode()
-        assert other.http.post(rows, content=further, headers={"Content-Type": CSV}).status_code == 201
+        assert (
+            other.http.post(
+                rows, content=further, headers={"Content-Type": CSV}
+            ).status_code
+            == 201
+        )
         request.send(text[7:])
         assert request.answer()[0] == 201
-    assert admin.http.post(rows, content=csv_rows(7), headers={"Content-Type": CSV}).status_code == 201
+    assert (
+        admin.http.post(
+            rows, content=csv_rows(7), headers={"Content-Type": CSV}
+        ).status_code
+        == 201
+    )
 
 
 def test_no_part_of_an_upload_takes_the_space_that_jobs_need(
@@ -201,20 +269,28 @@ def test_no_part_of_an_upload_takes_the_space_that_jobs_need(
     rows = f"/datasets/{idle_server.declared()['id']}/rows"
     before = idle_server.footprint()
     monkeypatch.setattr(limits, "MIN_FREE_UPLOAD_BYTES", 2**62)
-    refused = idle_server.admin.http.post(rows, content=csv_rows(5), headers={"Content-Type": CSV})
+    refused = idle_server.admin.http.post(
+        rows, content=csv_rows(5), headers={"Content-Type": CSV}
+    )
     assert (refused.status_code, refused.json()["detail"]) == (503, "the disk is full")
     assert idle_server.footprint() == before
 
 
 @pytest.mark.parametrize("loss", ["key", "grant"])
-def test_an_event_stream_ends_when_the_key_may_not_see_the_job_any_more(idle_server: Server, loss: str) -> None:
+def test_an_event_stream_ends_when_the_key_may_not_see_the_job_any_more(
+    idle_server: Server, loss: str
+) -> None:
     dataset = idle_server.uploaded()["id"]
     job_id = idle_server.submitted(dataset).json()["job_id"]
     analyst = idle_server.granted(dataset, "analyst")
     with analyst.http.stream("GET", f"/jobs/{job_id}/events") as stream:
         lines = stream.iter_text()
         assert '"state":"queued"' in next(lines)
-        path = f"/keys/{analyst.id}" if loss == "key" else f"/datasets/{dataset}/grants/{analyst.id}"
+        path = (
+            f"/keys/{analyst.id}"
+            if loss == "key"
+            else f"/datasets/{dataset}/grants/{analyst.id}"
+        )
         assert idle_server.admin.http.delete(path).status_code == 204
         assert not "".join(lines), "nothing follows"
     assert idle_server.admin.http.get(f"/jobs/{job_id}").json()["state"] == "queued"

@@ -1,4 +1,6 @@
-"""Repeated requests: identical bytes for ever, one effect, and a key that a refusal leaves free."""
+"""Repeated requests: identical bytes for ever, one effect, and a key that a refusal
+leaves free.
+"""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +28,9 @@ AS_JSON = {"Content-Type": "application/json"}
 def _same(first: httpx.Response, again: httpx.Response) -> bool:
     names = ("Location", "Content-Type")
     assert (again.status_code, again.content) == (first.status_code, first.content)
-    assert [again.headers.get(name) for name in names] == [first.headers.get(name) for name in names]
+    assert [again.headers.get(name) for name in names] == [
+        first.headers.get(name) for name in names
+    ]
     return True
 
 
@@ -37,11 +41,15 @@ def test_a_replay_gets_the_same_bytes_for_ever(server: Server) -> None:
     assert first.status_code == 202
     server.ended(first.json()["job_id"])
     before = server.footprint()
-    assert _same(first, server.admin.http.post("/train", json=body, headers=headers)), "after the job has ended"
+    assert _same(first, server.admin.http.post("/train", json=body, headers=headers)), (
+        "after the job has ended"
+    )
     assert server.footprint()["entries"] == before["entries"]
     server.admin.http.delete(f"/datasets/{dataset}")
     before = server.footprint()
-    assert _same(first, server.admin.http.post("/train", json=body, headers=headers)), "after the dataset was deleted"
+    assert _same(first, server.admin.http.post("/train", json=body, headers=headers)), (
+        "after the dataset was deleted"
+    )
     assert server.admin.http.get(f"/ledger/{dataset}").json()["charged"] == "1"
     assert server.footprint()["entries"] == before["entries"]
     assert server.footprint()["jobs"] == before["jobs"]
@@ -58,13 +66,20 @@ def test_a_replay_gets_the_same_bytes_for_ever(server: Server) -> None:
     ],
     ids=["order", "spaces and escapes", "zeros"],
 )
-def test_an_equal_body_may_be_spelled_in_another_way(server: Server, spelling: str) -> None:
+def test_an_equal_body_may_be_spelled_in_another_way(
+    server: Server, spelling: str
+) -> None:
     dataset = server.uploaded()["id"]
     headers = AS_JSON | new_idempotency_key()
     plain = json.dumps(training(dataset, epsilon=0.5, scope={}))
     first = server.admin.http.post("/train", content=plain, headers=headers)
     assert first.status_code == 202
-    assert _same(first, server.admin.http.post("/train", content=spelling.format(dataset), headers=headers))
+    assert _same(
+        first,
+        server.admin.http.post(
+            "/train", content=spelling.format(dataset), headers=headers
+        ),
+    )
 
 
 def test_another_body_under_the_same_key_is_refused(server: Server) -> None:
@@ -77,8 +92,13 @@ def test_another_body_under_the_same_key_is_refused(server: Server) -> None:
         {"epsilon": "1.0"}, {"epsilon": 1}, {"epsilon": "2"}, {"name": "x"}, {"scope": {}}, {"delta": None},
     ]  # fmt: skip
     for changes in others:
-        answer = server.admin.http.post("/train", json=training(dataset, **changes), headers=headers)
-        assert (answer.status_code, answer.json()["type"]) == (422, "idempotency-key-reused")
+        answer = server.admin.http.post(
+            "/train", json=training(dataset, **changes), headers=headers
+        )
+        assert (answer.status_code, answer.json()["type"]) == (
+            422,
+            "idempotency-key-reused",
+        )
     assert server.footprint() == before
 
 
@@ -87,10 +107,16 @@ def test_a_refusal_leaves_the_key_free(server: Server) -> None:
     headers = new_idempotency_key()
     no_rows = server.admin.http.post("/train", json=training(dataset), headers=headers)
     assert no_rows.json()["type"] == "no-rows-yet"
-    server.admin.http.post(f"/datasets/{dataset}/rows", content=csv_rows(10), headers=CSV)
-    too_much = server.admin.http.post("/train", json=training(dataset, epsilon="2"), headers=headers)
+    server.admin.http.post(
+        f"/datasets/{dataset}/rows", content=csv_rows(10), headers=CSV
+    )
+    too_much = server.admin.http.post(
+        "/train", json=training(dataset, epsilon="2"), headers=headers
+    )
     assert too_much.json()["type"] == "budget-exceeded"
-    invalid = server.admin.http.post("/train", json=training(dataset, epsilon="none"), headers=headers)
+    invalid = server.admin.http.post(
+        "/train", json=training(dataset, epsilon="none"), headers=headers
+    )
     assert invalid.json()["type"] == "invalid-request"
     accepted = server.admin.http.post("/train", json=training(dataset), headers=headers)
     assert accepted.status_code == 202
@@ -101,7 +127,10 @@ def test_a_spending_request_needs_a_key(server: Server) -> None:
     dataset = server.uploaded()["id"]
     before = server.footprint()
     answer = server.admin.http.post("/train", json=training(dataset))
-    assert (answer.status_code, answer.json()["type"]) == (400, "idempotency-key-missing")
+    assert (answer.status_code, answer.json()["type"]) == (
+        400,
+        "idempotency-key-missing",
+    )
     assert server.footprint() == before
 
 
@@ -109,10 +138,14 @@ def test_two_principals_and_two_routes_do_not_share_keys(server: Server) -> None
     dataset = server.uploaded()["id"]
     headers, body = new_idempotency_key(), training(dataset)
     first = server.admin.http.post("/train", json=body, headers=headers)
-    second = server.granted(dataset, "analyst").http.post("/train", json=body, headers=headers)
+    second = server.granted(dataset, "analyst").http.post(
+        "/train", json=body, headers=headers
+    )
     assert second.status_code == 202
     assert second.json()["job_id"] != first.json()["job_id"]
-    upload = server.admin.http.post(f"/datasets/{dataset}/rows", content=csv_rows(1), headers=CSV | headers)
+    upload = server.admin.http.post(
+        f"/datasets/{dataset}/rows", content=csv_rows(1), headers=CSV | headers
+    )
     assert upload.status_code == 201
 
 
@@ -130,7 +163,9 @@ def test_an_upload_that_is_sent_again_does_not_double_its_rows(server: Server) -
     rows, headers = f"/datasets/{dataset}/rows", CSV | new_idempotency_key()
     first = server.admin.http.post(rows, content=csv_rows(5), headers=headers)
     before = server.footprint()
-    assert _same(first, server.admin.http.post(rows, content=csv_rows(5), headers=headers))
+    assert _same(
+        first, server.admin.http.post(rows, content=csv_rows(5), headers=headers)
+    )
     other = server.admin.http.post(rows, content=csv_rows(6), headers=headers)
     assert (other.status_code, other.json()["type"]) == (422, "idempotency-key-reused")
     assert server.footprint() == before
@@ -138,11 +173,15 @@ def test_an_upload_that_is_sent_again_does_not_double_its_rows(server: Server) -
     assert (without.status_code, without.json()["type"]) == (409, "upload-repeated")
     assert without.json()["upload"] == first.json()["epoch"]
     assert server.footprint() == before, "without a key the same bytes are refused"
-    again = server.admin.http.post(f"{rows}?again=true", content=csv_rows(5), headers=CSV)
+    again = server.admin.http.post(
+        f"{rows}?again=true", content=csv_rows(5), headers=CSV
+    )
     assert again.json()["epoch"] != first.json()["epoch"], "unless the caller insists"
     server.admin.http.delete(f"/datasets/{dataset}")
     erased = server.admin.http.post(rows, content=csv_rows(5), headers=headers)
-    assert (erased.status_code, erased.json()["type"]) == (409, "dataset-deleted"), "the stored report ended, too"
+    assert (erased.status_code, erased.json()["type"]) == (409, "dataset-deleted"), (
+        "the stored report ended, too"
+    )
 
 
 def test_a_declaration_that_is_sent_again_is_one_dataset(server: Server) -> None:
@@ -158,8 +197,15 @@ def test_racing_twins_get_one_job(server: Server) -> None:
     dataset = server.uploaded()["id"]
     headers, body = new_idempotency_key(), training(dataset)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: server.admin.http.post("/train", json=body, headers=headers), range(8)))
-    assert {(it.status_code, it.content) for it in answers} == {(202, answers[0].content)}
+        answers = list(
+            pool.map(
+                lambda _: server.admin.http.post("/train", json=body, headers=headers),
+                range(8),
+            )
+        )
+    assert {(it.status_code, it.content) for it in answers} == {
+        (202, answers[0].content)
+    }
     server.ended(answers[0].json()["job_id"])
     assert server.admin.http.get(f"/ledger/{dataset}").json()["charged"] == "1"
 
@@ -170,11 +216,20 @@ def test_racing_uploads_with_one_key_are_one_epoch(server: Server) -> None:
     rows = f"/datasets/{dataset}/rows"
     with ThreadPoolExecutor(6) as pool:
         answers = list(
-            pool.map(lambda _: server.admin.http.post(rows, content=csv_rows(50), headers=headers), range(6))
+            pool.map(
+                lambda _: server.admin.http.post(
+                    rows, content=csv_rows(50), headers=headers
+                ),
+                range(6),
+            )
         )
-    assert {(it.status_code, it.content) for it in answers} == {(201, answers[0].content)}
+    assert {(it.status_code, it.content) for it in answers} == {
+        (201, answers[0].content)
+    }
     assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == 1
-    assert len(list((server.settings.home / "rows" / dataset).iterdir())) == 1, "the losers' files are gone"
+    assert len(list((server.settings.home / "rows" / dataset).iterdir())) == 1, (
+        "the losers' files are gone"
+    )
 
 
 def test_a_replay_outlives_the_server(database_url: str, tmp_path: Path) -> None:
@@ -186,30 +241,49 @@ def test_a_replay_outlives_the_server(database_url: str, tmp_path: Path) -> None
         with worker(server.settings, log=tmp_path / "worker.log"):
             server.ended(first.json()["job_id"])
     with running_server(database_url, tmp_path / "home", n_workers=0) as server:
-        assert _same(first, server.client(admin).post("/train", json=body, headers=headers))
+        assert _same(
+            first, server.client(admin).post("/train", json=body, headers=headers)
+        )
 
 
 @on_one_server
-def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(server: Server) -> None:
+def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(
+    server: Server,
+) -> None:
     dataset = server.uploaded()
     headers, rows = new_idempotency_key() | CSV, csv_rows(7)
-    first = server.admin.http.post(f"/datasets/{dataset['name']}/rows", content=rows, headers=headers)
+    first = server.admin.http.post(
+        f"/datasets/{dataset['name']}/rows", content=rows, headers=headers
+    )
     assert first.status_code == 201
     before = server.footprint()
-    assert _same(first, server.admin.http.post(f"/datasets/{dataset['id']}/rows", content=rows, headers=headers))
+    assert _same(
+        first,
+        server.admin.http.post(
+            f"/datasets/{dataset['id']}/rows", content=rows, headers=headers
+        ),
+    )
     assert server.footprint() == before
     server.admin.http.delete(f"/datasets/{dataset['id']}")
     again = server.admin.http.post("/datasets", json=declaration(name=dataset["name"]))
     assert again.status_code == 201
-    fresh = server.admin.http.post(f"/datasets/{dataset['name']}/rows", content=rows, headers=headers)
+    fresh = server.admin.http.post(
+        f"/datasets/{dataset['name']}/rows", content=rows, headers=headers
+    )
     assert fresh.status_code == 201
-    assert fresh.json()["epoch"] != first.json()["epoch"], "another dataset of that name gets its own rows"
+    assert fresh.json()["epoch"] != first.json()["epoch"], (
+        "another dataset of that name gets its own rows"
+    )
 
 
 @on_one_idle_server
 @pytest.mark.parametrize("keys", [("one", "two"), ("two", "one"), ("one", "one")])
-def test_of_several_keys_none_counts(idle_server: Server, keys: tuple[str, str]) -> None:
-    """A retry through another proxy may carry another of the keys first, and would spend budget again."""
+def test_of_several_keys_none_counts(
+    idle_server: Server, keys: tuple[str, str]
+) -> None:
+    """A retry through another proxy may carry another of the keys first, and would
+    spend budget again.
+    """
     dataset = idle_server.uploaded()["id"]
     several = [("Idempotency-Key", key) for key in keys]
     before = idle_server.footprint()
@@ -220,7 +294,10 @@ def test_of_several_keys_none_counts(idle_server: Server, keys: tuple[str, str])
     ):
         kind = [("Content-Type", "text/csv")] if "content" in body else []
         answer = idle_server.admin.http.post(path, headers=[*several, *kind], **body)
-        assert (answer.status_code, answer.json()["type"]) == (422, "invalid-request"), path
+        assert (answer.status_code, answer.json()["type"]) == (
+            422,
+            "invalid-request",
+        ), path
         (error,) = answer.json()["errors"]
         assert (error["at"], error["problem"]) == ("/Idempotency-Key", "malformed")
         assert "visible characters of ASCII" in error["accepted"][0]

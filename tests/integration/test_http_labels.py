@@ -23,19 +23,31 @@ def test_a_declaration_of_labels_says_what_is_protected(server: Server) -> None:
 
 @on_one_server
 @pytest.mark.parametrize("algorithm", ["rdt-ta", "auto"])
-def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(server: Server, algorithm: str) -> None:
-    dataset, rows = labelled(server, public_size=20_000), server.uploaded(public_size=20_000)
-    quote = server.admin.http.post("/plans", json=training(dataset["id"], algorithm=algorithm, parameters={})).json()
+def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(
+    server: Server, algorithm: str
+) -> None:
+    dataset, rows = (
+        labelled(server, public_size=20_000),
+        server.uploaded(public_size=20_000),
+    )
+    quote = server.admin.http.post(
+        "/plans", json=training(dataset["id"], algorithm=algorithm, parameters={})
+    ).json()
     of_rows = server.admin.http.post(
-        "/plans", json=training(rows["id"], algorithm=algorithm, parameters={}, epsilon="0.5")
+        "/plans",
+        json=training(rows["id"], algorithm=algorithm, parameters={}, epsilon="0.5"),
     ).json()
 
     assert quote["price"]["amount"] == "1"
     assert quote["event"] == of_rows["event"]
-    assert any("A changed label is both at once" in warning for warning in quote["warnings"])
+    assert any(
+        "A changed label is both at once" in warning for warning in quote["warnings"]
+    )
     assert not any("label" in warning for warning in of_rows["warnings"])
     assert len(quote["expected_accuracy"]["tables"]) >= 3
-    assert quote["expected_accuracy"]["tables"] == of_rows["expected_accuracy"]["tables"]
+    assert (
+        quote["expected_accuracy"]["tables"] == of_rows["expected_accuracy"]["tables"]
+    )
     assert "counted at twice their ε" in quote["receipt"].splitlines()[-1]
 
 
@@ -46,9 +58,19 @@ def test_the_card_speaks_of_labels_and_gives_no_number_for_rows(server: Server) 
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
 
     assert card["guarantee"]["adds"]["label"] == "0.7"
-    assert card["guarantee"]["label"] == server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"]["label"]
-    assert (card["guarantee"]["add_remove"], card["guarantee"]["replace_one"]) == (None, None)
-    assert card["guarantee"]["text"].startswith("Labels only; features and membership are not protected.")
+    assert (
+        card["guarantee"]["label"]
+        == server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"][
+            "label"
+        ]
+    )
+    assert (card["guarantee"]["add_remove"], card["guarantee"]["replace_one"]) == (
+        None,
+        None,
+    )
+    assert card["guarantee"]["text"].startswith(
+        "Labels only; features and membership are not protected."
+    )
     assert "changing one label" in card["receipt"]
 
 

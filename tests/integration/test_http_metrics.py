@@ -1,4 +1,6 @@
-"""``/metrics`` counts requests and admissions and shows the queue, and nothing that depends on a row."""
+"""``/metrics`` counts requests and admissions and shows the queue, and nothing that
+depends on a row.
+"""
 
 import json
 import re
@@ -47,7 +49,10 @@ def _no_old_facts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _text(server: Server) -> str:
     answer = server.admin.http.get("/metrics")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        200,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
     return answer.text
 
 
@@ -64,16 +69,24 @@ def _value(samples: Samples, name: str, **labels: str) -> float:
 
 
 def test_the_metrics_are_the_published_ones(idle_server: Server) -> None:
-    families = {family.name: family.type for family in text_string_to_metric_families(_text(idle_server))}
+    families = {
+        family.name: family.type
+        for family in text_string_to_metric_families(_text(idle_server))
+    }
     assert families == NAMES
 
 
 @on_one_idle_server
-def test_a_request_is_counted_by_its_template_and_an_unknown_one_makes_no_series(idle_server: Server) -> None:
+def test_a_request_is_counted_by_its_template_and_an_unknown_one_makes_no_series(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.declared()["id"]
     before = _samples(idle_server)
     assert idle_server.admin.http.get(f"/datasets/{dataset}").status_code == 200
-    assert idle_server.admin.http.request("PROPFIND", "/a/path/of/a/caller").status_code == 404
+    assert (
+        idle_server.admin.http.request("PROPFIND", "/a/path/of/a/caller").status_code
+        == 404
+    )
     after = _samples(idle_server)
     known = {"method": "GET", "route": "/datasets/{dataset}", "status": "200"}
     unknown = {"method": "OTHER", "route": "", "status": "404"}
@@ -89,23 +102,41 @@ def test_admissions_are_counted_by_outcome(idle_server: Server) -> None:
     charge = EXTERNAL | {"declared": {"adjacency": "add_remove", "epsilon": "0.85"}}
     before = _samples(idle_server)
     for expected, headers in ((201, key), (201, key), (409, new_idempotency_key())):
-        assert idle_server.admin.http.post(path, json=charge, headers=headers).status_code == expected
+        assert (
+            idle_server.admin.http.post(path, json=charge, headers=headers).status_code
+            == expected
+        )
     after = _samples(idle_server)
     for outcome in ("admitted", "repeated", "budget-exceeded"):
         name = "grovekeeper_admissions_total"
-        assert _value(after, name, outcome=outcome) == _value(before, name, outcome=outcome) + 1
-    near = {share: _value(after, "grovekeeper_accounts_near_cap", share=share) for share in ("0.8", "0.95", "1")}
-    grew = {share: near[share] - _value(before, "grovekeeper_accounts_near_cap", share=share) for share in near}
+        assert (
+            _value(after, name, outcome=outcome)
+            == _value(before, name, outcome=outcome) + 1
+        )
+    near = {
+        share: _value(after, "grovekeeper_accounts_near_cap", share=share)
+        for share in ("0.8", "0.95", "1")
+    }
+    grew = {
+        share: near[share]
+        - _value(before, "grovekeeper_accounts_near_cap", share=share)
+        for share in near
+    }
     assert grew == {"0.8": 1, "0.95": 0, "1": 0}
 
 
 @on_one_idle_server
-def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(idle_server: Server) -> None:
+def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     before = _samples(idle_server)
     job = idle_server.submitted(dataset).json()["job_id"]
     queued = _samples(idle_server)
-    assert _value(queued, "grovekeeper_jobs", state="queued") == _value(before, "grovekeeper_jobs", state="queued") + 1
+    assert (
+        _value(queued, "grovekeeper_jobs", state="queued")
+        == _value(before, "grovekeeper_jobs", state="queued") + 1
+    )
     assert idle_server.admin.http.delete(f"/datasets/{dataset}").status_code == 204
     ended = _samples(idle_server)
     near = "grovekeeper_accounts_near_cap"
@@ -124,7 +155,9 @@ def test_the_queue_its_workers_and_its_failures_are_seen(
     assert _value(before, "grovekeeper_workers") == 0
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     analyst = idle_server.granted(dataset, "analyst")
-    job = analyst.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()["job_id"]
+    job = analyst.http.post(
+        "/train", json=training(dataset), headers=new_idempotency_key()
+    ).json()["job_id"]
     with idle_server.database.write() as session:
         session.get_one(JobRow, job).waits_since -= timedelta(hours=1)
     assert idle_server.admin.http.delete(f"/keys/{analyst.id}").status_code == 204
@@ -136,7 +169,9 @@ def test_the_queue_its_workers_and_its_failures_are_seen(
         assert _value(ended, "grovekeeper_workers") == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=600) == 0
-    assert _value(_samples(idle_server), "grovekeeper_workers") == 0, "it ended in order"
+    assert _value(_samples(idle_server), "grovekeeper_workers") == 0, (
+        "it ended in order"
+    )
     failed = {"reason": "revoked"}
     name = "grovekeeper_failed_jobs"
     assert _value(ended, name, **failed) == _value(before, name, **failed) + 1
@@ -152,17 +187,30 @@ def test_a_delivery_that_waits_is_counted(idle_server: Server) -> None:
     before = _samples(idle_server)
     with idle_server.database.write() as session:
         at = idle_server.database.now(session)
-        session.add(DeliveryRow(id="dl_waits", webhook_id="wh_none", event="job.ended", body={}, created_at=at))
+        session.add(
+            DeliveryRow(
+                id="dl_waits",
+                webhook_id="wh_none",
+                event="job.ended",
+                body={},
+                created_at=at,
+            )
+        )
     after = _samples(idle_server)
     with idle_server.database.write() as session:
         session.execute(delete(DeliveryRow).where(DeliveryRow.id == "dl_waits"))
-    assert _value(after, "grovekeeper_deliveries") == _value(before, "grovekeeper_deliveries") + 1
+    assert (
+        _value(after, "grovekeeper_deliveries")
+        == _value(before, "grovekeeper_deliveries") + 1
+    )
 
 
 def test_a_worker_that_was_killed_is_not_counted_for_long(idle_server: Server) -> None:
     _forget_workers(idle_server)
     with idle_server.database.write() as session:
-        at = idle_server.database.now(session) - timedelta(seconds=limits.WORKER_SEEN_S + 1)
+        at = idle_server.database.now(session) - timedelta(
+            seconds=limits.WORKER_SEEN_S + 1
+        )
         queue.see_worker(session, "pr_killed", at=at)
     assert _value(_samples(idle_server), "grovekeeper_workers") == 0
     with idle_server.database.write() as session:
@@ -175,16 +223,28 @@ def _expressions(panel: dict[str, Any]) -> list[str]:
 
 def test_every_metric_of_the_grafana_dashboard_exists(idle_server: Server) -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    expressions = [expression for panel in dashboard["panels"] for expression in _expressions(panel)]
-    used = {name for expression in expressions for name in re.findall(r"grovekeeper_\w+", expression)}
+    expressions = [
+        expression
+        for panel in dashboard["panels"]
+        for expression in _expressions(panel)
+    ]
+    used = {
+        name
+        for expression in expressions
+        for name in re.findall(r"grovekeeper_\w+", expression)
+    }
     endings = {"counter": "_total", "histogram": "_bucket", "gauge": ""}
     samples = {name + endings[kind] for name, kind in NAMES.items()}
     assert used == samples
-    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(
+        dashboard["panels"]
+    )
 
 
 @on_one_server
-def test_durations_of_answered_predictions_and_admissions_are_counted(server: Server) -> None:
+def test_durations_of_answered_predictions_and_admissions_are_counted(
+    server: Server,
+) -> None:
     dataset = server.uploaded()["id"]
     job = server.trained(dataset)
     before = _samples(server)
@@ -192,15 +252,23 @@ def test_durations_of_answered_predictions_and_admissions_are_counted(server: Se
     refused = server.submitted(dataset, epsilon="99")
     rows = [{"age": 39, "height": 1.5, "sex": "Male"}]
     predict = f"/models/{job['model_id']}/predict"
-    answers = [server.admin.http.post(predict, json={"rows": sent}) for sent in (rows, "no rows")]
+    answers = [
+        server.admin.http.post(predict, json={"rows": sent})
+        for sent in (rows, "no rows")
+    ]
     server.admin.http.post("/plans", json=training(dataset))
-    assert [refused.status_code, *(answer.status_code for answer in answers)] == [409, 200, 422]
+    assert [refused.status_code, *(answer.status_code for answer in answers)] == [
+        409,
+        200,
+        422,
+    ]
     after = _samples(server)
     for kind in ("prediction", "admission"):
         grown = {
             labels: after[name, labels] - before.get((name, labels), 0)
             for name, labels in after
-            if name == "grovekeeper_duration_seconds_bucket" and ("kind", kind) in labels
+            if name == "grovekeeper_duration_seconds_bucket"
+            and ("kind", kind) in labels
         }
         assert grown[frozenset({("kind", kind), ("le", "+Inf")})] == 1
         assert set(grown.values()) <= {0, 1}

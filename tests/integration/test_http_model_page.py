@@ -1,4 +1,6 @@
-"""The forms of a model's page over HTTP: an evaluation, quoted and charged once, and aliases with their moves."""
+"""The forms of a model's page over HTTP: an evaluation, quoted and charged once, and
+aliases with their moves.
+"""
 
 import re
 
@@ -15,15 +17,24 @@ pytestmark = on_one_server
 
 @pytest.fixture(scope="module")
 def trained(server: Server) -> tuple[Server, str, str]:
-    """A server, a dataset with 1 ε of budget of which half is charged, and the dataset's model."""
+    """A server, a dataset with 1 ε of budget of which half is charged, and the
+    dataset's model.
+    """
     partitions = [{"name": "shard", "kind": "hash", "cells": 2}]
-    dataset = server.uploaded(budget={"accountant": "pure", "epsilon": "1"}, partitions=partitions)["id"]
+    dataset = server.uploaded(
+        budget={"accountant": "pure", "epsilon": "1"}, partitions=partitions
+    )["id"]
     return server, dataset, server.trained(dataset, epsilon="0.5")["model_id"]
 
 
-def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(trained: tuple[Server, str, str]) -> None:
+def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(
+    trained: tuple[Server, str, str],
+) -> None:
     server, dataset, model = trained
-    browser, path = signed_in(server, server.granted(dataset, "analyst")), f"/ui/models/{model}/evaluate"
+    browser, path = (
+        signed_in(server, server.granted(dataset, "analyst")),
+        f"/ui/models/{model}/evaluate",
+    )
     assert path in browser.get(f"/ui/models/{model}").text
     linked = f"/ui/models?dataset={dataset}"
     assert linked in browser.get(f"/ui/datasets/{dataset}").text
@@ -41,8 +52,13 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(trained
     assert answers[0].headers["Location"] == answers[1].headers["Location"]
     job = server.ended(answers[0].headers["Location"].removeprefix("/ui/jobs/"))
     evaluation = server.admin.http.get(f"/evaluations/{job['evaluation_id']}").json()
-    assert (evaluation["scope"], evaluation["releases"]) == ({"shard": [1]}, ["confusion"])
-    charged = server.admin.http.get(f"/ledger/{dataset}", params={"scope": '{"shard": [1]}'}).json()["charged"]
+    assert (evaluation["scope"], evaluation["releases"]) == (
+        {"shard": [1]},
+        ["confusion"],
+    )
+    charged = server.admin.http.get(
+        f"/ledger/{dataset}", params={"scope": '{"shard": [1]}'}
+    ).json()["charged"]
     assert charged == "0.75", "the form was sent twice"
 
     over = browser.post(path, data=form | {"epsilon": "0.5", "once": "b" * 22})
@@ -55,25 +71,41 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(trained
     assert "Dataset whose rows are read" in unknown.text, "the form stays"
 
 
-def test_an_alias_is_given_moved_and_removed_by_form(trained: tuple[Server, str, str]) -> None:
+def test_an_alias_is_given_moved_and_removed_by_form(
+    trained: tuple[Server, str, str],
+) -> None:
     server, dataset, model = trained
     analyst = server.granted(dataset, "analyst")
     browser, card = signed_in(server, analyst), f"/ui/models/{model}"
-    given = browser.post(f"{card}/aliases", data={"alias": " production ", "go": "move"})
-    assert (given.status_code, given.headers["Location"]) == (303, f"{card}?alias=production#aliases")
+    given = browser.post(
+        f"{card}/aliases", data={"alias": " production ", "go": "move"}
+    )
+    assert (given.status_code, given.headers["Location"]) == (
+        303,
+        f"{card}?alias=production#aliases",
+    )
     assert server.admin.http.get(f"/models/{dataset}@production").json()["id"] == model
     shown = section(browser.get(f"{card}?alias=production").text, "aliases")
     assert "production this model" in shown
-    assert re.search(rf"Moves of production .* this model {analyst.id}", shown), "an analyst knows no names of keys"
+    assert re.search(rf"Moves of production .* this model {analyst.id}", shown), (
+        "an analyst knows no names of keys"
+    )
     owner = signed_in(server, server.granted(dataset, "owner"))
     shown = section(owner.get(f"{card}?alias=production").text, "aliases")
     assert re.search(rf"Moves of production .* this model test {analyst.id}", shown)
-    assert browser.post(f"{card}/aliases", data={"alias": "production", "go": "remove"}).status_code == 303
+    assert (
+        browser.post(
+            f"{card}/aliases", data={"alias": "production", "go": "remove"}
+        ).status_code
+        == 303
+    )
     assert server.admin.http.get(f"/models/{dataset}@production").status_code == 404
     shown = section(browser.get(f"{card}?alias=production").text, "aliases")
     assert "No model of" in shown
     assert "removed" in shown
-    assert "this model" in shown.partition("Moves of production")[2], "the history stays"
+    assert "this model" in shown.partition("Moves of production")[2], (
+        "the history stays"
+    )
     malformed = browser.post(f"{card}/aliases", data={"alias": "a b", "go": "move"})
     assert malformed.status_code == 422
     assert "alias: " in section(malformed.text, "aliases")
@@ -82,29 +114,47 @@ def test_an_alias_is_given_moved_and_removed_by_form(trained: tuple[Server, str,
 def test_an_alias_is_moved_under_a_condition(trained: tuple[Server, str, str]) -> None:
     server, dataset, model = trained
     path, http = f"/datasets/{dataset}/aliases/conditional", server.admin.http
-    assert http.put(path, json={"model": model}, headers={"If-Match": "*"}).json()["type"] == "changed-meanwhile"
+    assert (
+        http.put(path, json={"model": model}, headers={"If-Match": "*"}).json()["type"]
+        == "changed-meanwhile"
+    )
     new = {"If-None-Match": "*"}
     made = http.put(path, json={"model": model}, headers=new)
-    assert (made.status_code, http.put(path, json={"model": model}, headers=new).status_code) == (200, 412)
+    assert (
+        made.status_code,
+        http.put(path, json={"model": model}, headers=new).status_code,
+    ) == (200, 412)
     seen = http.get(path)
     assert made.headers["ETag"] == seen.headers["ETag"] == f'"{seen.json()["etag"]}"'
     with Client(server.url, server.admin.key) as client:
         with pytest.raises(ApiProblem, match="changed since"):
             client.delete_alias(dataset, "conditional", etag="earlier")
-        client.delete_alias(dataset, "conditional", etag=client.alias(dataset, "conditional")["etag"])
+        client.delete_alias(
+            dataset, "conditional", etag=client.alias(dataset, "conditional")["etag"]
+        )
         with pytest.raises(ApiProblem, match="changed since"):
             client.put_alias(dataset, "conditional", model, etag=seen.json()["etag"])
 
 
-def test_a_model_is_downloaded_by_those_who_may_take_it(trained: tuple[Server, str, str]) -> None:
+def test_a_model_is_downloaded_by_those_who_may_take_it(
+    trained: tuple[Server, str, str],
+) -> None:
     server, dataset, model = trained
-    browser, card = signed_in(server, server.granted(dataset, "analyst")), f"/ui/models/{model}"
+    browser, card = (
+        signed_in(server, server.granted(dataset, "analyst")),
+        f"/ui/models/{model}",
+    )
     page = browser.get(card).text
     for query in ("", "?format=onnx"):
         assert f'href="{card}/file{query}"' in page
         downloaded = browser.get(f"{card}/file{query}")
-        assert downloaded.content == server.admin.http.get(f"/models/{model}/artifact{query}").content
-        assert downloaded.headers["Content-Disposition"].startswith('attachment; filename="model.')
+        assert (
+            downloaded.content
+            == server.admin.http.get(f"/models/{model}/artifact{query}").content
+        )
+        assert downloaded.headers["Content-Disposition"].startswith(
+            'attachment; filename="model.'
+        )
     predictor = signed_in(server, server.granted(dataset, "predictor"))
     assert f"{card}/file" not in predictor.get(card).text
     assert predictor.get(f"{card}/file").status_code == 403
@@ -119,12 +169,24 @@ def test_the_forms_of_a_key_without_the_right_change_nothing(
     browser, before = signed_in(server, caller), server.footprint()
     card, status = f"/ui/models/{model}", 404 if role is None else 403
     form = {"epsilon": "0.125", "once": "c" * 22}
-    assert browser.post(f"{card}/aliases", data={"alias": "staging", "go": "move"}).status_code == status
-    assert browser.post(f"{card}/aliases", data={"alias": "production", "go": "remove"}).status_code == status
+    assert (
+        browser.post(
+            f"{card}/aliases", data={"alias": "staging", "go": "move"}
+        ).status_code
+        == status
+    )
+    assert (
+        browser.post(
+            f"{card}/aliases", data={"alias": "production", "go": "remove"}
+        ).status_code
+        == status
+    )
     assert browser.post(f"{card}/evaluate", data=form).status_code == status
     assert browser.get(f"{card}/evaluate").status_code == status
     assert server.footprint() == before
     if role == "predictor":
         page = browser.get(card).text
         assert "/evaluate" not in page
-        assert "Analysts and owners of the dataset move aliases." in section(page, "aliases")
+        assert "Analysts and owners of the dataset move aliases." in section(
+            page, "aliases"
+        )

@@ -1,7 +1,9 @@
-"""For datasets that differ in one row or one unit, everybody but their owner gets the same bytes over HTTP.
+"""For datasets that differ in one row or one unit, everybody but their owner gets the
+same bytes over HTTP.
 
-The worker's releases do not depend on rows, so releases are compared, too. Ids, times, hashes and signatures are
-replaced by their kind and their order of appearance; their lengths stay in the length of the answer.
+The worker's releases do not depend on rows, so releases are compared, too. Ids, times,
+hashes and signatures are replaced by their kind and their order of appearance; their
+lengths stay in the length of the answer.
 """
 
 import re
@@ -32,7 +34,15 @@ from tests.support.neighbours import (
     UNIT_NEIGHBOURS,
     UNIT_ROWS,
 )  # fmt: skip
-from tests.support.server import CSV, Caller, Server, declaration, events_of, new_idempotency_key, worker
+from tests.support.server import (
+    CSV,
+    Caller,
+    Server,
+    declaration,
+    events_of,
+    new_idempotency_key,
+    worker,
+)
 
 _VARIES = re.compile(
     rb"(?P<id>\b(?:ds|ep|rs|jb|md|pf|ev|key|pop)_[a-z2-7]{16})"
@@ -43,10 +53,14 @@ _NOT_COMPARED = {"date", "x-request-id"}
 
 
 @pytest.fixture(scope="module")
-def server(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(
+    idle_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """A server whose worker draws releases that no row influences."""
     log = tmp_path_factory.mktemp("worker") / "worker.log"
-    with worker(idle_server.settings, log=log, module="tests.support.fixed_releases_worker"):
+    with worker(
+        idle_server.settings, log=log, module="tests.support.fixed_releases_worker"
+    ):
         yield idle_server
 
 
@@ -67,30 +81,49 @@ class World:
     _measured: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.people = {role: self.server.granted(self.dataset, role) for role in ("analyst", "predictor", "auditor")}
+        self.people = {
+            role: self.server.granted(self.dataset, role)
+            for role in ("analyst", "predictor", "auditor")
+        }
         for caller in (self.owner, *self.people.values()):
             self._same(caller.id.encode())
         self._measured = _metrics(self.server)
 
-    def ask(self, role: str, method: str, path: str, *expected: int, **body: Any) -> Any:
-        """Sends a request and records the answer without what varies between two equal datasets."""
+    def ask(
+        self, role: str, method: str, path: str, *expected: int, **body: Any
+    ) -> Any:
+        """Sends a request and records the answer without what varies between two equal
+        datasets.
+        """
         headers = _PLAIN | (new_idempotency_key() if method == "POST" else {})
-        answer = self.people[role].http.request(method, path, json=body or None, headers=headers)
+        answer = self.people[role].http.request(
+            method, path, json=body or None, headers=headers
+        )
         assert answer.status_code in (expected or (200, 202)), (path, answer.text)
-        kept = {name: self._same(value.encode()) for name, value in answer.headers.items() if name not in _NOT_COMPARED}
+        kept = {
+            name: self._same(value.encode())
+            for name, value in answer.headers.items()
+            if name not in _NOT_COMPARED
+        }
         named = f"{role}: {method} {self._same(path.encode()).decode()}"
         self.left.append((named, answer.status_code, kept, self._same(answer.content)))
-        return answer.json() if "/json" in answer.headers.get("content-type", "") else None
+        return (
+            answer.json() if "/json" in answer.headers.get("content-type", "") else None
+        )
 
     def upload(self, body: str) -> None:
         """Uploads rows as the owner, whose report is not recorded."""
         answer = self.owner.http.post(
-            f"/datasets/{self.dataset}/rows?again=true&accept_unknown=true&accept_empty=true", content=body, headers=CSV
+            f"/datasets/{self.dataset}/rows?again=true&accept_unknown=true&accept_empty=true",
+            content=body,
+            headers=CSV,
         )
         assert answer.status_code == 201, answer.text
 
     def ended(self, accepted: dict[str, Any]) -> dict[str, Any]:
-        """Follows a job to its end. The times of its steps, and so the number of events, are not compared."""
+        """Follows a job to its end. The times of its steps, and so the number of
+        events, are not compared.
+        """
         path = f"/jobs/{accepted['job_id']}"
         last = events_of(self.people["analyst"].http.get(f"{path}/events"))[-1]
         shown: dict[str, Any] = self.ask("analyst", "GET", path)
@@ -98,13 +131,16 @@ class World:
         return shown
 
     def measured(self) -> None:
-        """Records how the metrics changed since the last call. Writers of heads, workers and waits have times of their
-        own."""
+        """Records how the metrics changed since the last call. Writers of heads,
+        workers and waits have times of their own.
+        """
         changes = _metrics(self.server)
         changes.subtract(self._measured)
         self._measured.update(changes)
         compared = sorted(
-            f"{name} {change}" for name, change in changes.items() if change and not any(map(name.__contains__, _TIMES))
+            f"{name} {change}"
+            for name, change in changes.items()
+            if change and not any(map(name.__contains__, _TIMES))
         )
         self.left.append(("metrics", 200, {}, "\n".join(compared).encode()))
 
@@ -112,29 +148,46 @@ class World:
         def kind(match: re.Match[bytes]) -> bytes:
             value = match.group()
             number = len(self._order)
-            return self._order.setdefault(value, f"<{match.lastgroup} {number} of {len(value)}>".encode())
+            return self._order.setdefault(
+                value, f"<{match.lastgroup} {number} of {len(value)}>".encode()
+            )
 
         return _VARIES.sub(kind, content)
 
 
 _PLAIN = {"Accept-Encoding": "identity"}
 """Ids and signatures differ between two runs, and so do sizes of what is compressed."""
-_TIMES = ("heads", "longest_wait_seconds", "grovekeeper_workers", "duration_seconds_sum", "duration_seconds_bucket")
+_TIMES = (
+    "heads",
+    "longest_wait_seconds",
+    "grovekeeper_workers",
+    "duration_seconds_sum",
+    "duration_seconds_bucket",
+)
 
 
 def _metrics(server: Server) -> Counter[str]:
     """Every sample of the metrics of an installation, by name and labels."""
     families = text_string_to_metric_families(server.admin.http.get("/metrics").text)
     samples = [sample for family in families for sample in family.samples]
-    return Counter({f"{sample.name} {sorted(sample.labels.items())}": int(sample.value) for sample in samples})
+    return Counter(
+        {
+            f"{sample.name} {sorted(sample.labels.items())}": int(sample.value)
+            for sample in samples
+        }
+    )
 
 
 def _world(server: Server, accountant: str, **declared: object) -> World:
     """A declared dataset without rows."""
     changes = {name: value for name, value in DECLARATION.items() if name != "name"}
     owner = server.caller("owner")
-    sent = declaration(**changes, budget=BUDGETS[accountant], public_size=40, **declared)
-    return World(server, str(owner.http.post("/datasets", json=sent).json()["id"]), owner)
+    sent = declaration(
+        **changes, budget=BUDGETS[accountant], public_size=40, **declared
+    )
+    return World(
+        server, str(owner.http.post("/datasets", json=sent).json()["id"]), owner
+    )
 
 
 def _walk(server: Server, rows: str, *, accountant: str, **declared: object) -> World:
@@ -149,37 +202,68 @@ def _walk(server: Server, rows: str, *, accountant: str, **declared: object) -> 
     world.measured()
     assert world.owner.http.delete(f"/datasets/{dataset}").status_code == 204
     world.ask("analyst", "POST", "/train", 409, **_training(dataset, accountant))
-    _read(world, f"/datasets/{dataset}", f"/ledger/{dataset}", f"/ledger/{dataset}/export", "/datasets", "/ledger")
+    _read(
+        world,
+        f"/datasets/{dataset}",
+        f"/ledger/{dataset}",
+        f"/ledger/{dataset}/export",
+        "/datasets",
+        "/ledger",
+    )
     world.measured()
     return world
 
 
 def _amount(accountant: str, epsilon: str = "1") -> dict[str, str]:
-    return {"epsilon": epsilon} | ({} if accountant == "pure" else {"delta": "0.000001"})
+    return {"epsilon": epsilon} | (
+        {} if accountant == "pure" else {"delta": "0.000001"}
+    )
 
 
 def _training(dataset: str, accountant: str, epsilon: str = "1") -> dict[str, Any]:
     fixed = {"scope": {"shard": [0]}, "parameters": {"n_estimators": 4, "max_depth": 3}}
-    return {"dataset": dataset, "algorithm": ALGORITHMS[accountant], **fixed, **_amount(accountant, epsilon)}
+    return {
+        "dataset": dataset,
+        "algorithm": ALGORITHMS[accountant],
+        **fixed,
+        **_amount(accountant, epsilon),
+    }
 
 
 def _spend(world: World, accountant: str) -> None:
-    """Quotes, jobs of every kind, refusals and predictions, and everything that shows them."""
+    """Quotes, jobs of every kind, refusals and predictions, and everything that shows
+    them.
+    """
     dataset, amount = world.dataset, _amount(accountant)
     world.ask("analyst", "POST", f"/datasets/{dataset}/profiles/quote", **amount)
-    profile = world.ended(world.ask("analyst", "POST", f"/datasets/{dataset}/profiles", **amount))["profile_id"]
+    profile = world.ended(
+        world.ask("analyst", "POST", f"/datasets/{dataset}/profiles", **amount)
+    )["profile_id"]
     training = _training(dataset, accountant) | {"profile": profile}
     world.ask("analyst", "POST", "/plans", **training)
     model = world.ended(world.ask("analyst", "POST", "/train", **training))["model_id"]
-    evaluated = {"scope": {"shard": [1]}, "metrics": ["accuracy", "auroc", "confusion"], **amount}
+    evaluated = {
+        "scope": {"shard": [1]},
+        "metrics": ["accuracy", "auroc", "confusion"],
+        **amount,
+    }
     world.ask("analyst", "POST", f"/models/{model}/evaluations/quote", **evaluated)
-    evaluation = world.ended(world.ask("analyst", "POST", f"/models/{model}/evaluations", **evaluated))
+    evaluation = world.ended(
+        world.ask("analyst", "POST", f"/models/{model}/evaluations", **evaluated)
+    )
     world.ask("analyst", "POST", "/train", 409, **_training(dataset, accountant, "100"))
     world.ask("analyst", "POST", "/plans", **_training(dataset, accountant, "100"))
     world.ask("analyst", "POST", "/train", 422, **training, another=1)
     world.ask("analyst", "DELETE", f"/jobs/{evaluation['id']}", 409)
-    world.ask("predictor", "POST", f"/models/{model}/predict", rows=[{"age": 30, "colour": "red"}])
-    world.ask("predictor", "POST", f"/models/{model}/predict", 422, rows=[{"age": "old"}])
+    world.ask(
+        "predictor",
+        "POST",
+        f"/models/{model}/predict",
+        rows=[{"age": 30, "colour": "red"}],
+    )
+    world.ask(
+        "predictor", "POST", f"/models/{model}/predict", 422, rows=[{"age": "old"}]
+    )
     _read(
         world, f"/datasets/{dataset}", f"/datasets/{dataset}/profiles",
         f"/datasets/{dataset}/overlaps", f"/profiles/{profile}", f"/models/{model}", f"/models/{model}/artifact",
@@ -200,7 +284,11 @@ def _read(world: World, *paths: str) -> None:
 
 def _differences(one: World, other: World) -> list[str]:
     assert len(one.left) == len(other.left)
-    return [mine[0] for mine, theirs in zip(one.left, other.left, strict=True) if mine != theirs]
+    return [
+        mine[0]
+        for mine, theirs in zip(one.left, other.left, strict=True)
+        if mine != theirs
+    ]
 
 
 OF_ROWS = {name: HEADER + rows for name, rows in NEIGHBOURS.items()}
@@ -226,7 +314,9 @@ def _assert_same_answers_of_rows(server: Server, *names: str) -> None:
     whole = _walk(server, HEADER + ROWS, accountant="pure")
     assert len(whole.left) > 80
     for name in names:
-        assert _differences(whole, _walk(server, OF_ROWS[name], accountant="pure")) == [], name
+        assert (
+            _differences(whole, _walk(server, OF_ROWS[name], accountant="pure")) == []
+        ), name
 
 
 def _assert_same_answers_of_units(server: Server, *names: str) -> None:
@@ -248,7 +338,9 @@ def test_one_request_more_is_found_in_the_metrics(server: Server) -> None:
 
 
 @on_one_server
-def test_a_size_that_reaches_the_answers_is_found(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_that_reaches_the_answers_is_found(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The mutant: a job is shown with the size of its rows."""
     honest = show_jobs.job_out
 
@@ -261,6 +353,11 @@ def test_a_size_that_reaches_the_answers_is_found(server: Server, monkeypatch: p
     worlds = [_world(server, "pure") for _ in range(2)]
     for world, rows in zip(worlds, (HEADER + ROWS, HEADER), strict=True):
         world.upload(rows)
-        world.ended(world.ask("analyst", "POST", "/train", **_training(world.dataset, "pure")))
+        world.ended(
+            world.ask("analyst", "POST", "/train", **_training(world.dataset, "pure"))
+        )
         world.ask("analyst", "GET", "/jobs")
-    assert [name.partition("/jobs")[1] for name in _differences(*worlds)] == ["/jobs", "/jobs"]
+    assert [name.partition("/jobs")[1] for name in _differences(*worlds)] == [
+        "/jobs",
+        "/jobs",
+    ]

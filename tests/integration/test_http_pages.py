@@ -1,4 +1,6 @@
-"""The dashboard over HTTP: sessions, forms, the authority of each page, and pages that obey no stored text."""
+"""The dashboard over HTTP: sessions, forms, the authority of each page, and pages that
+obey no stored text.
+"""
 
 import re
 import secrets
@@ -16,44 +18,79 @@ HOSTILE = "<script>alert('x')</script>"
 
 
 @on_one_idle_server
-def test_without_a_session_every_page_leads_to_the_sign_in_and_back(idle_server: Server) -> None:
+def test_without_a_session_every_page_leads_to_the_sign_in_and_back(
+    idle_server: Server,
+) -> None:
     browser = idle_server.client(None)
     for path in ("/", "/ui/jobs", "/ui/ledger/ds_x", "/ui/nothing"):
         answer = browser.get(path)
         assert (answer.status_code, answer.content) == (303, b"")
-        assert answer.headers["Location"] == f"/ui/sign-in?next={path.replace('/', '%2F')}"
+        assert (
+            answer.headers["Location"] == f"/ui/sign-in?next={path.replace('/', '%2F')}"
+        )
     assert browser.get("/ui/style.css").headers["Content-Type"].startswith("text/css")
-    assert browser.get("/ui/live.js").headers["Content-Type"].startswith("text/javascript")
+    assert (
+        browser.get("/ui/live.js").headers["Content-Type"].startswith("text/javascript")
+    )
 
 
 @on_one_idle_server
-def test_a_session_needs_a_valid_key_and_never_holds_its_secret(idle_server: Server) -> None:
+def test_a_session_needs_a_valid_key_and_never_holds_its_secret(
+    idle_server: Server,
+) -> None:
     browser = idle_server.client(None)
     browser.headers["Origin"] = idle_server.url
-    assert browser.post("/ui/sign-in", data={"key": "key_x." + "a" * 43}).status_code == 401
-    answer = browser.post("/ui/sign-in", data={"key": f" {idle_server.admin.key} ", "next": "/ui/jobs"})
+    assert (
+        browser.post("/ui/sign-in", data={"key": "key_x." + "a" * 43}).status_code
+        == 401
+    )
+    answer = browser.post(
+        "/ui/sign-in", data={"key": f" {idle_server.admin.key} ", "next": "/ui/jobs"}
+    )
     cookie = answer.headers["Set-Cookie"]
     assert answer.headers["Location"] == "/ui/jobs"
     assert idle_server.admin.key.partition(".")[2] not in cookie
-    assert {"httponly", "samesite=lax", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
-    assert f'title="{idle_server.admin.id}">test admin (admin)<' in browser.get("/").text
-    elsewhere = browser.post("/ui/sign-in", data={"key": idle_server.admin.key}, headers={"Host": "budget.example"})
+    assert {"httponly", "samesite=lax", "path=/"} <= {
+        part.strip().lower() for part in cookie.split(";")
+    }
+    assert (
+        f'title="{idle_server.admin.id}">test admin (admin)<' in browser.get("/").text
+    )
+    elsewhere = browser.post(
+        "/ui/sign-in",
+        data={"key": idle_server.admin.key},
+        headers={"Host": "budget.example"},
+    )
     assert elsewhere.status_code == 400, "the form's origin is another host"
     headers = {"Host": "budget.example", "Origin": "https://budget.example"}
-    cookie = browser.post("/ui/sign-in", data={"key": idle_server.admin.key}, headers=headers).headers["Set-Cookie"]
-    assert "secure" in cookie.lower(), "beyond this machine, a browser transmits the cookie over HTTPS only"
+    cookie = browser.post(
+        "/ui/sign-in", data={"key": idle_server.admin.key}, headers=headers
+    ).headers["Set-Cookie"]
+    assert "secure" in cookie.lower(), (
+        "beyond this machine, a browser transmits the cookie over HTTPS only"
+    )
     assert cookie.startswith(f"__Host-{COOKIE}=")
     assert "domain" not in cookie.lower()
     name, value = cookie.partition(";")[0].split("=", 1)
     visit = idle_server.client(None)
     for sent, status in ((f"{name}={value}", 200), (f"{COOKIE}={value}", 303)):
-        assert visit.get("/", headers={"Host": "budget.example", "Cookie": sent}).status_code == status
+        assert (
+            visit.get(
+                "/", headers={"Host": "budget.example", "Cookie": sent}
+            ).status_code
+            == status
+        )
 
 
 @on_one_idle_server
 @pytest.mark.parametrize("forged", ["", "x", "WyJrZXlfYSIsbnVsbCxudWxsXQ.aaaaaa.bbbb"])
 def test_a_forged_session_is_none(idle_server: Server, forged: str) -> None:
-    assert idle_server.client(None).get("/", headers={"Cookie": f"{COOKIE}={forged}"}).status_code == 303
+    assert (
+        idle_server.client(None)
+        .get("/", headers={"Cookie": f"{COOKIE}={forged}"})
+        .status_code
+        == 303
+    )
 
 
 @on_one_idle_server
@@ -64,7 +101,11 @@ def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
     assert browser.get("/").status_code == 200
     path = f"/keys/{caller.id}"
     admin = idle_server.admin.http
-    assert (admin.delete(path) if end == "revoked" else admin.post(f"{path}/secret", json={})).status_code < 300
+    assert (
+        admin.delete(path)
+        if end == "revoked"
+        else admin.post(f"{path}/secret", json={})
+    ).status_code < 300
     assert browser.get("/").status_code == 303
 
 
@@ -77,8 +118,15 @@ def test_signing_out_removes_the_session(idle_server: Server) -> None:
 
 @on_one_idle_server
 @pytest.mark.parametrize("path", ["/", "/ui/admin/keys", "/ui/acts"])
-def test_a_search_for_a_text_that_no_database_stores_is_refused(idle_server: Server, path: str) -> None:
-    assert signed_in(idle_server, idle_server.admin).get(path, params={"name": "a\0b"}).status_code == 422
+def test_a_search_for_a_text_that_no_database_stores_is_refused(
+    idle_server: Server, path: str
+) -> None:
+    assert (
+        signed_in(idle_server, idle_server.admin)
+        .get(path, params={"name": "a\0b"})
+        .status_code
+        == 422
+    )
 
 
 @on_one_idle_server
@@ -90,16 +138,34 @@ def test_a_copy_of_a_session_ends_with_signing_out(idle_server: Server) -> None:
     copy.cookies.update(browser.cookies)
     assert copy.get("/").status_code == 200
     assert browser.post("/ui/sign-out").status_code == 303
-    assert [each.get("/").status_code for each in (copy, other_browser, other_key)] == [303, 303, 200]
+    assert [each.get("/").status_code for each in (copy, other_browser, other_key)] == [
+        303,
+        303,
+        200,
+    ]
     again = signed_in(idle_server, idle_server.admin)
     assert again.get("/").status_code == 200
-    assert browser.post("/ui/sign-out").status_code == 303, "a session that has ended ends no other"
+    assert browser.post("/ui/sign-out").status_code == 303, (
+        "a session that has ended ends no other"
+    )
     assert again.get("/").status_code == 200
 
 
 @on_one_idle_server
-@pytest.mark.parametrize("origin", [None, "null", "https://elsewhere.example", "http://127.0.0.1:1", "http://[", "://"])
-def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: str | None) -> None:
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        "null",
+        "https://elsewhere.example",
+        "http://127.0.0.1:1",
+        "http://[",
+        "://",
+    ],
+)
+def test_a_form_from_another_site_changes_nothing(
+    idle_server: Server, origin: str | None
+) -> None:
     dataset = idle_server.uploaded()["id"]
     browser = signed_in(idle_server, idle_server.admin)
     del browser.headers["Origin"]
@@ -122,12 +188,15 @@ def test_a_form_from_another_site_changes_nothing(idle_server: Server, origin: s
 
 @on_one_idle_server
 @pytest.mark.parametrize(
-    "following", ["https://elsewhere.example", "//elsewhere.example", "/\\elsewhere", "/ui/sign-in"]
+    "following",
+    ["https://elsewhere.example", "//elsewhere.example", "/\\elsewhere", "/ui/sign-in"],
 )
 def test_signing_in_leads_to_no_other_site(idle_server: Server, following: str) -> None:
     browser = idle_server.client(None)
     answer = browser.post(
-        "/ui/sign-in", data={"key": idle_server.admin.key, "next": following}, headers={"Origin": idle_server.url}
+        "/ui/sign-in",
+        data={"key": idle_server.admin.key, "next": following},
+        headers={"Origin": idle_server.url},
     )
     assert answer.headers["Location"] == "/"
 
@@ -139,8 +208,12 @@ def test_a_session_is_no_key_of_the_api(idle_server: Server) -> None:
 
 
 @on_one_server
-def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server) -> None:
-    dataset = server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 2}])["id"]
+def test_every_page_has_the_policy_and_what_the_api_would_answer(
+    server: Server,
+) -> None:
+    dataset = server.uploaded(
+        partitions=[{"name": "shard", "kind": "hash", "cells": 2}]
+    )["id"]
     job = server.trained(dataset)
     pages = {
         "/": "/datasets",
@@ -157,12 +230,19 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
         "/ui/signer.pem": "/signer",
     }
     roles = ("owner", "analyst", "predictor", "auditor")
-    for caller in (server.admin, server.caller(), *(server.granted(dataset, role) for role in roles)):
+    for caller in (
+        server.admin,
+        server.caller(),
+        *(server.granted(dataset, role) for role in roles),
+    ):
         browser = signed_in(server, caller)
         for page, call in pages.items():
             answer = browser.get(page)
             if call is not None:
-                assert answer.status_code == caller.http.get(call).status_code, (page, answer.text)
+                assert answer.status_code == caller.http.get(call).status_code, (
+                    page,
+                    answer.text,
+                )
             if answer.headers["Content-Type"].startswith("text/html"):
                 assert answer.headers["Content-Security-Policy"] == POLICY
                 assert "style=" not in answer.text
@@ -170,38 +250,68 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(server: Server)
 
 
 @on_one_idle_server
-def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(idle_server: Server) -> None:
+def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(
+    idle_server: Server,
+) -> None:
     word = secrets.token_hex(8)
     full, empty = (
-        idle_server.uploaded(name=f"{word}-{name}", budget={"accountant": "pure", "epsilon": "2"})["id"]
+        idle_server.uploaded(
+            name=f"{word}-{name}", budget={"accountant": "pure", "epsilon": "2"}
+        )["id"]
         for name in ("full", "empty")
     )
     caller = idle_server.granted(full, "analyst")
-    idle_server.admin.http.put(f"/datasets/{empty}/grants/{caller.id}", json={"role": "auditor"}).raise_for_status()
-    rules = {"largest_job": "0.75", "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None}
-    idle_server.admin.http.put(f"/datasets/{empty}/rules", json=rules).raise_for_status()
+    idle_server.admin.http.put(
+        f"/datasets/{empty}/grants/{caller.id}", json={"role": "auditor"}
+    ).raise_for_status()
+    rules = {
+        "largest_job": "0.75",
+        "approval_above": None,
+        "quotas": [],
+        "frozen": False,
+        "erase_rows_at": None,
+    }
+    idle_server.admin.http.put(
+        f"/datasets/{empty}/rules", json=rules
+    ).raise_for_status()
     assert idle_server.submitted(full, epsilon="1.5").status_code == 202
     page = signed_in(idle_server, caller).get("/", params={"name": word.upper()}).text
     first, second = page.split("<article")[1:]
-    assert (f"{word}-full" in first, f"{word}-empty" in second) == (True, True), "the fullest first"
-    assert ("your role: analyst" in first, "your role: auditor" in second) == (True, True)
-    assert (">0.5</strong> fit now" in first, ">0.75</strong> fit now" in second) == (True, True)
+    assert (f"{word}-full" in first, f"{word}-empty" in second) == (True, True), (
+        "the fullest first"
+    )
+    assert ("your role: analyst" in first, "your role: auditor" in second) == (
+        True,
+        True,
+    )
+    assert (">0.5</strong> fit now" in first, ">0.75</strong> fit now" in second) == (
+        True,
+        True,
+    )
     assert ("may not submit" in first, "may not submit" in second) == (False, True)
-    named = caller.http.get("/datasets", params={"name": f"{word}-f"}).json()["datasets"]
+    named = caller.http.get("/datasets", params={"name": f"{word}-f"}).json()[
+        "datasets"
+    ]
     assert [dataset["id"] for dataset in named] == [full]
     nothing = signed_in(idle_server, caller).get("/", params={"name": "100%_"}).text
     assert "has “100%_” in its name" in nothing
 
 
 @on_one_idle_server
-def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: Server) -> None:
+def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
     browser = signed_in(idle_server, idle_server.admin)
-    page = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "0.75"}).text
+    page = browser.get(
+        f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "0.75"}
+    ).text
     assert 'left, and 0.75 for this job">' in page, "the bar in words, without tags"
     assert "Train and spend 0.75 ε" in page
     form = hidden(page)
-    answers = [browser.post(f"/ui/datasets/{dataset}/train", data=form) for _ in range(2)]
+    answers = [
+        browser.post(f"/ui/datasets/{dataset}/train", data=form) for _ in range(2)
+    ]
     assert [answer.status_code for answer in answers] == [303, 303]
     assert answers[0].headers["Location"] == answers[1].headers["Location"]
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0.75"
@@ -209,7 +319,9 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: 
     assert "queued" in job
     assert "0.75 ε" in job
 
-    refused = browser.post(f"/ui/datasets/{dataset}/train", data={**form, "once": "b" * 22})
+    refused = browser.post(
+        f"/ui/datasets/{dataset}/train", data={**form, "once": "b" * 22}
+    )
     assert refused.status_code == 409
     assert "The largest ε that fits: <strong>0.25</strong>" in refused.text
     assert browser.post(f"{answers[0].headers['Location']}/cancel").status_code == 303
@@ -217,24 +329,46 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(idle_server: 
 
 
 @on_one_idle_server
-def test_chosen_cells_are_the_scope_of_the_quote_and_of_the_job(idle_server: Server) -> None:
-    dataset = idle_server.uploaded(partitions=[{"name": "shard", "kind": "hash", "cells": 4}])["id"]
-    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
-    page = browser.get(path, params={"algorithm": "mrf", "epsilon": "0.5", "cells": ['["shard", 1]', '["shard", 3]']})
+def test_chosen_cells_are_the_scope_of_the_quote_and_of_the_job(
+    idle_server: Server,
+) -> None:
+    dataset = idle_server.uploaded(
+        partitions=[{"name": "shard", "kind": "hash", "cells": 4}]
+    )["id"]
+    browser, path = (
+        signed_in(idle_server, idle_server.admin),
+        f"/ui/datasets/{dataset}/train",
+    )
+    page = browser.get(
+        path,
+        params={
+            "algorithm": "mrf",
+            "epsilon": "0.5",
+            "cells": ['["shard", 1]', '["shard", 3]'],
+        },
+    )
     assert "mrf at ε = 0.5 on shard=1, 3" in page.text
     assert page.text.count(" checked>") == 2
     job = browser.post(path, data=hidden(page.text)).headers["Location"]
     assert job.startswith("/ui/jobs/")
-    entry = idle_server.admin.http.get(f"/ledger/{dataset}/entries").json()["entries"][-1]
+    entry = idle_server.admin.http.get(f"/ledger/{dataset}/entries").json()["entries"][
+        -1
+    ]
     assert (entry["kind"], entry["scope"]) == ("reserve", {"shard": [1, 3]})
     for wrong in ('["shard", 4]', '["shard"]', "shard"):
-        assert browser.get(path, params={"epsilon": "1", "cells": wrong}).status_code == 422
+        assert (
+            browser.get(path, params={"epsilon": "1", "cells": wrong}).status_code
+            == 422
+        )
 
 
 @on_one_idle_server
 def test_the_largest_job_that_fits_is_one_click_away(idle_server: Server) -> None:
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})["id"]
-    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    browser, path = (
+        signed_in(idle_server, idle_server.admin),
+        f"/ui/datasets/{dataset}/train",
+    )
     refused = browser.get(path, params={"algorithm": "mrf", "epsilon": "2"}).text
     assert "Train and spend" not in refused
     link = re.search(r'<a class="button" href="([^"]+)">Ask for ε = 1 instead', refused)
@@ -243,12 +377,17 @@ def test_the_largest_job_that_fits_is_one_click_away(idle_server: Server) -> Non
 
 
 @on_one_idle_server
-def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(idle_server: Server) -> None:
+def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(
+    idle_server: Server,
+) -> None:
     name = f"patients-{secrets.token_hex(6)}"
     body = {"name": name, "budget": {"accountant": "pure", "epsilon": "1"}}
     assert idle_server.admin.http.post("/populations", json=body).status_code == 201
     dataset = idle_server.uploaded(population=name)["id"]
-    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    browser, path = (
+        signed_in(idle_server, idle_server.admin),
+        f"/ui/datasets/{dataset}/train",
+    )
     page = browser.get(path, params={"algorithm": "mrf", "epsilon": "2"}).text
     assert f"Limited by the cap of the population {name}, which leaves less" in page
     assert "0 of 1 ε charged" in page
@@ -257,38 +396,74 @@ def test_a_quote_shows_the_population_that_refuses_and_the_odds_of_the_job(idle_
 
 
 @on_one_idle_server
-def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_share(idle_server: Server) -> None:
+def test_a_quote_shows_what_public_tables_recovered_and_the_epsilon_of_a_needed_share(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.uploaded(public_size=30_000)["id"]
-    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/datasets/{dataset}/train"
+    browser, path = (
+        signed_in(idle_server, idle_server.admin),
+        f"/ui/datasets/{dataset}/train",
+    )
     request = {"dataset": dataset, "algorithm": "rpf", "epsilon": "0.5"}
-    expected = idle_server.admin.http.post("/plans", json=request).json()["expected_accuracy"]
+    expected = idle_server.admin.http.post("/plans", json=request).json()[
+        "expected_accuracy"
+    ]
     needed = next(at["epsilon"] for at in expected["curve"] if at["middle"] >= 0.85)
-    page = browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "85"}).text
+    page = browser.get(
+        path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "85"}
+    ).text
     assert all(f">{table['table']}</text>" in page for table in expected["tables"])
     assert f"recovered 85 % from ε = {needed} on" in page
     shown = " ".join(page.split())
     assert expected["sentence"] in shown
-    assert f"recovered {round(100 * expected['band']['middle'])} % in the middle" in expected["spread"]
-    assert shown.count(expected["spread"]) == 2, "as a sentence, and as the words of the picture"
+    assert (
+        f"recovered {round(100 * expected['band']['middle'])} % in the middle"
+        in expected["spread"]
+    )
+    assert shown.count(expected["spread"]) == 2, (
+        "as a sentence, and as the words of the picture"
+    )
     assert expected["sentence"].startswith("Expect about ")
     assert all(name in expected["sentence"] for name in expected["without_gain"])
     assert f"{expected['auroc']['middle']:.2f} in the middle" in expected["sentence"]
-    assert browser.get(path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "x"}).status_code == 422
+    assert (
+        browser.get(
+            path, params={"algorithm": "rpf", "epsilon": "0.5", "recover": "x"}
+        ).status_code
+        == 422
+    )
     unknown = idle_server.uploaded(public_size=None)["id"]
-    page = browser.get(f"/ui/datasets/{unknown}/train", params={"algorithm": "rpf", "epsilon": "0.5"}).text
+    page = browser.get(
+        f"/ui/datasets/{unknown}/train", params={"algorithm": "rpf", "epsilon": "0.5"}
+    ).text
     assert "declares no public size" in page
-    assert "Nearest measured: rpf on pure accounts, 12 public tables at ε = 0.1 to 10" in page
+    assert (
+        "Nearest measured: rpf on pure accounts, 12 public tables at ε = 0.1 to 10"
+        in page
+    )
 
 
 @on_one_idle_server
-def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server) -> None:
+def test_a_job_that_needs_an_approval_is_announced_and_waits(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.uploaded()["id"]
-    rules = {"largest_job": None, "approval_above": "0.5", "quotas": [], "frozen": False, "erase_rows_at": None}
-    assert idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).status_code == 200
+    rules = {
+        "largest_job": None,
+        "approval_above": "0.5",
+        "quotas": [],
+        "frozen": False,
+        "erase_rows_at": None,
+    }
+    assert (
+        idle_server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).status_code
+        == 200
+    )
     browser = signed_in(idle_server, idle_server.admin)
     path = f"/ui/datasets/{dataset}/train"
     within, above = (
-        browser.get(path, params={"algorithm": "mrf", "epsilon": epsilon}).text for epsilon in ("0.5", "1")
+        browser.get(path, params={"algorithm": "mrf", "epsilon": epsilon}).text
+        for epsilon in ("0.5", "1")
     )
     assert "The job waits until an owner other than you approves it" in above
     assert "approves it" not in within
@@ -306,10 +481,15 @@ def test_a_job_that_needs_an_approval_is_announced_and_waits(idle_server: Server
         ("algorithm", "x", "algorithm"),
     ],
 )
-def test_a_wrong_field_is_named_and_costs_nothing(idle_server: Server, field: str, text: str, said: str) -> None:
+def test_a_wrong_field_is_named_and_costs_nothing(
+    idle_server: Server, field: str, text: str, said: str
+) -> None:
     dataset = idle_server.uploaded()["id"]
     browser = signed_in(idle_server, idle_server.admin)
-    answer = browser.get(f"/ui/datasets/{dataset}/train", params={"algorithm": "mrf", "epsilon": "1", field: text})
+    answer = browser.get(
+        f"/ui/datasets/{dataset}/train",
+        params={"algorithm": "mrf", "epsilon": "1", field: text},
+    )
     assert answer.status_code == 422
     assert f"<li>{said}: " in answer.text
 
@@ -319,14 +499,23 @@ def test_a_prediction_is_that_of_the_api(server: Server) -> None:
     dataset = server.uploaded()["id"]
     model = server.trained(dataset)["model_id"]
     row = {"age": 39, "height": 1.5, "sex": "Male"}
-    expected = server.admin.http.post(f"/models/{model}/predict", json={"rows": [row]}).json()
+    expected = server.admin.http.post(
+        f"/models/{model}/predict", json={"rows": [row]}
+    ).json()
     browser = signed_in(server, server.granted(dataset, "predictor"))
-    page = browser.post(f"/ui/models/{model}", data={f"feature.{name}": value for name, value in row.items()}).text
+    page = browser.post(
+        f"/ui/models/{model}",
+        data={f"feature.{name}": value for name, value in row.items()},
+    ).text
     assert (
-        f'<tr class="chosen"><th scope="row">{expected["labels"][0].replace("<", "&lt;").replace(">", "&gt;")}' in page
+        f'<tr class="chosen"><th scope="row">{expected["labels"][0].replace("<", "&lt;").replace(">", "&gt;")}'
+        in page
     )
     assert f"{100 * max(expected['probabilities'][0]):.1f} %" in page
-    wrong = browser.post(f"/ui/models/{model}", data={"feature.age": "old", "feature.height": "", "feature.sex": ""})
+    wrong = browser.post(
+        f"/ui/models/{model}",
+        data={"feature.age": "old", "feature.height": "", "feature.sex": ""},
+    )
     assert wrong.status_code == 422
 
 
@@ -334,7 +523,11 @@ def test_a_prediction_is_that_of_the_api(server: Server) -> None:
 def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
     schema = {
         "features": [
-            {"name": HOSTILE, "type": "categorical", "categories": [HOSTILE, "'\"><img src=x onerror=y>"]},
+            {
+                "name": HOSTILE,
+                "type": "categorical",
+                "categories": [HOSTILE, "'\"><img src=x onerror=y>"],
+            },
             {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
         ],
         "label": {"name": "income", "classes": [HOSTILE, ">50K"]},
@@ -343,13 +536,20 @@ def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
     rows = f'"{HOSTILE}",n,income\r\n"{HOSTILE}",0.5,>50K\r\n'
     assert (
         server.admin.http.post(
-            f"/datasets/{dataset}/rows", content=rows, headers={"Content-Type": "text/csv"}
+            f"/datasets/{dataset}/rows",
+            content=rows,
+            headers={"Content-Type": "text/csv"},
         ).status_code
         == 201
     )
     job = server.trained(dataset, name=HOSTILE)
     browser = signed_in(server, server.admin)
-    paths = (f"/ui/datasets/{dataset}", "/ui/jobs", f"/ui/jobs/{job['id']}", f"/ui/models/{job['model_id']}")
+    paths = (
+        f"/ui/datasets/{dataset}",
+        "/ui/jobs",
+        f"/ui/jobs/{job['id']}",
+        f"/ui/models/{job['model_id']}",
+    )
     for path in paths:
         page = browser.get(path).text
         assert "&lt;script&gt;" in page

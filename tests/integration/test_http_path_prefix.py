@@ -1,4 +1,6 @@
-"""Below a path prefix that a reverse proxy removes: every address that leaves the service has the prefix."""
+"""Below a path prefix that a reverse proxy removes: every address that leaves the
+service has the prefix.
+"""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +23,13 @@ from tests.support.file_forms import BOUNDARY, body_of
 from tests.support.operations import WEBHOOK, new_population
 from tests.support.pages import hidden
 from tests.support.prefix_proxy import PrefixProxy, prefix_proxy
-from tests.support.server import csv_rows, declaration, new_idempotency_key, running_server, training
+from tests.support.server import (
+    csv_rows,
+    declaration,
+    new_idempotency_key,
+    running_server,
+    training,
+)
 
 PREFIX = "/tools/grovekeeper"
 ADDRESSES = {"action", "data-events", "formaction", "href", "src"}
@@ -37,20 +45,30 @@ class Below:
     def browser(self) -> httpx.Client:
         """A browser of an admin who has signed in."""
         browser = self.estate.server.client(None)
-        browser.base_url, browser.headers["Origin"] = httpx.URL(self.proxy.origin), self.proxy.origin
+        browser.base_url, browser.headers["Origin"] = (
+            httpx.URL(self.proxy.origin),
+            self.proxy.origin,
+        )
         key = self.estate.server.admin.key
-        assert browser.post(f"{PREFIX}/ui/sign-in", data={"key": key}).headers["Location"] == f"{PREFIX}/"
+        assert (
+            browser.post(f"{PREFIX}/ui/sign-in", data={"key": key}).headers["Location"]
+            == f"{PREFIX}/"
+        )
         return browser
 
     def api(self) -> httpx.Client:
-        """A client of the API with the key of an admin, whose base address has no prefix."""
+        """A client of the API with the key of an admin, whose base address has no
+        prefix.
+        """
         client = self.estate.server.client(self.estate.server.admin.key)
         client.base_url = httpx.URL(self.proxy.origin)
         return client
 
 
 @pytest.fixture(scope="module")
-def below(migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Below]:
+def below(
+    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Below]:
     folder = tmp_path_factory.mktemp("below")
     with (
         migrated_database("sqlite", folder) as url,
@@ -61,7 +79,9 @@ def below(migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPath
 
 
 class _Addresses(HTMLParser):
-    """Collects the addresses that a page writes, those of its forms that are posted apart."""
+    """Collects the addresses that a page writes, those of its forms that are posted
+    apart.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +93,8 @@ class _Addresses(HTMLParser):
         for name, value in attrs:
             if name in ADDRESSES:
                 (self.posts if is_post else self.links).add(value or "")
-            elif name != "value":  # the hidden field ``next`` is a path inside the service
+            elif name != "value":
+                # the hidden field ``next`` is a path inside the service
                 assert not (value or "").startswith("/"), (tag, name, value)
 
 
@@ -84,7 +105,9 @@ def _addresses(page: str) -> _Addresses:
 
 
 def _crawled(browser: httpx.Client, start: str) -> tuple[dict[str, int], set[str]]:
-    """Statuses of all addresses that links lead to, and the addresses of forms that are posted."""
+    """Statuses of all addresses that links lead to, and the addresses of forms that are
+    posted.
+    """
     statuses: dict[str, int] = {}
     posts: set[str] = set()
     waiting = [start]
@@ -99,27 +122,50 @@ def _crawled(browser: httpx.Client, start: str) -> tuple[dict[str, int], set[str
                 answer.read()
                 found = _addresses(answer.text)
                 waiting += [urljoin(address, link) for link in found.links]
-                posts |= {urljoin(address, action).partition("#")[0] for action in found.posts}
+                posts |= {
+                    urljoin(address, action).partition("#")[0] for action in found.posts
+                }
     return statuses, posts
 
 
 def _paths_of_pages() -> dict[str, re.Pattern[str]]:
-    """The routes of all pages that links may lead to, without the last, which answers unknown paths."""
-    routes = [route for pages in PAGES for route in pages.routes if isinstance(route, APIRoute)]
-    return {route.path: route.path_regex for route in routes[:-1] if "GET" in route.methods}
+    """The routes of all pages that links may lead to, without the last, which answers
+    unknown paths.
+    """
+    routes = [
+        route
+        for pages in PAGES
+        for route in pages.routes
+        if isinstance(route, APIRoute)
+    ]
+    return {
+        route.path: route.path_regex for route in routes[:-1] if "GET" in route.methods
+    }
 
 
-def test_every_address_of_every_page_is_below_the_prefix_and_answers(below: Below) -> None:
-    """A page that waits for a job names the stream of its events, which the crawl opens, too."""
+def test_every_address_of_every_page_is_below_the_prefix_and_answers(
+    below: Below,
+) -> None:
+    """A page that waits for a job names the stream of its events, which the crawl
+    opens, too.
+    """
     browser, dataset = below.browser(), below.estate.targets.dataset
-    queued = below.api().post(f"{PREFIX}/train", json=training(dataset), headers=new_idempotency_key()).json()
+    queued = (
+        below.api()
+        .post(f"{PREFIX}/train", json=training(dataset), headers=new_idempotency_key())
+        .json()
+    )
     statuses, posts = _crawled(browser, f"{PREFIX}/ui/sign-in")
-    assert {address: status for address, status in statuses.items() if status != 200} == {}
+    assert {
+        address: status for address, status in statuses.items() if status != 200
+    } == {}
     assert f"{PREFIX}/ui/jobs/{queued['job_id']}/events" in statuses
     assert below.proxy.strays == []
     visited = [address.partition("?")[0].removeprefix(PREFIX) for address in statuses]
     for path, pattern in _paths_of_pages().items():
-        assert any(pattern.match(address) for address in visited), f"no link leads to {path}"
+        assert any(pattern.match(address) for address in visited), (
+            f"no link leads to {path}"
+        )
     del browser.headers["Origin"]
     for action in posts:
         assert action.startswith(f"{PREFIX}/ui/"), action
@@ -128,16 +174,30 @@ def test_every_address_of_every_page_is_below_the_prefix_and_answers(below: Belo
 
 def test_without_a_session_a_page_leads_to_the_sign_in_and_back(below: Below) -> None:
     visitor = below.estate.server.client(None)
-    visitor.base_url, visitor.headers["Origin"] = httpx.URL(below.proxy.origin), below.proxy.origin
+    visitor.base_url, visitor.headers["Origin"] = (
+        httpx.URL(below.proxy.origin),
+        below.proxy.origin,
+    )
     sent_away = visitor.get(f"{PREFIX}/ui/jobs")
-    assert (sent_away.status_code, sent_away.headers["Location"]) == (303, f"{PREFIX}/ui/sign-in?next=%2Fui%2Fjobs")
+    assert (sent_away.status_code, sent_away.headers["Location"]) == (
+        303,
+        f"{PREFIX}/ui/sign-in?next=%2Fui%2Fjobs",
+    )
     form = hidden(visitor.get(sent_away.headers["Location"]).text)
-    signed_in = visitor.post(f"{PREFIX}/ui/sign-in", data={**form, "key": below.estate.server.admin.key})
-    assert (signed_in.status_code, signed_in.headers["Location"]) == (303, f"{PREFIX}/ui/jobs")
+    signed_in = visitor.post(
+        f"{PREFIX}/ui/sign-in", data={**form, "key": below.estate.server.admin.key}
+    )
+    assert (signed_in.status_code, signed_in.headers["Location"]) == (
+        303,
+        f"{PREFIX}/ui/jobs",
+    )
     assert "<h1>Jobs" in visitor.get(signed_in.headers["Location"]).text
 
 
-@pytest.mark.parametrize("following", [f"{PREFIX}/ui/jobs", "//elsewhere.example", "https://elsewhere.example"])
+@pytest.mark.parametrize(
+    "following",
+    [f"{PREFIX}/ui/jobs", "//elsewhere.example", "https://elsewhere.example"],
+)
 def test_signing_in_leads_to_the_start_page_for_what_is_no_path_inside_the_service(
     below: Below, following: str
 ) -> None:
@@ -148,8 +208,13 @@ def test_signing_in_leads_to_the_start_page_for_what_is_no_path_inside_the_servi
 
 def test_signing_out_ends_the_session(below: Below) -> None:
     browser = below.browser()
-    assert browser.post(f"{PREFIX}/ui/sign-out").headers["Location"] == f"{PREFIX}/ui/sign-in"
-    assert browser.get(f"{PREFIX}/").headers["Location"] == f"{PREFIX}/ui/sign-in?next=%2F"
+    assert (
+        browser.post(f"{PREFIX}/ui/sign-out").headers["Location"]
+        == f"{PREFIX}/ui/sign-in"
+    )
+    assert (
+        browser.get(f"{PREFIX}/").headers["Location"] == f"{PREFIX}/ui/sign-in?next=%2F"
+    )
 
 
 def test_forms_upload_and_train(below: Below) -> None:
@@ -176,7 +241,10 @@ def test_a_refused_form_is_shown_again_below_the_prefix(below: Below) -> None:
     page = f"{PREFIX}/ui/populations"
     refused = below.browser().post(page, data={"name": "", "once": "a" * 22})
     assert refused.status_code == 422
-    assert all(address.startswith((PREFIX, "#", "?", "data:")) for address in _addresses(refused.text).links)
+    assert all(
+        address.startswith((PREFIX, "#", "?", "data:"))
+        for address in _addresses(refused.text).links
+    )
 
 
 def test_what_the_api_made_is_found_at_its_location(below: Below) -> None:
@@ -191,7 +259,11 @@ def test_what_the_api_made_is_found_at_its_location(below: Below) -> None:
     }
     shows_secret = ("/keys", f"/datasets/{dataset}/webhooks")
     made = {
-        path: api.post(f"{PREFIX}{path}", json=body, headers={} if path in shows_secret else repeated)
+        path: api.post(
+            f"{PREFIX}{path}",
+            json=body,
+            headers={} if path in shows_secret else repeated,
+        )
         for path, body in bodies.items()
     }
     for path, answer in made.items():
@@ -208,17 +280,23 @@ def test_stored_answers_do_not_have_the_prefix(below: Below) -> None:
     """So an answer to a repetition is right after the prefix was changed."""
     with below.estate.server.database.read() as session:
         locations = set(session.execute(select(AnswerRow.location)).scalars())
-    assert {"/jobs", "/datasets", "/ledger"} <= {f"/{location.split('/')[1]}" for location in locations if location}
+    assert {"/jobs", "/datasets", "/ledger"} <= {
+        f"/{location.split('/')[1]}" for location in locations if location
+    }
     assert not any((location or "").startswith(PREFIX) for location in locations)
 
 
 def test_a_browser_takes_the_cookie_beyond_this_machine(below: Below) -> None:
-    """A cookie whose name begins with ``__Host-`` counts only with the path ``/``, for HTTPS, and without a domain."""
+    """A cookie whose name begins with ``__Host-`` counts only with the path ``/``, for
+    HTTPS, and without a domain.
+    """
     headers = {"Host": "budget.example", "Origin": "https://budget.example"}
     browser = below.browser()
     browser.cookies.clear()
     form = {"key": below.estate.server.admin.key}
-    cookie = browser.post(f"{PREFIX}/ui/sign-in", data=form, headers=headers).headers["Set-Cookie"]
+    cookie = browser.post(f"{PREFIX}/ui/sign-in", data=form, headers=headers).headers[
+        "Set-Cookie"
+    ]
     sent, *attributes = (part.strip() for part in cookie.split(";"))
     name = f"__Host-{COOKIE}.tools.grovekeeper"
     assert sent.startswith(f"{name}=")
@@ -226,13 +304,25 @@ def test_a_browser_takes_the_cookie_beyond_this_machine(below: Below) -> None:
     assert "domain" not in cookie.lower()
     visitor = below.estate.server.client(None)
     page = f"{below.proxy.url}/ui/jobs"
-    assert visitor.get(page, headers={"Host": "budget.example", "Cookie": sent}).status_code == 200
+    assert (
+        visitor.get(
+            page, headers={"Host": "budget.example", "Cookie": sent}
+        ).status_code
+        == 200
+    )
     unnamed = sent.replace(name, f"__Host-{COOKIE}")
-    assert visitor.get(page, headers={"Host": "budget.example", "Cookie": unnamed}).status_code == 303, "of a neighbour"
+    assert (
+        visitor.get(
+            page, headers={"Host": "budget.example", "Cookie": unnamed}
+        ).status_code
+        == 303
+    ), "of a neighbour"
 
 
 def test_the_document_of_the_api_names_its_server(below: Below) -> None:
-    assert below.api().get(f"{PREFIX}/openapi.json").json()["servers"] == [{"url": PREFIX}]
+    assert below.api().get(f"{PREFIX}/openapi.json").json()["servers"] == [
+        {"url": PREFIX}
+    ]
 
 
 def test_clients_probes_and_monitoring_go_on(below: Below) -> None:

@@ -1,4 +1,6 @@
-"""Changes of rules under a condition: of several that rest on the same rules, one is made."""
+"""Changes of rules under a condition: of several that rest on the same rules, one is
+made.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,8 +24,13 @@ def _outcomes(answers: list[httpx.Response]) -> list[int]:
     return sorted(answer.status_code for answer in answers)
 
 
-def test_of_changes_that_rest_on_the_same_rules_one_is_made(idle_server: Server) -> None:
-    path, http = f"/datasets/{idle_server.declared()['id']}/rules", idle_server.admin.http
+def test_of_changes_that_rest_on_the_same_rules_one_is_made(
+    idle_server: Server,
+) -> None:
+    path, http = (
+        f"/datasets/{idle_server.declared()['id']}/rules",
+        idle_server.admin.http,
+    )
     seen = http.get(path)
     assert seen.headers["ETag"] == f'"{seen.json()["etag"]}"'
     held = {"If-Match": seen.headers["ETag"]}
@@ -35,8 +42,12 @@ def test_of_changes_that_rest_on_the_same_rules_one_is_made(idle_server: Server)
         assert _outcomes(list(threads.map(change, range(1, 7)))) == [200, *[412] * 5]
     now = http.get(path)
     assert now.headers["ETag"] != held["If-Match"]
-    again = http.put(path, json=RULES | {"largest_job": now.json()["largest_job"]}, headers=held)
-    assert (again.status_code, again.headers["ETag"]) == (200, now.headers["ETag"]), "a repetition changes nothing"
+    again = http.put(
+        path, json=RULES | {"largest_job": now.json()["largest_job"]}, headers=held
+    )
+    assert (again.status_code, again.headers["ETag"]) == (200, now.headers["ETag"]), (
+        "a repetition changes nothing"
+    )
     assert http.put(path, json=RULES).status_code == 200, "without a condition"
 
 
@@ -45,30 +56,51 @@ def test_a_proposal_is_a_part_of_what_an_owner_has_seen(idle_server: Server) -> 
     first, second = (idle_server.granted(dataset, "owner") for _ in range(2))
     path = f"/datasets/{dataset}/rules"
     seen = first.http.put(path, json=RULES).json()["etag"]
-    assert first.http.put(path, json=RULES | {"largest_job": "2"}).json()["etag"] != seen
+    assert (
+        first.http.put(path, json=RULES | {"largest_job": "2"}).json()["etag"] != seen
+    )
     tighter = RULES | {"largest_job": "0.5"}
     late = second.http.put(path, json=tighter, headers={"If-Match": f'"{seen}"'})
-    assert late.status_code == 412, "the second owner has not seen the proposal, which the change would drop"
+    assert late.status_code == 412, (
+        "the second owner has not seen the proposal, which the change would drop"
+    )
     assert second.http.get(path).json()["proposal"]["rules"]["largest_job"] == "2"
 
 
 @pytest.mark.parametrize("field", ["abc", '"a" "b"', '"', "*, *", ""])
-def test_a_field_that_is_no_list_of_tags_is_refused(idle_server: Server, field: str) -> None:
+def test_a_field_that_is_no_list_of_tags_is_refused(
+    idle_server: Server, field: str
+) -> None:
     path = f"/datasets/{idle_server.declared()['id']}/rules"
     refused = idle_server.admin.http.put(path, json=RULES, headers={"If-Match": field})
-    assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "/If-Match")
+    assert (refused.status_code, refused.json()["errors"][0]["at"]) == (
+        422,
+        "/If-Match",
+    )
 
 
 def test_rules_are_never_new(idle_server: Server) -> None:
-    path, http = f"/datasets/{idle_server.declared()['id']}/rules", idle_server.admin.http
+    path, http = (
+        f"/datasets/{idle_server.declared()['id']}/rules",
+        idle_server.admin.http,
+    )
     refused = http.put(path, json=RULES, headers={"If-None-Match": "*"})
     assert (refused.status_code, refused.json()["type"]) == (412, "changed-meanwhile")
     assert http.get(path).json()["largest_job"] is None
     seen = http.put(path, json=RULES).json()["etag"]
-    assert http.put(path, json=RULES, headers={"If-None-Match": "*"}).status_code == 412, "although it changes nothing"
-    for fields in ({"If-None-Match": f'"{seen}"'}, {"If-None-Match": ""}, {"If-None-Match": "*", "If-Match": "*"}):
+    assert (
+        http.put(path, json=RULES, headers={"If-None-Match": "*"}).status_code == 412
+    ), "although it changes nothing"
+    for fields in (
+        {"If-None-Match": f'"{seen}"'},
+        {"If-None-Match": ""},
+        {"If-None-Match": "*", "If-Match": "*"},
+    ):
         refused = http.put(path, json=RULES, headers=fields)
-        assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "/If-None-Match")
+        assert (refused.status_code, refused.json()["errors"][0]["at"]) == (
+            422,
+            "/If-None-Match",
+        )
 
 
 def test_the_client_and_the_page_send_what_they_have_seen(idle_server: Server) -> None:
@@ -80,9 +112,16 @@ def test_the_client_and_the_page_send_what_they_have_seen(idle_server: Server) -
         seen = client.rules(dataset)
         client.change_rules(dataset, RULES, etag=seen["etag"])
         with pytest.raises(ApiProblem, match="changed since") as refused:
-            client.change_rules(dataset, RULES | {"largest_job": "2"}, etag=seen["etag"])
+            client.change_rules(
+                dataset, RULES | {"largest_job": "2"}, etag=seen["etag"]
+            )
     assert refused.value.status == 412
     late = browser.post(path, data={"etag": opened, "largest_job": "3"})
     assert late.status_code == 412
     assert "changed since" in section(late.text, "rules")
-    assert browser.post(path, data={"etag": hidden(late.text)["etag"], "largest_job": "3"}).status_code == 303
+    assert (
+        browser.post(
+            path, data={"etag": hidden(late.text)["etag"], "largest_job": "3"}
+        ).status_code
+        == 303
+    )

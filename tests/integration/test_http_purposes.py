@@ -1,4 +1,6 @@
-"""Spent on what, by whom: what auditors read beside each charge, in entries, tables, reports and the dashboard."""
+"""Spent on what, by whom: what auditors read beside each charge, in entries, tables,
+reports and the dashboard.
+"""
 
 import csv
 import io
@@ -14,36 +16,66 @@ pytestmark = on_one_server
 PURPOSE = "=quarterly report of the board"
 
 
-def _spend(server: Server, dataset: str, analyst: Caller) -> dict[str, dict[str, object]]:
+def _spend(
+    server: Server, dataset: str, analyst: Caller
+) -> dict[str, dict[str, object]]:
     """Trains a model, and evaluates it: the finished jobs, by kind."""
-    training = {"dataset": dataset, "algorithm": "rdt-ta", "epsilon": "1", "name": "first", "purpose": PURPOSE}
+    training = {
+        "dataset": dataset,
+        "algorithm": "rdt-ta",
+        "epsilon": "1",
+        "name": "first",
+        "purpose": PURPOSE,
+    }
     model = {"parameters": {"n_estimators": 2, "max_depth": 2}}
-    trained = analyst.http.post("/train", json=training | model, headers=new_idempotency_key())
+    trained = analyst.http.post(
+        "/train", json=training | model, headers=new_idempotency_key()
+    )
     assert trained.status_code == 202, trained.text
     job = server.ended(trained.json()["job_id"])
     path = f"/models/{job['model_id']}/evaluations"
-    asked = analyst.http.post(path, json={"epsilon": "0.5", "purpose": "a check"}, headers=new_idempotency_key())
+    asked = analyst.http.post(
+        path,
+        json={"epsilon": "0.5", "purpose": "a check"},
+        headers=new_idempotency_key(),
+    )
     assert asked.status_code == 202, asked.text
     return {"train": job, "evaluation": server.ended(asked.json()["job_id"])}
 
 
 def test_an_auditor_reads_what_was_charged_for_whom_and_why(server: Server) -> None:
     dataset = server.uploaded()["id"]
-    analyst, auditor = server.granted(dataset, "analyst"), server.granted(dataset, "auditor")
+    analyst, auditor = (
+        server.granted(dataset, "analyst"),
+        server.granted(dataset, "auditor"),
+    )
     jobs = _spend(server, dataset, analyst)
-    listed = auditor.http.get(f"/ledger/{dataset}/entries", params={"kind": "charge"}).json()
+    listed = auditor.http.get(
+        f"/ledger/{dataset}/entries", params={"kind": "charge"}
+    ).json()
     model = jobs["train"]["model_id"]
     facts = {
         jobs["train"]["id"]: ("train", "rdt-ta", "first", [model], analyst.id),
         jobs["evaluation"]["id"]: ("evaluation", None, None, [model], analyst.id),
     }
-    assert {job: tuple(shown.values()) for job, shown in listed["jobs"].items()} == facts
-    assert [entry["details"] for entry in listed["entries"]] == [{"purpose": PURPOSE}, {"purpose": "a check"}]
+    assert {
+        job: tuple(shown.values()) for job, shown in listed["jobs"].items()
+    } == facts
+    assert [entry["details"] for entry in listed["entries"]] == [
+        {"purpose": PURPOSE},
+        {"purpose": "a check"},
+    ]
     assert listed["actors"][analyst.id]
 
     table = auditor.http.get(f"/ledger/{dataset}/export", params={"format": "csv"}).text
-    rows = [row for row in csv.DictReader(io.StringIO(table)) if row["kind"] in ("reserve", "charge")]
-    assert [row["purpose"] for row in rows] == [f"'{PURPOSE}"] * 2 + ["a check"] * 2, "no cell is a formula"
+    rows = [
+        row
+        for row in csv.DictReader(io.StringIO(table))
+        if row["kind"] in ("reserve", "charge")
+    ]
+    assert [row["purpose"] for row in rows] == [f"'{PURPOSE}"] * 2 + ["a check"] * 2, (
+        "no cell is a formula"
+    )
     assert {(row["job_kind"], row["algorithm"], row["job_name"], row["models"]) for row in rows} == {
         ("train", "rdt-ta", "first", model), ("evaluation", "", "", model),
     }  # fmt: skip
@@ -53,25 +85,47 @@ def test_an_auditor_reads_what_was_charged_for_whom_and_why(server: Server) -> N
 
 def test_an_auditor_reads_public_facts_of_jobs_and_acts_on_none(server: Server) -> None:
     dataset = server.uploaded()["id"]
-    analyst, auditor = server.granted(dataset, "analyst"), server.granted(dataset, "auditor")
+    analyst, auditor = (
+        server.granted(dataset, "analyst"),
+        server.granted(dataset, "auditor"),
+    )
     job = _spend(server, dataset, analyst)["train"]
     shown = auditor.http.get(f"/jobs/{job['id']}").json()
     assert shown == job
     assert (shown["purpose"], shown["submitted_by"]) == (PURPOSE, analyst.id)
-    assert job["id"] in [each["id"] for each in auditor.http.get("/jobs").json()["jobs"]]
+    assert job["id"] in [
+        each["id"] for each in auditor.http.get("/jobs").json()["jobs"]
+    ]
     assert auditor.http.delete(f"/jobs/{job['id']}").status_code == 403
-    assert server.granted(server.uploaded()["id"], "auditor").http.get(f"/jobs/{job['id']}").status_code == 404
-    assert server.granted(dataset, "predictor").http.get(f"/jobs/{job['id']}").status_code == 403
+    assert (
+        server.granted(server.uploaded()["id"], "auditor")
+        .http.get(f"/jobs/{job['id']}")
+        .status_code
+        == 404
+    )
+    assert (
+        server.granted(dataset, "predictor").http.get(f"/jobs/{job['id']}").status_code
+        == 403
+    )
 
 
-def test_the_pages_of_an_auditor_say_what_was_charged_for_whom_and_why(server: Server) -> None:
+def test_the_pages_of_an_auditor_say_what_was_charged_for_whom_and_why(
+    server: Server,
+) -> None:
     dataset = server.uploaded()["id"]
-    analyst, auditor = server.granted(dataset, "analyst"), server.granted(dataset, "auditor")
+    analyst, auditor = (
+        server.granted(dataset, "analyst"),
+        server.granted(dataset, "auditor"),
+    )
     job = _spend(server, dataset, analyst)["train"]
     pages = signed_in(server, auditor)
     for path in ("", "/report", "/entries/3"):
         text = text_of(pages.get(f"/ui/ledger/{dataset}{path}"))
-        for fact in ("rdt-ta, first", str(job["model_id"]), f"Purpose{':' if path != '/entries/3' else ''} {PURPOSE}"):
+        for fact in (
+            "rdt-ta, first",
+            str(job["model_id"]),
+            f"Purpose{':' if path != '/entries/3' else ''} {PURPOSE}",
+        ):
             assert fact in text, (path, fact)
         assert analyst.id in text, path
     assert f"Purpose {PURPOSE}" in text_of(pages.get(f"/ui/jobs/{job['id']}"))
@@ -92,7 +146,12 @@ def test_a_form_states_the_purpose_of_its_job(server: Server) -> None:
     pages = signed_in(server, analyst)
     path = f"/ui/datasets/{dataset}/train"
     assert 'name="purpose"' in pages.get(path, params={"epsilon": "1"}).text
-    form = {"epsilon": "1", "algorithm": "rdt-ta", "purpose": " a pilot ", "once": "a-form-that-is-sent-once"}
+    form = {
+        "epsilon": "1",
+        "algorithm": "rdt-ta",
+        "purpose": " a pilot ",
+        "once": "a-form-that-is-sent-once",
+    }
     sent = pages.post(path, data=form)
     assert sent.status_code == 303, sent.text
     job = analyst.http.get(sent.headers["Location"].removeprefix("/ui")).json()

@@ -1,4 +1,6 @@
-"""``/readyz`` says what is true now: it is 503 while PostgreSQL is stopped, and 200 again when it runs."""
+"""``/readyz`` says what is true now: it is 503 while PostgreSQL is stopped, and 200
+again when it runs.
+"""
 
 import time
 from pathlib import Path
@@ -20,7 +22,9 @@ def test_a_stopped_database_is_seen_and_so_is_its_return(tmp_path: Path) -> None
             answer = client.get("/readyz")
             assert (answer.status_code, answer.json()["type"]) == (503, "unavailable")
             assert answer.headers["Retry-After"]
-            assert client.get("/healthz").status_code == 200, "a restart of the process would not help"
+            assert client.get("/healthz").status_code == 200, (
+                "a restart of the process would not help"
+            )
             database.start()
             deadline = time.monotonic() + _GIVE_UP_S
             while client.get("/readyz").status_code != 200:

@@ -1,4 +1,6 @@
-"""The auditor's report of an account over HTTP: its facts, and what the verifier says about the export."""
+"""The auditor's report of an account over HTTP: its facts, and what the verifier says
+about the export.
+"""
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,16 +25,24 @@ def _charged(server: Server, **changes: object) -> str:
     dataset: str = server.uploaded(**changes)["id"]
     admin = server.admin.http
     path = f"/ledger/{dataset}"
-    answer = admin.post(f"{path}/reservations", json=EXTERNAL, headers=new_idempotency_key())
+    answer = admin.post(
+        f"{path}/reservations", json=EXTERNAL, headers=new_idempotency_key()
+    )
     assert answer.status_code == 201, answer.text
-    admin.post(f"{path}/cap", json={"cap": "9", "reason": "the board asked for less"}).raise_for_status()
+    admin.post(
+        f"{path}/cap", json={"cap": "9", "reason": "the board asked for less"}
+    ).raise_for_status()
     return dataset
 
 
-def test_the_report_has_the_facts_of_the_ledger_and_is_verified(idle_server: Server) -> None:
+def test_the_report_has_the_facts_of_the_ledger_and_is_verified(
+    idle_server: Server,
+) -> None:
     dataset = _charged(idle_server)
     report = text_of(
-        signed_in(idle_server, idle_server.granted(dataset, "auditor")).get(f"/ui/ledger/{dataset}/report")
+        signed_in(idle_server, idle_server.granted(dataset, "auditor")).get(
+            f"/ui/ledger/{dataset}/report"
+        )
     )
     assert "VERIFIED: the verifier recomputed 4 entries" in report
     balance = idle_server.admin.http.get(f"/ledger/{dataset}").json()
@@ -50,17 +60,24 @@ def test_the_report_of_a_population_names_its_members(idle_server: Server) -> No
     name = f"people-{secrets.token_hex(4)}"
     dataset = _charged(idle_server, population=name)
     population = idle_server.admin.http.get(f"/populations/{name}").json()["id"]
-    report = text_of(signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{population}/report"))
+    report = text_of(
+        signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{population}/report")
+    )
     assert "VERIFIED: the verifier recomputed" in report
     assert f"{dataset} 0.001 ε" in report
 
 
-def test_a_report_says_where_the_export_is_not_verified(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_says_where_the_export_is_not_verified(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def altered(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
         return (line.replace(b"less", b"more") for line in json_lines(header, entries))
 
     dataset = _charged(idle_server)
-    browser, path = signed_in(idle_server, idle_server.admin), f"/ui/ledger/{dataset}/report"
+    browser, path = (
+        signed_in(idle_server, idle_server.admin),
+        f"/ui/ledger/{dataset}/report",
+    )
     monkeypatch.setattr(evidence, "json_lines", altered)
     report = text_of(browser.get(path))
     assert "NOT VERIFIED: " in report
@@ -70,28 +87,63 @@ def test_a_report_says_where_the_export_is_not_verified(idle_server: Server, mon
     monkeypatch.setattr(limits, "MAX_VERIFIED_ENTRIES", 3)
     report = text_of(browser.get(path))
     assert "Not verified here: the ledger has 4 entries." in report
-    assert "grovekeeper verify ledger.jsonl --checkpoint checkpoint.txt --public-key signer.pem" in report
+    assert (
+        "grovekeeper verify ledger.jsonl --checkpoint checkpoint.txt --public-key signer.pem"
+        in report
+    )
 
 
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
-        ({"verified": True, "verdict": "VERIFIED"}, "VERIFIED: the verifier recomputed"),
-        ({"verified": True, "verdict": "VERIFIED (bounded)"}, "VERIFIED (bounded): the verifier recomputed"),
-        ({"verified": False, "verdict": "NOT VERIFIED", "line": None, "reason": "a root"}, "NOT VERIFIED: a root"),
-        ({"verified": False, "verdict": "UNREADABLE", "line": None, "reason": "a file"}, "UNREADABLE: a file"),
+        (
+            {"verified": True, "verdict": "VERIFIED"},
+            "VERIFIED: the verifier recomputed",
+        ),
+        (
+            {"verified": True, "verdict": "VERIFIED (bounded)"},
+            "VERIFIED (bounded): the verifier recomputed",
+        ),
+        (
+            {
+                "verified": False,
+                "verdict": "NOT VERIFIED",
+                "line": None,
+                "reason": "a root",
+            },
+            "NOT VERIFIED: a root",
+        ),
+        (
+            {
+                "verified": False,
+                "verdict": "UNREADABLE",
+                "line": None,
+                "reason": "a file",
+            },
+            "UNREADABLE: a file",
+        ),
         (None, "Not verified here: the ledger has"),
     ],
 )
 def test_the_first_words_of_a_report_are_the_verdict_of_the_verifier(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any] | None, shown: str
+    idle_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    result: dict[str, Any] | None,
+    shown: str,
 ) -> None:
     dataset = idle_server.declared()["id"]
     note = {} if result is None else {"note": "a note"}
     monkeypatch.setattr(evidence, "_run", lambda *_: result and {**result, **note})
-    report = text_of(signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}/report"))
+    report = text_of(
+        signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}/report")
+    )
     assert shown in report
-    words = ("VERIFIED: ", "VERIFIED (bounded): ", "UNREADABLE: ", "Not verified here: ")
+    words = (
+        "VERIFIED: ",
+        "VERIFIED (bounded): ",
+        "UNREADABLE: ",
+        "Not verified here: ",
+    )
     assert sum(report.count(word) for word in words) == 1
 
 
@@ -99,7 +151,9 @@ def test_a_report_is_for_readers_of_the_ledger(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     path = f"/ui/ledger/{dataset}/report"
     answers = {
-        role: signed_in(idle_server, idle_server.granted(dataset, role)).get(path).status_code
+        role: signed_in(idle_server, idle_server.granted(dataset, role))
+        .get(path)
+        .status_code
         for role in ("owner", "auditor", "analyst", "predictor")
     }
     assert answers == {"owner": 200, "auditor": 200, "analyst": 403, "predictor": 403}

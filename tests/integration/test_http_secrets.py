@@ -1,4 +1,6 @@
-"""New secrets and new names: what a repetition or a reader would take for something else is refused."""
+"""New secrets and new names: what a repetition or a reader would take for something
+else is refused.
+"""
 
 import re
 
@@ -11,11 +13,15 @@ from tests.support.server import Server, declaration, new_idempotency_key, train
 
 @on_one_idle_server
 def test_a_secret_is_made_without_an_idempotency_key(idle_server: Server) -> None:
-    """The API keeps no answer with a secret, so a repetition would make another secret and end the first."""
+    """The API keeps no answer with a secret, so a repetition would make another secret
+    and end the first.
+    """
     http, dataset = idle_server.admin.http, idle_server.declared()["id"]
     key = idle_server.caller()
     hooks = f"/datasets/{dataset}/webhooks"
-    hook = http.post(hooks, json={"url": "https://example.org/x", "events": ["job.ended"]}).json()["id"]
+    hook = http.post(
+        hooks, json={"url": "https://example.org/x", "events": ["job.ended"]}
+    ).json()["id"]
     for path, body in (
         ("/keys", {"name": "n", "roles": []}),
         (f"/keys/{key.id}/secret", {}),
@@ -23,41 +29,91 @@ def test_a_secret_is_made_without_an_idempotency_key(idle_server: Server) -> Non
         (f"{hooks}/{hook}/secret", {}),
     ):
         refused = http.post(path, json=body, headers={"Idempotency-Key": "once"})
-        assert (refused.status_code, refused.json()["errors"][0]["at"]) == (422, "/Idempotency-Key"), path
+        assert (refused.status_code, refused.json()["errors"][0]["at"]) == (
+            422,
+            "/Idempotency-Key",
+        ), path
         assert key.http.get("/datasets").status_code == 200, "its secret stays"
 
 
 @on_one_idle_server
 def test_names_that_stand_for_something_else_are_refused(idle_server: Server) -> None:
     http, dataset = idle_server.admin.http, idle_server.declared()
-    for name, problem in ((dataset["id"], "like-an-id"), ("worker", "reserved"), ("operator", "reserved")):
+    for name, problem in (
+        (dataset["id"], "like-an-id"),
+        ("worker", "reserved"),
+        ("operator", "reserved"),
+    ):
         refused = http.post("/keys", json={"name": name, "roles": []})
-        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [("/name", problem)]
+        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [
+            ("/name", problem)
+        ]
     for path in ("/datasets", "/declarations"):
         refused = http.post(path, json=declaration(name=idle_server.caller().id))
-        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [("/name", "like-an-id")]
-    joined = http.put(f"/datasets/{dataset['id']}/population", json={"population": dataset["id"]})
+        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [
+            ("/name", "like-an-id")
+        ]
+    joined = http.put(
+        f"/datasets/{dataset['id']}/population", json={"population": dataset["id"]}
+    )
     assert joined.json()["errors"][0]["problem"] == "like-an-id"
 
 
 def _in_a_declaration(secret: str) -> list[tuple[dict[str, object], str]]:
     """Changes of a declaration that hold a secret, and where."""
-    of_column: dict[str, object] = {"name": "shard", "kind": "column", "column": "site", "categories": ["a"]}
+    of_column: dict[str, object] = {
+        "name": "shard",
+        "kind": "column",
+        "column": "site",
+        "categories": ["a"],
+    }
     feature = {"name": "site", "type": "categorical", "categories": ["a", "b"]}
     label = {"name": "y", "classes": ["a", "b"]}
     return [
-        ({"partitions": [of_column | {"name": secret.replace("/", "-").rstrip("=")}]}, "/partitions/0/name"),
-        ({"partitions": [of_column | {"column": secret}]}, "/partitions/0/column"),
-        ({"partitions": [of_column | {"categories": ["a", secret]}]}, "/partitions/0/categories"),
-        ({"partitions": [{"name": "month", "kind": "epoch", "how": f"by {secret}"}]}, "/partitions/0/how"),
-        ({"privacy_unit": {"column": secret}}, "/privacy_unit/column"),
-        ({"schema": {"features": [feature | {"name": secret}], "label": label}}, "/schema/features/0/name"),
         (
-            {"schema": {"features": [feature | {"categories": ["a", secret]}], "label": label}},
+            {
+                "partitions": [
+                    of_column | {"name": secret.replace("/", "-").rstrip("=")}
+                ]
+            },
+            "/partitions/0/name",
+        ),
+        ({"partitions": [of_column | {"column": secret}]}, "/partitions/0/column"),
+        (
+            {"partitions": [of_column | {"categories": ["a", secret]}]},
+            "/partitions/0/categories",
+        ),
+        (
+            {"partitions": [{"name": "month", "kind": "epoch", "how": f"by {secret}"}]},
+            "/partitions/0/how",
+        ),
+        ({"privacy_unit": {"column": secret}}, "/privacy_unit/column"),
+        (
+            {"schema": {"features": [feature | {"name": secret}], "label": label}},
+            "/schema/features/0/name",
+        ),
+        (
+            {
+                "schema": {
+                    "features": [feature | {"categories": ["a", secret]}],
+                    "label": label,
+                }
+            },
             "/schema/features/0/categories",
         ),
-        ({"schema": {"features": [feature], "label": label | {"name": secret}}}, "/schema/label/name"),
-        ({"schema": {"features": [feature], "label": label | {"classes": ["a", secret]}}}, "/schema/label/classes"),
+        (
+            {"schema": {"features": [feature], "label": label | {"name": secret}}},
+            "/schema/label/name",
+        ),
+        (
+            {
+                "schema": {
+                    "features": [feature],
+                    "label": label | {"classes": ["a", secret]},
+                }
+            },
+            "/schema/label/classes",
+        ),
     ]
 
 
@@ -71,21 +127,38 @@ def _in_a_declaration(secret: str) -> list[tuple[dict[str, object], str]]:
         "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJTRUNSRVQifQ.c2lnbmF0dXJl",
     ],
 )
-def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(idle_server: Server, secret: str) -> None:
+def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(
+    idle_server: Server, secret: str
+) -> None:
     http, dataset = idle_server.admin.http, idle_server.declared()
     before = idle_server.footprint()
     declared = declaration()
     for path, body, at in (
-        *(("/datasets", declared | changes, at) for changes, at in _in_a_declaration(secret)),
+        *(
+            ("/datasets", declared | changes, at)
+            for changes, at in _in_a_declaration(secret)
+        ),
         ("/keys", {"name": secret, "roles": []}, "/name"),
         ("/datasets", declaration(name=secret.replace("/", "-").rstrip("=")), "/name"),
-        ("/train", training(dataset["id"]) | {"purpose": f"with {secret}, as agreed"}, "/purpose"),
+        (
+            "/train",
+            training(dataset["id"]) | {"purpose": f"with {secret}, as agreed"},
+            "/purpose",
+        ),
         ("/train", training(dataset["id"]) | {"name": secret}, "/name"),
-        (f"/ledger/{dataset['id']}/cap", {"cap": "1", "reason": f"({secret})"}, "/reason"),
+        (
+            f"/ledger/{dataset['id']}/cap",
+            {"cap": "1", "reason": f"({secret})"},
+            "/reason",
+        ),
     ):
-        refused = http.post(path, json=body, headers=new_idempotency_key() if path == "/train" else None)
+        refused = http.post(
+            path, json=body, headers=new_idempotency_key() if path == "/train" else None
+        )
         assert (refused.status_code, secret in refused.text) == (422, False), path
-        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [(at, "like-a-secret")], path
+        assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [
+            (at, "like-a-secret")
+        ], path
     refused = http.post("/datasets", json=declared, headers={"Idempotency-Key": secret})
     assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [
         ("/Idempotency-Key", "like-a-secret")
@@ -95,7 +168,10 @@ def test_a_secret_is_taken_for_no_name_and_stands_in_no_ledger(idle_server: Serv
 
 @on_one_idle_server
 def test_a_name_of_words_is_no_secret(idle_server: Server) -> None:
-    for name in ("census.north-region-patients-admissions-2024-quarter-1", "key_abcdefghijklmnop. It was lost"):
+    for name in (
+        "census.north-region-patients-admissions-2024-quarter-1",
+        "key_abcdefghijklmnop. It was lost",
+    ):
         made = idle_server.admin.http.post("/keys", json={"name": name, "roles": []})
         assert made.status_code == 201, name
 
@@ -103,12 +179,23 @@ def test_a_name_of_words_is_no_secret(idle_server: Server) -> None:
 @on_one_idle_server
 def test_a_browser_sends_no_key_in_a_search(idle_server: Server) -> None:
     """The fields of a search stand in the address of the page."""
-    browser, dataset = signed_in(idle_server, idle_server.admin), idle_server.declared()["id"]
-    for path, n_fields in (("/ui/admin/keys", 1), ("/ui/acts", 2), (f"/ui/ledger/{dataset}", 2)):
-        patterns = re.findall(r'<input [^>]*pattern="(\(\?![^"]+)"', browser.get(path).text)
+    browser, dataset = (
+        signed_in(idle_server, idle_server.admin),
+        idle_server.declared()["id"],
+    )
+    for path, n_fields in (
+        ("/ui/admin/keys", 1),
+        ("/ui/acts", 2),
+        (f"/ui/ledger/{dataset}", 2),
+    ):
+        patterns = re.findall(
+            r'<input [^>]*pattern="(\(\?![^"]+)"', browser.get(path).text
+        )
         assert len(patterns) == n_fields, path
         for pattern in map(re.compile, patterns):
             assert not pattern.fullmatch(idle_server.admin.key)
-            assert not pattern.fullmatch(f"eyJhbGciOiJSUzI1NiJ9.eyJ{'zdWIi' * 9}.c2lnbmF0dXJl")
+            assert not pattern.fullmatch(
+                f"eyJhbGciOiJSUzI1NiJ9.eyJ{'zdWIi' * 9}.c2lnbmF0dXJl"
+            )
             assert pattern.fullmatch(idle_server.admin.id)
             assert pattern.fullmatch("Ann B. Smith")

@@ -1,4 +1,6 @@
-"""Small predictions that the server's protocol answers without a task, however their bytes arrive."""
+"""Small predictions that the server's protocol answers without a task, however their
+bytes arrive.
+"""
 
 import json
 import socket
@@ -16,13 +18,18 @@ from tests.support.server import Server
 
 BODY = json.dumps({"rows": [{"age": 39, "height": 1.5, "sex": "Male"}]}).encode()
 PLAIN = f"Content-Length: {len(BODY)}\r\n"
-CHUNKED = b"5\r\n" + BODY[:5] + b"\r\n%x\r\n" % len(BODY[5:]) + BODY[5:] + b"\r\n0\r\n\r\n"
+CHUNKED = (
+    b"5\r\n" + BODY[:5] + b"\r\n%x\r\n" % len(BODY[5:]) + BODY[5:] + b"\r\n0\r\n\r\n"
+)
 IN_PIECES = {
     "one packet": (PLAIN, [BODY]),
     "head and body apart": (PLAIN, [b"", BODY]),
     "a body in parts": (PLAIN, [BODY[:5], BODY[5:20], BODY[20:]]),
     "chunks": ("Transfer-Encoding: chunked\r\n", [CHUNKED[:9], CHUNKED[9:]]),
-    "another accepted form": (f"{PLAIN}Accept: */*\r\nContent-Type: application/json; charset=utf-8\r\n", [BODY]),
+    "another accepted form": (
+        f"{PLAIN}Accept: */*\r\nContent-Type: application/json; charset=utf-8\r\n",
+        [BODY],
+    ),
 }
 
 
@@ -32,8 +39,12 @@ def trained(server: Server) -> dict[str, Any]:
 
 
 @pytest.fixture
-def path(server: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The path of predictions of a model that the process has loaded for the admin, whose key stays cached."""
+def path(
+    server: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The path of predictions of a model that the process has loaded for the admin,
+    whose key stays cached.
+    """
     monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
     path = f"/models/{trained['model_id']}/predict"
     for _ in range(2):
@@ -56,7 +67,9 @@ def _without_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextmanager
 def _connected(server: Server) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60
+    ) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield connection
 
@@ -76,7 +89,11 @@ def _answer(connection: socket.socket) -> tuple[int, dict[str, str], Any]:
 @on_one_server
 @pytest.mark.parametrize(("fields", "parts"), IN_PIECES.values(), ids=IN_PIECES)
 def test_it_is_answered_however_its_bytes_arrive(
-    server: Server, path: str, monkeypatch: pytest.MonkeyPatch, fields: str, parts: list[bytes]
+    server: Server,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fields: str,
+    parts: list[bytes],
 ) -> None:
     expected = server.admin.http.post(path, content=BODY)
     with _without_tasks(monkeypatch), _connected(server) as connection:
@@ -95,12 +112,19 @@ def test_it_is_answered_however_its_bytes_arrive(
     [
         ("1.0", PLAIN),
         ("1.1", f"{PLAIN}Connection: close\r\n"),
-        ("1.1", f"{PLAIN}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"),
+        (
+            "1.1",
+            f"{PLAIN}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n",
+        ),
     ],
     ids=["1.0", "close", "an offer of another protocol"],
 )
 def test_a_connection_ends_after_its_answer_where_the_client_says_so(
-    server: Server, path: str, monkeypatch: pytest.MonkeyPatch, version: str, fields: str
+    server: Server,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    fields: str,
 ) -> None:
     with _without_tasks(monkeypatch), _connected(server) as connection:
         connection.sendall(_head(path, server.admin.key, fields, version) + BODY)
@@ -113,23 +137,35 @@ def test_a_connection_ends_after_its_answer_where_the_client_says_so(
 def test_requests_that_arrive_together_are_answered_in_their_order_and_take_no_thread(
     server: Server, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They have tasks, as those of a key have that was not cached; the one thread of a key would fall behind."""
+    """They have tasks, as those of a key have that was not cached; the one thread of a
+    key would fall behind.
+    """
     monkeypatch.delattr(middleware, "predict")
-    bodies = [json.dumps({"rows": [{"age": 39, "height": 1.5, "sex": "Male"}] * n}).encode() for n in (1, 2, 3)]
-    requests = [_head(path, server.admin.key, f"Content-Length: {len(body)}\r\n") + body for body in bodies]
+    bodies = [
+        json.dumps({"rows": [{"age": 39, "height": 1.5, "sex": "Male"}] * n}).encode()
+        for n in (1, 2, 3)
+    ]
+    requests = [
+        _head(path, server.admin.key, f"Content-Length: {len(body)}\r\n") + body
+        for body in bodies
+    ]
     with _connected(server) as connection:
         connection.sendall(b"".join(requests) * 2)
         received = connection.makefile("rb")
         numbers = []
         for _ in range(6):
             head = b"".join(iter(received.readline, b"\r\n"))
-            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            length = int(
+                head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]
+            )
             numbers.append(len(json.loads(received.read(length))["labels"]))
     assert numbers == [1, 2, 3] * 2
 
 
 @on_one_server
-def test_a_head_without_its_body_is_judged_as_that_of_any_request(server: Server, path: str) -> None:
+def test_a_head_without_its_body_is_judged_as_that_of_any_request(
+    server: Server, path: str
+) -> None:
     with _connected(server) as connection:
         connection.sendall(_head(path, "gk_wrong"))
         status, _, problem = _answer(connection)
@@ -155,14 +191,18 @@ def test_a_client_that_asks_before_it_sends_its_body_is_told_at_once(
 ) -> None:
     monkeypatch.setattr(limits, "BODY_AFTER_HEAD_S", 60)
     with _connected(server) as connection:
-        connection.sendall(_head(path, server.admin.key, f"{PLAIN}Expect: 100-continue\r\n"))
+        connection.sendall(
+            _head(path, server.admin.key, f"{PLAIN}Expect: 100-continue\r\n")
+        )
         assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(BODY)
         assert _answer(connection)[0] == 200
 
 
 @on_one_server
-def test_the_limits_of_a_key_hold(server: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_of_a_key_hold(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for limit in ("MAX_REQUESTS_PER_KEY", "MAX_REQUESTS_IN_FLIGHT"):
         with monkeypatch.context() as patched:
             patched.setattr(limits, limit, 0)
@@ -181,7 +221,13 @@ def test_the_limits_of_a_key_hold(server: Server, path: str, monkeypatch: pytest
     ],
 )
 def test_what_is_refused_is_refused_as_everywhere(
-    server: Server, path: str, query: str, fields: dict[str, str], body: bytes, status: int, problem: str
+    server: Server,
+    path: str,
+    query: str,
+    fields: dict[str, str],
+    body: bytes,
+    status: int,
+    problem: str,
 ) -> None:
     answer = server.admin.http.post(path + query, content=body, headers=fields)
     assert (answer.status_code, answer.json()["type"]) == (status, problem)
@@ -189,13 +235,19 @@ def test_what_is_refused_is_refused_as_everywhere(
 
 
 @on_one_server
-def test_it_is_counted_and_noted_as_any_request(server: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_counted_and_noted_as_any_request(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = 'grovekeeper_requests_total{method="POST",route="/models/{model_id}/predict",status="200"} '
     duration = 'grovekeeper_duration_seconds_count{kind="prediction"} '
 
     def counted() -> list[float]:
         lines = server.admin.http.get("/metrics").text.splitlines()
-        return [float(line.rpartition(" ")[2]) for line in lines if line.startswith((count, duration))]
+        return [
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith((count, duration))
+        ]
 
     before = counted()
     with _without_tasks(monkeypatch):

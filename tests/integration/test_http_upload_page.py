@@ -1,4 +1,6 @@
-"""The page on which an owner uploads rows: the report of the API, and the same limits and rights."""
+"""The page on which an owner uploads rows: the report of the API, and the same limits
+and rights.
+"""
 
 import re
 import socket
@@ -19,33 +21,56 @@ def _path(dataset: str) -> str:
 
 def _counts(page: str) -> dict[str, list[int]]:
     """The numbers of the report, by column."""
-    found = re.findall(r'<th scope="row">([^<]*)</th>((?:<td class="number">\d+</td>)+)', page)
-    return {name: [int(number) for number in re.findall(r"\d+", cells)] for name, cells in found}
+    found = re.findall(
+        r'<th scope="row">([^<]*)</th>((?:<td class="number">\d+</td>)+)', page
+    )
+    return {
+        name: [int(number) for number in re.findall(r"\d+", cells)]
+        for name, cells in found
+    }
 
 
 @on_one_server
-def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_upload(server: Server) -> None:
+def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_upload(
+    server: Server,
+) -> None:
     dataset, other = server.declared()["id"], server.declared()["id"]
-    expected = server.admin.http.post(f"/datasets/{other}/rows?accept_unknown=true", content=ROWS, headers=CSV).json()
+    expected = server.admin.http.post(
+        f"/datasets/{other}/rows?accept_unknown=true", content=ROWS, headers=CSV
+    ).json()
     browser = signed_in(server, server.granted(dataset, "owner"))
     form = hidden(browser.get(_path(dataset)).text)
-    refused = browser.post(_path(dataset), data=form, files={"file": ("rows.csv", ROWS)})
+    refused = browser.post(
+        _path(dataset), data=form, files={"file": ("rows.csv", ROWS)}
+    )
     assert refused.status_code == 422
     assert "1 (50.0 %)" in refused.text
     assert "accept such cells above" in refused.text
     form["accept_unknown"] = "on"
-    answers = [browser.post(_path(dataset), data=form, files={"file": ("rows.csv", ROWS)}) for _ in range(2)]
+    answers = [
+        browser.post(_path(dataset), data=form, files={"file": ("rows.csv", ROWS)})
+        for _ in range(2)
+    ]
     assert [answer.status_code for answer in answers] == [201, 201]
-    report = {item["name"]: [item["clamped"], item["missing"], item["unknown"]] for item in expected["columns"]}
+    report = {
+        item["name"]: [item["clamped"], item["missing"], item["unknown"]]
+        for item in expected["columns"]
+    }
     assert _counts(answers[0].text) == report
     assert "2 rows stored" in answers[0].text
     assert any(sum(numbers) for numbers in report.values())
     assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == 1
     second = hidden(browser.get(_path(dataset)).text) | {"accept_unknown": "on"}
-    refused = browser.post(_path(dataset), data=second, files={"file": ("rows.csv", ROWS)})
+    refused = browser.post(
+        _path(dataset), data=second, files={"file": ("rows.csv", ROWS)}
+    )
     assert refused.status_code == 409
     assert "are those of upload" in refused.text
-    stored = browser.post(_path(dataset), data=second | {"again": "on"}, files={"file": ("rows.csv", ROWS)})
+    stored = browser.post(
+        _path(dataset),
+        data=second | {"again": "on"},
+        files={"file": ("rows.csv", ROWS)},
+    )
     assert (stored.status_code, "They are stored twice" in stored.text) == (201, True)
 
 
@@ -53,7 +78,9 @@ def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_uplo
 def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     browser = signed_in(idle_server, idle_server.admin)
-    refused = browser.post(_path(dataset), files={"file": ("rows.csv", "age,sex\n39,Male\n")})
+    refused = browser.post(
+        _path(dataset), files={"file": ("rows.csv", "age,sex\n39,Male\n")}
+    )
     assert refused.status_code == 422
     assert "Columns that do not match" in refused.text
     assert "Nothing was stored" in refused.text
@@ -62,23 +89,49 @@ def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) ->
     assert (empty.status_code, "a header and no row" in empty.text) == (422, True)
     insisting = hidden(browser.get(_path(dataset)).text) | {"accept_empty": "on"}
     other = idle_server.declared()["id"]
-    assert browser.post(_path(other), data=insisting, files={"file": ("rows.csv", header)}).status_code == 201
-    for name, body in (("rows.xlsx", b"PK"), ("rows.csv.gz", b"no gzip"), ("rows.parquet", b"PAR1")):
-        assert browser.post(_path(dataset), files={"file": (name, body)}).status_code in (400, 415, 422)
+    assert (
+        browser.post(
+            _path(other), data=insisting, files={"file": ("rows.csv", header)}
+        ).status_code
+        == 201
+    )
+    for name, body in (
+        ("rows.xlsx", b"PK"),
+        ("rows.csv.gz", b"no gzip"),
+        ("rows.parquet", b"PAR1"),
+    ):
+        assert browser.post(
+            _path(dataset), files={"file": (name, body)}
+        ).status_code in (400, 415, 422)
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
 
 
 @on_one_idle_server
-def test_only_owners_see_the_page_and_other_sites_upload_nothing(idle_server: Server) -> None:
+def test_only_owners_see_the_page_and_other_sites_upload_nothing(
+    idle_server: Server,
+) -> None:
     dataset = idle_server.declared()["id"]
     for role in ("analyst", "auditor"):
         browser = signed_in(idle_server, idle_server.granted(dataset, role))
         assert browser.get(_path(dataset)).status_code == 403
-        assert browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}).status_code == 403
-    assert signed_in(idle_server, idle_server.caller("owner")).get(_path(dataset)).status_code == 404
+        assert (
+            browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}).status_code
+            == 403
+        )
+    assert (
+        signed_in(idle_server, idle_server.caller("owner"))
+        .get(_path(dataset))
+        .status_code
+        == 404
+    )
     browser = signed_in(idle_server, idle_server.admin)
     elsewhere = {"Origin": "https://elsewhere.example"}
-    assert browser.post(_path(dataset), files={"file": ("rows.csv", ROWS)}, headers=elsewhere).status_code == 400
+    assert (
+        browser.post(
+            _path(dataset), files={"file": ("rows.csv", ROWS)}, headers=elsewhere
+        ).status_code
+        == 400
+    )
     assert idle_server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
 
 
@@ -88,27 +141,44 @@ def test_no_byte_of_a_form_is_awaited_from_those_who_do_not_own_the_dataset(
     idle_server: Server, role: str, status: int
 ) -> None:
     dataset = idle_server.declared()["id"]
-    browser = signed_in(idle_server, idle_server.granted(dataset, role) if role else idle_server.caller("owner"))
-    headers = {"Content-Length": "100000", "Content-Type": "multipart/form-data; boundary=b", "Expect": "100-continue"}
+    browser = signed_in(
+        idle_server,
+        idle_server.granted(dataset, role) if role else idle_server.caller("owner"),
+    )
+    headers = {
+        "Content-Length": "100000",
+        "Content-Type": "multipart/form-data; boundary=b",
+        "Expect": "100-continue",
+    }
     form = browser.build_request("POST", _path(dataset), headers=headers)
     lines = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
-    with socket.create_connection(("127.0.0.1", httpx.URL(idle_server.url).port or 0), timeout=60) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", httpx.URL(idle_server.url).port or 0), timeout=60
+    ) as connection:
         connection.sendall(f"POST {_path(dataset)} HTTP/1.1\r\n{lines}\r\n".encode())
         assert connection.recv(65_536).startswith(b"HTTP/1.1 %d " % status)
 
 
 @on_one_idle_server
-def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(idle_server: Server) -> None:
+def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(
+    idle_server: Server,
+) -> None:
     dataset, http = idle_server.uploaded()["id"], idle_server.admin.http
     (epoch,) = http.get(f"/datasets/{dataset}").json()["epochs"]
-    page, path = f"/ui/datasets/{dataset}", f"/ui/datasets/{dataset}/uploads/{epoch['epoch']}/erase"
-    callers = {role: idle_server.granted(dataset, role) for role in ("analyst", "auditor")} | {
-        "nobody": idle_server.caller("owner")
-    }
+    page, path = (
+        f"/ui/datasets/{dataset}",
+        f"/ui/datasets/{dataset}/uploads/{epoch['epoch']}/erase",
+    )
+    callers = {
+        role: idle_server.granted(dataset, role) for role in ("analyst", "auditor")
+    } | {"nobody": idle_server.caller("owner")}
     before = idle_server.footprint()
     for role, caller in callers.items():
         other, status = signed_in(idle_server, caller), 404 if role == "nobody" else 403
-        assert [other.get(path).status_code, other.post(path).status_code] == [status, status]
+        assert [other.get(path).status_code, other.post(path).status_code] == [
+            status,
+            status,
+        ]
         assert path not in other.get(page).text
     assert idle_server.footprint() == before
 
@@ -117,7 +187,9 @@ def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(idle
     asked = text_of(browser.get(path))
     assert "What was spent on these rows stays spent" in asked
     assert "places" not in asked, "a row is the unit"
-    assert http.get(f"/datasets/{dataset}").json()["epochs"] == [epoch], "the question erases nothing"
+    assert http.get(f"/datasets/{dataset}").json()["epochs"] == [epoch], (
+        "the question erases nothing"
+    )
     assert browser.get(path.replace(epoch["epoch"], "ep_nothing")).status_code == 404
     erased = browser.post(path)
     assert (erased.status_code, erased.headers["Location"]) == (303, f"{page}#uploads")
@@ -129,15 +201,22 @@ def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(idle
 
 
 @on_one_idle_server
-def test_a_dataset_is_erased_by_its_owner_who_types_its_name(idle_server: Server) -> None:
+def test_a_dataset_is_erased_by_its_owner_who_types_its_name(
+    idle_server: Server,
+) -> None:
     declared, http = idle_server.uploaded(), idle_server.admin.http
     dataset, page = declared["id"], f"/ui/datasets/{declared['id']}"
     job = idle_server.submitted(dataset).json()["job_id"]
-    callers = {role: idle_server.granted(dataset, role) for role in ("analyst", "auditor")}
+    callers = {
+        role: idle_server.granted(dataset, role) for role in ("analyst", "auditor")
+    }
     callers |= {"nobody": idle_server.caller("owner")}
     for role, caller in callers.items():
         other, status = signed_in(idle_server, caller), 404 if role == "nobody" else 403
-        answers = [other.get(f"{page}/erase"), other.post(f"{page}/erase", data={"name": declared["name"]})]
+        answers = [
+            other.get(f"{page}/erase"),
+            other.post(f"{page}/erase", data={"name": declared["name"]}),
+        ]
         assert [answer.status_code for answer in answers] == [status, status]
         assert f"{page}/erase" not in other.get(page).text
 

@@ -1,4 +1,6 @@
-"""Every dataset is private: a declaration with ``visibility``, and an algorithm without privacy, are refused."""
+"""Every dataset is private: a declaration with ``visibility``, and an algorithm without
+privacy, are refused.
+"""
 
 import json
 from pathlib import Path
@@ -25,9 +27,17 @@ def test_a_declaration_with_visibility_is_told_where_the_forests_without_privacy
         answer = server.admin.http.post(path, json=body)
         assert answer.status_code == 422
         [problem] = answer.json()["errors"]
-        assert (problem["at"], problem["problem"]) == ("/visibility", "every-dataset-is-private")
+        assert (problem["at"], problem["problem"]) == (
+            "/visibility",
+            "every-dataset-is-private",
+        )
         assert PLACE in problem["accepted"][0]
-    assert server.admin.http.get("/datasets", params={"name": body["name"]}).json()["datasets"] == []
+    assert (
+        server.admin.http.get("/datasets", params={"name": body["name"]}).json()[
+            "datasets"
+        ]
+        == []
+    )
 
 
 @on_one_server
@@ -46,7 +56,9 @@ def test_the_command_line_says_where_the_forests_without_privacy_are(
 
 @on_one_server
 def test_no_algorithm_runs_without_a_charge(server: Server) -> None:
-    listed: list[dict[str, Any]] = server.admin.http.get("/algorithms").json()["algorithms"]
+    listed: list[dict[str, Any]] = server.admin.http.get("/algorithms").json()[
+        "algorithms"
+    ]
     assert all(algorithm["accountants"] for algorithm in listed)
     assert REFERENCES.keys().isdisjoint(algorithm["slug"] for algorithm in listed)
     dataset, before = server.uploaded()["id"], server.footprint()
@@ -54,5 +66,8 @@ def test_no_algorithm_runs_without_a_charge(server: Server) -> None:
         for path, headers in (("/plans", {}), ("/train", new_idempotency_key())):
             body = training(dataset, algorithm=slug, parameters={})
             answer = server.admin.http.post(path, json=body, headers=headers)
-            assert (answer.status_code, answer.json()["errors"][0]["at"]) == (422, "/algorithm")
+            assert (answer.status_code, answer.json()["errors"][0]["at"]) == (
+                422,
+                "/algorithm",
+            )
     assert server.footprint() == before

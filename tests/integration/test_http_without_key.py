@@ -1,4 +1,6 @@
-"""What callers without a key hold takes no connection and no request from a key, and keeps no newcomer out."""
+"""What callers without a key hold takes no connection and no request from a key, and
+keeps no newcomer out.
+"""
 
 import socket
 import threading
@@ -27,11 +29,15 @@ _FORM = (
 
 
 def _connection(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60)
+    return socket.create_connection(
+        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60
+    )
 
 
 def _status(connection: socket.socket) -> int:
-    """The status of one answer, of which nothing is left on the connection: its parts may arrive one by one."""
+    """The status of one answer, of which nothing is left on the connection: its parts
+    may arrive one by one.
+    """
     answer = HTTPResponse(connection)
     answer.begin()
     answer.read()
@@ -53,37 +59,59 @@ def _held_forms(server: Server, n_forms: int) -> Iterator[list[socket.socket]]:
         yield forms
 
 
-def test_held_forms_of_sign_ins_take_no_seat_of_a_key(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_forms_of_sign_ins_take_no_seat_of_a_key(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", N_HELD - 1)
     with _held_forms(idle_server, N_HELD):
         assert idle_server.admin.http.get("/ledger").status_code == 200
-        assert idle_server.client(idle_server.caller("auditor").key).get("/ledger").status_code == 200
+        assert (
+            idle_server.client(idle_server.caller("auditor").key)
+            .get("/ledger")
+            .status_code
+            == 200
+        )
         key = idle_server.caller("auditor")
         assert idle_server.admin.http.delete(f"/keys/{key.id}").status_code == 204
 
 
 @pytest.mark.parametrize("n_forms", [200])
-def test_held_forms_of_sign_ins_keep_nobody_out(idle_server: Server, n_forms: int) -> None:
+def test_held_forms_of_sign_ins_keep_nobody_out(
+    idle_server: Server, n_forms: int
+) -> None:
     """They refused style sheet, script and sign-in of everybody else."""
     new_key = idle_server.caller("auditor").key
     with _held_forms(idle_server, n_forms):
         stranger = idle_server.client(None)
-        for path in ("/ui/sign-in", "/ui/style.css", "/ui/live.js", "/healthz", "/openapi.json"):
+        for path in (
+            "/ui/sign-in",
+            "/ui/style.css",
+            "/ui/live.js",
+            "/healthz",
+            "/openapi.json",
+        ):
             assert stranger.get(path).status_code == 200, path
         assert idle_server.client(new_key).get("/ledger").status_code == 200
         signed_in(idle_server, idle_server.admin)
 
 
-def test_the_form_of_a_sign_in_is_short_and_arrives_soon(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_of_a_sign_in_is_short_and_arrives_soon(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with _connection(idle_server) as long:
-        long.sendall(_FORM % (limits.MAX_SIGN_IN_BODY_BYTES + 1) + b"k" * (limits.MAX_SIGN_IN_BODY_BYTES + 1))
+        long.sendall(
+            _FORM % (limits.MAX_SIGN_IN_BODY_BYTES + 1)
+            + b"k" * (limits.MAX_SIGN_IN_BODY_BYTES + 1)
+        )
         assert b"HTTP/1.1 413 " in _answer(long)
     monkeypatch.setattr(limits, "SIGN_IN_BODY_S", 0.5)
     with _held_forms(idle_server, 1) as (silent,):
         assert _answer(silent).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_slow_form_of_a_sign_in_is_answered(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_form_of_a_sign_in_is_answered(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wait for a body reads the caller's key again; a sign-in has none."""
     monkeypatch.setattr(limits, "KEY_AGE_S", 0)
     with _connection(idle_server) as connection:
@@ -97,9 +125,15 @@ def test_a_slow_form_of_a_sign_in_is_answered(idle_server: Server, monkeypatch: 
 def test_callers_whose_key_is_not_known_wait_apart_from_keys(
     idle_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of wrong keys takes no seat and no turn of a key, and a valid key that is new is not refused for them."""
+    """A flood of wrong keys takes no seat and no turn of a key, and a valid key that is
+    new is not refused for them.
+    """
     new = idle_server.client(idle_server.caller("auditor").key)
-    known, entered, release = idle_server.admin.http, threading.Semaphore(0), threading.Event()
+    known, entered, release = (
+        idle_server.admin.http,
+        threading.Semaphore(0),
+        threading.Event(),
+    )
     assert known.get("/ledger").status_code == 200
     authenticate = authentication.authenticate
 
@@ -118,10 +152,14 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
                 caller.sendall(
                     b"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\nConnection: close\r\n\r\n"
                 )
-            for _ in range(limits.MAX_AUTHENTICATIONS_AT_ONCE - limits.MAX_THREADS_PER_KEY):
+            for _ in range(
+                limits.MAX_AUTHENTICATIONS_AT_ONCE - limits.MAX_THREADS_PER_KEY
+            ):
                 assert entered.acquire(timeout=60)
             assert known.get("/ledger").status_code == 200
-            assert not entered.acquire(blocking=False), "strangers leave a thread to known keys"
+            assert not entered.acquire(blocking=False), (
+                "strangers leave a thread to known keys"
+            )
             newcomer = waiting.submit(new.get, "/ledger")
         finally:
             release.set()

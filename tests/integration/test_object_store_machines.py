@@ -1,6 +1,8 @@
-"""Machines with nothing in common but PostgreSQL and a server that speaks S3: processes, and homes of their own.
+"""Machines with nothing in common but PostgreSQL and a server that speaks S3:
+processes, and homes of their own.
 
-The rules of the store and of its copies are tested in one process (tests/contract/test_machines.py).
+The rules of the store and of its copies are tested in one process
+(tests/contract/test_machines.py).
 """
 
 import os
@@ -74,7 +76,11 @@ class Machines:
         self.settings.home.mkdir()
         Signer.open(folder / "keys" / "signing.key", make=True)
         register_configured_admin(self.settings)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("GROVEKEEPER_", "AWS_"))}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("GROVEKEEPER_", "AWS_"))
+        }
         self.environ = processes.module_environment(
             clean
             | {
@@ -96,7 +102,13 @@ class Machines:
 
     def start(self, name: str, *arguments: str) -> ForkedProgram:
         environ = self.environ | {"GROVEKEEPER_HOME": str(self.home(name))}
-        process = fork("app.cli.main", *arguments, folder=self._folder, environ=environ, log=self.log(name))
+        process = fork(
+            "app.cli.main",
+            *arguments,
+            folder=self._folder,
+            environ=environ,
+            log=self.log(name),
+        )
         self.started.append(process)
         return process
 
@@ -115,7 +127,9 @@ def store(s3_port: int) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def machines(postgresql_database_url: str, store: Proxy, tmp_path: Path) -> Iterator[Machines]:
+def machines(
+    postgresql_database_url: str, store: Proxy, tmp_path: Path
+) -> Iterator[Machines]:
     machines = Machines(tmp_path, postgresql_database_url, store)
     yield machines
     for process in machines.started:
@@ -130,7 +144,12 @@ def _upload(client: Client, file: Path, rows: list[tuple[str, int]]) -> dict[str
 
 def _train(client: Client) -> str:
     parameters = {"n_estimators": 2, "max_depth": 2}
-    request = {"dataset": "visits", "algorithm": "rdt-ta", "epsilon": "1", "parameters": parameters}
+    request = {
+        "dataset": "visits",
+        "algorithm": "rdt-ta",
+        "epsilon": "1",
+        "parameters": parameters,
+    }
     return str(client.train(request)["job_id"])
 
 
@@ -162,54 +181,94 @@ def test_machines_share_nothing_but_the_database_and_the_store(
     assert refused.value.status == 503
     time.sleep(2)
     assert first.job(waiting)["state"] in ("queued", "running")
-    assert first.balance("visits")["charged"] == "2", "nothing is charged while rows cannot be read"
+    assert first.balance("visits")["charged"] == "2", (
+        "nothing is charged while rows cannot be read"
+    )
     assert _predict(first, job["model_id"]), "a model in memory needs no store"
     store.heal()
-    assert first.wait_for_job(waiting)["state"] == "succeeded", "the outage cost nothing"
+    assert first.wait_for_job(waiting)["state"] == "succeeded", (
+        "the outage cost nothing"
+    )
     worker.kill()
     last = _train(second)
     machines.start("another worker", "worker")
-    assert first.wait_for_job(last)["state"] == "succeeded", "a lost machine loses nothing"
+    assert first.wait_for_job(last)["state"] == "succeeded", (
+        "a lost machine loses nothing"
+    )
 
     first.delete_dataset("visits")
     assert _predict(machines.api("third"), job["model_id"])
     for name in ("first", "second", "worker", "another worker", "third"):
-        files = {path.relative_to(machines.home(name)).parts[0] for path in machines.home(name).rglob("*")}
+        files = {
+            path.relative_to(machines.home(name)).parts[0]
+            for path in machines.home(name).rglob("*")
+        }
         assert files <= {"cache", "jobs"}, "a machine has copies only"
-        assert "person-7" not in machines.log(name).read_text(), "no log has a private value"
+        assert "person-7" not in machines.log(name).read_text(), (
+            "no log has a private value"
+        )
 
 
-def test_one_machine_serves_and_trains_with_rows_in_the_store(machines: Machines, tmp_path: Path) -> None:
+def test_one_machine_serves_and_trains_with_rows_in_the_store(
+    machines: Machines, tmp_path: Path
+) -> None:
     port = free_port()
     machines.start("one", "serve", "--port", str(port))
     url = f"http://127.0.0.1:{port}"
     client = Client(url, _ADMIN_KEY)
     _wait(lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200)
     client.declare_dataset(_DECLARATION)
-    _upload(client, tmp_path / "rows.csv", [(f"person-{number}", number % 90) for number in range(100)])
+    _upload(
+        client,
+        tmp_path / "rows.csv",
+        [(f"person-{number}", number % 90) for number in range(100)],
+    )
     job = client.wait_for_job(_train(client))
     assert job["state"] == "succeeded"
     assert _predict(client, job["model_id"])
-    files = {path.relative_to(machines.home("one")).parts[0] for path in machines.home("one").rglob("*")}
-    assert not files & {"rows", "artifacts", "checkpoints"}, "the worker uses the store, too"
+    files = {
+        path.relative_to(machines.home("one")).parts[0]
+        for path in machines.home("one").rglob("*")
+    }
+    assert not files & {"rows", "artifacts", "checkpoints"}, (
+        "the worker uses the store, too"
+    )
 
 
-def test_a_dask_cluster_reads_rows_from_the_store_and_no_machine_has_a_copy(machines: Machines, tmp_path: Path) -> None:
-    of_store = {name: machines.environ[name] for name in machines.environ if name.startswith("AWS_")}
+def test_a_dask_cluster_reads_rows_from_the_store_and_no_machine_has_a_copy(
+    machines: Machines, tmp_path: Path
+) -> None:
+    of_store = {
+        name: machines.environ[name]
+        for name in machines.environ
+        if name.startswith("AWS_")
+    }
     of_store["GROVEKEEPER_STORE"] = machines.environ["GROVEKEEPER_STORE"]
     with dask_cluster(tmp_path, n_workers=2, **of_store) as cluster:
-        address = {name: value for name, value in cluster.settings.items() if name.startswith("GROVEKEEPER_DASK_")}
+        address = {
+            name: value
+            for name, value in cluster.settings.items()
+            if name.startswith("GROVEKEEPER_DASK_")
+        }
         machines.environ |= address | {"GROVEKEEPER_DASK_ROWS": "0"}
         api = machines.api("api")
         machines.start("worker", "worker")
         api.declare_dataset(_DECLARATION)
         for first in (0, 100):
-            _upload(api, tmp_path / "rows.csv", [(f"person-{first + number}", number % 90) for number in range(100)])
+            _upload(
+                api,
+                tmp_path / "rows.csv",
+                [(f"person-{first + number}", number % 90) for number in range(100)],
+            )
         job = api.wait_for_job(_train(api))
         assert job["state"] == "succeeded"
         assert _predict(api, job["model_id"])
         assert api.erase_unit("visits", "person-7")["erased"] == 1
         assert api.wait_for_job(_train(api))["state"] == "succeeded"
         assert machines.environ["GROVEKEEPER_STORAGE_KEY"] not in cluster.log()
-    copied = {path.name for path in (machines.home("worker") / "cache").rglob("*") if path.is_file()}
+    copied = {
+        path.name
+        for path in (machines.home("worker") / "cache").rglob("*")
+        if path.is_file()
+    }
     assert not [name for name in copied if name.endswith((".parquet", ".codes"))]

@@ -1,4 +1,6 @@
-"""The service under an account that may write to its home alone, like system users of Debian and of OpenShift."""
+"""The service under an account that may write to its home alone, like system users of
+Debian and of OpenShift.
+"""
 
 import os
 import shutil
@@ -22,8 +24,13 @@ from tests.support.server import csv_rows, declaration
 _GIVE_UP_S = 600  # for a busy machine
 ROWS = {"rows": [{"age": 41, "height": 1.7, "sex": "Male"}]}
 
-# Root may write everywhere. Without these capabilities, the permissions of files count for root, too.
-_AS_OTHERS = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+# Root may write everywhere. Without these capabilities, the permissions of files count
+# for root, too.
+_AS_OTHERS = (
+    ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    if os.geteuid() == 0
+    else []
+)
 pytestmark = pytest.mark.skipif(
     bool(_AS_OTHERS) and shutil.which("setpriv") is None,
     reason="root may write everywhere, and setpriv is not installed",
@@ -32,10 +39,13 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of an account whose home folder cannot be made, and whose program is read-only."""
+    """The environment of an account whose home folder cannot be made, and whose program
+    is read-only.
+    """
     program, closed = tmp_path / "program", tmp_path / "closed"
     repository = Path(app.__file__).parents[1]
-    without_loops = shutil.ignore_patterns("*.nbc", "*.nbi")  # what Numba compiled: this account compiles it again
+    # what Numba compiled: this account compiles it again
+    without_loops = shutil.ignore_patterns("*.nbc", "*.nbi")
     for name in ("app", "packages", "migrations"):
         shutil.copytree(repository / name, program / name, ignore=without_loops)
     closed.mkdir()
@@ -46,7 +56,14 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     yield {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(
-            map(str, (program, program / "packages" / "forests", repository / "clients" / "python"))
+            map(
+                str,
+                (
+                    program,
+                    program / "packages" / "forests",
+                    repository / "clients" / "python",
+                ),
+            )
         ),
         "PYTHONSAFEPATH": "1",
         "HOME": str(closed / "nonexistent"),
@@ -59,10 +76,20 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def served(environ: dict[str, str], folder: Path) -> Iterator[tuple[Client, str]]:
-    """A client with the admin key of a running service with one worker, and the address."""
+    """A client with the admin key of a running service with one worker, and the
+    address.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [*_AS_OTHERS, sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+    command = [
+        *_AS_OTHERS,
+        sys.executable,
+        "-m",
+        "app.cli",
+        "serve",
+        "--port",
+        str(port),
+    ]
     with running(command, cwd=folder, environ=environ, log=folder / "log") as process:
         wait_until_ok(f"{url}/readyz", process=process)
         with Client(url, (folder / "home" / "admin.key").read_text().strip()) as client:
@@ -75,30 +102,44 @@ def submitted(client: Client, folder: Path) -> tuple[str, str]:
     name = client.declare_dataset(declaration())["name"]
     (folder / "rows.csv").write_text(csv_rows(200))
     client.upload_rows(name, folder / "rows.csv")
-    return name, client.train({"dataset": name, "algorithm": "rdt-ta", "epsilon": "0.1"})["job_id"]
+    return name, client.train(
+        {"dataset": name, "algorithm": "rdt-ta", "epsilon": "0.1"}
+    )["job_id"]
 
 
-def test_an_account_without_a_home_trains_and_predicts(environ: dict[str, str], tmp_path: Path) -> None:
+def test_an_account_without_a_home_trains_and_predicts(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     with served(environ, tmp_path) as (client, _):
         _, job_id = submitted(client, tmp_path)
         job = client.wait_for_job(job_id)
         assert job["state"] == "succeeded"
         assert client.predict(job["model_id"], ROWS)["labels"]
     assert "ERROR" not in (tmp_path / "log").read_text()
-    assert list((tmp_path / "temporary").iterdir()) == [], "the compiled code is gone with the service"
+    assert list((tmp_path / "temporary").iterdir()) == [], (
+        "the compiled code is gone with the service"
+    )
 
 
-def test_a_machine_that_cannot_load_the_code_of_jobs_charges_none(environ: dict[str, str], tmp_path: Path) -> None:
-    """The operator named a folder that cannot be written; the API, which serves no predictions, stays ready."""
+def test_a_machine_that_cannot_load_the_code_of_jobs_charges_none(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    """The operator named a folder that cannot be written; the API, which serves no
+    predictions, stays ready.
+    """
     environ["NUMBA_CACHE_DIR"] = str(tmp_path / "closed")
     with served(environ, tmp_path) as (client, url):
         name, job_id = submitted(client, tmp_path)
-        _until_logged(tmp_path / "log", "this worker cannot load the code of jobs and takes none")
+        _until_logged(
+            tmp_path / "log", "this worker cannot load the code of jobs and takes none"
+        )
         assert client.job(job_id)["state"] == "queued"
         balance = client.balance(name)
         assert (balance["charged"], balance["reserved"]) == ("0", "0.1")
         assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
-    assert "the code of jobs cannot be loaded" in (tmp_path / "log").read_text(), "the child says where it failed"
+    assert "the code of jobs cannot be loaded" in (tmp_path / "log").read_text(), (
+        "the child says where it failed"
+    )
 
 
 def _until_logged(log: Path, text: str) -> None:
@@ -108,14 +149,20 @@ def _until_logged(log: Path, text: str) -> None:
         time.sleep(0.1)
 
 
-def test_an_account_without_an_entry_and_a_home_needs_a_named_home(tmp_path: Path) -> None:
+def test_an_account_without_an_entry_and_a_home_needs_a_named_home(
+    tmp_path: Path,
+) -> None:
     program = "import pwd; pwd.getpwuid = {}.__getitem__; from app.cli.main import main; main()"
     environ = processes.module_environment({"PATH": os.environ["PATH"]})
     named = environ | {"GROVEKEEPER_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-c", program, "db", "upgrade"]
-    done = subprocess.run(command, cwd=tmp_path, env=named, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=named, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    refused = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    refused = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
     assert refused.returncode != 0
     assert "GROVEKEEPER_HOME" in refused.stderr
     assert "Traceback" not in refused.stderr

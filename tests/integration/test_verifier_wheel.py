@@ -1,4 +1,6 @@
-"""The verifier is a distribution of its own: wheel, source distribution and one file work without the service."""
+"""The verifier is a distribution of its own: wheel, source distribution and one file
+work without the service.
+"""
 
 import os
 import subprocess
@@ -33,12 +35,25 @@ def wheel(built: Path) -> Path:
 @pytest.fixture
 def export_file(tmp_path: Path) -> Path:
     file = tmp_path / "export.jsonl"
-    file.write_bytes(b"".join(Writer(shards=2).job("a", "1").job("b", "0.7", None, scope={"shard": [1]}).lines()))
+    file.write_bytes(
+        b"".join(
+            Writer(shards=2)
+            .job("a", "1")
+            .job("b", "0.7", None, scope={"shard": [1]})
+            .lines()
+        )
+    )
     return file
 
 
 def _tracked() -> set[str]:
-    listed = subprocess.run(["git", "ls-files", _MODULE], cwd=_VERIFIER, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", _MODULE],
+        cwd=_VERIFIER,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(listed.stdout.split())
 
 
@@ -59,28 +74,52 @@ def test_an_installed_command_verifies_without_the_service(
     wheel: Path, export_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     programs = environment_with(wheel, tmp_path_factory.mktemp("environment"))
-    command = [programs / "python", "-c", "import importlib.util as u; print(u.find_spec('app'))"]
+    command = [
+        programs / "python",
+        "-c",
+        "import importlib.util as u; print(u.find_spec('app'))",
+    ]
     environ = {"PATH": os.defpath}
-    alone = subprocess.run(command, cwd="/", env=environ, capture_output=True, text=True, check=True)
+    alone = subprocess.run(
+        command, cwd="/", env=environ, capture_output=True, text=True, check=True
+    )
     assert alone.stdout == "None\n"
     _require_verified([programs / "grovekeeper-verifier"], export_file)
 
 
-def test_one_file_verifies_with_an_interpreter_alone(export_file: Path, tmp_path: Path) -> None:
+def test_one_file_verifies_with_an_interpreter_alone(
+    export_file: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "grovekeeper-verifier.pyz"
     options = ["--output", str(file), "--main", f"{_MODULE}.main:console"]
-    subprocess.run([sys.executable, "-m", "zipapp", str(_VERIFIER), *options], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "zipapp", str(_VERIFIER), *options], check=True
+    )
     _require_verified([sys.executable, "-I", "-S", file], export_file)
 
 
 def _require_verified(command: list[str | Path], export_file: Path) -> None:
     environ = {"PATH": os.defpath}
-    done = subprocess.run([*command, export_file], cwd="/", env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, export_file],
+        cwd="/",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("CONSISTENT")
     header, first, _, *others = export_file.read_bytes().splitlines(keepends=True)
     cut = export_file.with_name("cut.jsonl")
     cut.write_bytes(b"".join([header, first, *others]))
-    done = subprocess.run([*command, cut], cwd="/", env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, cut],
+        cwd="/",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stdout
     assert "NOT VERIFIED" in done.stdout

@@ -1,4 +1,6 @@
-"""Serves, trains, predicts and revokes without what only Linux has: the README promises macOS, too."""
+"""Serves, trains, predicts and revokes without what only Linux has: the README promises
+macOS, too.
+"""
 
 import os
 import sys
@@ -42,24 +44,43 @@ main()
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """The address of an API, beside a worker."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    environ = processes.module_environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GROVEKEEPER_")
+    }
+    environ = processes.module_environment(
+        clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")}
+    )
     port = free_port()
     with ExitStack() as stack:
-        for arguments in (("serve", "--workers", "0", "--port", str(port)), ("worker",)):
+        for arguments in (
+            ("serve", "--workers", "0", "--port", str(port)),
+            ("worker",),
+        ):
             command = [sys.executable, "-c", _PROGRAM, *arguments]
-            process = stack.enter_context(running(command, cwd=tmp_path, environ=environ, log=tmp_path / arguments[0]))
+            process = stack.enter_context(
+                running(
+                    command, cwd=tmp_path, environ=environ, log=tmp_path / arguments[0]
+                )
+            )
             wait_until_ok(f"http://127.0.0.1:{port}/readyz", process=process)
             stack.callback(lambda process=process: stop(process))
         yield f"http://127.0.0.1:{port}"
 
 
-def test_everything_is_served_without_what_only_linux_has(url: str, tmp_path: Path) -> None:
+def test_everything_is_served_without_what_only_linux_has(
+    url: str, tmp_path: Path
+) -> None:
     with Client(url, (tmp_path / "home" / "admin.key").read_text().strip()) as admin:
         name = admin.declare_dataset(declaration())["name"]
         (tmp_path / "rows.csv").write_text(csv_rows(200))
         admin.upload_rows(name, tmp_path / "rows.csv")
-        job = admin.wait_for_job(admin.train({"dataset": name, "algorithm": "rdt-ta", "epsilon": "0.1"})["job_id"])
+        job = admin.wait_for_job(
+            admin.train({"dataset": name, "algorithm": "rdt-ta", "epsilon": "0.1"})[
+                "job_id"
+            ]
+        )
         assert job["state"] == "succeeded"
         rows = {"rows": [{"age": 41, "height": 1.7, "sex": "Male"}]}
         made = admin.create_key("analyst", ["admin"])

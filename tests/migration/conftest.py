@@ -24,7 +24,9 @@ def upgrade() -> None:
 
 
 @pytest.fixture
-def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["NextRevision"]:
+def next_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator["NextRevision"]:
     folder = tmp_path / "migrations"
     shutil.copytree(_ROOT / "migrations", folder)
     head = revisions.head_revision()
@@ -43,4 +45,6 @@ class NextRevision:
 
     def does(self, *lines: str) -> None:
         body = "\n".join(f"    {line}" for line in lines)
-        self._path.write_text(_NEXT.format(head=self._head, body=body), encoding="utf-8")
+        self._path.write_text(
+            _NEXT.format(head=self._head, body=body), encoding="utf-8"
+        )

@@ -1,4 +1,6 @@
-"""Tests that entries can be added but not changed, by triggers on both databases and by grants on PostgreSQL."""
+"""Tests that entries can be added but not changed, by triggers on both databases and by
+grants on PostgreSQL.
+"""
 
 import secrets
 from collections.abc import Iterator
@@ -23,7 +25,8 @@ _REWRITES = {
     "update of nothing new": "UPDATE entries SET amount = amount",
     "delete": "DELETE FROM entries",
     "insert over": _INSERT.format(sequence=1),
-    "upsert": _INSERT.format(sequence=1) + " ON CONFLICT (account_id, sequence) DO UPDATE SET amount = 1",
+    "upsert": _INSERT.format(sequence=1)
+    + " ON CONFLICT (account_id, sequence) DO UPDATE SET amount = 1",
     "ignored insert over": _INSERT.format(sequence=1) + " ON CONFLICT DO NOTHING",
 }
 
@@ -35,7 +38,12 @@ def _with_an_entry(database: Database) -> None:
 
 def _entries(database: Database) -> list[tuple[object, ...]]:
     with database.read() as session:
-        return [tuple(row) for row in session.execute(text("SELECT sequence, amount FROM entries ORDER BY sequence"))]
+        return [
+            tuple(row)
+            for row in session.execute(
+                text("SELECT sequence, amount FROM entries ORDER BY sequence")
+            )
+        ]
 
 
 @pytest.mark.parametrize("rewrite", _REWRITES.values(), ids=_REWRITES.keys())
@@ -57,18 +65,28 @@ def test_insert_or_replace_cannot_overwrite_an_entry(sqlite_database_url: str) -
     database = Database.open(sqlite_database_url)
     _with_an_entry(database)
     with pytest.raises(DBAPIError, match="append-only"), database.write() as session:
-        session.execute(text(_INSERT.format(sequence=1).replace("INSERT", "INSERT OR REPLACE", 1)))
+        session.execute(
+            text(_INSERT.format(sequence=1).replace("INSERT", "INSERT OR REPLACE", 1))
+        )
     assert _entries(database) == [(1, 5)]
     database.close()
 
 
 @pytest.mark.parametrize("role", ["origin", "replica"])
-def test_the_owner_cannot_truncate_update_or_delete(postgresql_database_url: str, role: str) -> None:
+def test_the_owner_cannot_truncate_update_or_delete(
+    postgresql_database_url: str, role: str
+) -> None:
     """Ordinary triggers do not fire for the role ``replica``; these triggers do."""
-    with psycopg.connect(driver_url(postgresql_database_url), autocommit=True) as connection:
+    with psycopg.connect(
+        driver_url(postgresql_database_url), autocommit=True
+    ) as connection:
         connection.execute(_INSERT.format(sequence=1))
         connection.execute(f"SET session_replication_role = {role}")
-        for rewrite in ("TRUNCATE entries", "UPDATE entries SET amount = 1", "DELETE FROM entries"):
+        for rewrite in (
+            "TRUNCATE entries",
+            "UPDATE entries SET amount = 1",
+            "DELETE FROM entries",
+        ):
             with pytest.raises(errors.RestrictViolation):
                 connection.execute(rewrite)
 
@@ -81,11 +99,18 @@ class _TwoRoles:
 
 @pytest.fixture
 def two_roles(postgres_url: str) -> Iterator[_TwoRoles]:
-    """A database with an owner's role and a service's role, as docs/guides/operator-install.md describes."""
+    """A database with an owner's role and a service's role, as
+    docs/guides/operator-install.md describes.
+    """
     tag, password = secrets.token_hex(4), secrets.token_hex(8)
     owner, service = f"owner_{tag}", f"service-{tag}"
     for role in (owner, service):
-        execute(postgres_url, sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(role), password))
+        execute(
+            postgres_url,
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(
+                sql.Identifier(role), password
+            ),
+        )
     with fresh_database(postgres_url) as url:
         database = make_url(url)
         execute(
@@ -102,7 +127,9 @@ def two_roles(postgres_url: str) -> Iterator[_TwoRoles]:
         execute(postgres_url, sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
-def test_the_service_role_can_add_entries_and_nothing_else(two_roles: _TwoRoles) -> None:
+def test_the_service_role_can_add_entries_and_nothing_else(
+    two_roles: _TwoRoles,
+) -> None:
     migrate.upgrade(two_roles.service_url, migration_url=two_roles.owner_url)
     migrate.upgrade(two_roles.service_url, migration_url=two_roles.owner_url)
     database = Database.open(two_roles.service_url)
@@ -123,23 +150,35 @@ def test_the_service_role_can_add_entries_and_nothing_else(two_roles: _TwoRoles)
         "UPDATE alembic_version SET version_num = 'x'",
         "GRANT UPDATE ON entries TO CURRENT_USER",
     )
-    with psycopg.connect(driver_url(two_roles.service_url), autocommit=True) as connection:
+    with psycopg.connect(
+        driver_url(two_roles.service_url), autocommit=True
+    ) as connection:
         for statement in refused:
-            if statement in (_REWRITES["insert over"], _REWRITES["ignored insert over"]):
+            if statement in (
+                _REWRITES["insert over"],
+                _REWRITES["ignored insert over"],
+            ):
                 continue
             try:
                 connection.execute(statement)
             except errors.InsufficientPrivilege:
                 continue
-            # On PostgreSQL, a GRANT without the grant option is a warning and grants nothing.
+            # On PostgreSQL, a GRANT without the grant option is a warning and grants
+            # nothing.
             assert statement.startswith("GRANT"), statement
-        assert connection.execute("SELECT sequence, amount FROM entries").fetchall() == [(1, 5)]
+        assert connection.execute(
+            "SELECT sequence, amount FROM entries"
+        ).fetchall() == [(1, 5)]
 
 
 def test_the_service_role_can_change_all_other_tables(two_roles: _TwoRoles) -> None:
     migrate.upgrade(two_roles.service_url, migration_url=two_roles.owner_url)
-    with psycopg.connect(driver_url(two_roles.service_url), autocommit=True) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+    with psycopg.connect(
+        driver_url(two_roles.service_url), autocommit=True
+    ) as connection:
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
         changeable = {name for (name,) in tables} - {
             "alias_moves",
             "entries",

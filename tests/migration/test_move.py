@@ -1,7 +1,9 @@
-"""An installation of e23dda68, the last version before the first release that people ran, is moved on both databases.
+"""An installation of e23dda68, the last version before the first release that people
+ran, is moved on both databases.
 
-``data/0031.tar.xz`` is its home after one request of every kind (:mod:`tests.support.snapshot`), with what its server
-answered in the end, and the schema that its migrations made on PostgreSQL.
+``data/0031.tar.xz`` is its home after one request of every kind
+(:mod:`tests.support.snapshot`), with what its server answered in the end, and the
+schema that its migrations made on PostgreSQL.
 """
 
 import json
@@ -33,7 +35,13 @@ from app.db.database import Database, parse_url
 from app.ledger import checkpoints, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log, Signer
-from app.ledger.tables import BlockRow, EntryKind, MemberRow, PopulationRow, ReservationRow
+from app.ledger.tables import (
+    BlockRow,
+    EntryKind,
+    MemberRow,
+    PopulationRow,
+    ReservationRow,
+)
 from app.services.backup import layout
 from app.services.backup.layout import Manifest
 from app.services.backup.move import move_database
@@ -50,12 +58,16 @@ from tests.support.server import Server, running_server, worker
 
 OLD = "0031"
 _STATED_ANEW = {"warnings", "available", "failures"}
-"""Members of answers that this version states in other words or by all rules, or that deliveries change meanwhile."""
+"""Members of answers that this version states in other words or by all rules, or that
+deliveries change meanwhile.
+"""
 
 
 @dataclass(frozen=True)
 class Old:
-    """An installation that is not moved yet: its old database, and settings that name an empty one."""
+    """An installation that is not moved yet: its old database, and settings that name
+    an empty one.
+    """
 
     settings: Settings
     name: str
@@ -85,22 +97,35 @@ def _changed(url: str, *changes: str) -> None:
 
 
 @contextmanager
-def _installed(dialect: str, folder: Path, empty_database: EmptyDatabase) -> Iterator[Old]:
+def _installed(
+    dialect: str, folder: Path, empty_database: EmptyDatabase
+) -> Iterator[Old]:
     home = snapshot.unpacked(OLD, folder)
     file = home / "before" / "grovekeeper.sqlite3"
     file.parent.mkdir()
     (home / "grovekeeper.sqlite3").rename(file)
     if dialect == "sqlite":
         url = f"sqlite:///{file}"
-        yield Old(Settings(home=home, database_url=f"sqlite:///{home / 'grovekeeper.sqlite3'}"), str(file), url)
+        yield Old(
+            Settings(
+                home=home, database_url=f"sqlite:///{home / 'grovekeeper.sqlite3'}"
+            ),
+            str(file),
+            url,
+        )
         return
     with empty_database(dialect, folder) as old, empty_database(dialect, folder) as new:
         with psycopg.connect(driver_url(old)) as connection:
             connection.execute((folder / "postgresql.sql").read_bytes())
             connection.execute(f"INSERT INTO alembic_version VALUES ('{OLD}')".encode())
-        with migrate.migration_transaction(old) as target, layout.file_transaction(file, "ro&immutable=1") as source:
+        with (
+            migrate.migration_transaction(old) as target,
+            layout.file_transaction(file, "ro&immutable=1") as source,
+        ):
             layout.copy_rows(source, target)
-        yield Old(Settings(home=home, database_url=new), str(make_url(old).database), old)
+        yield Old(
+            Settings(home=home, database_url=new), str(make_url(old).database), old
+        )
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -117,10 +142,16 @@ def old(dialect: str, empty_database: EmptyDatabase, tmp_path: Path) -> Iterator
 
 @pytest.fixture(scope="module")
 def moved(
-    dialect: str, empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory
+    dialect: str,
+    empty_database: EmptyDatabase,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Old, snapshot.Rows]]:
-    """A moved installation, which tests read only, and the rows of its old database before the move."""
-    with _installed(dialect, tmp_path_factory.mktemp("moved"), empty_database) as installed:
+    """A moved installation, which tests read only, and the rows of its old database
+    before the move.
+    """
+    with _installed(
+        dialect, tmp_path_factory.mktemp("moved"), empty_database
+    ) as installed:
         before = installed.rows()
         installed.move()
         yield installed, before
@@ -134,7 +165,9 @@ def database(moved: tuple[Old, snapshot.Rows]) -> Iterator[Database]:
 
 
 @pytest.fixture
-def writable(moved: tuple[Old, snapshot.Rows], copied_database: CopiedDatabase, tmp_path: Path) -> Iterator[Database]:
+def writable(
+    moved: tuple[Old, snapshot.Rows], copied_database: CopiedDatabase, tmp_path: Path
+) -> Iterator[Database]:
     """A copy of the new database for one test."""
     with (
         copied_database(moved[0].settings.database_url, tmp_path) as url,
@@ -148,26 +181,40 @@ def accounts(database: Database) -> tuple[list[str], list[str]]:
     """Ids of datasets' accounts and of populations."""
     with database.read() as session:
         populations = list(session.execute(select(PopulationRow.id)).scalars())
-        account_ids = session.execute(text("SELECT id FROM accounts WHERE id <> 'control' ORDER BY id")).scalars().all()
-    return [account_id for account_id in account_ids if account_id not in populations], populations
+        account_ids = (
+            session.execute(
+                text("SELECT id FROM accounts WHERE id <> 'control' ORDER BY id")
+            )
+            .scalars()
+            .all()
+        )
+    return [
+        account_id for account_id in account_ids if account_id not in populations
+    ], populations
 
 
 @pytest.fixture
 def server(old: Old) -> Iterator[Server]:
     """A server of this version on an installation that was moved for the test."""
     old.move()
-    with running_server(old.settings.database_url, old.settings.home, n_workers=0) as server:
+    with running_server(
+        old.settings.database_url, old.settings.home, n_workers=0
+    ) as server:
         yield server
 
 
 @pytest.fixture
 def answers(old: Old) -> dict[str, Any]:
     """What the server of the old version answered."""
-    stored: dict[str, Any] = json.loads((old.settings.home.parent / snapshot.ANSWERS).read_text(encoding="utf-8"))
+    stored: dict[str, Any] = json.loads(
+        (old.settings.home.parent / snapshot.ANSWERS).read_text(encoding="utf-8")
+    )
     return stored
 
 
-def test_the_old_database_stays_as_it_is_and_every_row_is_in_the_new_one(moved: tuple[Old, snapshot.Rows]) -> None:
+def test_the_old_database_stays_as_it_is_and_every_row_is_in_the_new_one(
+    moved: tuple[Old, snapshot.Rows],
+) -> None:
     installed, before = moved
     assert installed.rows() == before
     after = _rows(installed.settings.database_url)
@@ -182,40 +229,67 @@ _KINDS = {"models": "train", "profiles": "profile", "evaluations": "evaluation"}
 
 def _as_now(before: snapshot.Rows) -> snapshot.Rows:
     """The rows of the old version in the tables of this version."""
-    released = [{**row, "kind": kind} for table, kind in _KINDS.items() for row in before[table]]
+    released = [
+        {**row, "kind": kind} for table, kind in _KINDS.items() for row in before[table]
+    ]
     jobs = [{**row, "release_id": _release_of(row)} for row in before["jobs"]]
-    return {**before, "releases": sorted(released, key=lambda row: row["id"]), "jobs": jobs}
+    return {
+        **before,
+        "releases": sorted(released, key=lambda row: row["id"]),
+        "jobs": jobs,
+    }
 
 
 def _release_of(job: Mapping[str, Any]) -> str | None:
-    ids = [job[name] for name in ("model_id", "profile_id", "evaluation_id") if job[name] is not None]
+    ids = [
+        job[name]
+        for name in ("model_id", "profile_id", "evaluation_id")
+        if job[name] is not None
+    ]
     return ids[0] if ids else None
 
 
 def _require_kept(after: snapshot.Rows, before: snapshot.Rows) -> None:
-    """Checks that rows have the values that they had in all columns that are still there."""
+    """Checks that rows have the values that they had in all columns that are still
+    there.
+    """
     earlier = _as_now(before)
     for table, rows in after.items():
         assert rows, f"the snapshot has no row of {table}"
-        kept = [{name: row[name] for name in row if name in rows[0]} for row in earlier[table]]
-        assert [{name: now[name] for name in was} for now, was in zip(rows, kept, strict=True)] == kept
+        kept = [
+            {name: row[name] for name in row if name in rows[0]}
+            for row in earlier[table]
+        ]
+        assert [
+            {name: now[name] for name in was}
+            for now, was in zip(rows, kept, strict=True)
+        ] == kept
 
 
 def test_nobody_notices_the_move(server: Server, answers: dict[str, Any]) -> None:
-    """Exports, entries and artifacts are byte-identical, models predict the same, and the key is valid."""
+    """Exports, entries and artifacts are byte-identical, models predict the same, and
+    the key is valid.
+    """
     http = server.client(answers["key"])
     now = snapshot.answers_of(http, server.database)
     assert now["files"].keys() == answers["files"].keys()
-    grown = {path for path, facts in answers["files"].items() if now["files"][path] != facts}
+    grown = {
+        path for path, facts in answers["files"].items() if now["files"][path] != facts
+    }
     assert grown == {"/audit/export"}, "the server of the test made a key"
     size, _ = answers["files"]["/audit/export"]
-    assert snapshot.digest(http.get("/audit/export").content[:size]) == answers["files"]["/audit/export"]
+    assert (
+        snapshot.digest(http.get("/audit/export").content[:size])
+        == answers["files"]["/audit/export"]
+    )
     assert list(_lost(now["predictions"], answers["predictions"])) == []
     assert list(_lost(now["lists"], answers["lists"])) == []
 
 
 def _lost(now: Any, before: Any, at: str = "") -> Iterator[str]:
-    """What an answer lacks that the server of the old version answered; lists may have got longer."""
+    """What an answer lacks that the server of the old version answered; lists may have
+    got longer.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before.keys() - _STATED_ANEW:
             yield from _lost(now.get(name), before[name], f"{at}/{name}")
@@ -226,19 +300,29 @@ def _lost(now: Any, before: Any, at: str = "") -> Iterator[str]:
         yield f"{at}: {before} became {now}"
 
 
-def test_waiting_jobs_run_after_the_move_and_new_ones_are_admitted(server: Server, tmp_path: Path) -> None:
+def test_waiting_jobs_run_after_the_move_and_new_ones_are_admitted(
+    server: Server, tmp_path: Path
+) -> None:
     with server.database.read() as session:
-        [queued] = session.execute(text("SELECT id FROM jobs WHERE state = 'queued'")).scalars().all()
+        [queued] = (
+            session.execute(text("SELECT id FROM jobs WHERE state = 'queued'"))
+            .scalars()
+            .all()
+        )
     with worker(server.settings, log=tmp_path / "worker.log"):
         assert server.ended(queued)["state"] == "succeeded"
         model = server.trained("labs", scope={"shard": [0]})["model_id"]
-    assert server.admin.http.post(f"/models/{model}/predict", json={"rows": snapshot.PREDICTED}).is_success
+    assert server.admin.http.post(
+        f"/models/{model}/predict", json={"rows": snapshot.PREDICTED}
+    ).is_success
     with server.database.read() as session:
         population = session.execute(select(PopulationRow.id)).scalar_one()
         verified(session, population)
 
 
-def test_the_program_reads_every_row(database: Database, moved: tuple[Old, snapshot.Rows]) -> None:
+def test_the_program_reads_every_row(
+    database: Database, moved: tuple[Old, snapshot.Rows]
+) -> None:
     with database.read() as session:
         for mapper in Base.registry.mappers:
             rows = session.execute(select(mapper.class_)).scalars().all()
@@ -253,7 +337,10 @@ def test_every_account_verifies_with_the_balance_of_the_service(
         for account_id in accounts[0]:
             summary = dataset_replay.verify(export(session, account_id))
             balance = statements.balance(session, account_id)
-            assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
+            assert (summary.tightest.charged, summary.tightest.reserved) == (
+                balance.charged,
+                balance.reserved,
+            )
             assert summary.cap == balance.cap
             kinds |= summary.kinds.keys()
         for account_id in accounts[1]:
@@ -261,12 +348,18 @@ def test_every_account_verifies_with_the_balance_of_the_service(
     assert kinds >= {"open", "reserve", "charge", "void", "cap", "join", "load"}
 
 
-def test_datasets_are_declared_as_the_first_entries_of_their_accounts_state(database: Database) -> None:
+def test_datasets_are_declared_as_the_first_entries_of_their_accounts_state(
+    database: Database,
+) -> None:
     """A charge compares them, also where the unit column has no form yet."""
     with database.read() as session:
-        datasets = [Dataset(row) for row in session.execute(select(DatasetRow)).scalars()]
+        datasets = [
+            Dataset(row) for row in session.execute(select(DatasetRow)).scalars()
+        ]
         for dataset in datasets:
-            kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
+            kept_states.require_declared(
+                session, tables.account(session, dataset.id), dataset.facts
+            )
     assert any(dataset.unit_column for dataset in datasets)
 
 
@@ -287,9 +380,17 @@ def test_the_root_of_a_log_equals_the_root_over_all_entries(
 def test_the_ledger_can_be_used_after_the_move(writable: Database) -> None:
     """An old reservation is charged, a new reservation is made, and the chains verify."""
     with writable.read() as session:
-        waiting = session.execute(select(ReservationRow).where(ReservationRow.state == "reserved")).scalars().one()
+        waiting = (
+            session.execute(
+                select(ReservationRow).where(ReservationRow.state == "reserved")
+            )
+            .scalars()
+            .one()
+        )
         population = session.execute(
-            select(MemberRow.population_id).where(MemberRow.account_id == waiting.account_id)
+            select(MemberRow.population_id).where(
+                MemberRow.account_id == waiting.account_id
+            )
         ).scalar_one()
         before = statements.balance(session, waiting.account_id)
     assert before.reserved >= waiting.amount
@@ -300,7 +401,10 @@ def test_the_ledger_can_be_used_after_the_move(writable: Database) -> None:
     with writable.read() as session:
         after = statements.balance(session, waiting.account_id)
         members = verified(session, population).members
-    assert (after.charged, after.reserved) == (before.charged + waiting.amount, before.reserved - waiting.amount + 5)
+    assert (after.charged, after.reserved) == (
+        before.charged + waiting.amount,
+        before.reserved - waiting.amount + 5,
+    )
     assert members[waiting.account_id].load == after.charged + after.reserved
 
 
@@ -310,18 +414,30 @@ def test_acts_are_recorded_after_the_move(writable: Database) -> None:
     with writable.read() as session:
         header, last = control.export_header(session)
         entries = tables.entries(session, control.CHAIN, after=0, limit=last)
-    lines = [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
+    lines = [
+        rfc8785.dumps(line) + b"\n"
+        for line in (header, *(entry.to_json() for entry in entries))
+    ]
     assert control_export.verify(lines).kinds["key-revoked"] >= 1
 
 
-def test_append_only_tables_are_so_after_the_move(database: Database, moved: tuple[Old, snapshot.Rows]) -> None:
+def test_append_only_tables_are_so_after_the_move(
+    database: Database, moved: tuple[Old, snapshot.Rows]
+) -> None:
     with database.engine.connect() as connection:
         names = append_only_tables(connection)
     assert names == {"alias_moves", "entries", "log_blocks", "signers"}
-    for change in ("DELETE FROM {}", "UPDATE {0} SET {1} = {1}", "INSERT INTO {0} SELECT * FROM {0}"):
+    for change in (
+        "DELETE FROM {}",
+        "UPDATE {0} SET {1} = {1}",
+        "INSERT INTO {0} SELECT * FROM {0}",
+    ):
         for name in names:
             column = next(iter(moved[1][name][0]))
-            with pytest.raises(DBAPIError, match="append-only"), database.write() as session:
+            with (
+                pytest.raises(DBAPIError, match="append-only"),
+                database.write() as session,
+            ):
                 session.execute(text(change.format(name, column)))
 
 
@@ -329,12 +445,17 @@ def test_append_only_tables_are_so_after_the_move(database: Database, moved: tup
 def test_databases_of_the_commits_between_are_moved(old: Old, revision: str) -> None:
     _changed(
         old.url,
-        "ALTER TABLE webhooks ADD COLUMN sealed_earlier_secret " + ("BLOB" if "sqlite" in old.url else "BYTEA"),
-        "ALTER TABLE webhooks ADD COLUMN earlier_secret_until " + ("TEXT" if "sqlite" in old.url else "TIMESTAMPTZ"),
+        "ALTER TABLE webhooks ADD COLUMN sealed_earlier_secret "
+        + ("BLOB" if "sqlite" in old.url else "BYTEA"),
+        "ALTER TABLE webhooks ADD COLUMN earlier_secret_until "
+        + ("TEXT" if "sqlite" in old.url else "TIMESTAMPTZ"),
         f"UPDATE alembic_version SET version_num = '{revision}'",
     )
     old.move()
-    assert revisions.current_revision(old.settings.database_url) == revisions.head_revision()
+    assert (
+        revisions.current_revision(old.settings.database_url)
+        == revisions.head_revision()
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,9 +466,18 @@ def test_databases_of_the_commits_between_are_moved(old: Old, revision: str) -> 
             r"is at revision 0030\. .*takes the revisions 0031 to 0033.* commit e23dda68 first",
         ),
         ("UPDATE alembic_version SET version_num = '0100'", "needs no move"),
-        ("DROP TABLE alembic_version", "has no revision, so no version of this program made it"),
-        ("ALTER TABLE jobs ADD COLUMN colour TEXT", r"jobs .* somebody changed it by hand \(colour\)"),
-        ("ALTER TABLE webhooks DROP COLUMN threshold", r"webhooks .* somebody changed it by hand \(threshold\)"),
+        (
+            "DROP TABLE alembic_version",
+            "has no revision, so no version of this program made it",
+        ),
+        (
+            "ALTER TABLE jobs ADD COLUMN colour TEXT",
+            r"jobs .* somebody changed it by hand \(colour\)",
+        ),
+        (
+            "ALTER TABLE webhooks DROP COLUMN threshold",
+            r"webhooks .* somebody changed it by hand \(threshold\)",
+        ),
         ("DROP TABLE job_datasets", "no table job_datasets"),
         (
             "UPDATE workers SET seen_at = '2999-01-01T00:00:00.000000Z'",
@@ -355,7 +485,9 @@ def test_databases_of_the_commits_between_are_moved(old: Old, revision: str) -> 
         ),
     ],
 )
-def test_a_database_that_cannot_be_moved_is_named_and_nothing_is_copied(old: Old, change: str, sentence: str) -> None:
+def test_a_database_that_cannot_be_moved_is_named_and_nothing_is_copied(
+    old: Old, change: str, sentence: str
+) -> None:
     _changed(old.url, change)
     with pytest.raises(InstallationError, match=sentence):
         old.move()
@@ -364,12 +496,19 @@ def test_a_database_that_cannot_be_moved_is_named_and_nothing_is_copied(old: Old
 
 def test_a_database_that_lacks_entries_is_not_moved(old: Old) -> None:
     """As one whose write-ahead log was left behind: its budget would be spent again."""
-    drop = "DROP TRIGGER append_only_entries_delete" + ("" if old.url.startswith("sqlite") else " ON entries")
+    drop = "DROP TRIGGER append_only_entries_delete" + (
+        "" if old.url.startswith("sqlite") else " ON entries"
+    )
     last = "EXISTS (SELECT 1 FROM accounts WHERE id = account_id AND last_sequence = sequence)"
     _changed(
-        old.url, drop, f"DELETE FROM entries WHERE {last}", "UPDATE accounts SET last_sequence = last_sequence - 1"
+        old.url,
+        drop,
+        f"DELETE FROM entries WHERE {last}",
+        "UPDATE accounts SET last_sequence = last_sequence - 1",
     )
-    with pytest.raises(InstallationError, match=r"does not reach the heads .* Nothing was copied"):
+    with pytest.raises(
+        InstallationError, match=r"does not reach the heads .* Nothing was copied"
+    ):
         old.move()
     assert _rows(old.settings.database_url) == {}
 
@@ -381,7 +520,9 @@ def test_the_home_of_another_installation_is_named(old: Old, tmp_path: Path) -> 
     with pytest.raises(InstallationError, match="signing key"):
         move_database(replace(old.settings, home=other), old.name)
     Signer.open(other / "signing.key", make=True)
-    with pytest.raises(InstallationError, match="is not the signing key that the database names"):
+    with pytest.raises(
+        InstallationError, match="is not the signing key that the database names"
+    ):
         move_database(replace(old.settings, home=other), old.name)
     assert _rows(old.settings.database_url) == {}
 
@@ -400,13 +541,25 @@ def test_a_missing_database_is_named(old: Old) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"name,age\nann,1\n"])
-def test_a_file_that_is_no_database_is_named_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_is_named_and_stays_as_it_is(
+    tmp_path: Path, content: bytes
+) -> None:
     file = tmp_path / "notes.csv"
     file.write_bytes(content)
     settings = Settings(home=tmp_path, database_url=f"sqlite:///{file}")
     with pytest.raises(InstallationError, match="is no SQLite database"):
         move_database(settings, str(file))
-    status = CliRunner().invoke(app, ["db", "status", "--home", str(tmp_path), "--database-url", f"sqlite:///{file}"])
+    status = CliRunner().invoke(
+        app,
+        [
+            "db",
+            "status",
+            "--home",
+            str(tmp_path),
+            "--database-url",
+            f"sqlite:///{file}",
+        ],
+    )
     assert (status.exit_code, "Traceback" in status.output) == (ExitCode.FAILED, False)
     if content:
         assert "file is not a database" in status.output
@@ -417,14 +570,23 @@ def test_a_file_that_is_no_database_is_named_and_stays_as_it_is(tmp_path: Path, 
 def test_a_file_is_only_read_by_a_move_and_by_a_refusal(
     empty_database: EmptyDatabase, tmp_path: Path, *, is_moved: bool
 ) -> None:
-    with _installed("sqlite", tmp_path, empty_database) as old, closing(sqlite3.connect(old.name)) as writer:
+    with (
+        _installed("sqlite", tmp_path, empty_database) as old,
+        closing(sqlite3.connect(old.name)) as writer,
+    ):
         writer.execute("PRAGMA journal_mode=WAL")
-        writer.execute("UPDATE alembic_version SET version_num = ?", (OLD if is_moved else "0030",))
+        writer.execute(
+            "UPDATE alembic_version SET version_num = ?", (OLD if is_moved else "0030",)
+        )
         writer.commit()  # in the log alone, while the writer is open
         files = [Path(old.name), Path(f"{old.name}-wal")]
         before = [file.read_bytes() for file in files]
         assert before[1]
-        with nullcontext() if is_moved else pytest.raises(InstallationError, match="at revision 0030"):
+        with (
+            nullcontext()
+            if is_moved
+            else pytest.raises(InstallationError, match="at revision 0030")
+        ):
             old.move()
         assert [file.read_bytes() for file in files] == before
 
@@ -437,31 +599,63 @@ def test_an_address_is_refused_and_not_repeated(old: Old) -> None:
 
 def test_the_command_moves_and_status_names_it(old: Old) -> None:
     home = ["--home", str(old.settings.home)]
-    before = CliRunner().invoke(app, ["db", "status", *home], env={"GROVEKEEPER_DATABASE_URL": old.url})
-    assert (before.exit_code, "next: grovekeeper db move OLD" in before.stdout) == (ExitCode.FAILED, True)
+    before = CliRunner().invoke(
+        app, ["db", "status", *home], env={"GROVEKEEPER_DATABASE_URL": old.url}
+    )
+    assert (before.exit_code, "next: grovekeeper db move OLD" in before.stdout) == (
+        ExitCode.FAILED,
+        True,
+    )
     environ = {"GROVEKEEPER_DATABASE_URL": old.settings.database_url}
-    moved = CliRunner().invoke(app, ["db", "move", old.name, *home, "--json"], env=environ)
-    assert json.loads(moved.stdout) == {"revision": revisions.head_revision(), "problems": []}
+    moved = CliRunner().invoke(
+        app, ["db", "move", old.name, *home, "--json"], env=environ
+    )
+    assert json.loads(moved.stdout) == {
+        "revision": revisions.head_revision(),
+        "problems": [],
+    }
     assert CliRunner().invoke(app, ["db", "status", *home], env=environ).exit_code == 0
-    for revision, sentence in (("0030", "commit e23dda68 first"), ("9999", "a newer version migrated this database")):
-        _changed(old.settings.database_url, f"UPDATE alembic_version SET version_num = '{revision}'")
+    for revision, sentence in (
+        ("0030", "commit e23dda68 first"),
+        ("9999", "a newer version migrated this database"),
+    ):
+        _changed(
+            old.settings.database_url,
+            f"UPDATE alembic_version SET version_num = '{revision}'",
+        )
         status = CliRunner().invoke(app, ["db", "status", *home], env=environ)
-        assert (sentence in " ".join(status.output.split()), "next:" in status.output) == (True, False)
+        assert (
+            sentence in " ".join(status.output.split()),
+            "next:" in status.output,
+        ) == (True, False)
 
 
 def test_a_start_on_a_database_that_is_not_moved_names_the_command(old: Old) -> None:
     settings = replace(old.settings, database_url=old.url)
     before = old.rows()
-    with pytest.raises(InstallationError, match=r"at revision 0031\. .*grovekeeper db move"):
+    with pytest.raises(
+        InstallationError, match=r"at revision 0031\. .*grovekeeper db move"
+    ):
         prepare.upgrade(settings)
-    with pytest.raises(InstallationError, match="not at the newest revision"), prepare.opened(settings):
+    with (
+        pytest.raises(InstallationError, match="not at the newest revision"),
+        prepare.opened(settings),
+    ):
         pass
     assert old.rows() == before
 
 
-def test_a_backup_of_the_old_version_is_restored(old: Old, empty_database: EmptyDatabase, tmp_path: Path) -> None:
-    """On both databases; a backup has its rows in a SQLite database, whatever the kind of its own was."""
-    home, backup, restored = old.settings.home, tmp_path / "backup", tmp_path / "restored"
+def test_a_backup_of_the_old_version_is_restored(
+    old: Old, empty_database: EmptyDatabase, tmp_path: Path
+) -> None:
+    """On both databases; a backup has its rows in a SQLite database, whatever the kind
+    of its own was.
+    """
+    home, backup, restored = (
+        old.settings.home,
+        tmp_path / "backup",
+        tmp_path / "restored",
+    )
     signer = Signer.open(home / "signing.key", make=False)
     for folder in ("rows", "prints", "artifacts"):
         shutil.copytree(home / folder, backup / "home" / folder)
@@ -476,7 +670,9 @@ def test_a_backup_of_the_old_version_is_restored(old: Old, empty_database: Empty
     shutil.copytree(home / "checkpoints", restored / "checkpoints")
     settings = replace(old.settings, home=restored)
     if settings.database_url.startswith("sqlite"):
-        settings = replace(settings, database_url=f"sqlite:///{restored / 'grovekeeper.sqlite3'}")
+        settings = replace(
+            settings, database_url=f"sqlite:///{restored / 'grovekeeper.sqlite3'}"
+        )
     done = restore_backup(settings, backup, accept_loss=False)
     assert (done.losses, done.problems) == ([], [])
     _require_kept(_rows(settings.database_url), old.rows())

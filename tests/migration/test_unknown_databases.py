@@ -1,4 +1,6 @@
-"""An upgrade says what is wrong with a database that no version of the chain made, and leaves it as it is."""
+"""An upgrade says what is wrong with a database that no version of the chain made, and
+leaves it as it is.
+"""
 
 import pytest
 from sqlalchemy import create_engine, inspect, text
@@ -35,10 +37,15 @@ def _columns(url: str, table: str) -> set[str]:
         ("0031", r"at revision 0031\. .*grovekeeper db move"),
         ("0001", r"at revision 0001\. .*takes the revisions 0031 to 0033"),
         ("0099", r"at revision 0099\. "),
-        ("a1b2c3d4e5f6", "at revision a1b2c3d4e5f6, which no version of this program has"),
+        (
+            "a1b2c3d4e5f6",
+            "at revision a1b2c3d4e5f6, which no version of this program has",
+        ),
     ],
 )
-def test_an_unknown_revision_is_named(database_url: str, revision: str, sentence: str) -> None:
+def test_an_unknown_revision_is_named(
+    database_url: str, revision: str, sentence: str
+) -> None:
     _changed(database_url, f"UPDATE alembic_version SET version_num = '{revision}'")
     with pytest.raises(InstallationError, match=sentence):
         migrate.upgrade(database_url)
@@ -54,7 +61,9 @@ def test_an_unknown_revision_is_named(database_url: str, revision: str, sentence
         "DROP TABLE job_datasets",
     ],
 )
-def test_tables_of_an_edited_revision_are_named(database_url: str, next_revision: NextRevision, edit: str) -> None:
+def test_tables_of_an_edited_revision_are_named(
+    database_url: str, next_revision: NextRevision, edit: str
+) -> None:
     next_revision.does("pass")
     _changed(database_url, edit)
     before = _columns(database_url, "jobs")
@@ -67,11 +76,15 @@ def test_tables_of_an_edited_revision_are_named(database_url: str, next_revision
 
 def test_tables_without_a_revision_are_named(database_url: str) -> None:
     _changed(database_url, "DROP TABLE alembic_version")
-    with pytest.raises(InstallationError, match=r"has no revision, but its tables are not those"):
+    with pytest.raises(
+        InstallationError, match=r"has no revision, but its tables are not those"
+    ):
         migrate.upgrade(database_url)
 
 
-def test_tables_of_another_program_do_not_matter(empty_database_url: str, next_revision: NextRevision) -> None:
+def test_tables_of_another_program_do_not_matter(
+    empty_database_url: str, next_revision: NextRevision
+) -> None:
     _changed(empty_database_url, "CREATE TABLE notes (id INTEGER)")
     migrate.upgrade(empty_database_url)
     _changed(empty_database_url, "CREATE TABLE more_notes (id INTEGER)")
@@ -81,10 +94,19 @@ def test_tables_of_another_program_do_not_matter(empty_database_url: str, next_r
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
-def test_a_database_of_another_encoding_is_named(postgres_url: str, encoding: str) -> None:
-    """SQL_ASCII ended in a TypeError of the driver, which gets bytes there; others cannot hold every name."""
+def test_a_database_of_another_encoding_is_named(
+    postgres_url: str, encoding: str
+) -> None:
+    """SQL_ASCII ended in a TypeError of the driver, which gets bytes there; others
+    cannot hold every name.
+    """
     with fresh_database(postgres_url, encoding=encoding) as url:
-        with pytest.raises(InstallationError, match=f"encoding {encoding}.*ENCODING 'UTF8'"):
+        with pytest.raises(
+            InstallationError, match=f"encoding {encoding}.*ENCODING 'UTF8'"
+        ):
             migrate.upgrade(url)
-        with pytest.raises(InstallationError, match=f"encoding {encoding}"), Database.open(url).read() as session:
+        with (
+            pytest.raises(InstallationError, match=f"encoding {encoding}"),
+            Database.open(url).read() as session,
+        ):
             session.execute(text("SELECT 1"))

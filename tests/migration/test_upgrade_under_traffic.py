@@ -1,4 +1,6 @@
-"""An upgrade while processes of the version before serve: they become unready, wait briefly and lose nothing."""
+"""An upgrade while processes of the version before serve: they become unready, wait
+briefly and lose nothing.
+"""
 
 import threading
 import time
@@ -37,13 +39,19 @@ def test_a_running_process_is_unready_once_the_schema_is_newer(scene: Scene) -> 
         confirm_upgraded(heads)
 
 
-def test_no_acknowledged_request_is_lost_by_an_upgrade(scene: Scene, next_revision: NextRevision) -> None:
+def test_no_acknowledged_request_is_lost_by_an_upgrade(
+    scene: Scene, next_revision: NextRevision
+) -> None:
     next_revision.does(
         "with op.batch_alter_table('entries', recreate='always') as batch:",
         "    batch.add_column(sa.Column('note', sa.Text()))",
         "create_append_only_triggers(op.get_bind(), 'entries', key=('account_id', 'sequence'))",
     )
-    acknowledged, others, is_upgraded = list[str](), list[BaseException](), threading.Event()
+    acknowledged, others, is_upgraded = (
+        list[str](),
+        list[BaseException](),
+        threading.Event(),
+    )
 
     def submit(thread: int) -> None:
         number = after = 0
@@ -51,7 +59,9 @@ def test_no_acknowledged_request_is_lost_by_an_upgrade(scene: Scene, next_revisi
             after += is_upgraded.is_set()
             number += 1
             try:
-                acknowledged.append(scene.submit_job(key=f"{thread}-{number}", epsilon="0.001"))
+                acknowledged.append(
+                    scene.submit_job(key=f"{thread}-{number}", epsilon="0.001")
+                )
             except Unavailable:
                 continue
             except BaseException as error:  # noqa: BLE001 - the test fails in its own thread
@@ -68,7 +78,9 @@ def test_no_acknowledged_request_is_lost_by_an_upgrade(scene: Scene, next_revisi
     for thread in threads:
         thread.join()
     assert others == []
-    reserved = {entry.job_id for entry in scene.entries() if entry.kind.value == "reserve"}
+    reserved = {
+        entry.job_id for entry in scene.entries() if entry.kind.value == "reserve"
+    }
     assert reserved == set(acknowledged)
     scene.verified()
 
@@ -76,7 +88,8 @@ def test_no_acknowledged_request_is_lost_by_an_upgrade(scene: Scene, next_revisi
 def test_a_waiting_upgrade_does_not_block_the_service(
     postgresql_database_url: str, next_revision: NextRevision
 ) -> None:
-    next_revision.does("op.add_column('entries', sa.Column('note', sa.Text()))")  # has to lock the entries
+    # has to lock the entries
+    next_revision.does("op.add_column('entries', sa.Column('note', sa.Text()))")
     database = Database.open(postgresql_database_url, pool_size=2)
     upgrade = threading.Thread(target=migrate.upgrade, args=(postgresql_database_url,))
     with database.read() as long_reader:
@@ -84,7 +97,8 @@ def test_a_waiting_upgrade_does_not_block_the_service(
         upgrade.start()
         for _ in range(2):
             _wait_for_the_upgrade(database)
-            with database.read() as session:  # waits behind the upgrade, which has to give up first
+            # waits behind the upgrade, which has to give up first
+            with database.read() as session:
                 session.execute(text("SELECT count(*) FROM entries"))
         assert revisions.current_revision(postgresql_database_url) == _HEAD
     upgrade.join()

@@ -1,8 +1,10 @@
-"""Exact integers of boosting on two neighbouring datasets, compared on one transcript of released values.
+"""Exact integers of boosting on two neighbouring datasets, compared on one transcript
+of released values.
 
-A mechanism with added noise is private because, *given* all earlier releases, the exact integers of two neighbours
-differ by a short vector. So production code runs on one dataset with real noise, then on the neighbours of that dataset
-with the released values of the first run, and the exact integers are compared.
+A mechanism with added noise is private because, *given* all earlier releases, the exact
+integers of two neighbours differ by a short vector. So production code runs on one
+dataset with real noise, then on the neighbours of that dataset with the released values
+of the first run, and the exact integers are compared.
 """
 
 from dataclasses import dataclass, field
@@ -19,22 +21,55 @@ from grovekeeper_forests.bins.noisy_counts import VARIANCE
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.noise.randomness import SystemRandomness
-from grovekeeper_forests.privacy.events import Adjacency, Event, ExponentialMechanism, Part, RoundedGaussian, Sequential
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Event,
+    ExponentialMechanism,
+    Part,
+    RoundedGaussian,
+    Sequential,
+)
 from tests.privacy.enumeration import Noise
 
 
-def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0, split: Fraction = Fraction(0)) -> Sequential:
-    """A priced event with these squared sensitivities, in units of 2^-48 variances, and this strength of a first split.
+def event_of(
+    start: int,
+    tree: int,
+    *,
+    n_trees: int,
+    tally: int = 0,
+    split: Fraction = Fraction(0),
+) -> Sequential:
+    """A priced event with these squared sensitivities, in units of 2^-48 variances, and
+    this strength of a first split.
 
     The first split counts as a tree.
     """
 
     def noise(square: int) -> RoundedGaussian:
-        return RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(square), Fraction(VARIANCE), 1)
+        return RoundedGaussian(
+            Adjacency.ADD_REMOVE_ONE, Fraction(square), Fraction(VARIANCE), 1
+        )
 
     after = (Part(1, noise(tally)),) if tally else ()
-    before = (Part(1, ExponentialMechanism(Adjacency.ADD_REMOVE_ONE, Fraction(1), split, 99)),) if split else ()
-    return Sequential((*before, Part(1, noise(start)), Part(n_trees - len(before), noise(tree)), *after))
+    before = (
+        (
+            Part(
+                1,
+                ExponentialMechanism(Adjacency.ADD_REMOVE_ONE, Fraction(1), split, 99),
+            ),
+        )
+        if split
+        else ()
+    )
+    return Sequential(
+        (
+            *before,
+            Part(1, noise(start)),
+            Part(n_trees - len(before), noise(tree)),
+            *after,
+        )
+    )
 
 
 def plan_of(
@@ -46,8 +81,13 @@ def plan_of(
     tally_share: float = 0.0,
     split: Fraction = Fraction(0),
 ) -> Plan:
-    """A plan with a Gaussian event, and the selection of a first split whose cost is added to ``mu_squared``."""
-    start, tally = (int((share * mu_squared) ** 0.5 * 2**24) ** 2 for share in (start_share, tally_share))
+    """A plan with a Gaussian event, and the selection of a first split whose cost is
+    added to ``mu_squared``.
+    """
+    start, tally = (
+        int((share * mu_squared) ** 0.5 * 2**24) ** 2
+        for share in (start_share, tally_share)
+    )
     tree = int((1.0 - start_share - tally_share) * mu_squared / n_trees * VARIANCE)
     event = event_of(start, tree, n_trees=n_trees, tally=tally, split=split)
     parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
@@ -56,7 +96,9 @@ def plan_of(
 
 @dataclass
 class Transcript:
-    """A ``Randomness`` that records every exact query and every release, and can replay the releases."""
+    """A ``Randomness`` that records every exact query and every release, and can replay
+    the releases.
+    """
 
     structure_seed: int
     replay: list[NDArray[np.int64]] | None = None
@@ -73,15 +115,21 @@ class Transcript:
     def uniform(self, n: int) -> int:
         return int(self._structure.integers(n))
 
-    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+    def select_exponential(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
         self.utilities.append(utilities.copy())
         if self.chosen is None:
-            self.selected.append(self._noise.select_exponential(utilities, inverse_scale=inverse_scale))
+            self.selected.append(
+                self._noise.select_exponential(utilities, inverse_scale=inverse_scale)
+            )
         else:
             self.selected.append(self.chosen[len(self.selected)])
         return self.selected[-1]
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Meeting":
+    def rounded_gaussian(
+        self, shape: tuple[int, ...], *, scale_bits: int
+    ) -> "_Meeting":
         assert scale_bits == 24
         return _Meeting(self, shape)
 
@@ -99,15 +147,23 @@ class _Meeting(Noise):
         if transcript.replay is not None:
             transcript.released.append(transcript.replay[len(transcript.released)])
         else:
-            transcript.released.append(exact + transcript._noise.rounded_gaussian(self._shape, scale_bits=24))
+            transcript.released.append(
+                exact + transcript._noise.rounded_gaussian(self._shape, scale_bits=24)
+            )
         return transcript.released[-1]
 
 
 def run(
-    plan: Plan, encoding: Encoding, X: NDArray[np.uint8], y: NDArray[np.int32], transcript: Transcript
+    plan: Plan,
+    encoding: Encoding,
+    X: NDArray[np.uint8],
+    y: NDArray[np.int32],
+    transcript: Transcript,
 ) -> Transcript:
     """Runs production code on rows, with a transcript."""
-    rows = LocalBoostedRows(np.ascontiguousarray(X), y, n_classes=encoding.schema.n_classes)
+    rows = LocalBoostedRows(
+        np.ascontiguousarray(X), y, n_classes=encoding.schema.n_classes
+    )
     boost(plan, encoding, rows, transcript, on_tree_done=lambda: None)
     return transcript
 
@@ -120,7 +176,9 @@ def _times(event: Event) -> int:
 
 
 def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
-    """Asserts the priced sensitivities on two runs of one transcript; returns the largest share that a tree reaches."""
+    """Asserts the priced sensitivities on two runs of one transcript; returns the
+    largest share that a tree reaches.
+    """
     parts = PricedDraws.of(plan.event)
     trees = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
     assert len(trees) == _times(plan.event)
@@ -135,7 +193,8 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
             moved = mine - theirs  # the row raises every split's utility by 0 or 1
             assert int(moved.min()) >= 0
             assert int(moved.max()) <= 1
-    n_classes = max(trees[0].shape[-1] - 1, 2)  # a leaf has one gradient per class, or one for two classes, and a count
+    # a leaf has one gradient per class, or one for two classes, and a count
+    n_classes = max(trees[0].shape[-1] - 1, 2)
     count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=n_classes).count
     largest = 0
     for tree in (integers.astype(object) for integers in trees):

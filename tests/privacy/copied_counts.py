@@ -1,8 +1,10 @@
-"""Finds where a release copies the numbers of its last noisy table, so that one run gives its law over all of them.
+"""Finds where a release copies the numbers of its last noisy table, so that one run
+gives its law over all of them.
 
-Nothing is drawn after the last table of a path, and its numbers are independent given the path. If the release copies
-them, its law follows from one run with numbers that occur nowhere else. Further runs, with numbers of the table's
-window, show whether it copies them. A release that adds, sorts, clips or drops numbers is walked path by path.
+Nothing is drawn after the last table of a path, and its numbers are independent given
+the path. If the release copies them, its law follows from one run with numbers that
+occur nowhere else. Further runs, with numbers of the table's window, show whether it
+copies them. A release that adds, sorts, clips or drops numbers is walked path by path.
 """
 
 import itertools
@@ -19,7 +21,9 @@ FIRST = 7_205_759_403_792_793
 
 @dataclass(frozen=True)
 class Table:
-    """Independent noisy numbers: the values that each of them may have, and the law of each over these values."""
+    """Independent noisy numbers: the values that each of them may have, and the law of
+    each over these values.
+    """
 
     values: tuple[int, ...]
     laws: Sequence[Sequence[float]]
@@ -34,7 +38,9 @@ def distinct_numbers(table: Table) -> list[int]:
 
 def alternating(table: Table) -> list[int]:
     """Numbers of the window, from the largest down, in turns."""
-    return list(itertools.islice(itertools.cycle(reversed(table.values)), len(table.laws)))
+    return list(
+        itertools.islice(itertools.cycle(reversed(table.values)), len(table.laws))
+    )
 
 
 def nearest_to_zero(table: Table) -> list[int]:
@@ -42,38 +48,63 @@ def nearest_to_zero(table: Table) -> list[int]:
 
 
 def choices() -> Iterator[tuple[StandIn, ...]]:
-    """Numbers of the window for each path: the first path is run with both choices, later paths with one, in turns."""
+    """Numbers of the window for each path: the first path is run with both choices,
+    later paths with one, in turns.
+    """
     yield alternating, nearest_to_zero
     yield from itertools.cycle(((alternating,), (nearest_to_zero,)))
 
 
 class Copies:
-    """A release of one run with :func:`distinct_numbers`, as a template for all numbers of the table."""
+    """A release of one run with :func:`distinct_numbers`, as a template for all numbers
+    of the table.
+    """
 
     def __init__(self, template: Hashable, table: Table) -> None:
         self._template, self._table = template, table
         largest = FIRST * len(table.laws)
-        highest = max((int(words[words <= largest].max(initial=0)) for words in _words(template)), default=0)
+        highest = max(
+            (int(words[words <= largest].max(initial=0)) for words in _words(template)),
+            default=0,
+        )
         self._unit = max(round(largest / max(highest, 1)), 1)
 
     def explain(self, released: Hashable, numbers: StandIn) -> bool:
         """Whether the template with other numbers is the release of a run with them."""
-        return self._filled(self._template, np.array([numbers(self._table)], dtype=np.int64))[0] == released
+        return (
+            self._filled(
+                self._template, np.array([numbers(self._table)], dtype=np.int64)
+            )[0]
+            == released
+        )
 
     def releases(self) -> Iterator[tuple[Hashable, float]]:
         """Every release and its probability, given the draws before the table."""
-        numbers = np.array(list(itertools.product(self._table.values, repeat=len(self._table.laws))), dtype=np.int64)
+        numbers = np.array(
+            list(itertools.product(self._table.values, repeat=len(self._table.laws))),
+            dtype=np.int64,
+        )
         probabilities = np.ones(1)
         for law in self._table.laws:
             probabilities = np.multiply.outer(probabilities, law).ravel()
-        return zip(self._filled(self._template, numbers), probabilities.tolist(), strict=True)
+        return zip(
+            self._filled(self._template, numbers), probabilities.tolist(), strict=True
+        )
 
-    def _filled(self, template: Hashable, numbers: NDArray[np.int64]) -> Sequence[Hashable]:
-        """The template once per row of ``numbers``, with the row's numbers where the template has distinct numbers."""
+    def _filled(
+        self, template: Hashable, numbers: NDArray[np.int64]
+    ) -> Sequence[Hashable]:
+        """The template once per row of ``numbers``, with the row's numbers where the
+        template has distinct numbers.
+        """
         if isinstance(template, tuple):
-            return list(zip(*(self._filled(part, numbers) for part in template), strict=True)) or [()] * len(numbers)
+            return list(
+                zip(*(self._filled(part, numbers) for part in template), strict=True)
+            ) or [()] * len(numbers)
         for words in _words(template):
-            multiples = np.clip(np.rint(words / (FIRST / self._unit)), 0, numbers.shape[1] + 1)
+            multiples = np.clip(
+                np.rint(words / (FIRST / self._unit)), 0, numbers.shape[1] + 1
+            )
             indices = multiples.astype(np.int64) - 1
             places = np.flatnonzero((indices >= 0) & (indices < numbers.shape[1]))
             filled = np.tile(words, (len(numbers), 1))
@@ -82,7 +113,9 @@ class Copies:
         return [template] * len(numbers)
 
     def _in_units(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Copies are in the unit of the noise, or rounded to whole rows of so many units."""
+        """Copies are in the unit of the noise, or rounded to whole rows of so many
+        units.
+        """
         rounded: NDArray[np.int64] = (numbers + self._unit // 2) // self._unit
         return rounded
 

@@ -1,4 +1,6 @@
-"""A ``Randomness`` with releases that do not depend on rows, so that two datasets give equal releases."""
+"""A ``Randomness`` with releases that do not depend on rows, so that two datasets give
+equal releases.
+"""
 
 import random
 from fractions import Fraction
@@ -9,10 +11,12 @@ from tests.privacy.enumeration import Noise
 
 
 class FixedReleases:
-    """Answers every call from one fixed stream, so that no exact number influences a release.
+    """Answers every call from one fixed stream, so that no exact number influences a
+    release.
 
-    For any two datasets some draws give equal releases, because the support of a release does not depend on rows. This
-    class chooses such draws directly: a selection ignores its utilities, and noise replaces the exact numbers.
+    For any two datasets some draws give equal releases, because the support of a
+    release does not depend on rows. This class chooses such draws directly: a selection
+    ignores its utilities, and noise replaces the exact numbers.
     """
 
     def __init__(self) -> None:
@@ -24,16 +28,24 @@ class FixedReleases:
     def bernoulli(self, p: Fraction) -> bool:
         return self._stream.random() < p
 
-    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         return self._stream.randrange(len(utilities))
 
-    def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def select_exponential(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         return self._stream.randrange(len(utilities))
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_Released":
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> "_Released":
         return self._released(shape)
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Released":
+    def rounded_gaussian(
+        self, shape: tuple[int, ...], *, scale_bits: int
+    ) -> "_Released":
         return self._released(shape)
 
     def _released(self, shape: tuple[int, ...]) -> "_Released":

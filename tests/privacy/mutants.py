@@ -1,14 +1,17 @@
-"""Makes careless changes in the mechanisms one by one and runs the tests that must notice them.
+"""Makes careless changes in the mechanisms one by one and runs the tests that must
+notice them.
 
-``python -m tests.privacy.mutants [MODULE …]`` collects the tests of ``FOLDERS``, notes which functions each of them
-enters, and changes the code of a fork of this process for each mutant; the working tree stays as it is. In the fork
-the tests that enter the changed function run until one fails, first the fast ones and those that noticed other mutants
-of the module. Tests that name the module come before all others, which run on what those did not notice. The command
-prints every mutant that no test notices, and fails if one of them is not in the list of ``WITHOUT_EFFECT`` with a
-reason, or if the list names a mutant that is not made any more.
+``python -m tests.privacy.mutants [MODULE …]`` collects the tests of ``FOLDERS``, notes
+which functions each of them enters, and changes the code of a fork of this process for
+each mutant; the working tree stays as it is. In the fork the tests that enter the
+changed function run until one fails, first the fast ones and those that noticed other
+mutants of the module. Tests that name the module come before all others, which run on
+what those did not notice. The command prints every mutant that no test notices, and
+fails if one of them is not in the list of ``WITHOUT_EFFECT`` with a reason, or if the
+list names a mutant that is not made any more.
 
-A run that was stopped goes on where it ended: a mutant is not judged again while its module and the test that noticed
-it are as they were. ``--anew`` judges all of them.
+A run that was stopped goes on where it ended: a mutant is not judged again while its
+module and the test that noticed it are as they were. ``--anew`` judges all of them.
 """
 
 from __future__ import annotations
@@ -115,26 +118,37 @@ WITHOUT_EFFECT: Final = Path(__file__).with_name("mutants_without_effect.json")
 """Reasons, each with the keys of the mutants that no test notices because of it."""
 
 PROGRESS: Final = ROOT / ".pytest_cache" / "mutants.jsonl"
-"""Outcome of every mutant of the last runs, and of what it follows. The test that noticed it then runs first."""
+"""Outcome of every mutant of the last runs, and of what it follows. The test that
+noticed it then runs first.
+"""
 
 TRACES: Final = PROGRESS.with_name("mutants_tests.pickle")
-"""The lines that each test entered, and the time that it took, for the text of the test and of what it entered."""
+"""The lines that each test entered, and the time that it took, for the text of the test
+and of what it entered.
+"""
 
 SURVIVED: Final = "survived"
 _ENDED: Final = "ended in "
 """Before the name of a test in which a mutant took too long, or that ended its process."""
 
 _SHARED: Final = ("_migrated_sqlite", "_installation_on_sqlite", "_scene_on_sqlite")
-"""Fixtures of a session that are made once, before all forks: they take longer than most tests.
+"""Fixtures of a session that are made once, before all forks: they take longer than
+most tests.
 
-A mutant that no test notices runs once more with such fixtures of its own, if they enter the changed function."""
+A mutant that no test notices runs once more with such fixtures of its own, if they
+enter the changed function.
+"""
 
 _TRACED_TOGETHER: Final = 100
 _WORTH_OF_WORD: Final = 4
-"""A test whose name shares a word with a change runs as early as one that noticed so many changes of the module."""
+"""A test whose name shares a word with a change runs as early as one that noticed so
+many changes of the module.
+"""
 
 _LIMIT_S: Final = 10.0
-"""CPU time of a test of a mutant beyond three times that without a change. An endless loop counts as noticed."""
+"""CPU time of a test of a mutant beyond three times that without a change. An endless
+loop counts as noticed.
+"""
 
 _WAIT_S: Final = 40.0
 """The same in time of the clock, for a test that waits: a busy machine is slow."""
@@ -142,9 +156,18 @@ _WAIT_S: Final = 40.0
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the mutants of modules, or of all modules; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.privacy.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("modules", metavar="MODULE", nargs="*", help="a dotted name; all modules by default")
-    parser.add_argument("--processes", type=int, default=2, help="how many mutants run at once")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.privacy.mutants", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "modules",
+        metavar="MODULE",
+        nargs="*",
+        help="a dotted name; all modules by default",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=2, help="how many mutants run at once"
+    )
     parser.add_argument(
         "--seconds",
         type=float,
@@ -152,9 +175,15 @@ def main(arguments: Sequence[str]) -> int:
         help="of tests, as long as they take without a change, that one mutant meets at most: of those that name its "
         "module, and of others",
     )
-    parser.add_argument("--anew", action="store_true", help="judge mutants again that were judged in an earlier run")
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="judge mutants again that were judged in an earlier run",
+    )
     given = parser.parse_args(arguments)
-    mutants = [mutant for module in given.modules or modules() for mutant in mutants_of(module)]
+    mutants = [
+        mutant for module in given.modules or modules() for mutant in mutants_of(module)
+    ]
     is_complete = not given.modules
     by = {"n_processes": given.processes, "seconds": given.seconds, "anew": given.anew}
     return run(mutants, FOLDERS, is_complete=is_complete, **by)
@@ -169,19 +198,57 @@ def run(
     seconds: float = 60.0,
     anew: bool = False,
 ) -> int:
-    """Runs mutants against the tests of folders; returns 1 where one survives without a reason, else 0."""
-    reasons = {key: group["reason"] for group in json.loads(WITHOUT_EFFECT.read_text()) for key in group["mutants"]}
+    """Runs mutants against the tests of folders; returns 1 where one survives without a
+    reason, else 0.
+    """
+    reasons = {
+        key: group["reason"]
+        for group in json.loads(WITHOUT_EFFECT.read_text())
+        for key in group["mutants"]
+    }
     unlisted = [mutant for mutant in mutants if mutant.key not in reasons]
-    server = _Server(unlisted, _judged(unlisted) if not anew else {}, n_processes=n_processes, seconds=seconds)
-    options = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=0", "-o", "addopts="]
-    chosen = ["--strict-markers", "--import-mode=importlib", "-m", "not long", "-k", "not postgresql"]
+    server = _Server(
+        unlisted,
+        _judged(unlisted) if not anew else {},
+        n_processes=n_processes,
+        seconds=seconds,
+    )
+    options = [
+        "-q",
+        "-s",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "timeout=0",
+        "-o",
+        "addopts=",
+    ]
+    chosen = [
+        "--strict-markers",
+        "--import-mode=importlib",
+        "-m",
+        "not long",
+        "-k",
+        "not postgresql",
+    ]
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as kept:
-        # The folder of a test goes with it: there are thousands, and another run of pytest would take all of them.
+        # The folder of a test goes with it: there are thousands, and another run of
+        # pytest would take all of them.
         options += ["-o", "tmp_path_retention_policy=none", f"--basetemp={kept}/tests"]
-        if pytest.main([*options, *chosen, *(str(ROOT / folder) for folder in folders)], plugins=[server]):
+        if pytest.main(
+            [*options, *chosen, *(str(ROOT / folder) for folder in folders)],
+            plugins=[server],
+        ):
             return 2
-    survivors = [mutant.key for mutant in unlisted if server.outcomes.get(mutant.key, SURVIVED) == SURVIVED]
-    stale = reasons.keys() - {mutant.key for mutant in mutants} if is_complete else set()
+    survivors = [
+        mutant.key
+        for mutant in unlisted
+        if server.outcomes.get(mutant.key, SURVIVED) == SURVIVED
+    ]
+    stale = (
+        reasons.keys() - {mutant.key for mutant in mutants} if is_complete else set()
+    )
     for key in survivors:
         print(SURVIVED.upper(), key)
     for name in server.failing:
@@ -195,14 +262,25 @@ def run(
             f"{module}: {made} mutants, {n_run - len(of_module)} noticed, {made - n_run} listed, {len(of_module)} not"
         )
     n_listed = len(mutants) - len(unlisted)
-    print(f"{len(mutants)} mutants: {len(unlisted) - len(survivors)} noticed, {n_listed} listed and not run")
+    print(
+        f"{len(mutants)} mutants: {len(unlisted) - len(survivors)} noticed, {n_listed} listed and not run"
+    )
     return 1 if survivors or stale or server.failing else 0
 
 
 class _Server:
-    """A plugin of pytest that forks a process for each mutant in place of running the tests."""
+    """A plugin of pytest that forks a process for each mutant in place of running the
+    tests.
+    """
 
-    def __init__(self, mutants: Sequence[Mutant], judged: dict[str, str], *, n_processes: int, seconds: float) -> None:
+    def __init__(
+        self,
+        mutants: Sequence[Mutant],
+        judged: dict[str, str],
+        *,
+        n_processes: int,
+        seconds: float,
+    ) -> None:
         self.mutants, self.outcomes = mutants, judged
         self.failing = list[str]()
         self._n_processes, self._seconds = n_processes, seconds
@@ -214,18 +292,25 @@ class _Server:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
         """The first example that shows a mutant will do: no search for a smaller one."""
-        from hypothesis import Phase, settings  # which pytest loads first, so that it can rewrite its assertions
+        # which pytest loads first, so that it can rewrite its assertions
+        from hypothesis import Phase, settings
 
         usual = settings.get_profile("repeatable")
-        settings.register_profile("mutants", usual, phases=(Phase.explicit, Phase.generate))
+        settings.register_profile(
+            "mutants", usual, phases=(Phase.explicit, Phase.generate)
+        )
         settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
 
     def pytest_runtest_call(self, item: Any) -> None:
-        """Notes which fixtures of ``_SHARED`` a test has: only a test that is set up knows it."""
-        self._shared_by[item.nodeid] = self._shared.keys() & item._request._fixture_defs.keys()
+        """Notes which fixtures of ``_SHARED`` a test has: only a test that is set up
+        knows it.
+        """
+        self._shared_by[item.nodeid] = (
+            self._shared.keys() & item._request._fixture_defs.keys()
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -238,10 +323,17 @@ class _Server:
         PROGRESS.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory() as folder, PROGRESS.open("a") as progress:
             self._folder, self._progress = Path(folder), progress
-            unknown = [mutant for mutant in self.mutants if mutant.key not in self.outcomes]
+            unknown = [
+                mutant for mutant in self.mutants if mutant.key not in self.outcomes
+            ]
             for module in dict.fromkeys(mutant.module for mutant in unknown):
-                self._run([mutant for mutant in unknown if mutant.module == module], is_near=True)
-            survivors = [mutant for mutant in unknown if self.outcomes[mutant.key] == SURVIVED]
+                self._run(
+                    [mutant for mutant in unknown if mutant.module == module],
+                    is_near=True,
+                )
+            survivors = [
+                mutant for mutant in unknown if self.outcomes[mutant.key] == SURVIVED
+            ]
             if survivors:
                 self._run(survivors, is_near=False)
         return True
@@ -254,7 +346,10 @@ class _Server:
                     with _entered() as lines:
                         call_and_report(item, "setup", log=False)
                         item._request.getfixturevalue(name)  # type: ignore[attr-defined]
-                        call_and_report(item, "teardown", log=False, nextitem=item.session)  # see _run_item
+                        # see _run_item
+                        call_and_report(
+                            item, "teardown", log=False, nextitem=item.session
+                        )
                     self._shared[name] = lines
                     item._initrequest()  # type: ignore[attr-defined]
                     break
@@ -263,18 +358,31 @@ class _Server:
         """Runs the tests that name the module of a mutant, or all others."""
         began, before = time.monotonic(), _earlier()
         waiting, running = list(reversed(mutants)), dict[int, tuple[Mutant, Path]]()
-        chosen = {module: self._chosen(module, is_near=is_near) for module in {mutant.module for mutant in mutants}}
+        chosen = {
+            module: self._chosen(module, is_near=is_near)
+            for module in {mutant.module for mutant in mutants}
+        }
         entered, durations = self._traced(sorted(set().union(*chosen.values())))
         n_done, which = 0, "that name the modules" if is_near else "beyond them"
-        print(f"{len(waiting)} mutants, {len(durations)} tests {which}: {sum(durations.values()):.0f} s", flush=True)
+        print(
+            f"{len(waiting)} mutants, {len(durations)} tests {which}: {sum(durations.values()):.0f} s",
+            flush=True,
+        )
         while waiting or running:
             while waiting and len(running) < self._n_processes:
                 mutant = waiting.pop()
                 earlier = before.get(mutant.key, "").removeprefix(_ENDED)
-                among = {name: durations[name] for name in chosen[mutant.module] if name in durations}
+                among = {
+                    name: durations[name]
+                    for name in chosen[mutant.module]
+                    if name in durations
+                }
                 tests, again = self._tests(mutant, entered, among, first=earlier)
                 output = self._folder / str(len(waiting))
-                running[self._fork(mutant, tests, again, durations, output)] = (mutant, output)
+                running[self._fork(mutant, tests, again, durations, output)] = (
+                    mutant,
+                    output,
+                )
             pid, _ = os.wait()
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)  # what its tests started
@@ -282,43 +390,77 @@ class _Server:
             outcome, n_done = output.read_text(), n_done + 1
             self._note(mutant, outcome)
             if not is_near or outcome != SURVIVED:
-                self._progress.write(json.dumps([mutant.key, outcome, _basis(mutant, outcome)]) + "\n")
+                self._progress.write(
+                    json.dumps([mutant.key, outcome, _basis(mutant, outcome)]) + "\n"
+                )
                 self._progress.flush()
             if outcome.startswith((SURVIVED, _ENDED)) or n_done % 50 == 0:
-                print(f"{time.monotonic() - began:5.0f} s {n_done:5} {outcome}: {mutant.key}", flush=True)
+                print(
+                    f"{time.monotonic() - began:5.0f} s {n_done:5} {outcome}: {mutant.key}",
+                    flush=True,
+                )
 
     def _note(self, mutant: Mutant, outcome: str) -> None:
         self.outcomes[mutant.key] = outcome
         self._noticed[mutant.module][outcome.removeprefix(_ENDED)] += 1
 
     def _chosen(self, module: str, *, is_near: bool) -> list[str]:
-        return [name for name, item in self._items.items() if (module in _named(item.path)) == is_near]
+        return [
+            name
+            for name, item in self._items.items()
+            if (module in _named(item.path)) == is_near
+        ]
 
     def _tests(
-        self, mutant: Mutant, entered: dict[str, _Lines], durations: dict[str, float], *, first: str
+        self,
+        mutant: Mutant,
+        entered: dict[str, _Lines],
+        durations: dict[str, float],
+        *,
+        first: str,
     ) -> tuple[list[str], list[str]]:
         """The tests of a mutant, and those that run again with fixtures of their own."""
         lines, noticed = mutant.lines, self._noticed[mutant.module]
         is_function = _code_of(mutant) in self._functions
-        places = {mutant.module: lines} if is_function else dict.fromkeys(_readers(mutant), -1)
+        places = (
+            {mutant.module: lines}
+            if is_function
+            else dict.fromkeys(_readers(mutant), -1)
+        )
         enter = {name for name in durations if _meets(entered[name], places)}
         words = _words(mutant.key)
-        worth = {name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words) for name in enter}
+        worth = {
+            name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words)
+            for name in enter
+        }
         prices = {name: durations[name] / worth[name] for name in enter}
-        by_time = _different_first(prices, {name: entered[name].get(mutant.module, 0) for name in enter})
+        by_time = _different_first(
+            prices, {name: entered[name].get(mutant.module, 0) for name in enter}
+        )
         by_time.sort(key=lambda name: name != first)
-        fixtures = {name for name, entered in self._shared.items() if _meets(entered, places)}
+        fixtures = {
+            name for name, entered in self._shared.items() if _meets(entered, places)
+        }
         again = sorted(
-            (name for name in durations if self._shared_by.get(name, set()) & fixtures), key=durations.__getitem__
+            (name for name in durations if self._shared_by.get(name, set()) & fixtures),
+            key=durations.__getitem__,
         )
         return self._short(by_time, durations), self._short(again, durations)
 
     def _short(self, names: Sequence[str], durations: Mapping[str, float]) -> list[str]:
-        """The first tests that take no longer together than a mutant may meet, and one of them in any case."""
+        """The first tests that take no longer together than a mutant may meet, and one
+        of them in any case.
+        """
         until = accumulate(durations[name] for name in names)
-        return [name for name, total in zip(names, until, strict=True) if total <= self._seconds or name == names[0]]
+        return [
+            name
+            for name, total in zip(names, until, strict=True)
+            if total <= self._seconds or name == names[0]
+        ]
 
-    def _traced(self, names: Sequence[str]) -> tuple[dict[str, _Lines], dict[str, float]]:
+    def _traced(
+        self, names: Sequence[str]
+    ) -> tuple[dict[str, _Lines], dict[str, float]]:
         """For each test, the lines that it enters, and its duration."""
         kept = pickle.loads(TRACES.read_bytes()) if TRACES.exists() else {}
         kept = {
@@ -328,24 +470,42 @@ class _Server:
         }
         unknown = [name for name in names if name not in kept]
         for begin in range(0, len(unknown), _TRACED_TOGETHER):
-            pids, outputs = list[int](), [self._folder / f"traced.{share}" for share in range(self._n_processes)]
+            pids, outputs = (
+                list[int](),
+                [
+                    self._folder / f"traced.{share}"
+                    for share in range(self._n_processes)
+                ],
+            )
             for share, output in enumerate(outputs):
                 pids.append(os.fork())
                 if pids[-1] == 0:
-                    self._trace(unknown[begin : begin + _TRACED_TOGETHER][share :: self._n_processes], output)
+                    self._trace(
+                        unknown[begin : begin + _TRACED_TOGETHER][
+                            share :: self._n_processes
+                        ],
+                        output,
+                    )
             for pid in pids:
                 os.waitpid(pid, 0)
             for output in outputs:
-                for name, (duration, entered, shared) in pickle.loads(output.read_bytes()).items():
+                for name, (duration, entered, shared) in pickle.loads(
+                    output.read_bytes()
+                ).items():
                     kept[name] = (self._text(name, entered), duration, entered, shared)
                     if shared is None:
                         del kept[name]
                         self.failing.append(name)
             TRACES.write_bytes(pickle.dumps(kept))
-            print(f"{min(begin + _TRACED_TOGETHER, len(unknown))} of {len(unknown)} tests traced", flush=True)
+            print(
+                f"{min(begin + _TRACED_TOGETHER, len(unknown))} of {len(unknown)} tests traced",
+                flush=True,
+            )
         names = [name for name in names if name in kept]
         self._shared_by |= {name: kept[name][3] for name in names}
-        return {name: kept[name][2] for name in names}, {name: kept[name][1] for name in names}
+        return {name: kept[name][2] for name in names}, {
+            name: kept[name][1] for name in names
+        }
 
     def _text(self, name: str, entered: _Lines) -> str:
         """A digest of a test's file and of the files that it entered."""
@@ -360,14 +520,23 @@ class _Server:
             began = time.perf_counter()
             with _entered() as entered:
                 self._run_item(name)
-            traces[name] = (time.perf_counter() - began, entered, self._shared_by.get(name, set()))
+            traces[name] = (
+                time.perf_counter() - began,
+                entered,
+                self._shared_by.get(name, set()),
+            )
             if self._failed:
                 traces[name], self._failed = (*traces[name][:2], None), False
         output.write_bytes(pickle.dumps(traces))
         os._exit(0)
 
     def _fork(
-        self, mutant: Mutant, tests: list[str], again: list[str], durations: dict[str, float], output: Path
+        self,
+        mutant: Mutant,
+        tests: list[str],
+        again: list[str],
+        durations: dict[str, float],
+        output: Path,
     ) -> int:
         pid = os.fork()
         if pid:
@@ -386,7 +555,12 @@ class _Server:
             os._exit(0)
 
     def _outcome(
-        self, mutant: Mutant, tests: list[str], again: list[str], durations: dict[str, float], output: Path
+        self,
+        mutant: Mutant,
+        tests: list[str],
+        again: list[str],
+        durations: dict[str, float],
+        output: Path,
     ) -> str:
         """The test that notices a mutant; ``import`` if its module cannot be imported."""
         if not _apply(mutant, self._functions):
@@ -404,7 +578,8 @@ class _Server:
         return SURVIVED
 
     def _run_item(self, name: str) -> None:
-        from tests.support import chance  # which pytest loads first, so that it can rewrite its assertions
+        # which pytest loads first, so that it can rewrite its assertions
+        from tests.support import chance
 
         item = self._items[name]
         item.config.stash[chance._KEYS]._process_id = os.getpid()
@@ -423,7 +598,10 @@ def _forget_results() -> None:
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith(PRODUCT):
             for value in list(vars(module).values()):
-                for member in [value, *(vars(value).values() if isinstance(value, type) else ())]:
+                for member in [
+                    value,
+                    *(vars(value).values() if isinstance(value, type) else ()),
+                ]:
                     clear = getattr(member, "cache_clear", None)
                     if clear is not None:
                         clear()
@@ -433,24 +611,31 @@ _Lines: TypeAlias = dict[str, int]
 """Lines of modules, a bit for each."""
 
 _ENTERED: Final = dict[CodeType, set[int]]()
-"""One for all tests of a process: a thread that a library keeps goes on noting where it began to."""
+"""One for all tests of a process: a thread that a library keeps goes on noting where it
+began to.
+"""
 
 _OF_APP: Final = dict[CodeType, int]()
-"""How many lines a function of the application has, with that of its name; 0 for any other."""
+"""How many lines a function of the application has, with that of its name; 0 for any
+other.
+"""
 
 
 def _note(frame: Any, _event: str, _argument: object) -> Any:
     code = frame.f_code
     if code not in _OF_APP:
         is_of_app = code.co_filename.startswith(SOURCES)
-        _OF_APP[code] = len({line for *_, line in code.co_lines() if line}) if is_of_app else 0
+        _OF_APP[code] = (
+            len({line for *_, line in code.co_lines() if line}) if is_of_app else 0
+        )
     return _note_line(frame) if len(_ENTERED.get(code, ())) < _OF_APP[code] else None
 
 
 def _note_line(frame: Any, *_: object) -> Any:
     lines = _ENTERED.setdefault(frame.f_code, set())
     lines.add(frame.f_lineno)
-    frame.f_trace_lines = len(lines) < _OF_APP[frame.f_code]  # nothing is left to note: long loops run as fast as ever
+    # nothing is left to note: long loops run as fast as ever
+    frame.f_trace_lines = len(lines) < _OF_APP[frame.f_code]
     return _note_line
 
 
@@ -478,11 +663,18 @@ def _meets(entered: _Lines, places: _Lines) -> bool:
 @cache
 def _words(text: str) -> frozenset[str]:
     """The beginnings of the words of a text, so that *populations* are a *population*."""
-    return frozenset(word[:6] for word in re.findall("[a-z]{4,}", text.lower())) - {"tests", "contra", "ledger"}
+    return frozenset(word[:6] for word in re.findall("[a-z]{4,}", text.lower())) - {
+        "tests",
+        "contra",
+        "ledger",
+    }
 
 
-def _different_first(prices: Mapping[str, float], lines: Mapping[str, int]) -> list[str]:
-    """Tests by their prices, where the second of the same lines costs twice as much, the third three times, and so on.
+def _different_first(
+    prices: Mapping[str, float], lines: Mapping[str, int]
+) -> list[str]:
+    """Tests by their prices, where the second of the same lines costs twice as much,
+    the third three times, and so on.
 
     Tests of the same lines often notice the same.
     """
@@ -495,8 +687,20 @@ def _different_first(prices: Mapping[str, float], lines: Mapping[str, int]) -> l
 
 @cache
 def _named(path: Path) -> frozenset[str]:
-    """The modules that a file of tests names, with what it imports of the tests and the fixtures above it."""
-    files, names = [path, *(folder / "conftest.py" for folder in path.parents if ROOT in folder.parents)], set[str]()
+    """The modules that a file of tests names, with what it imports of the tests and the
+    fixtures above it.
+    """
+    files, names = (
+        [
+            path,
+            *(
+                folder / "conftest.py"
+                for folder in path.parents
+                if ROOT in folder.parents
+            ),
+        ],
+        set[str](),
+    )
     seen = set[Path]()
     while files:
         file = files.pop()
@@ -504,9 +708,16 @@ def _named(path: Path) -> frozenset[str]:
             continue
         seen.add(file)
         for node in ast.walk(ast.parse(file.read_text())):
-            own = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            own = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else []
+            )
             if isinstance(node, ast.ImportFrom):
-                own = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+                own = [
+                    f"{node.module}",
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                ]
             names.update(own)
             files += [file_of(name) for name in own if name.startswith("tests.")]
     return frozenset(names)
@@ -518,16 +729,30 @@ def _digest(paths: tuple[Path, ...]) -> str:
 
 
 def _basis(mutant: Mutant, outcome: str) -> str:
-    """A digest of the texts that an outcome follows from: of all for a survivor, else of the module and of the test."""
+    """A digest of the texts that an outcome follows from: of all for a survivor, else
+    of the module and of the test.
+    """
     if outcome == SURVIVED:
         folders = ("app", "packages", "tests")
-        return _digest(tuple(sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))))
+        return _digest(
+            tuple(
+                sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))
+            )
+        )
     test = ROOT / outcome.removeprefix(_ENDED).partition("::")[0]
     return _digest((file_of(mutant.module), *([test] if test.is_file() else [])))
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    return [code, *(inner for const in code.co_consts if isinstance(const, CodeType) for inner in _codes(const))]
+    return [
+        code,
+        *(
+            inner
+            for const in code.co_consts
+            if isinstance(const, CodeType)
+            for inner in _codes(const)
+        ),
+    ]
 
 
 _Functions: TypeAlias = dict[tuple[str, str], list[FunctionType]]
@@ -537,8 +762,12 @@ _Functions: TypeAlias = dict[tuple[str, str], list[FunctionType]]
 def _functions() -> _Functions:
     functions = defaultdict[tuple[str, str], list[FunctionType]](list)
     for value in gc.get_objects():
-        if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(SOURCES):
-            functions[value.__code__.co_filename, value.__code__.co_qualname].append(value)
+        if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(
+            SOURCES
+        ):
+            functions[value.__code__.co_filename, value.__code__.co_qualname].append(
+                value
+            )
     return dict(functions)
 
 
@@ -547,15 +776,20 @@ def _code_of(mutant: Mutant) -> tuple[str, str]:
 
 
 def _apply(mutant: Mutant, functions: _Functions) -> bool:
-    """Changes one of the functions of this process, or a constant wherever it was imported.
+    """Changes one of the functions of this process, or a constant wherever it was
+    imported.
 
-    What other constants were computed from it at import stays; they are changed on their own.
+    What other constants were computed from it at import stays; they are changed on
+    their own.
 
     Returns:
         Whether the module can be imported with the change.
     """
     tree, path = tree_of(mutant), str(file_of(mutant.module))
-    changed = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(tree, path, "exec"))}
+    changed = {
+        (code.co_qualname, code.co_firstlineno): code
+        for code in _codes(compile(tree, path, "exec"))
+    }
     for function in functions.get(_code_of(mutant), []):
         code = function.__code__
         function.__code__ = changed[(code.co_qualname, code.co_firstlineno)]
@@ -565,25 +799,42 @@ def _apply(mutant: Mutant, functions: _Functions) -> bool:
     [statement] = [
         node
         for node in tree.body
-        if isinstance(node, ast.Assign | ast.AnnAssign) and mutant.scope in {ast.unparse(t) for t in _targets(node)}
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and mutant.scope in {ast.unparse(t) for t in _targets(node)}
     ]
     assert statement.value is not None
     try:
-        value = eval(compile(ast.Expression(statement.value), path, "eval"), dict(vars(module)))
+        value = eval(
+            compile(ast.Expression(statement.value), path, "eval"), dict(vars(module))
+        )
     except (ArithmeticError, LookupError, TypeError, ValueError, SQLAlchemyError):
         return False
     old = vars(module)[mutant.scope]
     for other in list(sys.modules.values()):
-        if getattr(other, "__name__", "").startswith((*PRODUCT, "tests.")) and vars(other).get(mutant.scope) is old:
+        if (
+            getattr(other, "__name__", "").startswith((*PRODUCT, "tests."))
+            and vars(other).get(mutant.scope) is old
+        ):
             setattr(other, mutant.scope, value)
     return True
 
 
 def _readers(mutant: Mutant) -> list[str]:
     """The module of a constant, and the modules that import it."""
-    loaded = {name: vars(module) for name, module in list(sys.modules.items()) if name.startswith(PRODUCT)}
+    loaded = {
+        name: vars(module)
+        for name, module in list(sys.modules.items())
+        if name.startswith(PRODUCT)
+    }
     value = loaded.get(mutant.module, {}).get(mutant.scope)
-    return [mutant.module, *(name for name, own in loaded.items() if own.get(mutant.scope) is value is not None)]
+    return [
+        mutant.module,
+        *(
+            name
+            for name, own in loaded.items()
+            if own.get(mutant.scope) is value is not None
+        ),
+    ]
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
@@ -598,13 +849,20 @@ def _earlier() -> dict[str, str]:
 def _judged(mutants: Sequence[Mutant]) -> dict[str, str]:
     """Outcomes of earlier runs from texts that are as they were."""
     by_key = {mutant.key: mutant for mutant in mutants}
-    return {key: outcome for key, outcome, basis in _lines() if key in by_key and basis == _basis(by_key[key], outcome)}
+    return {
+        key: outcome
+        for key, outcome, basis in _lines()
+        if key in by_key and basis == _basis(by_key[key], outcome)
+    }
 
 
 def _lines() -> list[tuple[str, str, str]]:
     if not PROGRESS.exists():
         return []
-    return [(key, outcome, basis) for key, outcome, basis in map(json.loads, PROGRESS.read_text().splitlines())]
+    return [
+        (key, outcome, basis)
+        for key, outcome, basis in map(json.loads, PROGRESS.read_text().splitlines())
+    ]
 
 
 if __name__ == "__main__":

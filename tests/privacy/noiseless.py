@@ -1,10 +1,18 @@
-"""Grows forests without noise from coded rows, to compare the exact counts of two ways to count."""
+"""Grows forests without noise from coded rows, to compare the exact counts of two ways
+to count.
+"""
 
 from fractions import Fraction
 
 import numpy as np
 
-from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, CodedRows, CodeRequest, is_wide
+from grovekeeper_forests.data.coded_rows import (
+    CodedBlock,
+    CodedColumns,
+    CodedRows,
+    CodeRequest,
+    is_wide,
+)
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.accountants import gdp
@@ -16,32 +24,58 @@ from tests.support.wide_codes import wide_codes
 
 
 class Noiseless(FixedReleases):
-    """Selects the largest utility and adds no noise, so that every released number is an exact count or sum."""
+    """Selects the largest utility and adds no noise, so that every released number is
+    an exact count or sum.
+    """
 
-    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         return int(utilities.argmax())
 
     select_exponential = permute_and_flip
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> np.ndarray:
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> np.ndarray:
         return np.zeros(shape, dtype=np.int64)
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> np.ndarray:
+    def rounded_gaussian(
+        self, shape: tuple[int, ...], *, scale_bits: int
+    ) -> np.ndarray:
         return np.zeros(shape, dtype=np.int64)
 
 
 REQUESTS = {
-    "rpf": PlanRequest("rpf", {"n_estimators": 3, "max_depth": 4}, Terms(Fraction(1)), 600),
+    "rpf": PlanRequest(
+        "rpf", {"n_estimators": 3, "max_depth": 4}, Terms(Fraction(1)), 600
+    ),
     "rpf, one at a time": PlanRequest(
-        "rpf", {"n_estimators": 2, "max_depth": 3, "at_once": 1, "pairs": "none"}, Terms(Fraction(1)), 600
+        "rpf",
+        {"n_estimators": 2, "max_depth": 3, "at_once": 1, "pairs": "none"},
+        Terms(Fraction(1)),
+        600,
     ),
-    "rpf, by node": PlanRequest("rpf", {"n_estimators": 2, "max_depth": 3, "splits": "node"}, Terms(Fraction(1)), 600),
+    "rpf, by node": PlanRequest(
+        "rpf",
+        {"n_estimators": 2, "max_depth": 3, "splits": "node"},
+        Terms(Fraction(1)),
+        600,
+    ),
     "nbrt": PlanRequest(
-        "nbrt", {"n_estimators": 9, "max_depth": 3}, Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)), 600
+        "nbrt",
+        {"n_estimators": 9, "max_depth": 3},
+        Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
+        600,
     ),
-    "mrf": PlanRequest("mrf", {"n_estimators": 2, "max_depth": 4}, Terms(Fraction(1)), 600),
+    "mrf": PlanRequest(
+        "mrf", {"n_estimators": 2, "max_depth": 4}, Terms(Fraction(1)), 600
+    ),
     "mrf, sharded and apart": PlanRequest(
-        "mrf", {"n_estimators": 3, "max_depth": 3, "assignment": "sharded", "se": "hash"}, Terms(Fraction(1)), 600
+        "mrf",
+        {"n_estimators": 3, "max_depth": 3, "assignment": "sharded", "se": "hash"},
+        Terms(Fraction(1)),
+        600,
     ),
 }
 
@@ -57,5 +91,8 @@ def coded(values: SanitisedRows, asked: CodeRequest, *, n_rows: int = 100) -> Co
     """The rows by the codes that a job asks for, in blocks of ``n_rows`` rows."""
     codes = wide_codes(asked.public, values.features)
     blocks = np.split(codes, range(n_rows, values.features.n_rows, n_rows), axis=1)
-    features = CodedColumns(asked.public, [CodedBlock.of(block, is_wide=is_wide(asked.public)) for block in blocks])
+    features = CodedColumns(
+        asked.public,
+        [CodedBlock.of(block, is_wide=is_wide(asked.public)) for block in blocks],
+    )
     return CodedRows(features, values.y, values.row_ids if asked.with_ids else None)

@@ -1,4 +1,6 @@
-"""Walks trees over a small schema in plain Python: which splits a node has, and which rows reach it."""
+"""Walks trees over a small schema in plain Python: which splits a node has, and which
+rows reach it.
+"""
 
 from functools import cache
 from itertools import product
@@ -29,7 +31,10 @@ def rows(seed: int = 5) -> tuple[np.ndarray, SanitisedRows]:
     generator = np.random.default_rng(seed)
     codes = UNIVERSE[generator.integers(0, len(UNIVERSE), N_ROWS)]
     y = generator.integers(0, 2, N_ROWS).astype(np.int32)
-    columns = (codes[:, 0].astype(float), *(codes[:, feature].astype(np.int32) for feature in (1, 2, 3)))
+    columns = (
+        codes[:, 0].astype(float),
+        *(codes[:, feature].astype(np.int32) for feature in (1, 2, 3)),
+    )
     ids = generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8)
     return codes, SanitisedRows(SanitisedColumns(columns, N_ROWS), y, ids)
 
@@ -39,7 +44,10 @@ def splits_of(values: np.ndarray) -> list[Split]:
     found = list[Split]()
     for feature, is_ordered in enumerate(IS_ORDERED):
         left = np.unique(values[:, feature]).tolist()
-        found += [(feature, code, not is_ordered) for code in (left[:-1] if is_ordered or len(left) <= 2 else left)]
+        found += [
+            (feature, code, not is_ordered)
+            for code in (left[:-1] if is_ordered or len(left) <= 2 else left)
+        ]
     return found
 
 
@@ -50,8 +58,14 @@ def goes_left(codes: np.ndarray, split: Split) -> np.ndarray:
 
 
 def split_at(tree: dict[str, np.ndarray], node: int) -> Split:
-    """The released split of a node; the threshold is above every code where the node has none."""
-    return int(tree["feature"][node]), int(tree["threshold"][node]), bool(tree["equals"][node])
+    """The released split of a node; the threshold is above every code where the node
+    has none.
+    """
+    return (
+        int(tree["feature"][node]),
+        int(tree["threshold"][node]),
+        bool(tree["equals"][node]),
+    )
 
 
 def leaf_of(codes: np.ndarray, tree: dict[str, np.ndarray], depth: int) -> np.ndarray:

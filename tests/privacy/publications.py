@@ -1,4 +1,6 @@
-"""Exact laws of published outputs, if requests and the choice of publications depend on earlier outputs."""
+"""Exact laws of published outputs, if requests and the choice of publications depend on
+earlier outputs.
+"""
 
 import itertools
 from collections import defaultdict
@@ -30,7 +32,9 @@ Output: TypeAlias = Literal["model", "profile", "evaluation"]
 ROW: Record = (0, 1.0, 1)
 SAME_ROW_OTHER_CLASS: Record = (0, 1.0, 0)
 HELD_OUT: Dataset = {100 + number: ROW for number in range(6)}
-"""Rows outside the training cells of the models. They prefer a model that answers ``yes``."""
+"""Rows outside the training cells of the models. They prefer a model that answers
+``yes``.
+"""
 
 _forests: dict[Hashable, Forest] = {}
 
@@ -51,10 +55,16 @@ class Account:
 
     @property
     def delta(self) -> Fraction | None:
-        return Fraction(1, 10**6) if accountants.by_name(self.accountant).TAKES_DELTA else None
+        return (
+            Fraction(1, 10**6)
+            if accountants.by_name(self.accountant).TAKES_DELTA
+            else None
+        )
 
     def terms(self, epsilon: Fraction = Fraction(1)) -> Terms:
-        return Terms(epsilon, self.accountant, self.delta, self.adjacency, self.max_rows)
+        return Terms(
+            epsilon, self.accountant, self.delta, self.adjacency, self.max_rows
+        )
 
     def price(self, epsilon: Fraction = Fraction(1)) -> int:
         return self.terms(epsilon).price()
@@ -69,7 +79,9 @@ class Account:
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its output, its parameters, and the exact law of its release on the rows that it reads."""
+    """A job: its output, its parameters, and the exact law of its release on the rows
+    that it reads.
+    """
 
     output: Output
     parameters: Hashable
@@ -83,7 +95,8 @@ class World:
     Attributes:
         job: the next job after a history, or ``None``.
         published: the analyst's publication after a whole history.
-        total: the sum of all charges of a history in the cells with the largest sum, in whole steps.
+        total: the sum of all charges of a history in the cells with the largest sum, in
+            whole steps.
     """
 
     account: Account
@@ -126,22 +139,34 @@ class World:
             if job is None:
                 yield history, probability
             else:
-                pending += [((*history, outcome), probability * p) for outcome, p in job.law(rows).items()]
+                pending += [
+                    ((*history, outcome), probability * p)
+                    for outcome, p in job.law(rows).items()
+                ]
 
 
 def best_of(account: Account, n_models: int) -> World:
-    """Several models, and a charged evaluation on held-out rows that chooses the published model."""
+    """Several models, and a charged evaluation on held-out rows that chooses the
+    published model.
+    """
 
     def job(history: History) -> Job | None:
         if len(history) < n_models:
             return model(account)
         return choice(account, history) if len(history) == n_models else None
 
-    return World(account, job, lambda history: history[_best(history[-1])], n_models * account.price())
+    return World(
+        account,
+        job,
+        lambda history: history[_best(history[-1])],
+        n_models * account.price(),
+    )
 
 
 def follow_up(account: Account, output: Output) -> World:
-    """A model, and then a job whose parameters depend on the model; the second output is published."""
+    """A model, and then a job whose parameters depend on the model; the second output
+    is published.
+    """
 
     def job(history: History) -> Job | None:
         if not history:
@@ -166,7 +191,11 @@ def models_only(account: Account, n_models: int) -> World:
 
 def model(account: Account, **parameters: object) -> Job:
     """A forest of stumps without splits: each stump is one released label."""
-    return Job("model", tuple(sorted(parameters.items())), lambda rows: _model_law(account, _key(rows), **parameters))
+    return Job(
+        "model",
+        tuple(sorted(parameters.items())),
+        lambda rows: _model_law(account, _key(rows), **parameters),
+    )
 
 
 def choice(account: Account, models: History) -> Job:
@@ -180,9 +209,13 @@ def _second(account: Account, output: Output, first: Hashable) -> Job:
         return model(account, n_estimators=1 + number)
     if output == "profile":
         share = ("0.25", "0.5")[number]
-        return Job("profile", share, lambda rows: _profile_law(account, _key(rows), share))
+        return Job(
+            "profile", share, lambda rows: _profile_law(account, _key(rows), share)
+        )
     metric = ("accuracy", "confusion")[number]
-    return Job("evaluation", metric, lambda rows: _evaluation_law(account, _key(rows), metric))
+    return Job(
+        "evaluation", metric, lambda rows: _evaluation_law(account, _key(rows), metric)
+    )
 
 
 def _forests_of(account: Account) -> list[Any]:
@@ -199,13 +232,21 @@ def _key(rows: Dataset) -> tuple[tuple[int, Record], ...]:
 
 
 @cache
-def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimators: int = 1) -> Law:
+def _model_law(
+    account: Account, rows: tuple[tuple[int, Record], ...], n_estimators: int = 1
+) -> Law:
     parameters = {"n_estimators": n_estimators, "max_depth": 0, "leaf": "label"}
     request = PlanRequest("mrf", parameters, account.terms())
     planned = plan(request, TWO_SPLITS)
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        forest = grow(planned, TWO_SPLITS, rows_of(dict(rows)), randomness, on_tree_done=lambda: None)  # type: ignore[arg-type]
+        forest = grow(
+            planned,
+            TWO_SPLITS,
+            rows_of(dict(rows)),
+            randomness,
+            on_tree_done=lambda: None,
+        )  # type: ignore[arg-type]
         return _forests.setdefault(released(forest), forest) and released(forest)
 
     return output_law(run)
@@ -213,43 +254,61 @@ def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimat
 
 @cache
 def _choice_law(account: Account, models: History) -> Law:
-    planned = choice_price.plan_best(len(models), _facts(account, Fraction(40)), winner_accuracy=False)
+    planned = choice_price.plan_best(
+        len(models), _facts(account, Fraction(40)), winner_accuracy=False
+    )
     return _release_law(planned, models, HELD_OUT)
 
 
 @cache
-def _evaluation_law(account: Account, rows: tuple[tuple[int, Record], ...], metric: str) -> Law:
+def _evaluation_law(
+    account: Account, rows: tuple[tuple[int, Record], ...], metric: str
+) -> Law:
     planned = evaluation_price.plan_tables([metric], _facts(account), score_bins=2)
     return _release_law(planned, (min(_forests_of(account)),), dict(rows))
 
 
-def _release_law(planned: evaluation_price.EvaluationPlan, models: History, rows: Dataset) -> Law:
+def _release_law(
+    planned: evaluation_price.EvaluationPlan, models: History, rows: Dataset
+) -> Law:
     read = [(_forests[model], TWO_SPLITS) for model in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
         evaluation = evaluation_draw.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
-        return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
+        return evaluation.best, tuple(
+            (name, table.tobytes()) for name, table in sorted(evaluation.tables.items())
+        )
 
     return output_law(run)
 
 
 @cache
-def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_share: str) -> Law:
-    planned = profile_price.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
+def _profile_law(
+    account: Account, rows: tuple[tuple[int, Record], ...], size_share: str
+) -> Law:
+    planned = profile_price.plan(
+        {"size_share": size_share, "class_share": "0.25"}, _facts(account)
+    )
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        profile = profile_draw.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
+        profile = profile_draw.release(
+            planned, TWO_SPLITS, rows_of(dict(rows)), randomness
+        )  # type: ignore[arg-type]
         return profile.cuts.tobytes(), profile.class_counts.tobytes(), profile.size
 
     return output_law(run)
 
 
 def _facts(account: Account, epsilon: Fraction = Fraction(1)) -> Any:
-    return public_facts(account.terms(epsilon), None, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
+    return public_facts(
+        account.terms(epsilon), None, TWO_SPLITS, Adjacency.ADD_REMOVE_ONE
+    )
 
 
 def every_account() -> Iterator[Account]:
-    """One account of each kind that sentences distinguish, with each pair of neighbours that its sentences mention."""
+    """One account of each kind that sentences distinguish, with each pair of neighbours
+    that its sentences mention.
+    """
     for accountant, max_rows in itertools.product(accountants.NAMES, (1, 2)):
         yield Account(accountant, max_rows=max_rows)
         yield Account(accountant, max_rows=max_rows, replacing=True)

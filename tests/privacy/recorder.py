@@ -1,4 +1,6 @@
-"""Records the draws of a job with the exact numbers under them, replays their releases, and prices how they move."""
+"""Records the draws of a job with the exact numbers under them, replays their releases,
+and prices how they move.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,11 +23,15 @@ from grovekeeper_forests.privacy.events import (
 )
 from tests.privacy.enumeration import Noise
 
-Leaf: TypeAlias = PermuteAndFlip | ExponentialMechanism | DiscreteLaplace | RoundedGaussian
+Leaf: TypeAlias = (
+    PermuteAndFlip | ExponentialMechanism | DiscreteLaplace | RoundedGaussian
+)
 
 
 class Draw(NamedTuple):
-    """One draw: its mechanism or public coin, its scale, the exact numbers that it hides, and what it released."""
+    """One draw: its mechanism or public coin, its scale, the exact numbers that it
+    hides, and what it released.
+    """
 
     kind: type[Leaf] | str
     scale: object
@@ -34,10 +40,16 @@ class Draw(NamedTuple):
 
 
 class Recorder:
-    """A ``Randomness`` that records every draw, and repeats the releases of an earlier record."""
+    """A ``Randomness`` that records every draw, and repeats the releases of an earlier
+    record.
+    """
 
     def __init__(self, replayed: list[Draw] | None = None) -> None:
-        self._source, self._replayed, self.draws = SystemRandomness(), replayed, list[Draw]()
+        self._source, self._replayed, self.draws = (
+            SystemRandomness(),
+            replayed,
+            list[Draw](),
+        )
 
     def uniform(self, n: int) -> int:
         return self.answered("uniform", n, None, lambda: self._source.uniform(n))
@@ -45,19 +57,27 @@ class Recorder:
     def bernoulli(self, p: Fraction) -> bool:
         return self.answered("bernoulli", p, None, lambda: self._source.bernoulli(p))
 
-    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         def draw() -> int:
             return self._source.permute_and_flip(utilities, inverse_scale=inverse_scale)
 
         return self.answered(PermuteAndFlip, inverse_scale, utilities, draw)
 
-    def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def select_exponential(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         def draw() -> int:
-            return self._source.select_exponential(utilities, inverse_scale=inverse_scale)
+            return self._source.select_exponential(
+                utilities, inverse_scale=inverse_scale
+            )
 
         return self.answered(ExponentialMechanism, inverse_scale, utilities, draw)
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_Added":
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> "_Added":
         noise = self._source.discrete_laplace(shape, inverse_scale=inverse_scale)
         return _Added(self, DiscreteLaplace, inverse_scale, noise)
 
@@ -65,19 +85,36 @@ class Recorder:
         noise = self._source.rounded_gaussian(shape, scale_bits=scale_bits)
         return _Added(self, RoundedGaussian, Fraction(4**scale_bits), noise)
 
-    def answered(self, kind: type[Leaf] | str, scale: object, exact: np.ndarray | None, draw: Any) -> Any:
-        released = draw() if self._replayed is None else self._replayed[len(self.draws)].released
-        self.draws.append(Draw(kind, scale, None if exact is None else exact.copy(), released))
+    def answered(
+        self, kind: type[Leaf] | str, scale: object, exact: np.ndarray | None, draw: Any
+    ) -> Any:
+        released = (
+            draw()
+            if self._replayed is None
+            else self._replayed[len(self.draws)].released
+        )
+        self.draws.append(
+            Draw(kind, scale, None if exact is None else exact.copy(), released)
+        )
         return released
 
 
 class _Added(Noise):
-    def __init__(self, recorder: Recorder, kind: type[Leaf], scale: Fraction, noise: np.ndarray) -> None:
-        self._recorder, self._kind, self._scale, self._noise = recorder, kind, scale, noise
+    def __init__(
+        self, recorder: Recorder, kind: type[Leaf], scale: Fraction, noise: np.ndarray
+    ) -> None:
+        self._recorder, self._kind, self._scale, self._noise = (
+            recorder,
+            kind,
+            scale,
+            noise,
+        )
 
     def added_to(self, exact: np.ndarray) -> np.ndarray:
         assert exact.shape == self._noise.shape
-        return self._recorder.answered(self._kind, self._scale, exact, lambda: exact + self._noise)
+        return self._recorder.answered(
+            self._kind, self._scale, exact, lambda: exact + self._noise
+        )
 
 
 def leaves(event: Event) -> Iterator[Leaf]:
@@ -90,7 +127,9 @@ def leaves(event: Event) -> Iterator[Leaf]:
 
 def scale_of(leaf: Leaf) -> Fraction:
     """The scale that a draw names: its variance or its inverse scale."""
-    return leaf.sigma_squared if isinstance(leaf, RoundedGaussian) else leaf.inverse_scale
+    return (
+        leaf.sigma_squared if isinstance(leaf, RoundedGaussian) else leaf.inverse_scale
+    )
 
 
 def moved(leaf: Leaf, change: np.ndarray) -> Leaf:
@@ -103,26 +142,44 @@ def moved(leaf: Leaf, change: np.ndarray) -> Leaf:
     return replace(leaf, range_sensitivity=Fraction(int(numbers.max() - numbers.min())))
 
 
-def check(event: Event, one: list[Draw], other: list[Draw], *, accountant: str, n_rows: int = 1) -> float:
-    """Asserts on two records what `test_recorded_draws.py` states; returns the share of the charge that the moves cost.
+def check(
+    event: Event,
+    one: list[Draw],
+    other: list[Draw],
+    *,
+    accountant: str,
+    n_rows: int = 1,
+) -> float:
+    """Asserts on two records what `test_recorded_draws.py` states; returns the share of
+    the charge that the moves cost.
 
-    Where a unit of several rows moves the numbers, the event states the sensitivity of one row, and the charge is that
-    of the unit.
+    Where a unit of several rows moves the numbers, the event states the sensitivity of
+    one row, and the charge is that of the unit.
     """
     assert [draw[:2] for draw in one] == [draw[:2] for draw in other]
     declared, parts = list(leaves(event)), list[Part]()
     for mine, theirs in zip(one, other, strict=True):
         if mine.exact is None or theirs.exact is None:
             continue
-        paying = [leaf for leaf in declared if type(leaf) is mine.kind and scale_of(leaf) == mine.scale]
-        stated = [leaf.max_candidates for leaf in paying if isinstance(leaf, PermuteAndFlip | ExponentialMechanism)]
+        paying = [
+            leaf
+            for leaf in declared
+            if type(leaf) is mine.kind and scale_of(leaf) == mine.scale
+        ]
+        stated = [
+            leaf.max_candidates
+            for leaf in paying
+            if isinstance(leaf, PermuteAndFlip | ExponentialMechanism)
+        ]
         assert mine.exact.size <= max(stated, default=mine.exact.size)
         if not (mine.exact != theirs.exact).any():
             continue
         assert paying, "a row moves a draw that no leaf of its event pays for"
         leaf = moved(paying[0], mine.exact - theirs.exact)
         of_unit = n_rows**2 if isinstance(leaf, RoundedGaussian) else n_rows
-        assert of_unit * max(sensitivity_of(own) for own in paying) >= sensitivity_of(leaf)
+        assert of_unit * max(sensitivity_of(own) for own in paying) >= sensitivity_of(
+            leaf
+        )
         parts.append(Part(1, leaf))
     if not parts:
         return 0.0
@@ -137,4 +194,8 @@ def sensitivity_of(leaf: Leaf) -> Fraction:
     """By how much a leaf says that one row may move its numbers."""
     if isinstance(leaf, RoundedGaussian):
         return leaf.l2_sensitivity_squared
-    return leaf.l1_sensitivity if isinstance(leaf, DiscreteLaplace) else leaf.range_sensitivity
+    return (
+        leaf.l1_sensitivity
+        if isinstance(leaf, DiscreteLaplace)
+        else leaf.range_sensitivity
+    )

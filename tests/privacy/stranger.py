@@ -1,7 +1,8 @@
-"""Answers questions from artifacts in a process that cannot import what reads rows or a database.
+"""Answers questions from artifacts in a process that cannot import what reads rows or a
+database.
 
-Each line of standard input is an artifact in hexadecimal digits, as JSON; the line of the answer holds the digests of
-four repeated answers.
+Each line of standard input is an artifact in hexadecimal digits, as JSON; the line of
+the answer holds the digests of four repeated answers.
 """
 
 import hashlib
@@ -16,19 +17,35 @@ from grovekeeper_forests.releases.forest import read as released_forest
 N_QUESTIONS = 250_000
 """They are repeated four times: a million predictions of each model."""
 
-_FORBIDDEN = ("app.datasets", "app.ledger", "app.services", "app.db", "sqlalchemy", "sqlite3", "psycopg", "httpx")
+_FORBIDDEN = (
+    "app.datasets",
+    "app.ledger",
+    "app.services",
+    "app.db",
+    "sqlalchemy",
+    "sqlite3",
+    "psycopg",
+    "httpx",
+)
 
 
 def questions() -> SanitisedColumns:
     """The same rows in every process: a number in [0, 1] and one of four categories."""
     generator = np.random.default_rng(5)
-    columns = (generator.random(N_QUESTIONS), generator.integers(0, 4, N_QUESTIONS).astype(np.int32))
+    columns = (
+        generator.random(N_QUESTIONS),
+        generator.integers(0, 4, N_QUESTIONS).astype(np.int32),
+    )
     return SanitisedColumns(columns, N_QUESTIONS)
 
 
 def digest(artifact: released_forest.Artifact) -> str:
-    """SHA-256 of the probabilities that an artifact's forest gives for :func:`questions`."""
-    answers = released_forest.probabilities(artifact.forest, artifact.schema, questions(), read_out=None)
+    """SHA-256 of the probabilities that an artifact's forest gives for
+    :func:`questions`.
+    """
+    answers = released_forest.probabilities(
+        artifact.forest, artifact.schema, questions(), read_out=None
+    )
     return hashlib.sha256(answers.tobytes()).hexdigest()
 
 
@@ -36,7 +53,9 @@ class _NoData:
     """Refuses to import forbidden modules."""
 
     def find_spec(self, name: str, *_: object) -> None:
-        if any(name == module or name.startswith(f"{module}.") for module in _FORBIDDEN):
+        if any(
+            name == module or name.startswith(f"{module}.") for module in _FORBIDDEN
+        ):
             raise AssertionError(name)
 
 

@@ -1,7 +1,9 @@
-"""T1, T2 and T14 for the stacked forest, and the flaws of its paper (A20 to A22) put back.
+"""T1, T2 and T14 for the stacked forest, and the flaws of its paper (A20 to A22) put
+back.
 
-The projection is fixed: it is public and drawn before any row is read (lemma L0). Numbers of the second layer have
-three cuts, and the weights let votes for class 1 carry a row over some of the cuts.
+The projection is fixed: it is public and drawn before any row is read (lemma L0).
+Numbers of the second layer have three cuts, and the weights let votes for class 1 carry
+a row over some of the cuts.
 """
 
 import math
@@ -66,42 +68,90 @@ LABELS = {**STACK, "leaf": "label"}
 ONE_LAYER = {**LABELS, "n_layers": 1, "n_estimators": 1}
 LONG = pytest.mark.long
 WEIGHTS = np.array([[[0, 0], [0, 60_000]]], dtype=np.uint16)
-"""Weights of the votes by class: no weight for colour, and a weight of class 1 for size."""
+"""Weights of the votes by class: no weight for colour, and a weight of class 1 for
+size.
+"""
 
 
 @pytest.fixture(autouse=True)
 def fixed_projection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grow, "draw_projection", lambda schema, n_steps, randomness: WEIGHTS[:n_steps])
+    monkeypatch.setattr(
+        grow, "draw_projection", lambda schema, n_steps, randomness: WEIGHTS[:n_steps]
+    )
 
 
 def claim(laws: Laws) -> float:
     return float(pure.loss(laws.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
 
 
-# (parameters, ε, rows at most, kinds of record, share of the claim that must be reached)
+# (parameters, ε, rows at most, kinds of record, share of the claim that must be
+# reached)
 CASES = [
     pytest.param(LABELS, "2", 2, 4, 0.45, id="labels"),
     pytest.param({**LABELS, "utility": "miscount"}, "2", 2, 2, 0.7, id="miscount"),
     pytest.param({**LABELS, "selection": "two_stage"}, "2", 2, 2, 0.45, id="two-stage"),
-    pytest.param({**LABELS, "utility": "normalised", "leaf": "shares"}, "2", 2, 2, 0.55, id="literal"),
-    pytest.param({**ONE_LAYER, "kept_features": "0.5"}, "2", 2, 2, 0.4, id="dropped-features"),
-    pytest.param({**LABELS, "kept_features": "0.5"}, "2", 1, 4, 0.4, id="dropped-features-of-two-layers", marks=LONG),
-    pytest.param({**ONE_LAYER, "kept_splits": "0.25"}, "2", 2, 2, 0.4, id="dropped-splits"),
+    pytest.param(
+        {**LABELS, "utility": "normalised", "leaf": "shares"},
+        "2",
+        2,
+        2,
+        0.55,
+        id="literal",
+    ),
+    pytest.param(
+        {**ONE_LAYER, "kept_features": "0.5"}, "2", 2, 2, 0.4, id="dropped-features"
+    ),
+    pytest.param(
+        {**LABELS, "kept_features": "0.5"},
+        "2",
+        1,
+        4,
+        0.4,
+        id="dropped-features-of-two-layers",
+        marks=LONG,
+    ),
+    pytest.param(
+        {**ONE_LAYER, "kept_splits": "0.25"}, "2", 2, 2, 0.4, id="dropped-splits"
+    ),
     # Two cuts: three cuts give an equal loss with twice the paths.
     pytest.param(
-        {**LABELS, "kept_splits": "0.25", "n_bins": 3}, "2", 1, 2, 0.5, id="dropped-splits-of-two-layers", marks=LONG
+        {**LABELS, "kept_splits": "0.25", "n_bins": 3},
+        "2",
+        1,
+        2,
+        0.5,
+        id="dropped-splits-of-two-layers",
+        marks=LONG,
     ),
     pytest.param(ONE_LAYER, "2", 2, 4, 0.45, id="one-layer"),
-    pytest.param({**LABELS, "max_depth": 0, "n_estimators": 3, "n_layers": 3}, "2", 4, 4, 1.0, id="three-flat-layers"),
+    pytest.param(
+        {**LABELS, "max_depth": 0, "n_estimators": 3, "n_layers": 3},
+        "2",
+        4,
+        4,
+        1.0,
+        id="three-flat-layers",
+    ),
     pytest.param({**STACK, "n_bins": 2}, "2", 1, 2, 0.45, id="counts"),
 ]
 
 
-@pytest.mark.parametrize(("parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES)
+@pytest.mark.parametrize(
+    ("parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES
+)
 def test_stack_loses_what_was_charged_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, parameters: dict, epsilon: str, n_rows: int, n_kinds: int, reached: float
+    monkeypatch: pytest.MonkeyPatch,
+    parameters: dict,
+    epsilon: str,
+    n_rows: int,
+    n_kinds: int,
+    reached: float,
 ) -> None:
-    monkeypatch.setattr(grow, "draw_projection", lambda schema, n_steps, randomness: np.repeat(WEIGHTS, n_steps, 0))
+    monkeypatch.setattr(
+        grow,
+        "draw_projection",
+        lambda schema, n_steps, randomness: np.repeat(WEIGHTS, n_steps, 0),
+    )
     laws = Laws(planned("bms-rf", TWO_SPLITS, epsilon, **parameters), TWO_SPLITS)
     records = RECORDS[:n_kinds]
     add_remove = laws.worst(add_remove_pairs(multisets(n_rows, records)))
@@ -117,14 +167,22 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
 
 def layers_of(key: bytes) -> list[int]:
     ids = [bytes(15) + bytes([row_id]) for row_id in range(2)]
-    return tree_histograms.shards(key, np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 16), n_shards=2).tolist()
+    return tree_histograms.shards(
+        key, np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 16), n_shards=2
+    ).tolist()
 
 
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
 def test_layers_on_rows_apart_lose_the_charge_of_the_largest(key: bytes) -> None:
-    """Each layer has all of ε, and each row is in one layer, with votes from the other layer."""
+    """Each layer has all of ε, and each row is in one layer, with votes from the other
+    layer.
+    """
     first, second = layers_of(key)
-    laws = Laws(planned("bms-rf", TWO_SPLITS, **LABELS, layer_assignment="sharded"), TWO_SPLITS, key=key)
+    laws = Laws(
+        planned("bms-rf", TWO_SPLITS, **LABELS, layer_assignment="sharded"),
+        TWO_SPLITS,
+        key=key,
+    )
     records = RECORDS[:2]
     every = list(datasets(2, records))
     add_remove = laws.worst(add_remove_pairs(every))
@@ -148,14 +206,22 @@ def test_every_output_can_come_from_every_dataset() -> None:
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize(
-    ("parameters", "n_rows"), [(LABELS, 2), ({**STACK, "max_depth": 0}, 3)], ids=["labels", "counts"]
+    ("parameters", "n_rows"),
+    [(LABELS, 2), ({**STACK, "max_depth": 0}, 3)],
+    ids=["labels", "counts"],
 )
-def test_stack_stays_below_the_curve_of_its_charge(accountant: str, parameters: dict, n_rows: int) -> None:
-    """Accounts in ρ or μ²: exponential selections, normal noise on counts, layers whose losses add up."""
+def test_stack_stays_below_the_curve_of_its_charge(
+    accountant: str, parameters: dict, n_rows: int
+) -> None:
+    """Accounts in ρ or μ²: exponential selections, normal noise on counts, layers whose
+    losses add up.
+    """
     settled = planned_on("bms-rf", accountant, "3", **parameters)
     first = settled.event.parts[0].event.parts[0].event.parts[0].event
     laws = Laws(settled, TWO_SPLITS)
-    share = share_of_charge(laws, list(add_remove_pairs(multisets(n_rows, RECORDS[:2]))))
+    share = share_of_charge(
+        laws, list(add_remove_pairs(multisets(n_rows, RECORDS[:2])))
+    )
 
     if parameters is LABELS:
         assert isinstance(first.parts[0].event, ExponentialMechanism)
@@ -165,61 +231,105 @@ def test_stack_stays_below_the_curve_of_its_charge(accountant: str, parameters: 
 
 
 class LayersThatShareOnePrice(StackedForest):
-    """A20: every layer's trees take ε/M, as in the paper's Lemma 8, and the stack is claimed to cost ε."""
+    """A20: every layer's trees take ε/M, as in the paper's Lemma 8, and the stack is
+    claimed to cost ε.
+    """
 
     def event(self, parameters, facts) -> object:
-        return super().event(parameters, replace(facts, epsilon=int(parameters["n_layers"]) * facts.epsilon))
+        return super().event(
+            parameters,
+            replace(facts, epsilon=int(parameters["n_layers"]) * facts.epsilon),
+        )
 
 
-def test_layers_on_the_same_rows_do_not_share_one_price(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_on_the_same_rows_do_not_share_one_price(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pairs = list(add_remove_pairs(multisets(3)))
     flat = {**LABELS, "max_depth": 0}
     honest = planned("bms-rf", TWO_SPLITS, "1", **flat)
     dear = planned("bms-rf", TWO_SPLITS, "1", **flat, layer_assignment="sharded")
     assert Laws(honest, TWO_SPLITS).worst(pairs) == pytest.approx(1.0)
 
-    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "bms-rf": LayersThatShareOnePrice()})
+    monkeypatch.setattr(
+        catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "bms-rf": LayersThatShareOnePrice()}
+    )
     with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("bms-rf", TWO_SPLITS, "1", **flat)
     event = layers.joined(layers.events(dear.event, dear.parameters), disjoint=False)
 
-    assert Laws(replace(honest, event=event), TWO_SPLITS).worst(pairs) == pytest.approx(2.0)
+    assert Laws(replace(honest, event=event), TWO_SPLITS).worst(pairs) == pytest.approx(
+        2.0
+    )
 
 
 def exact_frequencies(rows: SanitisedRows) -> Any:
-    """A21: Z is the exact class frequency of the training rows in the leaf that a row reaches."""
+    """A21: Z is the exact class frequency of the training rows in the leaf that a row
+    reaches.
+    """
 
-    def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> np.ndarray:
-        codes = Encoding.of(schema, int(layer.plan.parameters["n_bins"])).encode(columns)
-        feature, threshold, equals = (layer.arrays[name][0] for name in ("feature", "threshold", "equals"))
-        right = codes[feature[0]] != threshold[0] if equals[0] else codes[feature[0]] > threshold[0]
+    def votes_of(
+        layer: Forest, schema: Schema, columns: SanitisedColumns
+    ) -> np.ndarray:
+        codes = Encoding.of(schema, int(layer.plan.parameters["n_bins"])).encode(
+            columns
+        )
+        feature, threshold, equals = (
+            layer.arrays[name][0] for name in ("feature", "threshold", "equals")
+        )
+        right = (
+            codes[feature[0]] != threshold[0]
+            if equals[0]
+            else codes[feature[0]] > threshold[0]
+        )
         counts = np.zeros((2, 2), dtype=np.int64)
         np.add.at(counts, (right.astype(int), rows.y), 1)
         own = counts[right.astype(int)]
-        return (own << layers.TICK_BITS) // np.maximum(own.sum(axis=1, keepdims=True), 1)
+        return (own << layers.TICK_BITS) // np.maximum(
+            own.sum(axis=1, keepdims=True), 1
+        )
 
     return votes_of
 
 
 def stack_of(n_rows: int) -> tuple[Dataset, Dataset]:
-    """``n_rows`` equal rows of class 1, and the neighbour with one more row that differs only in its class."""
+    """``n_rows`` equal rows of class 1, and the neighbour with one more row that
+    differs only in its class.
+    """
     alike = dict.fromkeys(range(n_rows), (0, 0.0, 1))
     return {**alike, n_rows: (0, 0.0, 0)}, alike
 
 
-def test_votes_by_exact_frequencies_cost_more_the_more_rows_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_votes_by_exact_frequencies_cost_more_the_more_rows_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A21: one label moves the second layer's features of every row in its leaf."""
-    settled = planned("bms-rf", TWO_SPLITS, "1", **{**LABELS, "structure_share": "0.01"})
+    settled = planned(
+        "bms-rf", TWO_SPLITS, "1", **{**LABELS, "structure_share": "0.01"}
+    )
     honest = [Laws(settled, TWO_SPLITS).worst([stack_of(n_rows)]) for n_rows in (1, 6)]
 
-    def leaking(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> object:
+    def leaking(
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: EnumeratingRandomness,
+    ) -> object:
         with monkeypatch.context() as patched:
             patched.setattr(grow, "votes_of", exact_frequencies(rows))
             return production(plan, schema, rows, randomness)
 
-    # Above ¾ of the votes a row passes the cut at half of its range; 1/2 and 6/7 of its leaf are of class 1.
-    monkeypatch.setattr(grow, "draw_projection", lambda *_: np.array([[[0, 0], [0, 36_000]]], dtype=np.uint16))
-    leaks = [Laws(settled, TWO_SPLITS, grow=leaking).worst([stack_of(n_rows)]) for n_rows in (1, 6)]
+    # Above ¾ of the votes a row passes the cut at half of its range; 1/2 and 6/7 of its
+    # leaf are of class 1.
+    monkeypatch.setattr(
+        grow,
+        "draw_projection",
+        lambda *_: np.array([[[0, 0], [0, 36_000]]], dtype=np.uint16),
+    )
+    leaks = [
+        Laws(settled, TWO_SPLITS, grow=leaking).worst([stack_of(n_rows)])
+        for n_rows in (1, 6)
+    ]
 
     assert max(honest) <= 1.0 + TOLERANCE
     assert leaks[0] > 0.9
@@ -229,9 +339,16 @@ def test_votes_by_exact_frequencies_cost_more_the_more_rows_there_are(monkeypatc
 def test_a_stack_that_stops_growing_by_exact_accuracy_is_an_infinite_loss() -> None:
     """A22: the second layer stays only if it raises the accuracy on the private rows."""
 
-    def stopping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> object:
+    def stopping(
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: EnumeratingRandomness,
+    ) -> object:
         forest = grow_forest(plan, schema, rows, randomness, on_tree_done=lambda: None)
-        one, both = (n_right(replace_trees(forest, n_trees), schema, rows) for n_trees in (1, 2))
+        one, both = (
+            n_right(replace_trees(forest, n_trees), schema, rows) for n_trees in (1, 2)
+        )
         return released(forest if both > one else replace_trees(forest, 1))
 
     settled = planned("bms-rf", TWO_SPLITS, **LABELS)
@@ -243,19 +360,30 @@ def test_a_stack_that_stops_growing_by_exact_accuracy_is_an_infinite_loss() -> N
 
 def replace_trees(forest: Forest, n_trees: int) -> Forest:
     """The forest of the first layers alone."""
-    return Forest(forest.plan, {name: array[:n_trees] for name, array in forest.arrays.items() if name != "projection"})
+    return Forest(
+        forest.plan,
+        {
+            name: array[:n_trees]
+            for name, array in forest.arrays.items()
+            if name != "projection"
+        },
+    )
 
 
 def n_right(forest: Forest, schema: Schema, rows: SanitisedRows) -> int:
     """The number of rows whose class is the last layer's label, an exact private count."""
     codes = Encoding.of(schema, 4).encode(rows.features)
-    feature, threshold, equals = (forest.arrays[name][-1, 0] for name in ("feature", "threshold", "equals"))
+    feature, threshold, equals = (
+        forest.arrays[name][-1, 0] for name in ("feature", "threshold", "equals")
+    )
     right = codes[feature] != threshold if equals else codes[feature] > threshold
     return int(np.sum(forest.arrays["labels"][-1][right.astype(int)] == rows.y))
 
 
 def test_normalised_survivors_of_no_feature_at_all_are_a_public_draw() -> None:
-    """A23: if every coin drops its feature or split, a random feature and split remain, not the best."""
+    """A23: if every coin drops its feature or split, a random feature and split remain,
+    not the best.
+    """
     settled = planned("bms-rf", TWO_SPLITS, "2", **{**LABELS, "n_layers": 1, "n_estimators": 1,
                                                    "kept_features": "0.01", "kept_splits": "0.01"})  # fmt: skip
     laws = Laws(settled, TWO_SPLITS, grow=structure_only)
@@ -265,41 +393,68 @@ def test_normalised_survivors_of_no_feature_at_all_are_a_public_draw() -> None:
     assert list(law.values()) == pytest.approx([0.5, 0.5], abs=0.01)
 
 
-def structure_only(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> object:
+def structure_only(
+    plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness
+) -> object:
     forest = grow_forest(plan, schema, rows, randomness, on_tree_done=lambda: None)
     return forest.arrays["feature"].tobytes()
 
 
 COLUMNS = schema_of(
-    {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1.7e308, "missing": True},
+    {
+        "name": "income",
+        "type": "numeric",
+        "lower": -1e300,
+        "upper": 1.7e308,
+        "missing": True,
+    },
     {"name": "share", "type": "numeric", "lower": -0.1, "upper": 0.30000000000000004},
-    {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
+    {
+        "name": "rank",
+        "type": "categorical",
+        "categories": ["low", "mid", "high"],
+        "ordered": True,
+    },
     {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
     {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
     classes=["x", "y", "z"],
 )
 RECORD = st.tuples(
-    st.one_of(st.floats(-1e300, 1e300), st.just(math.nan)), st.floats(-0.1, 0.3), st.integers(0, 3), st.integers(0, 3)
+    st.one_of(st.floats(-1e300, 1e300), st.just(math.nan)),
+    st.floats(-0.1, 0.3),
+    st.integers(0, 3),
+    st.integers(0, 3),
 )
 
 
 def columns_of(records: list[tuple]) -> SanitisedColumns:
-    numbers = [np.array([record[at] for record in records], dtype=np.float64) for at in (0, 1)]
-    codes = [np.array([record[at] for record in records], dtype=np.int32) for at in (2, 3)]
-    return SanitisedColumns((*numbers, *codes, np.full(len(records), 2.5)), len(records))
+    numbers = [
+        np.array([record[at] for record in records], dtype=np.float64) for at in (0, 1)
+    ]
+    codes = [
+        np.array([record[at] for record in records], dtype=np.int32) for at in (2, 3)
+    ]
+    return SanitisedColumns(
+        (*numbers, *codes, np.full(len(records), 2.5)), len(records)
+    )
 
 
 def first_layer() -> Iterator[tuple[Plan, Forest]]:
     """Released layers with noisy counts and with labels, of several trees."""
     generator = np.random.default_rng(3)
-    records = [(float(x), float(x) % 0.3, int(x) % 4, int(x) % 3) for x in generator.integers(0, 1000, 300)]
+    records = [
+        (float(x), float(x) % 0.3, int(x) % 4, int(x) % 3)
+        for x in generator.integers(0, 1000, 300)
+    ]
     columns = columns_of(records)
     ids = generator.integers(0, 256, (300, 16), dtype=np.uint8)
     rows = SanitisedRows(columns, generator.integers(0, 3, 300).astype(np.int32), ids)
     for leaf in ("counts", "label"):
         shape = {"n_estimators": 3, "n_layers": 1, "max_depth": 4, "leaf": leaf}
         settled = plan(PlanRequest("bms-rf", shape, Terms(Fraction(5)), 300), COLUMNS)
-        forest = grow_forest(settled, COLUMNS, rows, SystemRandomness(), on_tree_done=lambda: None)
+        forest = grow_forest(
+            settled, COLUMNS, rows, SystemRandomness(), on_tree_done=lambda: None
+        )
         arrays = read.layer_arrays(forest.arrays, slice(None))
         yield settled, Forest(settled, arrays)
 
@@ -313,36 +468,60 @@ def moved(layer: Forest, records: list[tuple]) -> list[bytes]:
     columns = columns_of(records)
     votes = grow.votes_of(layer, COLUMNS, columns)
     shifted = layers.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
-    return [b"".join(column[row].tobytes() for column in shifted.columns) for row in range(len(records))]
+    return [
+        b"".join(column[row].tobytes() for column in shifted.columns)
+        for row in range(len(records))
+    ]
 
 
-@pytest.mark.parametrize("released_layer", [forest for _, forest in RELEASED], ids=["counts", "labels"])
+@pytest.mark.parametrize(
+    "released_layer", [forest for _, forest in RELEASED], ids=["counts", "labels"]
+)
 @given(records=st.lists(RECORD, min_size=1, max_size=40), data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_no_row_moves_the_features_of_another(
     released_layer: Forest, records: list[tuple], data: st.DataObject
 ) -> None:
-    """T14: every row has identical bits if rows are dropped, permuted, divided into parts or repeated."""
+    """T14: every row has identical bits if rows are dropped, permuted, divided into
+    parts or repeated.
+    """
     whole = moved(released_layer, records)
     dropped = data.draw(st.integers(0, len(records) - 1))
     order = data.draw(st.permutations(range(len(records))))
     cut = data.draw(st.integers(0, len(records)))
 
-    assert moved(released_layer, records[:dropped] + records[dropped + 1 :]) == whole[:dropped] + whole[dropped + 1 :]
-    assert moved(released_layer, [records[row] for row in order]) == [whole[row] for row in order]
-    assert moved(released_layer, records[:cut]) + moved(released_layer, records[cut:]) == whole
+    assert (
+        moved(released_layer, records[:dropped] + records[dropped + 1 :])
+        == whole[:dropped] + whole[dropped + 1 :]
+    )
+    assert moved(released_layer, [records[row] for row in order]) == [
+        whole[row] for row in order
+    ]
+    assert (
+        moved(released_layer, records[:cut]) + moved(released_layer, records[cut:])
+        == whole
+    )
     assert moved(released_layer, records * 3) == whole * 3
 
 
-def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T14 through growth: given the released first layer, the second layer's rows do not depend on any class."""
+def test_a_label_moves_no_feature_of_the_next_layer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T14 through growth: given the released first layer, the second layer's rows do
+    not depend on any class.
+    """
     settled = planned("bms-rf", TWO_SPLITS, **LABELS)
     seen: list[list[bytes]] = []
     production_trees, kept = grow.grow_trees, list[Forest]()
 
     def remembering(mechanism, plan, *, schema, rows, randomness, on_tree_done):
         grown = production_trees(
-            mechanism, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done
+            mechanism,
+            plan,
+            schema=schema,
+            rows=rows,
+            randomness=randomness,
+            on_tree_done=on_tree_done,
         )
         seen.append([column.tobytes() for column in rows.features.columns])
         kept.append(grown)
@@ -351,7 +530,13 @@ def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(grow, "grow_trees", remembering)
     dataset = dict(enumerate(RECORDS))
     for changed in (dataset, {**dataset, 2: (*RECORDS[2][:2], 1 - RECORDS[2][2])}):
-        grow_forest(settled, TWO_SPLITS, rows_of(changed), SystemRandomness(), on_tree_done=lambda: None)
+        grow_forest(
+            settled,
+            TWO_SPLITS,
+            rows_of(changed),
+            SystemRandomness(),
+            on_tree_done=lambda: None,
+        )
 
     first, second, first_changed, second_changed = seen
     assert first == first_changed
@@ -359,7 +544,10 @@ def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPa
     assert second != first
 
 
-@given(value=st.floats(-0.1, 0.30000000000000004), other=st.floats(-0.1, 0.30000000000000004))
+@given(
+    value=st.floats(-0.1, 0.30000000000000004),
+    other=st.floats(-0.1, 0.30000000000000004),
+)
 def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) -> None:
     low, high = sorted((value, other))
     shifted = layers.ticks(COLUMNS.features[1], np.array([low, high]))

@@ -1,8 +1,9 @@
 """A job's output and every answer about it depend on rows through the releases alone.
 
-Two installations differ in one row. Their ids, times and releases are equal, so all bytes must be equal: of the child's
-output, progress and exit status, and of the answers to an analyst. A number of rows, a time or a size that reaches an
-artifact, a card or a ledger entry would be a difference.
+Two installations differ in one row. Their ids, times and releases are equal, so all
+bytes must be equal: of the child's output, progress and exit status, and of the answers
+to an analyst. A number of rows, a time or a size that reaches an artifact, a card or a
+ledger entry would be a difference.
 """
 
 import asyncio
@@ -43,7 +44,14 @@ from tests.support import forked_program
 from tests.support.crash_scene import open_installation
 from tests.support.databases import MigratedDatabase
 from tests.support.job_kinds import claimed
-from tests.support.neighbours import ALGORITHMS, BUDGETS, DECLARATION, HEADER, NEIGHBOURS, ROWS
+from tests.support.neighbours import (
+    ALGORITHMS,
+    BUDGETS,
+    DECLARATION,
+    HEADER,
+    NEIGHBOURS,
+    ROWS,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,24 +67,54 @@ class World:
     left: dict[str, Any] = field(default_factory=dict)
     _numbers: Any = field(default_factory=itertools.count)
 
-    def ask(self, method: str, path: str, *, expected: tuple[int, ...] = (200, 201, 202, 204), **body: Any) -> Any:
-        """Sends a request with the key, and records the answer with its status and headers."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        expected: tuple[int, ...] = (200, 201, 202, 204),
+        **body: Any,
+    ) -> Any:
+        """Sends a request with the key, and records the answer with its status and
+        headers.
+        """
         answer = asyncio.run(self._sent(method, path, body))
-        headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
-        self.left[f"{next(self._numbers)} {method} {path}"] = (answer.status_code, headers, answer.content)
+        headers = {
+            name: value
+            for name, value in answer.headers.items()
+            if name != "x-request-id"
+        }
+        self.left[f"{next(self._numbers)} {method} {path}"] = (
+            answer.status_code,
+            headers,
+            answer.content,
+        )
         assert answer.status_code in expected, answer.text
-        return answer.json() if "/json" in answer.headers.get("content-type", "") else None
+        return (
+            answer.json() if "/json" in answer.headers.get("content-type", "") else None
+        )
 
-    async def _sent(self, method: str, path: str, body: dict[str, Any]) -> httpx.Response:
-        # Sizes of compressed answers differ with ids. No answer with a secret is kept for an idempotency key.
+    async def _sent(
+        self, method: str, path: str, body: dict[str, Any]
+    ) -> httpx.Response:
+        # Sizes of compressed answers differ with ids. No answer with a secret is kept
+        # for an idempotency key.
         headers = {"Authorization": f"Bearer {self.key}", "Accept-Encoding": "identity"}
-        if method == "POST" and not path.startswith("/keys") and not path.endswith("/webhooks"):
+        if (
+            method == "POST"
+            and not path.startswith("/keys")
+            and not path.endswith("/webhooks")
+        ):
             headers["Idempotency-Key"] = f"key-{len(self.left)}"
         content = body.pop("content", None)
-        sent: dict[str, Any] = {"json": body or None} if content is None else {"content": content}
+        sent: dict[str, Any] = (
+            {"json": body or None} if content is None else {"content": content}
+        )
         if content is not None:
             headers["Content-Type"] = "text/csv"
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://here") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://here"
+        ) as client:
             return await client.request(method, path, headers=headers, **sent)
 
     def run(self, accepted: dict[str, Any]) -> dict[str, Any]:
@@ -91,9 +129,19 @@ class World:
     def _child(self, task: JobTask, _kept: object) -> None:
         task.folder.mkdir(parents=True, exist_ok=True)
         log = self.installation.home.with_name("child.log")
-        ended, progress = _in_a_child(task, log) if self.has_children else _in_process(task)
-        files = {path.name: path.read_bytes() for path in sorted(task.folder.glob("*")) if path.is_file()}
-        self.left[f"{next(self._numbers)} child of {task.kind}"] = (ended, progress, files)
+        ended, progress = (
+            _in_a_child(task, log) if self.has_children else _in_process(task)
+        )
+        files = {
+            path.name: path.read_bytes()
+            for path in sorted(task.folder.glob("*"))
+            if path.is_file()
+        }
+        self.left[f"{next(self._numbers)} child of {task.kind}"] = (
+            ended,
+            progress,
+            files,
+        )
         assert files, "the child failed"
 
 
@@ -109,7 +157,11 @@ def _in_process(task: JobTask) -> tuple[int, bytes]:
 def _in_a_child(task: JobTask, log: Path) -> tuple[int, bytes]:
     """Runs the production child in a process of its own."""
     child = forked_program.start(
-        "tests.support.fixed_releases_child", folder=ROOT, environ=scrubbed_environment(), log=log, piped=True
+        "tests.support.fixed_releases_child",
+        folder=ROOT,
+        environ=scrubbed_environment(),
+        log=log,
+        piped=True,
     )
     assert child.stdout is not None
     child.stdin.write(task.to_text().encode() + b"\n")
@@ -119,33 +171,50 @@ def _in_a_child(task: JobTask, log: Path) -> tuple[int, bytes]:
     return exit_code, progress
 
 
-def _opened(url: str, home: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool) -> World:
+def _opened(
+    url: str, home: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool
+) -> World:
     """An installation on a migrated database with fixed ids, secrets and times."""
     ticks, tokens = itertools.count(), itertools.count(1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.setattr(stamps, "now", lambda: start + timedelta(seconds=next(ticks) / 1000))
+    monkeypatch.setattr(
+        stamps, "now", lambda: start + timedelta(seconds=next(ticks) / 1000)
+    )
     monkeypatch.setattr(secrets, "token_bytes", lambda n=32: next(tokens).to_bytes(n))
-    monkeypatch.setattr(secrets, "token_hex", lambda n=32: next(tokens).to_bytes(n).hex())
-    monkeypatch.setattr(secrets, "token_urlsafe", lambda n=32: next(tokens).to_bytes(n).hex())
-    monkeypatch.setattr(lease, "heartbeat", lambda *_, **__: None)  # a clock of real time, which would count as ticks
+    monkeypatch.setattr(
+        secrets, "token_hex", lambda n=32: next(tokens).to_bytes(n).hex()
+    )
+    monkeypatch.setattr(
+        secrets, "token_urlsafe", lambda n=32: next(tokens).to_bytes(n).hex()
+    )
+    # a clock of real time, which would count as ticks
+    monkeypatch.setattr(lease, "heartbeat", lambda *_, **__: None)
     installation = open_installation(url, home, lease_ttl_s=600)
     with installation.database.write() as session:
         owner = keys.create(session, name="owner", roles=[Role.ADMIN], at=start)
-    return World(installation, create_app(installation.settings), owner.text, has_children)
+    return World(
+        installation, create_app(installation.settings), owner.text, has_children
+    )
 
 
 Walk: TypeAlias = Callable[..., dict[str, Any]]
-"""``walk(folder, rows=…, accountant=…, has_children=…)``: every request of an analyst, and the record of its bytes."""
+"""``walk(folder, rows=…, accountant=…, has_children=…)``: every request of an analyst,
+and the record of its bytes.
+"""
 
 
 @pytest.fixture
 def walk(migrated_database: MigratedDatabase, monkeypatch: pytest.MonkeyPatch) -> Walk:
     """Makes the requests on a new installation."""
 
-    def walked(folder: Path, *, rows: str, accountant: str, has_children: bool = False) -> dict[str, Any]:
+    def walked(
+        folder: Path, *, rows: str, accountant: str, has_children: bool = False
+    ) -> dict[str, Any]:
         folder.mkdir()
         with migrated_database("sqlite", folder) as url:
-            world = _opened(url, folder / "home", monkeypatch, has_children=has_children)
+            world = _opened(
+                url, folder / "home", monkeypatch, has_children=has_children
+            )
             return _record(world, rows=rows, accountant=accountant)
 
     return walked
@@ -155,7 +224,9 @@ def _record(world: World, *, rows: str, accountant: str) -> dict[str, Any]:
     """Makes every request that an analyst can make, and returns the record."""
     delta = {} if accountant == "pure" else {"delta": "0.000001"}
     try:
-        dataset = world.ask("POST", "/datasets", **DECLARATION, budget=BUDGETS[accountant])["id"]
+        dataset = world.ask(
+            "POST", "/datasets", **DECLARATION, budget=BUDGETS[accountant]
+        )["id"]
         analyst = world.ask("POST", "/keys", name="analyst", roles=[])
         world.ask("PUT", f"/datasets/{dataset}/grants/{analyst['id']}", role="analyst")
         world.ask("POST", f"/datasets/{dataset}/rows", content=HEADER + rows)
@@ -163,7 +234,9 @@ def _record(world: World, *, rows: str, accountant: str) -> dict[str, Any]:
         admin, world.key = world.key, analyst["key"]
         body = {"epsilon": "1", **delta}
         world.ask("POST", f"/datasets/{dataset}/profiles/quote", **body)
-        profile = world.run(world.ask("POST", f"/datasets/{dataset}/profiles", **body))["profile_id"]
+        profile = world.run(world.ask("POST", f"/datasets/{dataset}/profiles", **body))[
+            "profile_id"
+        ]
         training = {
             "dataset": dataset,
             "algorithm": ALGORITHMS[accountant],
@@ -176,8 +249,12 @@ def _record(world: World, *, rows: str, accountant: str) -> dict[str, Any]:
         model = world.run(world.ask("POST", "/train", **training))["model_id"]
         evaluating = {"scope": {"shard": [1]}, "metrics": ["accuracy", "auroc"], **body}
         world.ask("POST", f"/models/{model}/evaluations/quote", **evaluating)
-        evaluation = world.run(world.ask("POST", f"/models/{model}/evaluations", **evaluating))["evaluation_id"]
-        world.ask("POST", f"/models/{model}/predict", rows=[{"age": 30, "colour": "red"}])
+        evaluation = world.run(
+            world.ask("POST", f"/models/{model}/evaluations", **evaluating)
+        )["evaluation_id"]
+        world.ask(
+            "POST", f"/models/{model}/predict", rows=[{"age": 30, "colour": "red"}]
+        )
         # Refused, with the balance in the answer.
         world.ask("POST", "/train", expected=(409,), **{**training, "epsilon": "100"})
         for path in (
@@ -188,7 +265,11 @@ def _record(world: World, *, rows: str, accountant: str) -> dict[str, Any]:
         ):  # fmt: skip
             world.ask("GET", path)
         world.key = admin  # nor does an auditor receive the owner's report
-        for path in (f"/ledger/{dataset}/entries", f"/ledger/{dataset}/export", "/ledger"):
+        for path in (
+            f"/ledger/{dataset}/entries",
+            f"/ledger/{dataset}/export",
+            "/ledger",
+        ):
             world.ask("GET", path)
     finally:
         world.app.state.installation.close()
@@ -197,7 +278,9 @@ def _record(world: World, *, rows: str, accountant: str) -> dict[str, Any]:
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    return [name for name in one.keys() | other.keys() if one.get(name) != other.get(name)]
+    return [
+        name for name in one.keys() | other.keys() if one.get(name) != other.get(name)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +302,9 @@ def test_every_byte_that_leaves_is_the_same_for_neighbours_with_equal_releases(
         assert _difference(usual, other) == [], name
 
 
-def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, walk: Walk) -> None:
+def test_the_production_child_says_the_same_of_neighbours(
+    tmp_path: Path, walk: Walk
+) -> None:
     """Progress, exit status and output of a child process."""
     result = [
         walk(tmp_path / str(number), rows=rows, accountant="pure", has_children=True)
@@ -241,10 +326,15 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(
         keys = StorageKeys.from_text((homes[-1] / "home" / "storage.key").read_text())
         key = dataset.data_key(keys)
         files = [
-            row_files.sealed_rows(Directory(homes[-1] / "home"), dataset.id, epoch, key=key)
+            row_files.sealed_rows(
+                Directory(homes[-1] / "home"), dataset.id, epoch, key=key
+            )
             for epoch in row.parts[0].epochs
         ]
-        schema, partitions = Schema.from_json(dataset.row.schema), Partitions.from_json(dataset.row.partitions)
+        schema, partitions = (
+            Schema.from_json(dataset.row.schema),
+            Partitions.from_json(dataset.row.partitions),
+        )
         rows = private_rows.read(files, Selection(schema, partitions, WHOLE))
         return {**honest(session, row), "n_rows": len(rows.y)}
 

@@ -1,4 +1,6 @@
-"""The law of a release that copies its last noisy table equals its law over every path; other releases are walked."""
+"""The law of a release that copies its last noisy table equals its law over every path;
+other releases are walked.
+"""
 
 from collections.abc import Hashable
 from fractions import Fraction
@@ -28,7 +30,9 @@ def transposed(randomness: EnumeratingRandomness) -> Hashable:
 
 def after_a_table(randomness: EnumeratingRandomness) -> Hashable:
     """The first table decides on a draw; the second is copied."""
-    return randomness.uniform(2) if noisy(randomness)[0, 0] else 2, noisy(randomness).tobytes()
+    return randomness.uniform(2) if noisy(randomness)[0, 0] else 2, noisy(
+        randomness
+    ).tobytes()
 
 
 def before_a_draw(randomness: EnumeratingRandomness) -> Hashable:
@@ -88,13 +92,19 @@ def n_of_ones(randomness: EnumeratingRandomness) -> Hashable:
         zeros_beside_a_large_number, summed, clipped, ordered, without_rows_of_zeros, without_empty_rows, n_of_ones,
     ],
 )  # fmt: skip
-def test_the_law_is_that_of_every_path(run: enumeration.Run, window: tuple[int, int]) -> None:
-    walked = enumeration.law_of_every_path(lambda walk: run(EnumeratingRandomness(walk, window=window, key=b"")))
+def test_the_law_is_that_of_every_path(
+    run: enumeration.Run, window: tuple[int, int]
+) -> None:
+    walked = enumeration.law_of_every_path(
+        lambda walk: run(EnumeratingRandomness(walk, window=window, key=b""))
+    )
 
     assert output_law(run, window=window) == pytest.approx(walked, abs=1e-15)
 
 
-def test_a_copied_table_is_run_twice_for_each_path_before_it_and_once_more_for_the_first() -> None:
+def test_a_copied_table_is_run_twice_for_each_path_before_it_and_once_more_for_the_first() -> (
+    None
+):
     n_runs = 0
 
     def counted(randomness: EnumeratingRandomness) -> Hashable:

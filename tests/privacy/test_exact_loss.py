@@ -1,6 +1,8 @@
-"""T1 and T2: the exact output law of the forests' production code, over every dataset of a tiny universe.
+"""T1 and T2: the exact output law of the forests' production code, over every dataset
+of a tiny universe.
 
-Every mode of `rdt-ta`, `rdt-mv`, `rdt-pa`, `mrf`, `maxtree`, `srt`, `rdt-jagannathan` and `spe`, on all neighbours.
+Every mode of `rdt-ta`, `rdt-mv`, `rdt-pa`, `mrf`, `maxtree`, `srt`, `rdt-jagannathan`
+and `spe`, on all neighbours.
 """
 
 import math
@@ -13,7 +15,11 @@ import pytest
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.privacy.events import Adjacency, ExponentialMechanism, PermuteAndFlip
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    ExponentialMechanism,
+    PermuteAndFlip,
+)
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import tree_histograms
 from grovekeeper_forests.trees.tree_price import TreePrice
@@ -37,54 +43,229 @@ TWO_STAGE = {**HALF, "selection": "two_stage"}
 LITERAL = {**HALF, "utility": "normalised", "leaf": "shares"}
 SEQUENTIAL = {"assignment": "sequential"}
 LONG = pytest.mark.long
-"""For cases that take seconds and whose every part is in another case: a second level, a second tree, a second kind."""
+"""For cases that take seconds and whose every part is in another case: a second level,
+a second tree, a second kind.
+"""
 
 
 def claim(laws: Laws) -> float:
     return float(pure.loss(laws.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
 
 
-# (slug, schema, parameters, ε, rows at most, kinds of record, share of the claim that must be reached)
+# (slug, schema, parameters, ε, rows at most, kinds of record, share of the claim that
+# must be reached)
 CASES = [
     pytest.param("rdt-ta", TWO_SPLITS, {}, "1", 4, 4, 1.0, id="rdt"),
-    pytest.param("rdt-ta", THREE_SPLITS, {"max_depth": 2}, "1", 2, 2, 1.0, id="rdt-depth-2"),
-    pytest.param("rdt-mv", TWO_SPLITS, {"n_estimators": 2}, "0.5", 2, 2, 1.0, id="rdt-two-trees"),
+    pytest.param(
+        "rdt-ta", THREE_SPLITS, {"max_depth": 2}, "1", 2, 2, 1.0, id="rdt-depth-2"
+    ),
+    pytest.param(
+        "rdt-mv", TWO_SPLITS, {"n_estimators": 2}, "0.5", 2, 2, 1.0, id="rdt-two-trees"
+    ),
     pytest.param("rdt-pa", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-pa"),
     pytest.param("mrf", TWO_SPLITS, HALF, "1", 4, 4, 0.8, id="mrf"),
-    pytest.param("mrf", THREE_SPLITS, {"structure_share": "0.9"}, "4", 3, 4, 0.6, id="mrf-large-epsilon"),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-depth-2", marks=LONG),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "n_estimators": 2}, "1", 2, 2, 0.7, id="mrf-two-trees", marks=LONG),
+    pytest.param(
+        "mrf",
+        THREE_SPLITS,
+        {"structure_share": "0.9"},
+        "4",
+        3,
+        4,
+        0.6,
+        id="mrf-large-epsilon",
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**HALF, "max_depth": 2},
+        "1",
+        2,
+        4,
+        0.6,
+        id="mrf-depth-2",
+        marks=LONG,
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**HALF, "n_estimators": 2},
+        "1",
+        2,
+        2,
+        0.7,
+        id="mrf-two-trees",
+        marks=LONG,
+    ),
     pytest.param("mrf", THREE_SPLITS, TWO_STAGE, "1", 3, 4, 0.75, id="mrf-two-stage"),
     pytest.param(
-        "mrf", TWO_SPLITS, {**TWO_STAGE, "max_depth": 2}, "1", 2, 4, 0.55, id="mrf-two-stage-depth-2", marks=LONG
+        "mrf",
+        TWO_SPLITS,
+        {**TWO_STAGE, "max_depth": 2},
+        "1",
+        2,
+        4,
+        0.55,
+        id="mrf-two-stage-depth-2",
+        marks=LONG,
     ),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "utility": "miscount"}, "1", 3, 4, 0.99, id="mrf-miscount"),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label"}, "1", 4, 4, 0.65, id="mrf-label"),
-    pytest.param("mrf", THREE_SPLITS, {**HALF, "utility": "normalised"}, "1", 3, 4, 0.74, id="mrf-normalised"),
     pytest.param(
-        "mrf", THREE_SPLITS, {**TWO_STAGE, "utility": "normalised"}, "1", 3, 4, 0.73, id="mrf-two-stage-normalised"
+        "mrf",
+        TWO_SPLITS,
+        {**HALF, "utility": "miscount"},
+        "1",
+        3,
+        4,
+        0.99,
+        id="mrf-miscount",
     ),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "shares"}, "1", 4, 4, 0.66, id="mrf-shares"),
-    pytest.param("mrf", TWO_SPLITS, {**LITERAL, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-literal-depth-2"),
-    pytest.param("mrf", TWO_SPLITS, {**LITERAL, "n_estimators": 2}, "1", 2, 4, 0.64, id="mrf-literal-two-trees"),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label", "max_depth": 2}, "2", 2, 4, 0.6, id="mrf-label-depth-2"),
-    pytest.param("mrf", TWO_SPLITS, {**HALF, "exploration": "0.25"}, "1", 3, 4, 0.7, id="mrf-exploration"),
-    pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "exploration": "1"}, "1", 2, 4, 0.49, id="mrf-exploration-only"),
+    pytest.param(
+        "mrf", TWO_SPLITS, {**HALF, "leaf": "label"}, "1", 4, 4, 0.65, id="mrf-label"
+    ),
+    pytest.param(
+        "mrf",
+        THREE_SPLITS,
+        {**HALF, "utility": "normalised"},
+        "1",
+        3,
+        4,
+        0.74,
+        id="mrf-normalised",
+    ),
+    pytest.param(
+        "mrf",
+        THREE_SPLITS,
+        {**TWO_STAGE, "utility": "normalised"},
+        "1",
+        3,
+        4,
+        0.73,
+        id="mrf-two-stage-normalised",
+    ),
+    pytest.param(
+        "mrf", TWO_SPLITS, {**HALF, "leaf": "shares"}, "1", 4, 4, 0.66, id="mrf-shares"
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**LITERAL, "max_depth": 2},
+        "1",
+        2,
+        4,
+        0.6,
+        id="mrf-literal-depth-2",
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**LITERAL, "n_estimators": 2},
+        "1",
+        2,
+        4,
+        0.64,
+        id="mrf-literal-two-trees",
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**HALF, "leaf": "label", "max_depth": 2},
+        "2",
+        2,
+        4,
+        0.6,
+        id="mrf-label-depth-2",
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**HALF, "exploration": "0.25"},
+        "1",
+        3,
+        4,
+        0.7,
+        id="mrf-exploration",
+    ),
+    pytest.param(
+        "mrf",
+        TWO_SPLITS,
+        {**TWO_STAGE, "exploration": "1"},
+        "1",
+        2,
+        4,
+        0.49,
+        id="mrf-exploration-only",
+    ),
     pytest.param("maxtree", TWO_SPLITS, {}, "1", 4, 4, 0.99, id="maxtree"),
-    pytest.param("maxtree", TWO_SPLITS, {"max_depth": 2, "level_ratio": "1.5"}, "1", 2, 4, 0.65, id="maxtree-depth-2"),
-    pytest.param("maxtree", TWO_SPLITS, {"n_estimators": 2}, "1", 2, 2, 0.99, id="maxtree-two-trees", marks=LONG),
+    pytest.param(
+        "maxtree",
+        TWO_SPLITS,
+        {"max_depth": 2, "level_ratio": "1.5"},
+        "1",
+        2,
+        4,
+        0.65,
+        id="maxtree-depth-2",
+    ),
+    pytest.param(
+        "maxtree",
+        TWO_SPLITS,
+        {"n_estimators": 2},
+        "1",
+        2,
+        2,
+        0.99,
+        id="maxtree-two-trees",
+        marks=LONG,
+    ),
     pytest.param("srt", TWO_SPLITS, SEQUENTIAL, "1", 4, 4, 1.0, id="srt"),
-    pytest.param("srt", THREE_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 3, 4, 1.0, id="srt-depth-2"),
-    pytest.param("srt", TWO_SPLITS, {**SEQUENTIAL, "n_estimators": 2}, "1", 3, 2, 1.0, id="srt-two-trees"),
-    pytest.param("rdt-jagannathan", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-jagannathan"),
+    pytest.param(
+        "srt",
+        THREE_SPLITS,
+        {**SEQUENTIAL, "max_depth": 2},
+        "1",
+        3,
+        4,
+        1.0,
+        id="srt-depth-2",
+    ),
+    pytest.param(
+        "srt",
+        TWO_SPLITS,
+        {**SEQUENTIAL, "n_estimators": 2},
+        "1",
+        3,
+        2,
+        1.0,
+        id="srt-two-trees",
+    ),
+    pytest.param(
+        "rdt-jagannathan", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-jagannathan"
+    ),
     pytest.param("spe", THREE_SPLITS, SEQUENTIAL, "1", 4, 4, 0.99, id="spe"),
-    pytest.param("spe", TWO_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 2, 4, 0.5, id="spe-depth-2", marks=LONG),
+    pytest.param(
+        "spe",
+        TWO_SPLITS,
+        {**SEQUENTIAL, "max_depth": 2},
+        "1",
+        2,
+        4,
+        0.5,
+        id="spe-depth-2",
+        marks=LONG,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES)
+@pytest.mark.parametrize(
+    ("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES
+)
 def test_forest_loses_what_was_charged_and_no_more(
-    slug: str, schema: object, parameters: dict, epsilon: str, n_rows: int, n_kinds: int, reached: float
+    slug: str,
+    schema: object,
+    parameters: dict,
+    epsilon: str,
+    n_rows: int,
+    n_kinds: int,
+    reached: float,
 ) -> None:
     laws = Laws(planned(slug, schema, epsilon, **parameters), schema)
     records = RECORDS[:n_kinds]
@@ -100,7 +281,8 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
 """Assignment keys that put ids 0 and 1 into one of two shards, and into both."""
 
 
-# In a tree with a single row no split is better than another, so sharded rows show the loss of the counts only.
+# In a tree with a single row no split is better than another, so sharded rows show the
+# loss of the counts only.
 @pytest.mark.parametrize(
     ("slug", "key", "n_kinds", "reached"),
     [
@@ -126,9 +308,13 @@ def test_sharded_forest_loses_what_its_largest_tree_was_charged(
 
 
 @pytest.mark.parametrize("key", [TOGETHER, APART])
-def test_sharded_forest_loses_up_to_twice_its_charge_if_a_row_is_replaced(key: bytes) -> None:
+def test_sharded_forest_loses_up_to_twice_its_charge_if_a_row_is_replaced(
+    key: bytes,
+) -> None:
     records = RECORDS[:2]
-    worst = sharded("rdt-ta", key).worst(replace_one_pairs(datasets(2, records), records))
+    worst = sharded("rdt-ta", key).worst(
+        replace_one_pairs(datasets(2, records), records)
+    )
 
     assert 1.0 < worst <= 2.0 + TOLERANCE
 
@@ -137,23 +323,34 @@ def test_sharded_forest_loses_up_to_twice_its_charge_if_a_row_is_replaced(key: b
 def sharded(slug: str, key: bytes) -> Laws:
     """Laws of two trees on shards."""
     share = HALF if slug == "mrf" else {}
-    return Laws(planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded", **share), TWO_SPLITS, key=key)
+    return Laws(
+        planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded", **share),
+        TWO_SPLITS,
+        key=key,
+    )
 
 
 def row_ids(n_ids: int) -> np.ndarray:
-    return np.frombuffer(b"".join(number.to_bytes(16) for number in range(n_ids)), np.uint8).reshape(n_ids, 16)
+    return np.frombuffer(
+        b"".join(number.to_bytes(16) for number in range(n_ids)), np.uint8
+    ).reshape(n_ids, 16)
 
 
 def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
     ids = row_ids(2)
-    shard = {key: tree_histograms.shards(key, ids, n_shards=2).tolist() for key in (TOGETHER, APART)}
+    shard = {
+        key: tree_histograms.shards(key, ids, n_shards=2).tolist()
+        for key in (TOGETHER, APART)
+    }
 
     assert shard[TOGETHER][0] == shard[TOGETHER][1]
     assert shard[APART][0] != shard[APART][1]
 
 
 def test_a_sharded_forest_on_four_rows_loses_its_charge() -> None:
-    settled = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
+    settled = planned(
+        "rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0
+    )
     laws = Laws(settled, TWO_SPLITS, key=APART)
     worst = laws.worst(add_remove_pairs(datasets(4, RECORDS[:2])))
 
@@ -170,25 +367,37 @@ def test_wider_window_on_noisy_counts_shows_no_more_loss(slug: str) -> None:
 
 
 def parts(key: bytes, n_ids: int) -> list[bool]:
-    return tree_histograms.structure_rows(key, row_ids(n_ids), tree=0, share=Fraction(1, 2)).tolist()
+    return tree_histograms.structure_rows(
+        key, row_ids(n_ids), tree=0, share=Fraction(1, 2)
+    ).tolist()
 
 
 def key_with(parts_of_rows: list[bool]) -> bytes:
     """The first simple key that puts the listed ids into the given parts of tree 0."""
     return next(
-        key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key, len(parts_of_rows)) == parts_of_rows
+        key
+        for key in (bytes([byte]) * 32 for byte in range(256))
+        if parts(key, len(parts_of_rows)) == parts_of_rows
     )
 
 
 @pytest.mark.parametrize("leaf", ["counts", "label", "shares"])
 @pytest.mark.parametrize(
     ("parts_of_rows", "reached"),
-    [([True, True, True], 0.65), ([False, False, False], 0.99), ([True, False, True], 0.99)],
+    [
+        ([True, True, True], 0.65),
+        ([False, False, False], 0.99),
+        ([True, False, True], 0.99),
+    ],
     ids=["structure", "estimation", "both"],
 )
-def test_parted_rows_pay_for_one_part_only(leaf: str, parts_of_rows: list[bool], reached: float) -> None:
+def test_parted_rows_pay_for_one_part_only(
+    leaf: str, parts_of_rows: list[bool], reached: float
+) -> None:
     """Both parts have the whole of ε, and a row loses no more than that in either part."""
-    settled = planned("mrf", TWO_SPLITS, "1", se="hash", leaf=leaf, structure_share="0.01")
+    settled = planned(
+        "mrf", TWO_SPLITS, "1", se="hash", leaf=leaf, structure_share="0.01"
+    )
     laws = Laws(settled, TWO_SPLITS, key=key_with(parts_of_rows))
     price = TreePrice.of(settled.event)
     every = list(datasets(3))
@@ -196,7 +405,16 @@ def test_parted_rows_pay_for_one_part_only(leaf: str, parts_of_rows: list[bool],
 
     assert price.apart
     assert claim(laws) == 1.0
-    assert float(sum(event.range_sensitivity * event.inverse_scale for level in price.levels for event in level)) == 1.0
+    assert (
+        float(
+            sum(
+                event.range_sensitivity * event.inverse_scale
+                for level in price.levels
+                for event in level
+            )
+        )
+        == 1.0
+    )
     assert reached <= add_remove <= 1.0 + TOLERANCE
     assert laws.worst(replace_one_pairs(every)) <= 2.0 + TOLERANCE
 
@@ -218,8 +436,12 @@ MODES = {"selection": "two_stage", "utility": "miscount", "exploration": "0.5"}
         ("spe", SEQUENTIAL, 2**4),
     ],
 )
-def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n_leaf_outputs: int) -> None:
-    """T2: the set of possible releases, and so the model's shape, does not depend on rows."""
+def test_every_output_can_come_from_every_dataset(
+    slug: str, parameters: dict, n_leaf_outputs: int
+) -> None:
+    """T2: the set of possible releases, and so the model's shape, does not depend on
+    rows.
+    """
     laws = Laws(planned(slug, THREE_SPLITS, **parameters), THREE_SPLITS)
     support = laws.of(EMPTY).keys()
 
@@ -229,9 +451,20 @@ def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n
 
 
 @pytest.mark.parametrize("selection", ["joint", "two_stage"])
-def test_a_row_that_swaps_the_best_and_the_worst_normalised_split_loses_more_than_half(selection: str) -> None:
-    """A sensitivity of 2^q, the range of the values, would be half of what the claim needs."""
-    settled = planned("mrf", TWO_SPLITS, utility="normalised", selection=selection, **HALF, feature_share="0.99")
+def test_a_row_that_swaps_the_best_and_the_worst_normalised_split_loses_more_than_half(
+    selection: str,
+) -> None:
+    """A sensitivity of 2^q, the range of the values, would be half of what the claim
+    needs.
+    """
+    settled = planned(
+        "mrf",
+        TWO_SPLITS,
+        utility="normalised",
+        selection=selection,
+        **HALF,
+        feature_share="0.99",
+    )
     laws = Laws(settled, TWO_SPLITS, window=(0, 0))
 
     assert 0.44 < laws.worst([SWAPPED]) <= 0.5 + TOLERANCE
@@ -248,11 +481,13 @@ def test_selection_alone_loses_at_most_its_share() -> None:
 
 
 def test_exploration_alone_tells_nothing_about_rows_and_half_of_it_tells_less() -> None:
-    """The loss of the structure alone: zero with full exploration, and less with half of it than with none."""
+    """The loss of the structure alone: zero with full exploration, and less with half
+    of it than with none.
+    """
     result = [
-        Laws(planned("mrf", THREE_SPLITS, exploration=p), THREE_SPLITS, window=(0, 0)).worst(
-            add_remove_pairs(multisets(3))
-        )
+        Laws(
+            planned("mrf", THREE_SPLITS, exploration=p), THREE_SPLITS, window=(0, 0)
+        ).worst(add_remove_pairs(multisets(3)))
         for p in ("1", "0.5", "0")
     ]
 
@@ -262,15 +497,24 @@ def test_exploration_alone_tells_nothing_about_rows_and_half_of_it_tells_less() 
 
 @pytest.mark.parametrize("slug", ["mrf", "maxtree", "spe", "srt"])
 def test_selections_follow_the_unit_of_the_account(slug: str) -> None:
-    """Accounts in ρ use the exponential mechanism (its law: test_delta_accounts.py), accounts in ε permute-and-flip."""
-    for accountant, delta, kind in (("pure", None, PermuteAndFlip), ("zcdp", Fraction(1, 10**6), ExponentialMechanism)):
+    """Accounts in ρ use the exponential mechanism (its law: test_delta_accounts.py),
+    accounts in ε permute-and-flip.
+    """
+    for accountant, delta, kind in (
+        ("pure", None, PermuteAndFlip),
+        ("zcdp", Fraction(1, 10**6), ExponentialMechanism),
+    ):
         settled = planned_on(slug, accountant, delta)
         price = TreePrice.of(settled.event)
-        drawn = [event for level in price.levels for event in level] or [price.leaves.parts[0].event]
+        drawn = [event for level in price.levels for event in level] or [
+            price.leaves.parts[0].event
+        ]
 
         assert all(type(event) is kind for event in drawn)
 
 
 def planned_on(slug: str, accountant: str, delta: Fraction | None) -> Plan:
     shape = {"n_estimators": 1, "max_depth": 1, **SEQUENTIAL}
-    return plan(PlanRequest(slug, shape, Terms(Fraction(1), accountant, delta)), TWO_SPLITS)
+    return plan(
+        PlanRequest(slug, shape, Terms(Fraction(1), accountant, delta)), TWO_SPLITS
+    )

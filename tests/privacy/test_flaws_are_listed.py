@@ -12,7 +12,9 @@ def test_every_flaw_of_the_audit_is_listed_with_tests_that_exist() -> None:
     defined = {
         name
         for path in [*(TESTS / "privacy").glob("*.py"), *(TESTS / "unit").rglob("*.py")]
-        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in re.findall(
+            r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
 
     assert [flaw for flaw, _ in rows] == [f"A{number}" for number in range(1, 32)]
@@ -23,8 +25,15 @@ def test_every_flaw_of_the_audit_is_listed_with_tests_that_exist() -> None:
 
 
 def test_the_readme_names_every_file_of_tests_and_none_that_does_not_exist() -> None:
-    named = set(re.findall(r"`(\w+\.py)`", (TESTS / "privacy" / "README.md").read_text(encoding="utf-8")))
+    named = set(
+        re.findall(
+            r"`(\w+\.py)`",
+            (TESTS / "privacy" / "README.md").read_text(encoding="utf-8"),
+        )
+    )
     existing = {path.name for path in (TESTS / "privacy").glob("*.py")}
 
     assert named <= existing
-    assert {name for name in existing if name.startswith("test_")} - named <= {Path(__file__).name}
+    assert {name for name in existing if name.startswith("test_")} - named <= {
+        Path(__file__).name
+    }

@@ -1,4 +1,6 @@
-"""T1 on accounts that protect labels: the exact loss over one changed label, for mechanisms of every adjacency."""
+"""T1 on accounts that protect labels: the exact loss over one changed label, for
+mechanisms of every adjacency.
+"""
 
 import itertools
 import math
@@ -27,7 +29,14 @@ from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.test_delta_accounts import share_of_charge
-from tests.privacy.universe import TWO_SPLITS, Laws, datasets, label_pairs, multisets, production
+from tests.privacy.universe import (
+    TWO_SPLITS,
+    Laws,
+    datasets,
+    label_pairs,
+    multisets,
+    production,
+)
 
 SEQUENTIAL = {"assignment": "sequential"}
 UNKNOWN = -1
@@ -36,16 +45,30 @@ STOPS_NOWHERE = {"min_rows": 2}
 FEATURES = ((0, 0.0), (0, 1.0), (1, 1.0))
 
 
-def records(labels: tuple[int, ...] = (UNKNOWN, 0, 1), features: tuple[tuple[int, float], ...] = FEATURES) -> tuple:
+def records(
+    labels: tuple[int, ...] = (UNKNOWN, 0, 1),
+    features: tuple[tuple[int, float], ...] = FEATURES,
+) -> tuple:
     """Every combination of the given features with the given labels."""
     return tuple(sorted((*feature, label) for feature in features for label in labels))
 
 
-def planned(slug: str, schema: Schema, epsilon: str = "1", accountant: str = "pure", **parameters: object) -> Plan:
+def planned(
+    slug: str,
+    schema: Schema,
+    epsilon: str = "1",
+    accountant: str = "pure",
+    **parameters: object,
+) -> Plan:
     """A plan of production code for an account of labels."""
     body = {"n_estimators": 1, "max_depth": 1, **parameters}
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    return plan(PlanRequest(slug, body, Terms(Fraction(epsilon), accountant, delta, Adjacency.LABEL)), schema)
+    return plan(
+        PlanRequest(
+            slug, body, Terms(Fraction(epsilon), accountant, delta, Adjacency.LABEL)
+        ),
+        schema,
+    )
 
 
 def claim(laws: Laws) -> float:
@@ -53,7 +76,9 @@ def claim(laws: Laws) -> float:
 
 
 @pytest.mark.parametrize("slug", ["mrf", "srt", "spe", "rdt-ta"])
-def test_a_mechanism_for_rows_loses_no_more_on_labels_than_its_two_steps_cost(slug: str) -> None:
+def test_a_mechanism_for_rows_loses_no_more_on_labels_than_its_two_steps_cost(
+    slug: str,
+) -> None:
     laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL), TWO_SPLITS)
     worst = laws.worst(label_pairs(multisets(3, records((0, 1), FEATURES[:2]))))
 
@@ -61,27 +86,84 @@ def test_a_mechanism_for_rows_loses_no_more_on_labels_than_its_two_steps_cost(sl
     assert 0.4 <= worst <= 1.0 + TOLERANCE
 
 
-# (slug, parameters, ε, rows at most, kinds of features, share of the claim that must be reached)
+# (slug, parameters, ε, rows at most, kinds of features, share of the claim that must be
+# reached)
 CASES = [
     pytest.param("sspe-2", SEQUENTIAL, "1", 3, 3, 1.0, id="sspe-2"),
-    pytest.param("sspe-2", {**SEQUENTIAL, "max_depth": 2}, "2", 2, 3, 1.0, id="sspe-2-depth-2", marks=pytest.mark.long),
     pytest.param(
-        "sspe-2", {**SEQUENTIAL, "n_estimators": 2}, "1", 2, 2, 1.0, id="sspe-2-two-trees", marks=pytest.mark.long
+        "sspe-2",
+        {**SEQUENTIAL, "max_depth": 2},
+        "2",
+        2,
+        3,
+        1.0,
+        id="sspe-2-depth-2",
+        marks=pytest.mark.long,
     ),
-    pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label"}, "1", 4, 3, 0.75, id="sspe-2-label"),
-    pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label", "n_estimators": 2}, "2", 3, 2, 0.75, id="sspe-2-labels"),
-    pytest.param("pte", {**SEQUENTIAL, "n_estimators": 2, "n_teachers": 1}, "1", 2, 2, 1.0, id="pte"),
-    pytest.param("pte", TWO_TEACHERS, "1", 2, 1, 1.0, id="pte-two-teachers", marks=pytest.mark.long),
-    pytest.param("pte", {**SEQUENTIAL, "n_teachers": 1}, "1", 3, 3, 1.0, id="pte-no-pupils"),
+    pytest.param(
+        "sspe-2",
+        {**SEQUENTIAL, "n_estimators": 2},
+        "1",
+        2,
+        2,
+        1.0,
+        id="sspe-2-two-trees",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "sspe-2", {**SEQUENTIAL, "leaf": "label"}, "1", 4, 3, 0.75, id="sspe-2-label"
+    ),
+    pytest.param(
+        "sspe-2",
+        {**SEQUENTIAL, "leaf": "label", "n_estimators": 2},
+        "2",
+        3,
+        2,
+        0.75,
+        id="sspe-2-labels",
+    ),
+    pytest.param(
+        "pte",
+        {**SEQUENTIAL, "n_estimators": 2, "n_teachers": 1},
+        "1",
+        2,
+        2,
+        1.0,
+        id="pte",
+    ),
+    pytest.param(
+        "pte",
+        TWO_TEACHERS,
+        "1",
+        2,
+        1,
+        1.0,
+        id="pte-two-teachers",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "pte", {**SEQUENTIAL, "n_teachers": 1}, "1", 3, 3, 1.0, id="pte-no-pupils"
+    ),
 ]
 
 
-@pytest.mark.parametrize(("slug", "parameters", "epsilon", "n_rows", "n_features", "reached"), CASES)
+@pytest.mark.parametrize(
+    ("slug", "parameters", "epsilon", "n_rows", "n_features", "reached"), CASES
+)
 def test_label_mechanism_loses_what_was_charged_and_no_more(
-    slug: str, parameters: dict, epsilon: str, n_rows: int, n_features: int, reached: float
+    slug: str,
+    parameters: dict,
+    epsilon: str,
+    n_rows: int,
+    n_features: int,
+    reached: float,
 ) -> None:
-    """Over every change of one label, also to and from unknown; both datasets have equal features."""
-    laws = Laws(planned(slug, TWO_SPLITS, epsilon, **STOPS_NOWHERE, **parameters), TWO_SPLITS)
+    """Over every change of one label, also to and from unknown; both datasets have
+    equal features.
+    """
+    laws = Laws(
+        planned(slug, TWO_SPLITS, epsilon, **STOPS_NOWHERE, **parameters), TWO_SPLITS
+    )
     every = list(multisets(n_rows, records(features=FEATURES[:n_features])))
     worst = laws.worst(label_pairs(every, (UNKNOWN, 0, 1)))
 
@@ -90,7 +172,9 @@ def test_label_mechanism_loses_what_was_charged_and_no_more(
 
 
 TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
-"""Keys that put ids 0 and 1 into one of two shards, and into both: see test_exact_loss.py."""
+"""Keys that put ids 0 and 1 into one of two shards, and into both: see
+test_exact_loss.py.
+"""
 
 
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
@@ -99,15 +183,24 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
     [
         ("sspe-2", {"n_estimators": 2}),
         ("pte", {"n_estimators": 2, "n_teachers": 2}),
-        pytest.param("pte", {"n_estimators": 3, "n_teachers": 2}, marks=pytest.mark.long),  # with a pupil
+        # with a pupil
+        pytest.param(
+            "pte", {"n_estimators": 3, "n_teachers": 2}, marks=pytest.mark.long
+        ),
     ],
 )
-def test_labels_on_shards_cost_what_the_largest_tree_was_charged(slug: str, parameters: dict, key: bytes) -> None:
-    laws = Laws(planned(slug, TWO_SPLITS, **STOPS_NOWHERE, **parameters), TWO_SPLITS, key=key)
+def test_labels_on_shards_cost_what_the_largest_tree_was_charged(
+    slug: str, parameters: dict, key: bytes
+) -> None:
+    laws = Laws(
+        planned(slug, TWO_SPLITS, **STOPS_NOWHERE, **parameters), TWO_SPLITS, key=key
+    )
     every = list(datasets(2, records(features=FEATURES[:1])))
 
     assert claim(laws) == 1.0
-    assert laws.worst(label_pairs(every, (UNKNOWN, 0, 1))) == pytest.approx(1.0, abs=TOLERANCE)
+    assert laws.worst(label_pairs(every, (UNKNOWN, 0, 1))) == pytest.approx(
+        1.0, abs=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
@@ -124,43 +217,78 @@ def test_where_rho_or_mu_is_counted_the_whole_curve_stays_within_the_charge(
 ) -> None:
     """The charge is that of a changed label, and counts have normal noise."""
     laws = Laws(
-        planned(slug, TWO_SPLITS, accountant=accountant, **SEQUENTIAL, **STOPS_NOWHERE, **parameters), TWO_SPLITS
+        planned(
+            slug,
+            TWO_SPLITS,
+            accountant=accountant,
+            **SEQUENTIAL,
+            **STOPS_NOWHERE,
+            **parameters,
+        ),
+        TWO_SPLITS,
     )
     few = records(features=FEATURES[:2])
 
-    assert 0.3 < share_of_charge(laws, label_pairs(multisets(2, few), (UNKNOWN, 0, 1))) <= 1.0 + TOLERANCE
+    assert (
+        0.3
+        < share_of_charge(laws, label_pairs(multisets(2, few), (UNKNOWN, 0, 1)))
+        <= 1.0 + TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("slug", ["sspe-2", "pte"])
 def test_what_can_be_released_does_not_depend_on_labels(slug: str) -> None:
-    """T2: given the features, all labels, also none known, give an equal set of possible releases."""
+    """T2: given the features, all labels, also none known, give an equal set of
+    possible releases.
+    """
     few = {"n_estimators": 2, "n_teachers": 1} if slug == "pte" else {}
-    laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE, **few), TWO_SPLITS)
+    laws = Laws(
+        planned(slug, TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE, **few), TWO_SPLITS
+    )
     unlabelled = {row_id: (*own, UNKNOWN) for row_id, own in enumerate(FEATURES[:2])}
     support = laws.of(unlabelled).keys()
 
     assert len(support) > 1
     for labels in itertools.product((UNKNOWN, 0, 1), repeat=2):
-        other = {row_id: (*own, label) for (row_id, own), label in zip(enumerate(FEATURES), labels, strict=False)}
+        other = {
+            row_id: (*own, label)
+            for (row_id, own), label in zip(enumerate(FEATURES), labels, strict=False)
+        }
         assert laws.of(other).keys() == support
 
 
 def test_structure_is_the_same_whatever_the_labels_are() -> None:
     """Without the counts no output depends on a label; the features alone decide."""
-    laws = Laws(planned("sspe-2", TWO_SPLITS, max_depth=2, **SEQUENTIAL, **STOPS_NOWHERE), TWO_SPLITS, window=(0, 0))
+    laws = Laws(
+        planned("sspe-2", TWO_SPLITS, max_depth=2, **SEQUENTIAL, **STOPS_NOWHERE),
+        TWO_SPLITS,
+        window=(0, 0),
+    )
 
     assert laws.worst(label_pairs(multisets(3, records()), (UNKNOWN, 0, 1))) == 0.0
-    assert len({frozenset(laws.of(dataset)) for dataset in multisets(3, records((0,)))}) > 1
+    assert (
+        len({frozenset(laws.of(dataset)) for dataset in multisets(3, records((0,)))})
+        > 1
+    )
 
 
 def halved(event: Event) -> Event:
-    """The event of the paper's Lap(1/ε): sensitivity 1, although a changed label has sensitivity 2."""
+    """The event of the paper's Lap(1/ε): sensitivity 1, although a changed label has
+    sensitivity 2.
+    """
     if isinstance(event, Sequential | Parallel):
-        return replace(event, parts=tuple(Part(part.times, halved(part.event)) for part in event.parts))
+        return replace(
+            event,
+            parts=tuple(Part(part.times, halved(part.event)) for part in event.parts),
+        )
     if isinstance(event, DiscreteLaplace):
-        return replace(event, l1_sensitivity=Fraction(1), inverse_scale=2 * event.inverse_scale)
+        return replace(
+            event, l1_sensitivity=Fraction(1), inverse_scale=2 * event.inverse_scale
+        )
     assert isinstance(event, PermuteAndFlip)
-    return replace(event, range_sensitivity=Fraction(1), inverse_scale=2 * event.inverse_scale)
+    return replace(
+        event, range_sensitivity=Fraction(1), inverse_scale=2 * event.inverse_scale
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,26 +299,42 @@ def halved(event: Event) -> Event:
         ("pte", {"n_estimators": 2, "n_teachers": 1}, 2.0),
     ],
 )
-def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, parameters: dict, least: float) -> None:
+def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(
+    slug: str, parameters: dict, least: float
+) -> None:
     """A16: Lap(1/ε) under a changed label."""
     settled = planned(slug, TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE, **parameters)
     flawed = Laws(replace(settled, event=halved(settled.event)), TWO_SPLITS)
 
     assert claim(flawed) == 1.0, "by its own arithmetic the paper claims ε"
-    assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) >= least - TOLERANCE
+    assert (
+        flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1)))
+        >= least - TOLERANCE
+    )
     with pytest.raises(PlanInvalid):
         forest_price.require_priced(flawed.plan, TWO_SPLITS)
 
 
-def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
+def dropping(
+    plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness
+) -> Hashable:
     """Rows without a known label are dropped before the structure is built."""
     indices = np.flatnonzero(rows.y >= 0)
-    columns = SanitisedColumns(tuple(column[indices] for column in rows.features.columns), len(indices))
-    return production(plan, schema, SanitisedRows(columns, rows.y[indices], rows.row_ids[indices]), randomness)
+    columns = SanitisedColumns(
+        tuple(column[indices] for column in rows.features.columns), len(indices)
+    )
+    return production(
+        plan,
+        schema,
+        SanitisedRows(columns, rows.y[indices], rows.row_ids[indices]),
+        randomness,
+    )
 
 
 def test_dropping_rows_of_unknown_label_reveals_which_rows_they_are() -> None:
     settled = planned("sspe-2", TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE)
     flawed = Laws(settled, TWO_SPLITS, grow=dropping)
 
-    assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) == math.inf
+    assert (
+        flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) == math.inf
+    )

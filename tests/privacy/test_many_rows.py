@@ -1,6 +1,8 @@
-"""Every one of four million rows is counted once: no job stops, cuts or repeats at a number of rows.
+"""Every one of four million rows is counted once: no job stops, cuts or repeats at a
+number of rows.
 
-A row less in scope would otherwise let another row in, so that two rows change together.
+A row less in scope would otherwise let another row in, so that two rows change
+together.
 """
 
 import json
@@ -43,7 +45,10 @@ from tests.support.uploads import DATA_KEY
 N_ROWS, GROUP_ROWS = 2**22, 2**17
 """The row groups are those of an upload of one column."""
 
-SCHEMA = schema_of({"name": "x", "type": "integer", "lower": 0, "upper": N_ROWS - 1}, classes=["a", "b"])
+SCHEMA = schema_of(
+    {"name": "x", "type": "integer", "lower": 0, "upper": N_ROWS - 1},
+    classes=["a", "b"],
+)
 PARTITIONS = Partitions((HashPartition("shard", 4),))
 FACTS = public_facts(Terms(Fraction(9)), N_ROWS, SCHEMA, Adjacency.ADD_REMOVE_ONE)
 X = np.arange(N_ROWS)
@@ -52,22 +57,42 @@ CELL = (X % 4).astype(np.int32)
 
 
 def ids_of(rows: np.ndarray) -> np.ndarray:
-    return np.stack([rows, rows ^ 0x5A5A5A], axis=1).astype("<i8").view(np.uint8).reshape(-1, 16)
+    return (
+        np.stack([rows, rows ^ 0x5A5A5A], axis=1)
+        .astype("<i8")
+        .view(np.uint8)
+        .reshape(-1, 16)
+    )
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
     """Rows that are all different, by their value and their id."""
     form = row_layout.arrow_schema(SCHEMA, PARTITIONS)
-    file = SealedFile.at(tmp_path_factory.mktemp("rows") / "rows" / "ds_a" / "ep_a.parquet", DATA_KEY)
-    with file.new(existing="refuse") as written, row_layout.writer(written, form) as writer:
+    file = SealedFile.at(
+        tmp_path_factory.mktemp("rows") / "rows" / "ds_a" / "ep_a.parquet", DATA_KEY
+    )
+    with (
+        file.new(existing="refuse") as written,
+        row_layout.writer(written, form) as writer,
+    ):
         for start in range(0, N_ROWS, GROUP_ROWS):
             rows = X[start : start + GROUP_ROWS]
             row_ids = pa.FixedSizeBinaryArray.from_buffers(
                 pa.binary(16), len(rows), [None, pa.py_buffer(ids_of(rows).tobytes())]
             )
-            columns = {"f0": rows.astype(float), "label": Y[rows], "row_id": row_ids, "cell": CELL[rows]}
-            writer.write_table(pa.table([pa.array(columns[field.name], field.type) for field in form], schema=form))
+            columns = {
+                "f0": rows.astype(float),
+                "label": Y[rows],
+                "row_id": row_ids,
+                "cell": CELL[rows],
+            }
+            writer.write_table(
+                pa.table(
+                    [pa.array(columns[field.name], field.type) for field in form],
+                    schema=form,
+                )
+            )
     return file
 
 
@@ -90,9 +115,14 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
     del values
 
     grid = quantile_bins.public_grid(SCHEMA)
-    expected = np.bincount(grid.encode_column(0, X.astype(float)), minlength=int(grid.n_codes[0]))
-    for with_ids in (True, False):  # from values, and then from the codes that the first job has stored
-        coded = private_rows.read([file], selection(), codes=CodeRequest(grid, with_ids=with_ids))
+    expected = np.bincount(
+        grid.encode_column(0, X.astype(float)), minlength=int(grid.n_codes[0])
+    )
+    # from values, and then from the codes that the first job has stored
+    for with_ids in (True, False):
+        coded = private_rows.read(
+            [file], selection(), codes=CodeRequest(grid, with_ids=with_ids)
+        )
         np.testing.assert_array_equal(coded.code_counts(0), expected)
         np.testing.assert_array_equal(coded.y, Y)
         if with_ids:
@@ -101,14 +131,19 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
 
     shards = private_rows.shards(file, selection(), n_rows=2**20)
     assert len(shards) == 4
-    read = [private_rows.read_shard(shard, selection(), codes=CodeRequest(grid)) for shard in shards]
+    read = [
+        private_rows.read_shard(shard, selection(), codes=CodeRequest(grid))
+        for shard in shards
+    ]
     np.testing.assert_array_equal(np.concatenate([shard.y for shard in read]), Y)
     np.testing.assert_array_equal(sum(shard.code_counts(0) for shard in read), expected)
 
 
 def test_every_row_of_a_cell_is_read_once(file: SealedFile) -> None:
     rows, grid = X[CELL == 1], quantile_bins.public_grid(SCHEMA)
-    np.testing.assert_array_equal(private_rows.read([file], selection(1)).features.columns[0], rows)
+    np.testing.assert_array_equal(
+        private_rows.read([file], selection(1)).features.columns[0], rows
+    )
     coded = private_rows.read([file], selection(1), codes=CodeRequest(grid))
     assert coded.code_counts(0).sum() == len(rows)
     np.testing.assert_array_equal(coded.y, Y[rows])
@@ -120,8 +155,12 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "SystemRandomness", Noiseless)
 
 
-def performed(kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n_trees: int = 0) -> bytes:
-    part = PartRows(SCHEMA.to_json(), (file.file.local(),), PARTITIONS.to_json(), WHOLE, DATA_KEY)
+def performed(
+    kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n_trees: int = 0
+) -> bytes:
+    part = PartRows(
+        SCHEMA.to_json(), (file.file.local(),), PARTITIONS.to_json(), WHOLE, DATA_KEY
+    )
     task = JobTask(kind, "jb_1", folder, work, n_trees, (part,), {})
     perform(task, on_tree_done=lambda: None)
     return task.output_path.read_bytes()
@@ -130,21 +169,31 @@ def performed(kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n
 @pytest.mark.usefixtures("exact")
 def test_a_profile_counts_every_row_once(file: SealedFile, tmp_path: Path) -> None:
     plan = profile_price.plan({"size_share": "0.1"}, FACTS)
-    released = Profile.from_json(json.loads(performed("profile", {"plan": plan.to_json()}, file, tmp_path)), SCHEMA)
+    released = Profile.from_json(
+        json.loads(performed("profile", {"plan": plan.to_json()}, file, tmp_path)),
+        SCHEMA,
+    )
     assert released.counts_in_rows == np.bincount(Y).tolist()
     assert released.size_in_rows == N_ROWS
 
 
 @pytest.mark.usefixtures("exact")
-def test_each_table_of_an_evaluation_counts_every_row_once(file: SealedFile, tmp_path: Path) -> None:
-    split = forest_price.plan(request_for("mrf", {"n_estimators": 1, "max_depth": 1}, Fraction(9), N_ROWS), SCHEMA)
+def test_each_table_of_an_evaluation_counts_every_row_once(
+    file: SealedFile, tmp_path: Path
+) -> None:
+    split = forest_price.plan(
+        request_for("mrf", {"n_estimators": 1, "max_depth": 1}, Fraction(9), N_ROWS),
+        SCHEMA,
+    )
     model = performed("train", {"plan": split.to_json()}, file, tmp_path, n_trees=1)
     forest = released_forest.loads(model).forest
     assert forest.arrays["counts"].sum() == N_ROWS
     input_path(tmp_path, "m").parent.mkdir()
     input_path(tmp_path, "m").write_bytes(model)
 
-    shares = released_forest.probabilities(forest, SCHEMA, SanitisedColumns((X.astype(float),), N_ROWS), read_out=None)
+    shares = released_forest.probabilities(
+        forest, SCHEMA, SanitisedColumns((X.astype(float),), N_ROWS), read_out=None
+    )
     answers, bins = shares.argmax(axis=1), np.minimum((shares[:, 1] * 8).astype(int), 7)
     n_right = int((answers == Y).sum())
     assert 0.6 * N_ROWS < n_right < N_ROWS
@@ -156,7 +205,9 @@ def test_each_table_of_an_evaluation_counts_every_row_once(file: SealedFile, tmp
 
     def evaluated(plan: EvaluationPlan, n_models: int) -> dict[str, list[int]]:
         work = {"plan": plan.to_json(), "models": [{"digest": "m"}] * n_models}
-        released = Evaluation.from_json(json.loads(performed("evaluation", work, file, tmp_path)))
+        released = Evaluation.from_json(
+            json.loads(performed("evaluation", work, file, tmp_path))
+        )
         return {name: table.tolist() for name, table in released.tables.items()}
 
     for tables in (["accuracy"], ["confusion", "auroc"]):

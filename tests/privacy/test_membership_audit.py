@@ -1,8 +1,10 @@
 """T15 and T6: membership attacks on artifacts, judged by Clopper–Pearson intervals.
 
-The attacker knows all rows but one, the canary, and sees the artifact alone: plan → grow → bytes → loaded artifact →
-predict, as for a job and its analyst. The loss that the frequencies of an event prove must not exceed the charge. A
-correct forest fails once in about half a million runs of a test. The attacks are an alarm; the enumerations are proofs.
+The attacker knows all rows but one, the canary, and sees the artifact alone: plan →
+grow → bytes → loaded artifact → predict, as for a job and its analyst. The loss that
+the frequencies of an event prove must not exceed the charge. A correct forest fails
+once in about half a million runs of a test. The attacks are an alarm; the enumerations
+are proofs.
 """
 
 import math
@@ -21,7 +23,12 @@ from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.accountants import gdp
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.privacy.events import Adjacency, Part, RoundedGaussian, Sequential
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Part,
+    RoundedGaussian,
+    Sequential,
+)
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
@@ -44,7 +51,9 @@ CANARY = (97.0, 2, 1)
 @cache
 def rows(*, with_canary: bool) -> SanitisedRows:
     incomes = [float(income) for income in range(1, 41, 2)]
-    records = [(income, index % 2, 0) for index, income in enumerate(incomes)] + [CANARY] * with_canary
+    records = [(income, index % 2, 0) for index, income in enumerate(incomes)] + [
+        CANARY
+    ] * with_canary
     columns = (
         np.array([income for income, _, _ in records]),
         np.array([city for _, city, _ in records], dtype=np.int32),
@@ -54,38 +63,67 @@ def rows(*, with_canary: bool) -> SanitisedRows:
     return SanitisedRows(SanitisedColumns(columns, len(records)), y, ids)
 
 
-CANARY_ALONE = SanitisedColumns((np.array([CANARY[0]]), np.array([CANARY[1]], dtype=np.int32)), 1)
+CANARY_ALONE = SanitisedColumns(
+    (np.array([CANARY[0]]), np.array([CANARY[1]], dtype=np.int32)), 1
+)
 
 
 def artifact(settled: Plan, *, with_canary: bool) -> Artifact:
-    forest = grow(settled, SCHEMA, rows(with_canary=with_canary), SystemRandomness(), on_tree_done=lambda: None)
-    return released_forest.loads(released_forest.dumps(forest, {"schema": SCHEMA.to_json()}))
+    forest = grow(
+        settled,
+        SCHEMA,
+        rows(with_canary=with_canary),
+        SystemRandomness(),
+        on_tree_done=lambda: None,
+    )
+    return released_forest.loads(
+        released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
+    )
 
 
 def score(grown: Artifact) -> float:
     """The model's probability of the canary's class at the canary's features."""
-    return float(released_forest.probabilities(grown.forest, grown.schema, CANARY_ALONE, read_out=None)[0, 1])
+    return float(
+        released_forest.probabilities(
+            grown.forest, grown.schema, CANARY_ALONE, read_out=None
+        )[0, 1]
+    )
 
 
 def attacked(
-    settled: Plan, statistic: Callable[[Artifact], float] = score, *, n_runs: int = N_RUNS
+    settled: Plan,
+    statistic: Callable[[Artifact], float] = score,
+    *,
+    n_runs: int = N_RUNS,
 ) -> tuple[float, float]:
-    """Bounds on the probability of the attacker's event with the canary (from below) and without it (from above).
+    """Bounds on the probability of the attacker's event with the canary (from below)
+    and without it (from above).
 
     The first half of the runs selects the best threshold, and the other half judges it.
     """
     with_it, without = (
-        np.array([statistic(artifact(settled, with_canary=present)) for _ in range(n_runs)])
+        np.array(
+            [statistic(artifact(settled, with_canary=present)) for _ in range(n_runs)]
+        )
         for present in (True, False)
     )
     half = n_runs // 2
     cuts = np.unique(np.concatenate((with_it[:half], without[:half])))
-    gaps = [np.mean(with_it[:half] >= cut) - np.mean(without[:half] >= cut) for cut in cuts]
+    gaps = [
+        np.mean(with_it[:half] >= cut) - np.mean(without[:half] >= cut) for cut in cuts
+    ]
     cut = cuts[int(np.argmax(gaps))]
-    hits, alarms = int(np.sum(with_it[half:] >= cut)), int(np.sum(without[half:] >= cut))
+    hits, alarms = (
+        int(np.sum(with_it[half:] >= cut)),
+        int(np.sum(without[half:] >= cut)),
+    )
     rest = n_runs - half
     low = float(stats.beta.ppf(ALPHA, hits, rest - hits + 1)) if hits else 0.0
-    high = float(stats.beta.ppf(1 - ALPHA, alarms + 1, rest - alarms)) if alarms < rest else 1.0
+    high = (
+        float(stats.beta.ppf(1 - ALPHA, alarms + 1, rest - alarms))
+        if alarms < rest
+        else 1.0
+    )
     return low, high
 
 
@@ -99,12 +137,17 @@ def proved(settled: Plan) -> float:
 def planned(slug: str, epsilon: str, **parameters: object) -> Plan:
     accountant = catalogue.algorithm(slug).accountants[0]
     delta = None if accountant == "pure" else DELTA
-    return plan(PlanRequest(slug, parameters, Terms(Fraction(epsilon), accountant, delta), 20), SCHEMA)
+    return plan(
+        PlanRequest(slug, parameters, Terms(Fraction(epsilon), accountant, delta), 20),
+        SCHEMA,
+    )
 
 
 SMALL = {"n_estimators": 1, "max_depth": 1}
 FLAT = {"n_estimators": 1, "max_depth": 0}
-"""Every row is in one leaf, so that the leaf's counts depend on the canary for all splits."""
+"""Every row is in one leaf, so that the leaf's counts depend on the canary for all
+splits.
+"""
 SEQUENTIAL = {"assignment": "sequential"}
 ATTACKED = [
     pytest.param("rpf", SMALL, id="rpf"),
@@ -122,15 +165,24 @@ ATTACKED = [
 
 
 @pytest.mark.parametrize(("slug", "parameters"), ATTACKED)
-def test_the_attack_on_a_canary_stays_within_the_charge(slug: str, parameters: dict) -> None:
+def test_the_attack_on_a_canary_stays_within_the_charge(
+    slug: str, parameters: dict
+) -> None:
     assert proved(planned(slug, "1", **parameters)) <= 1.0
 
 
 @pytest.mark.parametrize(
     ("slug", "parameters"),
-    [("rpf", SMALL), ("rdt-ta", FLAT), ("mrf", SMALL), ("bms-rf", {"n_estimators": 2, "max_depth": 1})],
+    [
+        ("rpf", SMALL),
+        ("rdt-ta", FLAT),
+        ("mrf", SMALL),
+        ("bms-rf", {"n_estimators": 2, "max_depth": 1}),
+    ],
 )
-def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: dict) -> None:
+def test_the_attack_finds_a_canary_that_is_hardly_hidden(
+    slug: str, parameters: dict
+) -> None:
     """Power: at ε = 30 the attack proves more than any forest at ε = 1 may show."""
     assert proved(planned(slug, "30", **parameters)) > 1.5
 
@@ -139,10 +191,18 @@ def test_the_attack_detects_missing_noise() -> None:
     """The flaw: counts with a twentieth of the charged noise."""
     settled = planned("rdt-ta", "1", **FLAT)
     leaves = tree_price.tree_event(settled.event)
-    louder = replace(settled.event.parts[0], event=replace(leaves, inverse_scale=20 * leaves.inverse_scale))
+    louder = replace(
+        settled.event.parts[0],
+        event=replace(leaves, inverse_scale=20 * leaves.inverse_scale),
+    )
 
     terms = replace(settled.terms, epsilon=Fraction(20))
-    assert proved(replace(settled, terms=terms, event=replace(settled.event, parts=(louder,)))) > 1.2
+    assert (
+        proved(
+            replace(settled, terms=terms, event=replace(settled.event, parts=(louder,)))
+        )
+        > 1.2
+    )
 
 
 # --- T6 for nbrt: its noise in the released numbers
@@ -151,18 +211,32 @@ def test_the_attack_detects_missing_noise() -> None:
 def one_release(mu_squared: float) -> Plan:
     """The class counts alone: one row moves one normal number by μ deviations."""
     scale = int(math.sqrt(mu_squared) * 2**24)
-    start = RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(scale**2), Fraction(2**48), 2)
+    start = RoundedGaussian(
+        Adjacency.ADD_REMOVE_ONE, Fraction(scale**2), Fraction(2**48), 2
+    )
     settled = planned("nbrt", "1", max_depth=0)
-    return replace(settled, event=Sequential((Part(1, start),)), terms=replace(settled.terms, epsilon=Fraction(100)))
+    return replace(
+        settled,
+        event=Sequential((Part(1, start),)),
+        terms=replace(settled.terms, epsilon=Fraction(100)),
+    )
 
 
 def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> None:
-    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a quarter of it: the noise is not doubled."""
+    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a quarter of it: the
+    noise is not doubled.
+    """
     settled = one_release(1.0)
     loss = gdp.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
-    # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and six deviations are 0.13.
-    low, high = attacked(settled, lambda grown: float(grown.forest.arrays["start"][0]), n_runs=2_000)
-    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).upper()) for epsilon in (0, 1, 2, 4)}
+    # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and
+    # six deviations are 0.13.
+    low, high = attacked(
+        settled, lambda grown: float(grown.forest.arrays["start"][0]), n_runs=2_000
+    )
+    limits = {
+        epsilon: float(gdp.delta_of(Fraction(epsilon), loss).upper())
+        for epsilon in (0, 1, 2, 4)
+    }
 
     assert loss == pytest.approx(1.0, abs=1e-6)
     for epsilon, limit in limits.items():
@@ -172,6 +246,8 @@ def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> 
 
 def test_runs_of_boosting_with_a_third_of_the_noise_break_the_curve() -> None:
     claimed = float(gdp.delta_of(Fraction(0), Fraction(1)).upper())
-    low, high = attacked(one_release(25.0), lambda grown: float(grown.forest.arrays["start"][0]))
+    low, high = attacked(
+        one_release(25.0), lambda grown: float(grown.forest.arrays["start"][0])
+    )
 
     assert low - high > 1.2 * claimed

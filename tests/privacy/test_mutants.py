@@ -1,4 +1,6 @@
-"""The command that makes careless changes notices what survives; run whole, it finds no survivor without a reason."""
+"""The command that makes careless changes notices what survives; run whole, it finds no
+survivor without a reason.
+"""
 
 import inspect
 import json
@@ -22,10 +24,20 @@ ELSEWHERE = "grovekeeper_forests.algorithms.nbrt.grow"
 
 
 def run(
-    folder: Path, module: str, *, listed: list[str], part: str = "", is_complete: bool = False, anew: bool = False
+    folder: Path,
+    module: str,
+    *,
+    listed: list[str],
+    part: str = "",
+    is_complete: bool = False,
+    anew: bool = False,
 ) -> tuple[int, str]:
-    """Runs the first mutants of a module, with a part of their keys, against ``TEST`` alone and other reasons."""
-    (folder / "reasons.json").write_text(json.dumps([{"reason": "harmless", "mutants": listed}]))
+    """Runs the first mutants of a module, with a part of their keys, against ``TEST``
+    alone and other reasons.
+    """
+    (folder / "reasons.json").write_text(
+        json.dumps([{"reason": "harmless", "mutants": listed}])
+    )
     program = f"""
 import pathlib, sys
 from tests.privacy import mutants, mutations
@@ -35,34 +47,60 @@ mutants.PROGRESS, mutants.TRACES = folder / "mutants.jsonl", folder / "traces"
 chosen = [mutant for mutant in mutants.mutants_of({module!r}) if {part!r} in mutant.key][:4]
 sys.exit(mutants.run(chosen, [{TEST!r}], is_complete={is_complete}, anew={anew}))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def test_a_doubled_scale_is_made_and_noticed(tmp_path: Path) -> None:
     keys = [mutant.key for mutant in mutants_of(NOISE)]
-    assert any("| exact + randomness.discrete_laplace(" in key and key.endswith("| exact") for key in keys), "no noise"
-    status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
+    assert any(
+        "| exact + randomness.discrete_laplace(" in key and key.endswith("| exact")
+        for key in keys
+    ), "no noise"
+    status, output = run(
+        tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale"
+    )
     assert status == 0, output
     assert "1 mutants: 1 noticed, 0 listed" in output
     assert "1 mutants, 1 tests beyond them" in output
 
-    status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
+    status, output = run(
+        tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale"
+    )
     assert "beyond them" not in output, "judged in the first run"
     assert "1 mutants: 1 noticed, 0 listed" in output
-    status, output = run(tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale", anew=True)
+    status, output = run(
+        tmp_path,
+        NOISE,
+        listed=[],
+        part="inverse_scale=2 * event.inverse_scale",
+        anew=True,
+    )
     assert "1 mutants, 1 tests beyond them" in output
 
 
-def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant(tmp_path: Path) -> None:
+def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant(
+    tmp_path: Path,
+) -> None:
     keys = [mutant.key for mutant in mutants_of(ELSEWHERE)][:4]
     status, output = run(tmp_path, ELSEWHERE, listed=keys[1:])
-    assert (status, [line for line in output.splitlines() if line.startswith("SURVIVED")]) == (
+    assert (
+        status,
+        [line for line in output.splitlines() if line.startswith("SURVIVED")],
+    ) == (
         1,
         [f"SURVIVED {keys[0]}"],
     )
     assert run(tmp_path, ELSEWHERE, listed=keys)[0] == 0
-    status, output = run(tmp_path, ELSEWHERE, listed=[*keys, "app.gone:name | 1 | 2"], is_complete=True)
+    status, output = run(
+        tmp_path, ELSEWHERE, listed=[*keys, "app.gone:name | 1 | 2"], is_complete=True
+    )
     assert status == 1
     assert "NOT MADE ANY MORE app.gone:name | 1 | 2" in output
 
@@ -77,7 +115,12 @@ def test_each_mechanism_and_charge_has_mutants() -> None:
     assert made["app.services.execution.charge"]
     assert made["app.ledger.admission"]
     files = [name_of(path).removesuffix(".py").replace("/", ".") for path in sources()]
-    for name in ("datasets.private_rows", "jobs.queue", "ledger.chain", "services.drawing.dask_fleet"):
+    for name in (
+        "datasets.private_rows",
+        "jobs.queue",
+        "ledger.chain",
+        "services.drawing.dask_fleet",
+    ):
         assert made[f"app.{name}"]
     for name in (*mutations.WHOLE, *mutations.LEFT_OUT, *mutations.READS_ROWS):
         assert any(module.startswith(name) for module in files), f"{name} has moved"
@@ -86,31 +129,67 @@ def test_each_mechanism_and_charge_has_mutants() -> None:
 
 
 OMISSIONS = {
-    "a part of a tuple that is a key": ("def key_of(job, file): return job, file", "(job, None)"),
-    "a part of a tuple that is looked up": ("def f(d, job, file): return d[job, file]", "(None, file)"),
-    "a part of a tuple that is sorted by": ("def f(s): return sorted(s, key=lambda a: (a.id, a.at))", "(a.id, None)"),
-    "a part of a tuple that is hashed": ("def f(rows, place): return digest((rows, *place))", "(*place,)"),
+    "a part of a tuple that is a key": (
+        "def key_of(job, file): return job, file",
+        "(job, None)",
+    ),
+    "a part of a tuple that is looked up": (
+        "def f(d, job, file): return d[job, file]",
+        "(None, file)",
+    ),
+    "a part of a tuple that is sorted by": (
+        "def f(s): return sorted(s, key=lambda a: (a.id, a.at))",
+        "(a.id, None)",
+    ),
+    "a part of a tuple that is hashed": (
+        "def f(rows, place): return digest((rows, *place))",
+        "(*place,)",
+    ),
     "a part of a text": ("def f(job, n): return f'sums-{job}-{n}'", "f'sums--{n}'"),
-    "a member of a dictionary": ("def f(a, b): return {'id': a, 'scope': b}", "{'id': a}"),
+    "a member of a dictionary": (
+        "def f(a, b): return {'id': a, 'scope': b}",
+        "{'id': a}",
+    ),
     "all but the largest": ("def f(s): return sum(s)", "max(s, default=0)"),
-    "all but the largest of an array": ("def f(s): return s.sum(axis=1)", "s.max(axis=1)"),
+    "all but the largest of an array": (
+        "def f(s): return s.sum(axis=1)",
+        "s.max(axis=1)",
+    ),
     "the second of two bounds": ("def f(a, b): return min(a, b)", "a"),
     "an argument for its default": ("def f(a, b): return g(a, scope=b)", "g(a)"),
     "the last argument for its default": ("def f(a, b): return g(a, b)", "g(a)"),
-    "a name, so that the first is read": ("def f(d, name): return d[name]", f"{mutations._FIRST}(d)"),
-    "a name, so that the first of some is read": ("def f(d, n): return d.get(n, 0)", f"{mutations._FIRST}(d, 0)"),
+    "a name, so that the first is read": (
+        "def f(d, name): return d[name]",
+        f"{mutations._FIRST}(d)",
+    ),
+    "a name, so that the first of some is read": (
+        "def f(d, n): return d.get(n, 0)",
+        f"{mutations._FIRST}(d, 0)",
+    ),
     "a condition of what is read": ("def f(s): return [a for a in s if a.ok]", "True"),
     "a condition of a query": ("def f(q, a, b): return q.where(a, b)", "q.where(b)"),
     "the only condition of a query": ("def f(q, a): return q.where(a)", "q"),
     "the last of what is read": ("def f(s): return [a for a in s]", "[*s][:-1]"),
-    "all but the first of what is read": ("def f(s, t):\n for a in s or t: g(a)", "[*(s or t)][:1]"),
-    "all but the first of a list": ("def f(s): return list(s.all())", "list([*s.all()][:1])"),
-    "all but the first of what a query names": ("def f(q, ids): return q.id.in_(ids)", "q.id.in_([*ids][:1])"),
+    "all but the first of what is read": (
+        "def f(s, t):\n for a in s or t: g(a)",
+        "[*(s or t)][:1]",
+    ),
+    "all but the first of a list": (
+        "def f(s): return list(s.all())",
+        "list([*s.all()][:1])",
+    ),
+    "all but the first of what a query names": (
+        "def f(q, ids): return q.id.in_(ids)",
+        "q.id.in_([*ids][:1])",
+    ),
     "the second of two sets": ("def f(a, b): return a | b", "a"),
     "the copy of an object": ("def f(a): return a.copy()", "a"),
     "the copy of a dictionary": ("def f(a): return {**a}", "a"),
     "the copy of a list": ("def f(a): return list(a.members)", "a.members"),
-    "one of two comparisons": ("def f(a, b): return (a.x, a.y) == (b.x, b.y)", "(a.x,) == (b.x,)"),
+    "one of two comparisons": (
+        "def f(a, b): return (a.x, a.y) == (b.x, b.y)",
+        "(a.x,) == (b.x,)",
+    ),
     "one comparison of a chain": ("def f(a, b, c): return a < b < c", "b < c"),
     "a refusal": ("def f(a, b):\n if a != b:\n  a.log()\n  raise E", "pass"),
     "a check": ("def f(a):\n require_paid(a)", "pass"),
@@ -143,7 +222,9 @@ def test_what_belongs_together_is_left_out_part_by_part(
         compile(tree_of(mutant), "app.tiny", "exec")
 
 
-def test_an_argument_without_a_default_is_not_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_argument_without_a_default_is_not_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Its absence would fail every test."""
     source = "def g(a, b=1, *, c, d=2): ...\ndef f(a, b): return g(a, b, c=a, d=b)"
     mutations._signatures.cache_clear()
@@ -153,7 +234,10 @@ def test_an_argument_without_a_default_is_not_left_out(monkeypatch: pytest.Monke
 
 
 SAME = {
-    "conditions of a query": ("def f(q, a, b): return q.where(a, b)", ["q.where(b)", "q.where(a)"]),
+    "conditions of a query": (
+        "def f(q, a, b): return q.where(a, b)",
+        ["q.where(b)", "q.where(a)"],
+    ),
     "conditions beside each other": ("def f(a, b): return or_(a, b)", ["or_(a)"]),
     "a session": ("def f(session, a): return g(session, a)", ["g(session)"]),
     "a type": ("T = TypeVar('T', int, float)\ndef f(a): return g(T)", []),
@@ -168,8 +252,16 @@ def test_what_an_owner_declared_is_not_read_in_part_as_rows_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(mutations, "READS_ROWS", ("app.tiny",))
-    made = tiny(monkeypatch, tmp_path, "def f(columns, groups):\n for a in columns: g(a)\n for b in groups: g(b)")
-    cut = [mutant.change.source for mutant in made if mutations._UNTIL_MANY_ROWS in mutant.change.source]
+    made = tiny(
+        monkeypatch,
+        tmp_path,
+        "def f(columns, groups):\n for a in columns: g(a)\n for b in groups: g(b)",
+    )
+    cut = [
+        mutant.change.source
+        for mutant in made
+        if mutations._UNTIL_MANY_ROWS in mutant.change.source
+    ]
     assert cut == [f"{mutations._UNTIL_MANY_ROWS}(groups)"]
 
 
@@ -178,13 +270,17 @@ def test_changes_that_mean_the_same_or_fail_by_their_type_are_not_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     source, expected = SAME[kind]
-    assert [mutant.change.source for mutant in tiny(monkeypatch, tmp_path, source)] == expected
+    assert [
+        mutant.change.source for mutant in tiny(monkeypatch, tmp_path, source)
+    ] == expected
 
 
 def test_a_change_has_the_lines_of_its_statement_and_of_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not those of the statements inside: a test that runs one of its lines can notice it."""
+    """Not those of the statements inside: a test that runs one of its lines can notice
+    it.
+    """
     source = "def f(a):\n if a < 1:\n  b = g(\n   a + 1)\n else:\n  b = 5\n return b\n"
     made = tiny(monkeypatch, tmp_path, source)
     lines = {mutant.key.split(" | ")[1]: mutant.lines for mutant in made}
@@ -215,11 +311,20 @@ def test_the_lines_that_a_block_runs_are_noted_in_every_thread() -> None:
         noted.append(entered)
     assert noted[0] == noted[1]
     first = inspect.getsourcelines(stamps.is_id)[1]
-    assert noted[0]["app.core.stamps"] & ~mutations.bits(range(first, first + 9)) == 0 != noted[0]["app.core.stamps"]
+    assert (
+        noted[0]["app.core.stamps"] & ~mutations.bits(range(first, first + 9))
+        == 0
+        != noted[0]["app.core.stamps"]
+    )
 
 
 def test_what_is_read_by_position_is_the_first() -> None:
-    assert mutations.first({"b": 1, "a": 2}) == mutations.first([1, 2]) == mutations.first({}, 1) == 1
+    assert (
+        mutations.first({"b": 1, "a": 2})
+        == mutations.first([1, 2])
+        == mutations.first({}, 1)
+        == 1
+    )
 
 
 def test_a_reader_that_stops_after_many_rows_reads_few_rows_whole() -> None:
@@ -232,4 +337,6 @@ def test_a_reader_that_stops_after_many_rows_reads_few_rows_whole() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(12 * 3600)
 def test_no_careless_change_survives_without_a_reason() -> None:
-    subprocess.run([sys.executable, "-m", "tests.privacy.mutants"], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.privacy.mutants"], cwd=ROOT, check=True
+    )

@@ -1,7 +1,9 @@
-"""Whatever a file of rows holds, a job of any kind on it succeeds wherever it runs: a failure would tell of a row.
+"""Whatever a file of rows holds, a job of any kind on it succeeds wherever it runs: a
+failure would tell of a row.
 
-A job that fails after its charge also loses the budget of its owner. So the rows here have everything that an upload
-may hold. The shape of an output must be that of a file without rows.
+A job that fails after its charge also loses the budget of its owner. So the rows here
+have everything that an upload may hold. The shape of an output must be that of a file
+without rows.
 """
 
 import json
@@ -27,7 +29,11 @@ from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency
-from grovekeeper_forests.privacy.partitions import ColumnPartition, HashPartition, Partitions
+from grovekeeper_forests.privacy.partitions import (
+    ColumnPartition,
+    HashPartition,
+    Partitions,
+)
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_forests.releases.choice.price import plan_best
 from grovekeeper_forests.releases.contract import public_facts
@@ -43,20 +49,40 @@ from tests.privacy.test_hostile_data import PLANS
 from tests.support import forked_program
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
-from tests.support.uploads import DATA_KEY, Ingestion, path_of, store_table, stored_table
+from tests.support.uploads import (
+    DATA_KEY,
+    Ingestion,
+    path_of,
+    store_table,
+    stored_table,
+)
 from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = schema_of(
-    {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1e300, "missing": True},
+    {
+        "name": "income",
+        "type": "numeric",
+        "lower": -1e300,
+        "upper": 1e300,
+        "missing": True,
+    },
     {"name": "age", "type": "integer", "lower": 0, "upper": 9},
-    {"name": "city", "type": "categorical", "categories": [f"c{i}" for i in range(40)], "missing": True},
+    {
+        "name": "city",
+        "type": "categorical",
+        "categories": [f"c{i}" for i in range(40)],
+        "missing": True,
+    },
     {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
     {"name": "rank", "type": "categorical", "categories": ["one"], "ordered": True},
     classes=["a", "b"],
 )
 PARTITIONS = Partitions(
-    (HashPartition("shard", 256), ColumnPartition("land", "land", False, ("EU", "US"), has_missing=True))
+    (
+        HashPartition("shard", 256),
+        ColumnPartition("land", "land", False, ("EU", "US"), has_missing=True),
+    )
 )
 HEADER = "income,age,city,fixed,rank,land,kind\n"
 ODD = [
@@ -115,9 +141,13 @@ FILES = {
     "one class": Odd([[f"{n},{n % 9},c{n},2.5,one,EU,b\n" for n in range(30)]], WHOLE),
     "one row thirty times": Odd([["1,3,c7,2.5,one,EU,a\n"] * 30], WHOLE),
     "columns all missing": Odd([[",0,,2.5,one,,a\n", ",0,,2.5,one,,b\n"] * 8], WHOLE),
-    "cells out of bounds alone": Odd([["1e999,1e30,zzz,7,two,XX,a\n", "-inf,-1e9,é,-7,two,,b\n"] * 8], WHOLE),
+    "cells out of bounds alone": Odd(
+        [["1e999,1e30,zzz,7,two,XX,a\n", "-inf,-1e9,é,-7,two,,b\n"] * 8], WHOLE
+    ),
     "cells of the scope without rows": Odd([ODD], CELLS_WITHOUT_ROWS),
-    "an upload without rows beside another": Odd([[], ODD], Scope({"land": ("EU", "MISSING")})),
+    "an upload without rows beside another": Odd(
+        [[], ODD], Scope({"land": ("EU", "MISSING")})
+    ),
     "an erased upload": Odd([ODD], WHOLE, erase_upload),
     "an erased upload beside another": Odd([ODD, ODD], WHOLE, erase_upload),
 }
@@ -129,12 +159,16 @@ def stored(folder: Path, odd: Odd) -> PartRows:
     ingest, files = Ingestion(folder, SCHEMA), []
     ingest.partitions = PARTITIONS
     for number, lines in enumerate(odd.bodies):
-        ingest.destination = row_files.sealed_rows(ingest.store, "ds_a", f"ep_{number}", key=DATA_KEY)
+        ingest.destination = row_files.sealed_rows(
+            ingest.store, "ds_a", f"ep_{number}", key=DATA_KEY
+        )
         ingest(HEADER + "".join(lines))
         store_table(stored_table(ingest.destination), ingest.destination, group_rows=7)
         files.append(path_of(ingest.destination))
     odd.erases(ingest.store)
-    return PartRows(SCHEMA.to_json(), tuple(files), PARTITIONS.to_json(), odd.scope, DATA_KEY)
+    return PartRows(
+        SCHEMA.to_json(), tuple(files), PARTITIONS.to_json(), odd.scope, DATA_KEY
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -148,7 +182,10 @@ def small_files_have_codes() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PartRows]:
     """All files, by name."""
-    return {name: stored(tmp_path_factory.mktemp("rows"), odd) for name, odd in FILES.items()}
+    return {
+        name: stored(tmp_path_factory.mktemp("rows"), odd)
+        for name, odd in FILES.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -159,7 +196,8 @@ class Job:
         kind: of the job.
         work: see :class:`app.services.jobs.task.JobTask`.
         n_trees: of a forest.
-        n_parts: 2 for ``sspe-1``, whose parts are of one file here: growth reads it by two scopes.
+        n_parts: 2 for ``sspe-1``, whose parts are of one file here: growth reads it by
+            two scopes.
         models: names of the models that are evaluated.
     """
 
@@ -175,24 +213,48 @@ def delta_of(accountant: str) -> Fraction | None:
 
 
 def facts(accountant: str) -> PublicFacts:
-    request = PlanRequest("rpf", {}, Terms(Fraction(2), accountant, delta_of(accountant)), 1_000)
-    return public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    request = PlanRequest(
+        "rpf", {}, Terms(Fraction(2), accountant, delta_of(accountant)), 1_000
+    )
+    return public_facts(
+        request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE
+    )
 
 
-def training(slug: str, parameters: dict[str, object], profile: ReusedProfile | None = None) -> Job:
+def training(
+    slug: str, parameters: dict[str, object], profile: ReusedProfile | None = None
+) -> Job:
     slug, _, accountant = slug.partition("@")
     accountant = accountant or "pure"
-    request = request_for(slug, parameters, Fraction(1), 1_000, accountant=accountant, delta=delta_of(accountant))
+    request = request_for(
+        slug,
+        parameters,
+        Fraction(1),
+        1_000,
+        accountant=accountant,
+        delta=delta_of(accountant),
+    )
     plan = forest_price.plan(replace(request, profile=profile), SCHEMA)
-    return Job("train", {"plan": plan.to_json()}, plan.n_trees, 1 if plan.unlabelled is None else 2)
+    return Job(
+        "train",
+        {"plan": plan.to_json()},
+        plan.n_trees,
+        1 if plan.unlabelled is None else 2,
+    )
 
 
 def evaluation(plan: EvaluationPlan, *models: str) -> Job:
-    return Job("evaluation", {"plan": plan.to_json(), "models": [{"digest": model} for model in models]}, models=models)
+    return Job(
+        "evaluation",
+        {"plan": plan.to_json(), "models": [{"digest": model} for model in models]},
+        models=models,
+    )
 
 
 def profiling(parameters: dict[str, object], accountant: str) -> Job:
-    return Job("profile", {"plan": profile_price.plan(parameters, facts(accountant)).to_json()})
+    return Job(
+        "profile", {"plan": profile_price.plan(parameters, facts(accountant)).to_json()}
+    )
 
 
 SMALL: dict[str, object] = {"n_estimators": 2, "max_depth": 2}
@@ -202,16 +264,26 @@ TRAINED = {"rows": training("mrf", SMALL), "boosted": training("nbrt@gdp", SMALL
 
 def jobs_of(accountant: str) -> dict[str, Job]:
     """A job of every algorithm and every other kind on one account."""
-    forests = [slug for slug in catalogue.BY_SLUG if accountant in catalogue.algorithm(slug).accountants]
+    forests = [
+        slug
+        for slug in catalogue.BY_SLUG
+        if accountant in catalogue.algorithm(slug).accountants
+    ]
     tables = {
         table: evaluation(plan_tables([table], facts(accountant), score_bins=4), model)
-        for table, model in (("accuracy", "boosted"), ("confusion", "rows"), ("auroc", "boosted"))
+        for table, model in (
+            ("accuracy", "boosted"),
+            ("confusion", "rows"),
+            ("auroc", "boosted"),
+        )
     }
     jobs = {
         **{slug: training(f"{slug}@{accountant}", SMALL) for slug in forests},
         **tables,
         "profile": profiling({"size_share": "0.1"}, accountant),
-        "best": evaluation(plan_best(2, facts(accountant), winner_accuracy=True), *TRAINED),
+        "best": evaluation(
+            plan_best(2, facts(accountant), winner_accuracy=True), *TRAINED
+        ),
     }
     return {f"{name} {accountant}": job for name, job in jobs.items()}
 
@@ -220,24 +292,39 @@ USUAL = jobs_of("gdp")
 OTHERS = {
     **jobs_of("pure"),
     **jobs_of("zcdp"),
-    **{f"{slug} {parameters}": training(slug, parameters) for slug, parameters in PLANS},
+    **{
+        f"{slug} {parameters}": training(slug, parameters) for slug, parameters in PLANS
+    },
     "profile with other bins": profiling({"bins": "8"}, "pure"),
 }
 
 
 @pytest.fixture(scope="module")
-def models(parts: dict[str, PartRows], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def models(
+    parts: dict[str, PartRows], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
     """The artifacts of models of rows that have everything."""
-    return {name: output(job, parts[FULL], tmp_path_factory.mktemp("model"), {}) for name, job in TRAINED.items()}
+    return {
+        name: output(job, parts[FULL], tmp_path_factory.mktemp("model"), {})
+        for name, job in TRAINED.items()
+    }
 
 
-def task_of(job: Job, part: PartRows, folder: Path, models: dict[str, bytes]) -> JobTask:
+def task_of(
+    job: Job, part: PartRows, folder: Path, models: dict[str, bytes]
+) -> JobTask:
     for model in job.models:
         path = input_path(folder, model)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(models[model])
-    parts = (part,) if job.n_parts == 1 else (part, replace(part, scope=Scope({**part.scope, "shard": range(128)})))
-    return JobTask(job.kind, "jb_1", folder, job.work, job.n_trees, parts, {"expected_rows": 1_000})
+    parts = (
+        (part,)
+        if job.n_parts == 1
+        else (part, replace(part, scope=Scope({**part.scope, "shard": range(128)})))
+    )
+    return JobTask(
+        job.kind, "jb_1", folder, job.work, job.n_trees, parts, {"expected_rows": 1_000}
+    )
 
 
 def output(job: Job, part: PartRows, folder: Path, models: dict[str, bytes]) -> bytes:
@@ -249,7 +336,9 @@ def output(job: Job, part: PartRows, folder: Path, models: dict[str, bytes]) -> 
 
 
 def shape_of(job: Job, released: bytes) -> object:
-    """Everything about an output but its released numbers; the output is read as its readers do."""
+    """Everything about an output but its released numbers; the output is read as its
+    readers do.
+    """
     if job.kind == "train":
         artifact = released_forest.loads(released)
         rows = [
@@ -258,21 +347,33 @@ def shape_of(job: Job, released: bytes) -> object:
         ]
         columns = released_forest.sanitised(artifact.forest, artifact.schema, rows)
         for read_out in released_forest.read_outs(artifact.forest):
-            shares = released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=read_out)
+            shares = released_forest.probabilities(
+                artifact.forest, artifact.schema, columns, read_out=read_out
+            )
             assert np.isfinite(shares).all()
-        return sorted((name, array.shape, array.dtype) for name, array in artifact.forest.arrays.items())
+        return sorted(
+            (name, array.shape, array.dtype)
+            for name, array in artifact.forest.arrays.items()
+        )
     if job.kind == "profile":
         profiled = Profile.from_json(json.loads(released), SCHEMA)
         assert np.isfinite([*profiled.counts_in_rows, profiled.size_in_rows]).all()
         return sorted(profiled.edges()), len(profiled.counts_in_rows)
     evaluated = Evaluation.from_json(json.loads(released))
     for estimate in (metrics.accuracy(evaluated), metrics.auroc(evaluated)):
-        assert estimate is None or estimate.estimate is None or 0 <= estimate.estimate <= 1
-    return evaluated.plan, sorted((name, table.shape) for name, table in evaluated.tables.items())
+        assert (
+            estimate is None or estimate.estimate is None or 0 <= estimate.estimate <= 1
+        )
+    return evaluated.plan, sorted(
+        (name, table.shape) for name, table in evaluated.tables.items()
+    )
 
 
 def shapes_of(
-    jobs: Sequence[Job], parts: Sequence[PartRows], folder: Path, models: dict[str, bytes]
+    jobs: Sequence[Job],
+    parts: Sequence[PartRows],
+    folder: Path,
+    models: dict[str, bytes],
 ) -> list[list[object]]:
     """For each job, the shapes of its outputs on each file."""
     folders = (folder / str(number) for number in count())
@@ -301,7 +402,9 @@ def test_a_profile_of_any_file_serves_a_job_on_any_file(
     """The counts of a profile may all be negative, and its cuts all be equal."""
     released = output(USUAL["profile gdp"], parts[profiled], tmp_path, {})
     reused = Profile.from_json(json.loads(released), SCHEMA).reused("pf_1")
-    slugs = [slug for slug in catalogue.BY_SLUG if catalogue.algorithm(slug).reuses_profiles]
+    slugs = [
+        slug for slug in catalogue.BY_SLUG if catalogue.algorithm(slug).reuses_profiles
+    ]
     assert len(slugs) > 5
     jobs = [training(f"{slug}@gdp", SMALL, reused) for slug in slugs]
     for shapes in shapes_of(jobs, [parts[FULL], parts[PLAIN]], tmp_path, {}):
@@ -310,11 +413,15 @@ def test_a_profile_of_any_file_serves_a_job_on_any_file(
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkersHere]:
-    with workers_here(tmp_path_factory.mktemp("dask"), n_workers=2, is_tcp=True) as running:
+    with workers_here(
+        tmp_path_factory.mktemp("dask"), n_workers=2, is_tcp=True
+    ) as running:
         yield running
 
 
-ON_A_CLUSTER = [slug for slug in catalogue.BY_SLUG if not catalogue.algorithm(slug).reads_values]
+ON_A_CLUSTER = [
+    slug for slug in catalogue.BY_SLUG if not catalogue.algorithm(slug).reads_values
+]
 
 
 @pytest.mark.parametrize("name", [FULL, PLAIN])
@@ -326,11 +433,15 @@ def test_a_job_on_a_cluster_leaves_an_output_of_the_same_shape(
     for slug in ON_A_CLUSTER:
         job, folder = USUAL[f"{slug} gdp"], tmp_path / slug
         folder.mkdir()
-        task = replace(task_of(job, parts[name], folder, {}), job_id=f"jb_{slug}", cluster=cluster)
+        task = replace(
+            task_of(job, parts[name], folder, {}), job_id=f"jb_{slug}", cluster=cluster
+        )
         perform(task, on_tree_done=lambda: None)
         released = task.output_path.read_bytes()
         task.output_path.unlink()
-        assert shape_of(job, released) == shape_of(job, output(job, parts[name], folder, {})), slug
+        assert shape_of(job, released) == shape_of(
+            job, output(job, parts[name], folder, {})
+        ), slug
     wait_for(lambda: not any(workers.memories.of.values()))
 
 
@@ -338,7 +449,9 @@ def test_a_job_on_a_cluster_leaves_an_output_of_the_same_shape(
 def test_the_child_of_a_job_succeeds_and_says_how_many_trees_it_grew(
     name: str, parts: dict[str, PartRows], models: dict[str, bytes], tmp_path: Path
 ) -> None:
-    for file in [FULL, PLAIN] if name in ("mrf gdp", "profile gdp", "best gdp") else [FULL]:
+    for file in (
+        [FULL, PLAIN] if name in ("mrf gdp", "profile gdp", "best gdp") else [FULL]
+    ):
         job, folder = USUAL[name], tmp_path / file
         folder.mkdir()
         task = task_of(job, parts[file], folder, models)
@@ -353,5 +466,7 @@ def test_the_child_of_a_job_succeeds_and_says_how_many_trees_it_grew(
         child.stdin.write(task.to_text().encode() + b"\n")
         said, exit_code = child.stdout.read(), child.wait(timeout=120)
         child.close()
-        assert (exit_code, said) == (0, "." * (2 + job.n_trees)), "loaded, began, and one for each tree"
+        assert (exit_code, said) == (0, "." * (2 + job.n_trees)), (
+            "loaded, began, and one for each tree"
+        )
         shape_of(job, task.output_path.read_bytes())

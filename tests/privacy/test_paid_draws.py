@@ -18,7 +18,12 @@ from grovekeeper_forests.contract.plan import Forest, Plan, PlanInvalid
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.noise import randomness
-from grovekeeper_forests.noise.randomness import PaidRandomness, SystemRandomness, UnpaidDraw, forfeit
+from grovekeeper_forests.noise.randomness import (
+    PaidRandomness,
+    SystemRandomness,
+    UnpaidDraw,
+    forfeit,
+)
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import (
     Adjacency,
@@ -54,35 +59,62 @@ SCHEMA = schema_of(
     classes=["no", "yes"],
 )
 N_TREES = 3
-CASES = [(slug, name) for slug in catalogue.BY_SLUG for name in catalogue.algorithm(slug).accountants]
+CASES = [
+    (slug, name)
+    for slug in catalogue.BY_SLUG
+    for name in catalogue.algorithm(slug).accountants
+]
 
 
 def rows_of(n_rows: int, seed: int = 0) -> SanitisedRows:
-    """Rows with a clear signal, so that no reweighted tree stops before its depth but by a chance of e^-100."""
+    """Rows with a clear signal, so that no reweighted tree stops before its depth but
+    by a chance of e^-100.
+    """
     generator = np.random.default_rng(seed)
     numbers = [generator.uniform(0, 9, n_rows) for _ in range(2)]
-    columns = SanitisedColumns((generator.integers(0, 3, n_rows).astype(np.int32), *numbers), n_rows)
+    columns = SanitisedColumns(
+        (generator.integers(0, 3, n_rows).astype(np.int32), *numbers), n_rows
+    )
     labels = ((numbers[0] > 4.5) ^ (numbers[1] > 4.5)).astype(np.int32)
-    return SanitisedRows(columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8))
+    return SanitisedRows(
+        columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8)
+    )
 
 
 def planned(
-    slug: str, accountant: str, profile: ReusedProfile | None = None, schema: Schema = SCHEMA, **changes: object
+    slug: str,
+    accountant: str,
+    profile: ReusedProfile | None = None,
+    schema: Schema = SCHEMA,
+    **changes: object,
 ) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     parameters = {"n_estimators": N_TREES, "max_depth": 2, **changes}
-    request = request_for(slug, parameters, Fraction(20), 3_000, accountant=accountant, delta=delta)
+    request = request_for(
+        slug, parameters, Fraction(20), 3_000, accountant=accountant, delta=delta
+    )
     return forest_price.plan(replace(request, profile=profile), schema)
 
 
 def grown(plan: Plan) -> Forest:
     second = None if plan.unlabelled is None else rows_of(1_000, seed=1)
-    return growth.grow(plan, SCHEMA, rows_of(3_000), SystemRandomness(), on_tree_done=lambda: None, unlabelled=second)
+    return growth.grow(
+        plan,
+        SCHEMA,
+        rows_of(3_000),
+        SystemRandomness(),
+        on_tree_done=lambda: None,
+        unlabelled=second,
+    )
 
 
 def facts(accountant: str) -> Any:
-    request = request_for("rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant))
-    return contract.public_facts(request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    request = request_for(
+        "rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant)
+    )
+    return contract.public_facts(
+        request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE
+    )
 
 
 def delta_of(accountant: str) -> Fraction | None:
@@ -92,7 +124,9 @@ def delta_of(accountant: str) -> Fraction | None:
 @pytest.fixture(scope="module")
 def profile() -> ReusedProfile:
     plan = profile_price.plan({}, facts("pure"))
-    return profile_draw.release(plan, SCHEMA, rows_of(3_000), SystemRandomness()).reused("pf_a")
+    return profile_draw.release(
+        plan, SCHEMA, rows_of(3_000), SystemRandomness()
+    ).reused("pf_a")
 
 
 @pytest.fixture
@@ -119,7 +153,10 @@ def test_a_forest_draws_everything_that_its_event_pays_for(
     assert not payment.left
 
 
-@pytest.mark.parametrize(("slug", "accountant"), [("rpf", "pure"), ("nbrt", "zcdp"), ("nbrt", "gdp"), ("mrf", "gdp")])
+@pytest.mark.parametrize(
+    ("slug", "accountant"),
+    [("rpf", "pure"), ("nbrt", "zcdp"), ("nbrt", "gdp"), ("mrf", "gdp")],
+)
 def test_a_forest_with_a_profile_draws_everything_that_its_event_pays_for(
     payments: list[PaidRandomness], profile: ReusedProfile, slug: str, accountant: str
 ) -> None:
@@ -131,17 +168,33 @@ def test_a_forest_with_a_profile_draws_everything_that_its_event_pays_for(
 def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
     payments: list[PaidRandomness], accountant: str
 ) -> None:
-    """Nor does a clear winner spare its draw: one model is right on all 1,000 rows, the other on none."""
+    """Nor does a clear winner spare its draw: one model is right on all 1,000 rows, the
+    other on none.
+    """
     rows = rows_of(1_000)
     rows = replace(rows, y=np.ones_like(rows.y))
     flat = planned("rdt-ta", "pure", max_depth=0)
     models = [
-        (growth.grow(flat, SCHEMA, replace(rows, y=label * rows.y), SystemRandomness(), on_tree_done=int), SCHEMA)
+        (
+            growth.grow(
+                flat,
+                SCHEMA,
+                replace(rows, y=label * rows.y),
+                SystemRandomness(),
+                on_tree_done=int,
+            ),
+            SCHEMA,
+        )
         for label in (0, 1)
     ]
     assert [choice_draw._correct(model, rows) for model in models] == [0, 1_000]
     payments.clear()
-    profile_draw.release(profile_price.plan({"size_share": "0.1"}, facts(accountant)), SCHEMA, rows, SystemRandomness())
+    profile_draw.release(
+        profile_price.plan({"size_share": "0.1"}, facts(accountant)),
+        SCHEMA,
+        rows,
+        SystemRandomness(),
+    )
     tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
     evaluation_draw.release(tables, models[:1], rows, SystemRandomness())
     best = plan_best(2, facts(accountant), winner_accuracy=True)
@@ -179,14 +232,21 @@ class AnyPath(FixedReleases):
 
 @pytest.mark.parametrize(("slug", "accountant", "changes"), PATHS)
 def test_draws_of_ends_that_a_path_does_not_take_are_forfeited(
-    payments: list[PaidRandomness], slug: str, accountant: str, changes: dict[str, object]
+    payments: list[PaidRandomness],
+    slug: str,
+    accountant: str,
+    changes: dict[str, object],
 ) -> None:
-    """Ends of reweighted trees, splits that are explored at random, nodes whose box has no split."""
+    """Ends of reweighted trees, splits that are explored at random, nodes whose box has
+    no split.
+    """
     _, rows = plain_walks.rows()
     plan = planned(slug, accountant, schema=SMALL, **changes)
     second = None if plan.unlabelled is None else rows
     for seed in range(8):
-        growth.grow(plan, SMALL, rows, AnyPath(seed), on_tree_done=int, unlabelled=second)  # type: ignore[arg-type]
+        growth.grow(
+            plan, SMALL, rows, AnyPath(seed), on_tree_done=int, unlabelled=second
+        )  # type: ignore[arg-type]
         assert not payments[-1].left
 
 
@@ -211,13 +271,24 @@ class Watched(PaidRandomness):
         super()._pay(mechanism, scale, count)
 
 
-@pytest.mark.parametrize(("slug", "accountant", "changes"), [path for path in PATHS if path[0] == "rpf"])
+@pytest.mark.parametrize(
+    ("slug", "accountant", "changes"), [path for path in PATHS if path[0] == "rpf"]
+)
 def test_ends_that_a_tree_does_not_take_are_forfeited_before_the_tree_draws_of_their_kind(
-    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str, changes: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch,
+    slug: str,
+    accountant: str,
+    changes: dict[str, object],
 ) -> None:
-    """The largest inverse scale of a reweighted tree is that of a leaf of its earliest stop, worth the whole tree."""
+    """The largest inverse scale of a reweighted tree is that of a leaf of its earliest
+    stop, worth the whole tree.
+    """
     made = list[Watched]()
-    monkeypatch.setattr(growth, "PaidRandomness", lambda *arguments: made.append(Watched(*arguments)) or made[-1])
+    monkeypatch.setattr(
+        growth,
+        "PaidRandomness",
+        lambda *arguments: made.append(Watched(*arguments)) or made[-1],
+    )
     plan = planned(slug, accountant, schema=SMALL, **changes, n_estimators=1)
     for seed in range(8):
         growth.grow(plan, SMALL, plain_walks.rows()[1], AnyPath(seed), on_tree_done=int)  # type: ignore[arg-type]
@@ -225,42 +296,65 @@ def test_ends_that_a_tree_does_not_take_are_forfeited_before_the_tree_draws_of_t
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
-def test_medians_of_intervals_without_a_cut_are_forfeited(payments: list[PaidRandomness], accountant: str) -> None:
+def test_medians_of_intervals_without_a_cut_are_forfeited(
+    payments: list[PaidRandomness], accountant: str
+) -> None:
     """Every cut of no rows is at the first edge, so that one of its sides has none."""
-    released = profile_draw.release(profile_price.plan({}, facts(accountant)), SCHEMA, rows_of(0), Noiseless())
+    released = profile_draw.release(
+        profile_price.plan({}, facts(accountant)), SCHEMA, rows_of(0), Noiseless()
+    )
     assert (released.cuts == NO_CUT).any()
     assert not payments[-1].left
 
 
-def test_a_release_that_draws_less_than_is_paid_for_logs_one_constant_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_release_that_draws_less_than_is_paid_for_logs_one_constant_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """An unused draw loses nothing, and a failure after the charge would burn budget."""
     paid = PaidRandomness(SystemRandomness(), planned("rdt-ta", "pure").event)
     paid.note_unused()
     [(_, numerator, denominator)] = paid.left
-    paid.discrete_laplace((paid.left.total(),), inverse_scale=Fraction(numerator, denominator))
+    paid.discrete_laplace(
+        (paid.left.total(),), inverse_scale=Fraction(numerator, denominator)
+    )
     paid.note_unused()
     assert caplog.messages == ["a release drew less than its event pays for"]
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
-def test_a_plan_whose_parameters_grow_more_trees_than_its_event_prices_stops(slug: str, accountant: str) -> None:
-    plan, trees = planned(slug, accountant), "n_teachers" if slug == "pte" else "n_estimators"
+def test_a_plan_whose_parameters_grow_more_trees_than_its_event_prices_stops(
+    slug: str, accountant: str
+) -> None:
+    plan, trees = (
+        planned(slug, accountant),
+        "n_teachers" if slug == "pte" else "n_estimators",
+    )
     more = replace(plan, n_trees=19, parameters={**plan.parameters, trees: 19})
-    with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):  # the second one where growth reads the number of trees, too
+    # the second one where growth reads the number of trees, too
+    with pytest.raises((UnpaidDraw, UnknownPrivacyEvent)):
         grown(more)
     with pytest.raises(PlanInvalid):
         forest_price.require_priced(more, SCHEMA)
 
 
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
-def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accountant: str) -> None:
-    """The event states one tree at its own scale while growth draws all: the flaw of a price that forgets a factor."""
+def test_an_event_that_prices_one_tree_pays_for_no_second_tree(
+    slug: str, accountant: str
+) -> None:
+    """The event states one tree at its own scale while growth draws all: the flaw of a
+    price that forgets a factor.
+    """
     plan = planned(slug, accountant)
 
     def one_tree(event: Any) -> Any:
-        if not isinstance(event, Sequential | Parallel) or getattr(event, "over", "") == "nodes":
+        if (
+            not isinstance(event, Sequential | Parallel)
+            or getattr(event, "over", "") == "nodes"
+        ):
             return event
-        return replace(event, parts=tuple(Part(1, one_tree(part.event)) for part in event.parts))
+        return replace(
+            event, parts=tuple(Part(1, one_tree(part.event)) for part in event.parts)
+        )
 
     cut = replace(plan, event=one_tree(plan.event))
     assert cut.event != plan.event
@@ -271,7 +365,9 @@ def test_an_event_that_prices_one_tree_pays_for_no_second_tree(slug: str, accoun
 
 
 class Careless(PaidRandomness):
-    """Spends more on one draw: twice the inverse scale, or half of the standard deviation of normal noise."""
+    """Spends more on one draw: twice the inverse scale, or half of the standard
+    deviation of normal noise.
+    """
 
     at: int | None = None
     n_draws = 0
@@ -281,20 +377,32 @@ class Careless(PaidRandomness):
         return self.n_draws - 1 == self.at
 
     def permute_and_flip(self, utilities: Any, *, inverse_scale: Fraction) -> int:
-        return super().permute_and_flip(utilities, inverse_scale=(1 + self._more()) * inverse_scale)
+        return super().permute_and_flip(
+            utilities, inverse_scale=(1 + self._more()) * inverse_scale
+        )
 
     def select_exponential(self, utilities: Any, *, inverse_scale: Fraction) -> int:
-        return super().select_exponential(utilities, inverse_scale=(1 + self._more()) * inverse_scale)
+        return super().select_exponential(
+            utilities, inverse_scale=(1 + self._more()) * inverse_scale
+        )
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> Any:
-        return super().discrete_laplace(shape, inverse_scale=(1 + self._more()) * inverse_scale)
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> Any:
+        return super().discrete_laplace(
+            shape, inverse_scale=(1 + self._more()) * inverse_scale
+        )
 
     def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> Any:
         return super().rounded_gaussian(shape, scale_bits=scale_bits - self._more())
 
 
-def draws_until_refused(monkeypatch: pytest.MonkeyPatch, release: Callable[[], object]) -> list[int]:
-    """Draws of a job, and of the same job that spends more on its first, second, … draw and is stopped each time."""
+def draws_until_refused(
+    monkeypatch: pytest.MonkeyPatch, release: Callable[[], object]
+) -> list[int]:
+    """Draws of a job, and of the same job that spends more on its first, second, … draw
+    and is stopped each time.
+    """
     for module in (growth, profile_draw, evaluation_draw):
         monkeypatch.setattr(module, "PaidRandomness", Careless)
     monkeypatch.setattr(Careless, "n_draws", 0)
@@ -305,7 +413,9 @@ def draws_until_refused(monkeypatch: pytest.MonkeyPatch, release: Callable[[], o
         monkeypatch.setattr(Careless, "n_draws", 0)
         try:
             release()
-            assert Careless.n_draws <= at, "fewer draws than in the first run, as narrow intervals have no cut"
+            assert Careless.n_draws <= at, (
+                "fewer draws than in the first run, as narrow intervals have no cut"
+            )
         except UnpaidDraw:
             n_draws.append(Careless.n_draws)
     monkeypatch.setattr(Careless, "at", None)
@@ -316,9 +426,13 @@ def draws_until_refused(monkeypatch: pytest.MonkeyPatch, release: Callable[[], o
 def test_a_job_that_spends_more_on_any_single_draw_stops_before_it(
     monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
 ) -> None:
-    whole, *stopped = draws_until_refused(monkeypatch, partial(grown, planned(slug, accountant)))
+    whole, *stopped = draws_until_refused(
+        monkeypatch, partial(grown, planned(slug, accountant))
+    )
     assert whole >= N_TREES
-    if slug != "bms-rf":  # its second layer has half of the trees, at twice the scale, which the first may take away
+    # its second layer has half of the trees, at twice the scale, which the first may
+    # take away
+    if slug != "bms-rf":
         assert stopped == list(range(1, whole + 1))
 
 
@@ -327,7 +441,10 @@ def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_be
     monkeypatch: pytest.MonkeyPatch, accountant: str
 ) -> None:
     rows, flat = rows_of(200), planned("rdt-ta", "pure", max_depth=0)
-    models = [(growth.grow(flat, SCHEMA, rows, SystemRandomness(), on_tree_done=int), SCHEMA) for _ in range(2)]
+    models = [
+        (growth.grow(flat, SCHEMA, rows, SystemRandomness(), on_tree_done=int), SCHEMA)
+        for _ in range(2)
+    ]
     shares = profile_price.plan({"size_share": "0.1"}, facts(accountant))
     tables = plan_tables(["accuracy", "auroc"], facts(accountant), score_bins=4)
     best = plan_best(2, facts(accountant), winner_accuracy=True)
@@ -346,17 +463,25 @@ def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_be
 def test_a_stored_plan_costs_what_its_parameters_cost(
     profile: ReusedProfile, slug: str, accountant: str, depth: int
 ) -> None:
-    plan = planned(slug, accountant, max_depth=depth) if slug != "bms-rf" else planned(slug, accountant)
+    plan = (
+        planned(slug, accountant, max_depth=depth)
+        if slug != "bms-rf"
+        else planned(slug, accountant)
+    )
     forest_price.require_priced(forest_price.read_plan(plan.to_json()), SCHEMA)
     if catalogue.algorithm(slug).reuses_profiles:
         with_profile = planned(slug, accountant, profile, max_depth=depth)
-        forest_price.require_priced(forest_price.read_plan(with_profile.to_json()), SCHEMA)
+        forest_price.require_priced(
+            forest_price.read_plan(with_profile.to_json()), SCHEMA
+        )
 
 
 def test_an_event_of_disjoint_trees_does_not_pay_for_trees_on_all_rows() -> None:
     plan = planned("mrf", "pure", assignment="sharded")
     assert isinstance(plan.event, Parallel)
-    on_all_rows = replace(plan, parameters={**plan.parameters, "assignment": "sequential"})
+    on_all_rows = replace(
+        plan, parameters={**plan.parameters, "assignment": "sequential"}
+    )
     forest_price.require_priced(plan, SCHEMA)
     with pytest.raises(PlanInvalid):
         forest_price.require_priced(on_all_rows, SCHEMA)
@@ -367,7 +492,9 @@ def test_a_draw_that_is_paid_for_is_drawn_as_it_was_paid() -> None:
 
     class Source:
         def __getattr__(self, name: str) -> Any:
-            return lambda *arguments, **named: seen.append((name, (*arguments, *named.values())))
+            return lambda *arguments, **named: seen.append(
+                (name, (*arguments, *named.values()))
+            )
 
     scale, adjacency = Fraction(3, 8), Adjacency.ADD_REMOVE_ONE
     event = Sequential(
@@ -398,9 +525,15 @@ def test_a_draw_that_is_paid_for_is_drawn_as_it_was_paid() -> None:
 
 
 DRAWS: dict[type[Any], Callable[[Any], object]] = {
-    PermuteAndFlip: lambda paid: paid.permute_and_flip(np.zeros(2), inverse_scale=Fraction(4)),
-    ExponentialMechanism: lambda paid: paid.select_exponential(np.zeros(2), inverse_scale=Fraction(4)),
-    DiscreteLaplace: lambda paid: paid.discrete_laplace((1,), inverse_scale=Fraction(4)),
+    PermuteAndFlip: lambda paid: paid.permute_and_flip(
+        np.zeros(2), inverse_scale=Fraction(4)
+    ),
+    ExponentialMechanism: lambda paid: paid.select_exponential(
+        np.zeros(2), inverse_scale=Fraction(4)
+    ),
+    DiscreteLaplace: lambda paid: paid.discrete_laplace(
+        (1,), inverse_scale=Fraction(4)
+    ),
     RoundedGaussian: lambda paid: paid.rounded_gaussian((1,), scale_bits=1),
 }
 """One draw of each mechanism, all at scale 4."""
@@ -449,11 +582,15 @@ def test_nothing_is_drawn_before_the_draw_is_paid_for() -> None:
     drawn: list[str] = []
 
     class Watched(SystemRandomness):
-        def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> Any:
+        def discrete_laplace(
+            self, shape: tuple[int, ...], *, inverse_scale: Fraction
+        ) -> Any:
             drawn.append("noise")
             return super().discrete_laplace(shape, inverse_scale=inverse_scale)
 
-    event = Sequential((Part(1, planned("rdt-ta", "pure", n_estimators=1, max_depth=0).event),))
+    event = Sequential(
+        (Part(1, planned("rdt-ta", "pure", n_estimators=1, max_depth=0).event),)
+    )
     paid = PaidRandomness(Watched(), event)
     [(_, numerator, denominator)] = paid.left
     scale = Fraction(numerator, denominator)
@@ -469,19 +606,35 @@ def test_nothing_is_drawn_before_the_draw_is_paid_for() -> None:
 
 
 def test_tables_count_the_answers_of_the_chosen_model() -> None:
-    """Without noise: right answers before wrong ones, of the winner, and scores by the read-out that spreads them."""
+    """Without noise: right answers before wrong ones, of the winner, and scores by the
+    read-out that spreads them.
+    """
     rows = rows_of(1_000)
     ones = replace(rows, y=np.ones_like(rows.y))
     flat = planned("rdt-ta", "pure", max_depth=0)
     models = [
-        (growth.grow(flat, SCHEMA, replace(ones, y=label * ones.y), SystemRandomness(), on_tree_done=int), SCHEMA)
+        (
+            growth.grow(
+                flat,
+                SCHEMA,
+                replace(ones, y=label * ones.y),
+                SystemRandomness(),
+                on_tree_done=int,
+            ),
+            SCHEMA,
+        )
         for label in (0, 1)
     ]
-    best = evaluation_draw.release(plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless())
+    best = evaluation_draw.release(
+        plan_best(2, facts("pure"), winner_accuracy=True), models, ones, Noiseless()
+    )
     assert best.best == 1
     assert [table.tolist() for table in best.tables.values()] == [[1_000, 0]]
     wrong = evaluation_draw.release(
-        plan_tables(["accuracy"], facts("pure"), score_bins=8), models[:1], ones, Noiseless()
+        plan_tables(["accuracy"], facts("pure"), score_bins=8),
+        models[:1],
+        ones,
+        Noiseless(),
     )
     assert [table.tolist() for table in wrong.tables.values()] == [[0, 1_000]]
 
@@ -490,7 +643,9 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
     released = evaluation_draw.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
     scores = probabilities(boosted, SCHEMA, rows.features, read_out="logistic")[:, 1]
     cells = rows.y * 8 + np.minimum((scores * 8).astype(np.int64), 7)
-    assert [table.tolist() for table in released.tables.values()] == [np.bincount(cells, minlength=16).tolist()]
+    assert [table.tolist() for table in released.tables.values()] == [
+        np.bincount(cells, minlength=16).tolist()
+    ]
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])

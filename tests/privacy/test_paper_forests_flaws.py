@@ -1,6 +1,8 @@
-"""Flaws that the papers of `spe`, `srt`, `maxtree` and `mrf` published, put back into the production code.
+"""Flaws that the papers of `spe`, `srt`, `maxtree` and `mrf` published, put back into
+the production code.
 
-The enumeration of the output law must detect each flaw; the pages under docs/proofs cite the source of each.
+The enumeration of the output law must detect each flaw; the pages under docs/proofs
+cite the source of each.
 """
 
 import itertools
@@ -39,7 +41,9 @@ def worst(settled: Plan, schema: object, n_rows: int) -> float:
     return Laws(settled, schema).worst(add_remove_pairs(multisets(n_rows)))
 
 
-def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_between_values_present_are_an_infinite_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A12: medians among thresholds from the smallest to the largest value of the node."""
     settled = planned("spe", THREE_SPLITS, **SEQUENTIAL)
     assert worst(settled, THREE_SPLITS, 3) <= 1.0 + TOLERANCE
@@ -64,15 +68,23 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
     assert worst(settled, THREE_SPLITS, 3) == math.inf
 
 
-def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row raises the evenness of some splits and lowers that of others: range 2, not 1."""
+def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One row raises the evenness of some splits and lowers that of others: range 2,
+    not 1.
+    """
     settled = planned("spe", THREE_SPLITS, structure_share="0.99", **SEQUENTIAL)
     pairs = list(add_remove_pairs(multisets(4, ((0, 0.0, 0), (0, 1.0, 0)))))
     assert Laws(settled, THREE_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
     honest = tree_growth.select
 
     def at_twice_the_scale(selection, scores, randomness):
-        return honest(replace(selection, inverse_scale=2 * selection.inverse_scale), scores, randomness)
+        return honest(
+            replace(selection, inverse_scale=2 * selection.inverse_scale),
+            scores,
+            randomness,
+        )
 
     monkeypatch.setattr(tree_growth, "select", at_twice_the_scale)
     draw_unpaid(monkeypatch)
@@ -80,7 +92,9 @@ def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(monkeypatch
     assert Laws(settled, THREE_SPLITS).worst(pairs) > 1.9
 
 
-def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A2: a node with at most one row is not split, and the model shows it."""
     settled = planned("spe", TWO_SPLITS, **SEQUENTIAL)
     assert worst(settled, TWO_SPLITS, 2) <= 1.0 + TOLERANCE
@@ -89,7 +103,10 @@ def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: 
     def unless_few(selection, encoding, rows, **rest):
         sizes = rows.leaf_histogram().sum(axis=1)
         chosen = honest(selection, encoding, rows, **rest)
-        return [None if size <= 1 else choice for size, choice in zip(sizes, chosen, strict=True)]
+        return [
+            None if size <= 1 else choice
+            for size, choice in zip(sizes, chosen, strict=True)
+        ]
 
     monkeypatch.setattr(medians, "choose_medians", unless_few)
 
@@ -97,14 +114,20 @@ def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: 
 
 
 def smooth_scores(counts: np.ndarray, epsilon: float) -> list[float]:
-    """A24: exponents of the exponential mechanism on "is the majority", over its smooth sensitivity e^{−jε}."""
+    """A24: exponents of the exponential mechanism on "is the majority", over its smooth
+    sensitivity e^{−jε}.
+    """
     first, second = sorted(counts.tolist())[-1:-3:-1]
     exponent = epsilon / (2 * math.exp(-(first - second) * epsilon))
     return [exponent * (count == first) for count in counts.tolist()]
 
 
-def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claimed loss is 1; the real loss grows without bound with the gap between the two largest counts."""
+def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The claimed loss is 1; the real loss grows without bound with the gap between the
+    two largest counts.
+    """
     settled = planned("srt", TWO_SPLITS, max_depth=0, **SEQUENTIAL)
     alike = tuple(record for record in RECORDS if record[2] == 1)[:1]
     pairs = list(add_remove_pairs(multisets(4, alike)))
@@ -113,7 +136,9 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
     def smooth(selection, counts, randomness):
         scores = smooth_scores(counts, float(selection.inverse_scale))
         weights = [math.exp(score - max(scores)) for score in scores]
-        return randomness._randomness._walk.branch([weight / sum(weights) for weight in weights])
+        return randomness._randomness._walk.branch(
+            [weight / sum(weights) for weight in weights]
+        )
 
     monkeypatch.setattr(tree_growth, "select", smooth)
     draw_unpaid(monkeypatch)
@@ -125,7 +150,9 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
     assert more > 4 * few
 
 
-def test_labels_of_non_empty_leaves_only_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_of_non_empty_leaves_only_are_an_infinite_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A25: an empty leaf takes a fixed label."""
     settled = planned("srt", TWO_SPLITS, **SEQUENTIAL)
     honest = tree_growth.select
@@ -139,7 +166,9 @@ def test_labels_of_non_empty_leaves_only_are_an_infinite_loss(monkeypatch: pytes
 
 
 def of_bootstrap(laws: Laws, dataset: Dataset) -> dict[Hashable, float]:
-    """The law of a release from as many draws with replacement as the dataset has records."""
+    """The law of a release from as many draws with replacement as the dataset has
+    records.
+    """
     mixture: Counter[Hashable] = Counter()
     draws = list(itertools.product(dataset.values(), repeat=len(dataset)))
     for draw in draws:
@@ -149,27 +178,40 @@ def of_bootstrap(laws: Laws, dataset: Dataset) -> dict[Hashable, float]:
 
 
 def test_a_bootstrap_costs_more_than_one_count_of_each_record() -> None:
-    """A26: how often a record is drawn is random and not released, so the loss is finite, but larger than claimed."""
+    """A26: how often a record is drawn is random and not released, so the loss is
+    finite, but larger than claimed.
+    """
     laws = Laws(planned("maxtree", TWO_SPLITS, max_depth=0), TWO_SPLITS, window=(-1, 4))
     pairs = [(one, other) for one, other in add_remove_pairs(multisets(3)) if other]
 
     assert laws.worst(pairs) <= 1.0 + TOLERANCE
-    bootstrapped = max(loss(of_bootstrap(laws, one), of_bootstrap(laws, other)) for one, other in pairs)
+    bootstrapped = max(
+        loss(of_bootstrap(laws, one), of_bootstrap(laws, other)) for one, other in pairs
+    )
 
     assert 2.4 < bootstrapped < 2.5
     assert bootstrapped <= math.exp(2.0) - 1.0, "the bound of docs/proofs/maxtree.md"
 
 
-def test_structure_that_reads_the_estimation_rows_pays_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_structure_that_reads_the_estimation_rows_pays_for_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A3: the larger of the two budgets is the price only if no row is in both parts."""
     settled = planned("mrf", TWO_SPLITS, se="hash")
 
-    monkeypatch.setattr(LocalHistograms, "of_tree", lambda self, tree: self._of_rows(None))
+    monkeypatch.setattr(
+        LocalHistograms, "of_tree", lambda self, tree: self._of_rows(None)
+    )
 
-    assert Laws(settled, TWO_SPLITS, key=bytes(32)).worst(add_remove_pairs(multisets(4))) > 1.3
+    assert (
+        Laws(settled, TWO_SPLITS, key=bytes(32)).worst(add_remove_pairs(multisets(4)))
+        > 1.3
+    )
 
 
-def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_miscount_that_is_twice_as_sensitive_costs_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settled = planned("maxtree", TWO_SPLITS, structure_share="0.99")
     assert worst(settled, TWO_SPLITS, 3) <= 1.0 + TOLERANCE
     honest = tree_growth.miscount
@@ -206,8 +248,15 @@ def test_an_event_of_other_parameters_is_refused(slug: str, parameters: dict) ->
 
 
 def test_a_price_reads_back_as_it_was_written() -> None:
-    for parameters in ({}, {"se": "hash"}, {"selection": "two_stage", "leaf": "label"}, {"max_depth": 0}):
-        settled = planned("mrf", THREE_SPLITS, **{"n_estimators": 3, "max_depth": 2, **parameters})
+    for parameters in (
+        {},
+        {"se": "hash"},
+        {"selection": "two_stage", "leaf": "label"},
+        {"max_depth": 0},
+    ):
+        settled = planned(
+            "mrf", THREE_SPLITS, **{"n_estimators": 3, "max_depth": 2, **parameters}
+        )
         price = TreePrice.of(settled.event)
 
         assert price.forest_event(3, sharded=False) == settled.event
@@ -223,4 +272,10 @@ def test_the_law_of_labels_is_that_of_permute_and_flip_on_counts() -> None:
     scale = settled.event.parts[0].event.parts[0].event.parts[0].event.inverse_scale
     law = Laws(settled, TWO_SPLITS).of(dataset)
 
-    assert loss(dict(enumerate(law.values())), dict(enumerate(permute_and_flip_law((3, 1), scale)))) < 1e-12
+    assert (
+        loss(
+            dict(enumerate(law.values())),
+            dict(enumerate(permute_and_flip_law((3, 1), scale))),
+        )
+        < 1e-12
+    )

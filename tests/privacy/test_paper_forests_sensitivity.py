@@ -1,4 +1,6 @@
-"""T3 and T4 for the papers' forests: one row's effect on utilities is bounded, and it changes no other assignment."""
+"""T3 and T4 for the papers' forests: one row's effect on utilities is bounded, and it
+changes no other assignment.
+"""
 
 from fractions import Fraction
 
@@ -33,9 +35,14 @@ def at(rows: list[tuple[int, ...]], levels: list[tuple[int, int, bool]]) -> obje
 
 @given(values=counts, added=st.integers(0, 1))
 @settings(max_examples=200, deadline=None)
-def test_one_row_raises_the_miscount_by_nothing_or_one(values: list[int], added: int) -> None:
+def test_one_row_raises_the_miscount_by_nothing_or_one(
+    values: list[int], added: int
+) -> None:
     more = [value + (index == added) for index, value in enumerate(values)]
-    before, after = (int(tree_growth.miscount(np.array(each, dtype=np.int64))) for each in (values, more))
+    before, after = (
+        int(tree_growth.miscount(np.array(each, dtype=np.int64)))
+        for each in (values, more)
+    )
 
     assert before == sum(values) - max(values)
     assert after - before in (0, 1)
@@ -44,10 +51,17 @@ def test_one_row_raises_the_miscount_by_nothing_or_one(values: list[int], added:
 @given(rows=ROWS, added=row, levels=splits)
 @settings(max_examples=80, deadline=None)
 def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
-    rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]]
+    rows: list[tuple[int, ...]],
+    added: tuple[int, ...],
+    levels: list[tuple[int, int, bool]],
 ) -> None:
     more, fewer = (
-        tree_growth.split_utilities(at(some, levels), ENCODING, n_nodes=2 ** len(levels), utility=tree_price.MISCOUNT)
+        tree_growth.split_utilities(
+            at(some, levels),
+            ENCODING,
+            n_nodes=2 ** len(levels),
+            utility=tree_price.MISCOUNT,
+        )
         for some in ([*rows, added], rows)
     )
     change = more - fewer
@@ -60,9 +74,15 @@ def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
 @given(rows=ROWS, added=row, levels=splits, feature=st.integers(0, 2))
 @settings(max_examples=120, deadline=None)
 def test_added_row_moves_every_evenness_of_one_node_by_exactly_one(
-    rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]], feature: int
+    rows: list[tuple[int, ...]],
+    added: tuple[int, ...],
+    levels: list[tuple[int, int, bool]],
+    feature: int,
 ) -> None:
-    more, fewer = (medians.split_evenness(at(some, levels), ENCODING, feature) for some in ([*rows, added], rows))
+    more, fewer = (
+        medians.split_evenness(at(some, levels), ENCODING, feature)
+        for some in ([*rows, added], rows)
+    )
     change = more - fewer
     touched = np.any(change != 0, axis=1)
 
@@ -72,7 +92,9 @@ def test_added_row_moves_every_evenness_of_one_node_by_exactly_one(
 
 
 def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
-    """A row above all others raises the splits below it whose upper side was too small, and lowers the others."""
+    """A row above all others raises the splits below it whose upper side was too small,
+    and lowers the others.
+    """
     rows = [(0, 0, 0, 0, 0)] * 3
     change = (
         medians.split_evenness(tree_of([*rows, (1, 0, 0, 0, 0)]), ENCODING, 0)
@@ -86,15 +108,26 @@ def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
 def test_evenness_is_that_of_the_rows_on_both_sides() -> None:
     """Against a plain count, split by split."""
     generator = np.random.default_rng(6)
-    rows = [tuple(int(generator.integers(0, size)) for size in (*ENCODING.n_codes.tolist(), 3)) for _ in range(50)]
+    rows = [
+        tuple(
+            int(generator.integers(0, size)) for size in (*ENCODING.n_codes.tolist(), 3)
+        )
+        for _ in range(50)
+    ]
     candidates = ENCODING.candidates
     for feature in range(3):
         result = medians.split_evenness(tree_of(rows), ENCODING, feature)[0]
         mine = np.flatnonzero(candidates.feature == feature)
         expected = []
         for index in mine:
-            code, equals = int(candidates.threshold[index]), bool(candidates.equals[index])
-            left = sum(values[feature] == code if equals else values[feature] <= code for values in rows)
+            code, equals = (
+                int(candidates.threshold[index]),
+                bool(candidates.equals[index]),
+            )
+            left = sum(
+                values[feature] == code if equals else values[feature] <= code
+                for values in rows
+            )
             expected.append(-abs(2 * left - len(rows)))
         assert result.tolist() == expected
 
@@ -110,7 +143,9 @@ def test_removing_a_row_moves_no_other_between_parts(
 ) -> None:
     removed = data.draw(st.integers(0, len(ids) - 1))
     whole = structure_rows(key, as_array(ids), tree=tree, share=Fraction(2, 5))
-    rest = structure_rows(key, np.delete(as_array(ids), removed, axis=0), tree=tree, share=Fraction(2, 5))
+    rest = structure_rows(
+        key, np.delete(as_array(ids), removed, axis=0), tree=tree, share=Fraction(2, 5)
+    )
 
     assert whole.dtype == np.bool_
     assert np.array_equal(rest, np.delete(whole, removed))
@@ -119,12 +154,16 @@ def test_removing_a_row_moves_no_other_between_parts(
 @pytest.mark.parametrize("share", [Fraction(1, 100), Fraction(1, 2), Fraction(4, 5)])
 def test_parts_have_the_stated_share_and_every_tree_parts_anew(share: Fraction) -> None:
     some = np.random.default_rng(1).integers(0, 256, (4_000, 16), dtype=np.uint8)
-    one, other = (structure_rows(bytes(32), some, tree=tree, share=share) for tree in (0, 1))
+    one, other = (
+        structure_rows(bytes(32), some, tree=tree, share=share) for tree in (0, 1)
+    )
     expected = float(share)
     spread = 5 * (expected * (1 - expected) / len(some)) ** 0.5
 
     assert abs(one.mean() - expected) < spread
-    assert abs(np.mean(one & other) - expected**2) < 5 * (expected**2 / len(some)) ** 0.5
+    assert (
+        abs(np.mean(one & other) - expected**2) < 5 * (expected**2 / len(some)) ** 0.5
+    )
     shard = shards(bytes(32), some, n_shards=2)
     assert abs(np.mean(one[shard == 0]) - expected) < 2 * spread
 

@@ -1,4 +1,6 @@
-"""T8: a model answers from its artifact alone and always alike, so queries are not a second release."""
+"""T8: a model answers from its artifact alone and always alike, so queries are not a
+second release.
+"""
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -29,7 +31,10 @@ def artifact_of(slug: str) -> bytes:
     accountant = mechanism.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape = {"n_estimators": 6, "max_depth": 4}
-    settled = plan(request_for(slug, shape, Fraction(2), 500, accountant=accountant, delta=delta), SCHEMA)
+    settled = plan(
+        request_for(slug, shape, Fraction(2), 500, accountant=accountant, delta=delta),
+        SCHEMA,
+    )
     generator = np.random.default_rng(1)
     columns = (generator.random(500), generator.integers(0, 4, 500).astype(np.int32))
     rows = SanitisedRows(
@@ -38,19 +43,34 @@ def artifact_of(slug: str) -> bytes:
         generator.integers(0, 256, (500, 16), dtype=np.uint8),
     )
     others = None if settled.unlabelled is None else rows
-    forest = grow(settled, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=others)
+    forest = grow(
+        settled,
+        SCHEMA,
+        rows,
+        SystemRandomness(),
+        on_tree_done=lambda: None,
+        unlabelled=others,
+    )
     return released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
 
 
 @pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[object], str]]:
-    with line_process("tests.privacy.stranger", errors=tmp_path_factory.mktemp("stranger") / "errors") as call:
+def stranger(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[object], str]]:
+    with line_process(
+        "tests.privacy.stranger", errors=tmp_path_factory.mktemp("stranger") / "errors"
+    ) as call:
         yield call
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
-def test_a_process_without_data_gives_the_same_million_answers(slug: str, stranger: Callable[[object], str]) -> None:
-    """Another process has the artifact alone, and may import no module that reads rows or a database."""
+def test_a_process_without_data_gives_the_same_million_answers(
+    slug: str, stranger: Callable[[object], str]
+) -> None:
+    """Another process has the artifact alone, and may import no module that reads rows
+    or a database.
+    """
     data = artifact_of(slug)
     assert stranger(data.hex()).split() == [digest(released_forest.loads(data))] * 4
 
@@ -59,7 +79,14 @@ def test_a_process_without_data_gives_the_same_million_answers(slug: str, strang
 def test_the_questions_reach_several_leaves(slug: str) -> None:
     loaded = released_forest.loads(artifact_of(slug))
     assert (
-        len(np.unique(released_forest.probabilities(loaded.forest, loaded.schema, questions(), read_out=None), axis=0))
+        len(
+            np.unique(
+                released_forest.probabilities(
+                    loaded.forest, loaded.schema, questions(), read_out=None
+                ),
+                axis=0,
+            )
+        )
         > 5
     )
 
@@ -69,17 +96,28 @@ def test_an_answer_does_not_depend_on_the_questions_before_it(slug: str) -> None
     loaded = released_forest.loads(artifact_of(slug))
     requested = questions()
     some = SanitisedColumns(tuple(column[:200] for column in requested.columns), 200)
-    first = released_forest.probabilities(loaded.forest, loaded.schema, some, read_out=None)
-    released_forest.probabilities(loaded.forest, loaded.schema, requested, read_out=None)
+    first = released_forest.probabilities(
+        loaded.forest, loaded.schema, some, read_out=None
+    )
+    released_forest.probabilities(
+        loaded.forest, loaded.schema, requested, read_out=None
+    )
 
     one_by_one = [
         released_forest.probabilities(
             loaded.forest,
             loaded.schema,
-            SanitisedColumns(tuple(column[row : row + 1] for column in some.columns), 1),
+            SanitisedColumns(
+                tuple(column[row : row + 1] for column in some.columns), 1
+            ),
             read_out=None,
         )[0]
         for row in reversed(range(200))
     ]
     assert np.array_equal(np.array(one_by_one[::-1]), first)
-    assert np.array_equal(released_forest.probabilities(loaded.forest, loaded.schema, some, read_out=None), first)
+    assert np.array_equal(
+        released_forest.probabilities(
+            loaded.forest, loaded.schema, some, read_out=None
+        ),
+        first,
+    )

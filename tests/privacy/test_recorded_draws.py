@@ -1,8 +1,10 @@
-"""T4 for whole jobs: given equal releases, the exact numbers of a job move with one row by what was charged for it.
+"""T4 for whole jobs: given equal releases, the exact numbers of a job move with one row
+by what was charged for it.
 
-A job is recorded with real noise. Then it runs on a neighbour, and every draw answers what it answered before. Each
-draw must have the scale of a leaf of the event, no more candidates than that leaf states, and move by at most its
-sensitivity; the event of all moves together must cost no more than the charge; order, number and scales of the draws,
+A job is recorded with real noise. Then it runs on a neighbour, and every draw answers
+what it answered before. Each draw must have the scale of a leaf of the event, no more
+candidates than that leaf states, and move by at most its sensitivity; the event of all
+moves together must cost no more than the charge; order, number and scales of the draws,
 the progress and every byte of the forest must be equal.
 """
 
@@ -46,19 +48,27 @@ N_FORESTS = 40
 
 
 def rows_of(n_rows: int = N_ROWS, seed: int = 0) -> SanitisedRows:
-    """Rows whose labels follow from their values; the first one alone misses a value, the second is an outlier."""
+    """Rows whose labels follow from their values; the first one alone misses a value,
+    the second is an outlier.
+    """
     generator = np.random.default_rng(seed)
     size, age = (generator.uniform(0, 9, n_rows) for _ in range(2))
     labels = np.where(size < 4.5, 0, np.where(age < 1, 1, 2)).astype(np.int32)
     size[0], (size[1], age[1], labels[1]) = np.nan, (1, 5, 2)
-    columns = SanitisedColumns((size, age, generator.integers(0, 3, n_rows).astype(np.int32)), n_rows)
-    return SanitisedRows(columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8))
+    columns = SanitisedColumns(
+        (size, age, generator.integers(0, 3, n_rows).astype(np.int32)), n_rows
+    )
+    return SanitisedRows(
+        columns, labels, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8)
+    )
 
 
 def without(rows: SanitisedRows, *gone: int) -> SanitisedRows:
     kept = ~np.isin(np.arange(len(rows.y)), gone)
     columns = tuple(column[kept] for column in rows.features.columns)
-    return SanitisedRows(SanitisedColumns(columns, int(kept.sum())), rows.y[kept], rows.row_ids[kept])
+    return SanitisedRows(
+        SanitisedColumns(columns, int(kept.sum())), rows.y[kept], rows.row_ids[kept]
+    )
 
 
 def relabelled(rows: SanitisedRows, *changed: int) -> SanitisedRows:
@@ -68,12 +78,16 @@ def relabelled(rows: SanitisedRows, *changed: int) -> SanitisedRows:
 
 
 def with_outlier(rows: SanitisedRows) -> SanitisedRows:
-    """Rows of one class and of small numbers, and the second row, which has another class and the largest numbers."""
+    """Rows of one class and of small numbers, and the second row, which has another
+    class and the largest numbers.
+    """
     size, age, colour = (column.copy() for column in rows.features.columns)
     size, age = 0.7 * size, 0.7 * age
     size[1] = age[1] = 8.9
     columns = SanitisedColumns((size, age, colour), len(rows.y))
-    return SanitisedRows(columns, 2 * (np.arange(len(rows.y)) == 1).astype(np.int32), rows.row_ids)
+    return SanitisedRows(
+        columns, 2 * (np.arange(len(rows.y)) == 1).astype(np.int32), rows.row_ids
+    )
 
 
 def recorded(
@@ -100,15 +114,24 @@ def recorded(
         on_tree_done=lambda: progress.append(len(recorder.draws)),
         unlabelled=None if plan.unlabelled is None else form(second),
     )
-    arrays = {name: (array.dtype, array.shape, array.tobytes()) for name, array in forest.arrays.items()}
+    arrays = {
+        name: (array.dtype, array.shape, array.tobytes())
+        for name, array in forest.arrays.items()
+    }
     return [*recorder.draws, Draw("what leaves", (progress, arrays), None, None)]
 
 
 class Machines:
-    """Rows on two machines in this process, and all bytes that were sent to the machines and back."""
+    """Rows on two machines in this process, and all bytes that were sent to the
+    machines and back.
+    """
 
     def __init__(self) -> None:
-        self._shards, self.sent, self.n_received = list[ShardStates](), list[bytes](), list[int]()
+        self._shards, self.sent, self.n_received = (
+            list[ShardStates](),
+            list[bytes](),
+            list[int](),
+        )
 
     def with_rows(self, rows: CodedRows) -> CodedDistributedRows:
         """The rows, some blocks of them on each machine."""
@@ -117,53 +140,90 @@ class Machines:
         for n_first, first, end in ((0, 0, ends[0]), (1, ends[0], ends[-1])):
             taken = blocks[n_first : len(blocks) if n_first else 1]
             ids = None if rows.ids is None else rows.ids[first:end]
-            part = CodedRows(CodedColumns(rows.features.public, list(taken)), rows.y[first:end], ids)
+            part = CodedRows(
+                CodedColumns(rows.features.public, list(taken)), rows.y[first:end], ids
+            )
             self._shards.append(ShardStates(lambda part=part: part))
         return CodedDistributedRows(self)
 
     def total(self, brief: bytes, full: Callable[[], bytes]) -> np.ndarray:
-        answers = [remote.dumps(shard.answer(remote.loads(brief))) for shard in self._shards]
+        answers = [
+            remote.dumps(shard.answer(remote.loads(brief))) for shard in self._shards
+        ]
         self.sent.append(brief)
         self.n_received += map(len, answers)
         return sum(map(remote.loads, answers))
 
 
-ACCOUNTS = [(slug, name) for slug in catalogue.BY_SLUG for name in catalogue.algorithm(slug).accountants]
+ACCOUNTS = [
+    (slug, name)
+    for slug in catalogue.BY_SLUG
+    for name in catalogue.algorithm(slug).accountants
+]
 CASES = [
     *((slug, name, {}) for slug, name in ACCOUNTS),
     *(("rpf", name, {"splits": "node"}) for name in ("pure", "gdp")),
     *(("rpf", name, {"at_once": 1}) for name in ("pure", "gdp")),
     *(("mrf", name, {"selection": "two_stage"}) for name in ("pure", "zcdp", "gdp")),
-    *(("mrf", name, {"assignment": "sharded", "se": "hash"}) for name in ("pure", "zcdp", "gdp")),
-    *(("bms-rf", name, {"n_layers": 2, "selection": "two_stage"}) for name in ("pure", "gdp")),
     *(
-        ("bms-rf", name, {"n_layers": 2, "layer_assignment": "sharded", "assignment": "sharded"})
+        ("mrf", name, {"assignment": "sharded", "se": "hash"})
+        for name in ("pure", "zcdp", "gdp")
+    ),
+    *(
+        ("bms-rf", name, {"n_layers": 2, "selection": "two_stage"})
         for name in ("pure", "gdp")
     ),
-    *(("nbrt", name, {"start": "split", "calibration": "measured"}) for name in ("zcdp", "gdp")),
+    *(
+        (
+            "bms-rf",
+            name,
+            {"n_layers": 2, "layer_assignment": "sharded", "assignment": "sharded"},
+        )
+        for name in ("pure", "gdp")
+    ),
+    *(
+        ("nbrt", name, {"start": "split", "calibration": "measured"})
+        for name in ("zcdp", "gdp")
+    ),
 ]
 
 
 FORMS = [
     *((*case, False) for case in CASES),
-    *((*case, True) for case in CASES if not catalogue.algorithm(case[0]).reads_values),  # the others read values alone
+    # the others read values alone
+    *((*case, True) for case in CASES if not catalogue.algorithm(case[0]).reads_values),
 ]
 
 
 @pytest.mark.parametrize(("slug", "accountant", "parameters", "is_coded"), FORMS)
 def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
-    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str, parameters: dict[str, object], is_coded: bool
+    monkeypatch: pytest.MonkeyPatch,
+    slug: str,
+    accountant: str,
+    parameters: dict[str, object],
+    is_coded: bool,
 ) -> None:
     monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
-    plan, rows, second, shares = planned(slug, accountant, **parameters), rows_of(), rows_of(seed=1), list[float]()
+    plan, rows, second, shares = (
+        planned(slug, accountant, **parameters),
+        rows_of(),
+        rows_of(seed=1),
+        list[float](),
+    )
     whole = recorded(plan, rows, second, is_coded=is_coded)
     neighbour = relabelled if plan.terms.adjacency is Adjacency.LABEL else without
     for row in (0, 1, 120, N_ROWS - 1):
-        seen = recorded(plan, neighbour(rows, row), second, is_coded=is_coded, replayed=whole)
+        seen = recorded(
+            plan, neighbour(rows, row), second, is_coded=is_coded, replayed=whole
+        )
         shares.append(check(plan.event, whole, seen, accountant=accountant))
         if plan.unlabelled is not None:
-            seen = recorded(plan, rows, without(second, row), is_coded=is_coded, replayed=whole)
-            shares.append(check(plan.unlabelled.event, whole, seen, accountant=accountant))
+            seen = recorded(
+                plan, rows, without(second, row), is_coded=is_coded, replayed=whole
+            )
+            shares.append(
+                check(plan.unlabelled.event, whole, seen, accountant=accountant)
+            )
     assert max(shares) > 0
 
 
@@ -171,23 +231,40 @@ def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
 def test_a_draw_on_twice_its_exact_numbers_costs_more_than_its_leaf(
     slug: str, accountant: str, parameters: dict[str, object]
 ) -> None:
-    """Every leaf of the event is used up by a row that is the only one of its class and of its values: twice the
-    utilities or sums would move by more than was charged. A few forests, because splits and shards are random."""
+    """Every leaf of the event is used up by a row that is the only one of its class and
+    of its values: twice the utilities or sums would move by more than was charged. A
+    few forests, because splits and shards are random.
+    """
     plan, second = planned(slug, accountant, **parameters), rows_of(seed=1)
-    rows, neighbour = with_outlier(rows_of()), relabelled if plan.terms.adjacency is Adjacency.LABEL else without
-    events = [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
-    unnoticed = {(type(leaf), scale_of(leaf)) for event in events for leaf in leaves(event)}
+    rows, neighbour = (
+        with_outlier(rows_of()),
+        relabelled if plan.terms.adjacency is Adjacency.LABEL else without,
+    )
+    events = (
+        [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
+    )
+    unnoticed = {
+        (type(leaf), scale_of(leaf)) for event in events for leaf in leaves(event)
+    }
     drawn = set[tuple[type[Leaf] | str, object]]()
     for _ in range(N_FORESTS):
         whole = recorded(plan, rows, second, is_coded=False)
-        seen = [recorded(plan, neighbour(rows, 1), second, is_coded=False, replayed=whole)]
+        seen = [
+            recorded(plan, neighbour(rows, 1), second, is_coded=False, replayed=whole)
+        ]
         if plan.unlabelled is not None:
-            seen.append(recorded(plan, rows, without(second, 1), is_coded=False, replayed=whole))
+            seen.append(
+                recorded(plan, rows, without(second, 1), is_coded=False, replayed=whole)
+            )
         for other, event in zip(seen, events, strict=True):
             check(event, whole, other, accountant=accountant)
         for kind, scale in list(unnoticed):
             doubled = [
-                [draw._replace(exact=2 * draw.exact) for draw in draws if (draw.kind, draw.scale) == (kind, scale)]
+                [
+                    draw._replace(exact=2 * draw.exact)
+                    for draw in draws
+                    if (draw.kind, draw.scale) == (kind, scale)
+                ]
                 for draws in (whole, *seen)
             ]
             for other, event in zip(doubled[1:], events, strict=True):
@@ -211,8 +288,16 @@ def planned(
     **parameters: object,
 ) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    shape, epsilon = {"n_estimators": 3, "max_depth": 2, **parameters}, Fraction(strength * max_rows)
-    terms = {"accountant": accountant, "delta": delta, "adjacency": adjacency, "max_rows": max_rows}
+    shape, epsilon = (
+        {"n_estimators": 3, "max_depth": 2, **parameters},
+        Fraction(strength * max_rows),
+    )
+    terms = {
+        "accountant": accountant,
+        "delta": delta,
+        "adjacency": adjacency,
+        "max_rows": max_rows,
+    }
     return forest_price.plan(request_for(slug, shape, epsilon, N_ROWS, **terms), SCHEMA)  # type: ignore[arg-type]
 
 
@@ -222,82 +307,159 @@ FAMILIES = [
 ]  # fmt: skip
 """One algorithm of each way to grow, with its account."""
 
-FAMILIES_OF_CODES = [case for case in FAMILIES if not catalogue.algorithm(case[0]).reads_values]
+FAMILIES_OF_CODES = [
+    case for case in FAMILIES if not catalogue.algorithm(case[0]).reads_values
+]
 
 
 def is_equal(one: list[Draw], other: list[Draw]) -> bool:
     return all(
-        mine[:2] == theirs[:2] and (mine.exact is None or np.array_equal(mine.exact, theirs.exact))
+        mine[:2] == theirs[:2]
+        and (mine.exact is None or np.array_equal(mine.exact, theirs.exact))
         for mine, theirs in zip(one, other, strict=True)
     )
 
 
 @pytest.mark.parametrize(("slug", "accountant"), ACCOUNTS)
-def test_parts_and_threads_change_no_exact_number(monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str) -> None:
-    """So what one row moves is the same, too; a part that were counted twice would be a difference."""
+def test_parts_and_threads_change_no_exact_number(
+    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
+) -> None:
+    """So what one row moves is the same, too; a part that were counted twice would be a
+    difference.
+    """
     plan, rows, second = planned(slug, accountant), rows_of(), rows_of(seed=1)
     whole = recorded(plan, rows, second, is_coded=False)
     for part_rows, n_threads in ((100, 1), (100, 2), (7, 2), (1, 3)):
         monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
-        monkeypatch.setattr(coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads)
+        monkeypatch.setattr(
+            coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads
+        )
         for is_coded in {False, not catalogue.algorithm(slug).reads_values}:
-            assert is_equal(whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole))
+            assert is_equal(
+                whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole)
+            )
 
 
 @pytest.mark.parametrize(("slug", "accountant"), ACCOUNTS)
 @pytest.mark.parametrize("max_rows", [2, 5])
-def test_a_unit_of_several_rows_moves_the_numbers_by_its_charge(slug: str, accountant: str, max_rows: int) -> None:
-    """All rows of the unit are alike, so that they meet in the same leaves and their moves add up."""
-    plan, usual, unit = planned(slug, accountant, max_rows=max_rows), rows_of(), range(10, 10 + max_rows)
+def test_a_unit_of_several_rows_moves_the_numbers_by_its_charge(
+    slug: str, accountant: str, max_rows: int
+) -> None:
+    """All rows of the unit are alike, so that they meet in the same leaves and their
+    moves add up.
+    """
+    plan, usual, unit = (
+        planned(slug, accountant, max_rows=max_rows),
+        rows_of(),
+        range(10, 10 + max_rows),
+    )
     for row in (0, 1, 120):
         places = np.arange(N_ROWS)
         places[10 : 10 + max_rows] = row
-        columns = SanitisedColumns(tuple(column[places] for column in usual.features.columns), N_ROWS)
+        columns = SanitisedColumns(
+            tuple(column[places] for column in usual.features.columns), N_ROWS
+        )
         rows = SanitisedRows(columns, usual.y[places], usual.row_ids)
         second = replace(rows, row_ids=rows_of(seed=1).row_ids)
         whole = recorded(plan, rows, second, is_coded=False)
-        other = relabelled(rows, *unit) if plan.terms.adjacency is Adjacency.LABEL else without(rows, *unit)
+        other = (
+            relabelled(rows, *unit)
+            if plan.terms.adjacency is Adjacency.LABEL
+            else without(rows, *unit)
+        )
         seen = recorded(plan, other, second, is_coded=False, replayed=whole)
-        assert check(plan.event, whole, seen, accountant=accountant, n_rows=max_rows) > 0
+        assert (
+            check(plan.event, whole, seen, accountant=accountant, n_rows=max_rows) > 0
+        )
         if plan.unlabelled is not None:
-            of_second = recorded(plan, rows, without(second, *unit), is_coded=False, replayed=whole)
-            assert check(plan.unlabelled.event, whole, of_second, accountant=accountant, n_rows=max_rows) > 0
+            of_second = recorded(
+                plan, rows, without(second, *unit), is_coded=False, replayed=whole
+            )
+            assert (
+                check(
+                    plan.unlabelled.event,
+                    whole,
+                    of_second,
+                    accountant=accountant,
+                    n_rows=max_rows,
+                )
+                > 0
+            )
     with pytest.raises(AssertionError):
         check(plan.event, whole, seen, accountant=accountant, n_rows=1)
 
 
 @pytest.mark.parametrize(
-    ("slug", "accountant"), [case for case in ACCOUNTS if catalogue.BY_SLUG[case[0]].adjacency is not Adjacency.LABEL]
+    ("slug", "accountant"),
+    [
+        case
+        for case in ACCOUNTS
+        if catalogue.BY_SLUG[case[0]].adjacency is not Adjacency.LABEL
+    ],
 )
-def test_a_changed_label_moves_the_numbers_by_the_charge_of_two_steps(slug: str, accountant: str) -> None:
-    """Where an account protects labels and the algorithm is proven for a row that is added or removed."""
-    plan, rows, second = planned(slug, accountant, adjacency=Adjacency.LABEL), rows_of(), rows_of(seed=1)
+def test_a_changed_label_moves_the_numbers_by_the_charge_of_two_steps(
+    slug: str, accountant: str
+) -> None:
+    """Where an account protects labels and the algorithm is proven for a row that is
+    added or removed.
+    """
+    plan, rows, second = (
+        planned(slug, accountant, adjacency=Adjacency.LABEL),
+        rows_of(),
+        rows_of(seed=1),
+    )
     unit = accountants.by_name(accountant)
-    for event in [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]:
+    for event in (
+        [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
+    ):
         one_step = unit.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
         assert unit.loss(event, adjacency=Adjacency.LABEL) == unit.group(2) * one_step
     whole = recorded(plan, rows, second, is_coded=False)
     for row in (0, 1, 120):
-        seen = recorded(plan, relabelled(rows, row), second, is_coded=False, replayed=whole)
+        seen = recorded(
+            plan, relabelled(rows, row), second, is_coded=False, replayed=whole
+        )
         assert check(plan.event, whole, seen, accountant=accountant, n_rows=2) > 0
         if plan.unlabelled is not None:
-            seen = recorded(plan, rows, relabelled(second, row), is_coded=False, replayed=whole)
-            assert check(plan.unlabelled.event, whole, seen, accountant=accountant) == 0, "its labels are not read"
+            seen = recorded(
+                plan, rows, relabelled(second, row), is_coded=False, replayed=whole
+            )
+            assert (
+                check(plan.unlabelled.event, whole, seen, accountant=accountant) == 0
+            ), "its labels are not read"
 
 
 @pytest.mark.parametrize(
-    ("slug", "accountant"), [case for case in FAMILIES if not catalogue.algorithm(case[0]).reads_values]
+    ("slug", "accountant"),
+    [case for case in FAMILIES if not catalogue.algorithm(case[0]).reads_values],
 )
 def test_rows_on_other_machines_move_the_same_numbers_and_messages_follow_from_releases(
     slug: str, accountant: str
 ) -> None:
-    """Given equal releases, every question to a machine is equal byte by byte, and every answer has the same length."""
-    plan, rows, second, usual = planned(slug, accountant), rows_of(), rows_of(seed=1), Machines()
+    """Given equal releases, every question to a machine is equal byte by byte, and
+    every answer has the same length.
+    """
+    plan, rows, second, usual = (
+        planned(slug, accountant),
+        rows_of(),
+        rows_of(seed=1),
+        Machines(),
+    )
     whole = recorded(plan, rows, second, is_coded=True)
-    assert is_equal(whole, recorded(plan, rows, second, is_coded=True, replayed=whole, machines=usual))
+    assert is_equal(
+        whole,
+        recorded(plan, rows, second, is_coded=True, replayed=whole, machines=usual),
+    )
     for row in (0, 1, N_ROWS - 1):
         others = Machines()
-        seen = recorded(plan, without(rows, row), second, is_coded=True, replayed=whole, machines=others)
+        seen = recorded(
+            plan,
+            without(rows, row),
+            second,
+            is_coded=True,
+            replayed=whole,
+            machines=others,
+        )
         check(plan.event, whole, seen, accountant=accountant)
         assert (others.sent, others.n_received) == (usual.sent, usual.n_received)
 
@@ -306,21 +468,35 @@ def equal_rows(n_rows: int) -> SanitisedRows:
     """Rows that are all the second row of ``rows_of``."""
     usual, places = rows_of(), np.ones(n_rows, dtype=np.intp)
     columns = tuple(column[places] for column in usual.features.columns)
-    return SanitisedRows(SanitisedColumns(columns, n_rows), usual.y[places], usual.row_ids[places])
+    return SanitisedRows(
+        SanitisedColumns(columns, n_rows), usual.y[places], usual.row_ids[places]
+    )
 
 
 @pytest.mark.parametrize(("slug", "accountant"), FAMILIES)
-def test_many_equal_rows_add_as_many_times_what_one_row_adds(slug: str, accountant: str) -> None:
-    """70,000 rows in one cell, past 2^16 rows, and past 2^32 in sums of gradients, whose clipped length is 2^21."""
+def test_many_equal_rows_add_as_many_times_what_one_row_adds(
+    slug: str, accountant: str
+) -> None:
+    """70,000 rows in one cell, past 2^16 rows, and past 2^32 in sums of gradients,
+    whose clipped length is 2^21.
+    """
     strong = {"nbrt": 4_000, "rpf": 60}.get(slug, 4)
-    plan, one, second = planned(slug, accountant, strength=strong), equal_rows(1), rows_of(2, seed=1)
+    plan, one, second = (
+        planned(slug, accountant, strength=strong),
+        equal_rows(1),
+        rows_of(2, seed=1),
+    )
     for is_coded in {False, not catalogue.algorithm(slug).reads_values}:
         whole = recorded(plan, one, second, is_coded=is_coded)
-        many = recorded(plan, equal_rows(70_000), second, is_coded=is_coded, replayed=whole)
+        many = recorded(
+            plan, equal_rows(70_000), second, is_coded=is_coded, replayed=whole
+        )
         sums = [
             (draw.exact, other.exact)
             for draw, other in zip(whole, many, strict=True)
-            if draw.kind in {DiscreteLaplace, RoundedGaussian} and draw.exact is not None and other.exact is not None
+            if draw.kind in {DiscreteLaplace, RoundedGaussian}
+            and draw.exact is not None
+            and other.exact is not None
         ]
         assert sums
         for of_one, of_many in sums:
@@ -330,7 +506,9 @@ def test_many_equal_rows_add_as_many_times_what_one_row_adds(slug: str, accounta
 
 
 def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
-    """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as bins/noisy_counts.py states."""
+    """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as
+    bins/noisy_counts.py states.
+    """
     event = noise(LARGEST_START, coordinates=2)
     recorder = Recorder()
     released = releases.release_counts(np.array([2**31, 0]), event, recorder)  # type: ignore[arg-type]
@@ -338,4 +516,8 @@ def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
     assert recorder.draws[0].exact.tolist() == [2**62, 0]
     assert abs(int(released[0]) - 2**62) < 2**32
     with pytest.raises(UnknownPrivacyEvent):
-        releases.release_counts(np.array([2**31, 0]), replace(event, l2_sensitivity_squared=Fraction(2**64)), recorder)  # type: ignore[arg-type]
+        releases.release_counts(
+            np.array([2**31, 0]),
+            replace(event, l2_sensitivity_squared=Fraction(2**64)),
+            recorder,
+        )  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""T6, T12 and T13 on profiles and evaluations: planned shapes, stated noise, and audits of real runs.
+"""T6, T12 and T13 on profiles and evaluations: planned shapes, stated noise, and audits
+of real runs.
 
-Any rows give a release of the planned shape with the stated noise, and many real runs on two neighbours prove no more
-than the charge.
+Any rows give a release of the planned shape with the stated noise, and many real runs
+on two neighbours prove no more than the charge.
 """
 
 import math
@@ -41,15 +42,31 @@ ACCOUNTS = [("pure", None), ("gdp", DELTA)]
 N_RUNS = 4_000
 
 
-def facts(schema: Schema, accountant: str = "pure", delta: Fraction | None = None, epsilon: str = "1") -> PublicFacts:
+def facts(
+    schema: Schema,
+    accountant: str = "pure",
+    delta: Fraction | None = None,
+    epsilon: str = "1",
+) -> PublicFacts:
     request = PlanRequest("release", {}, Terms(Fraction(epsilon), accountant, delta))
-    return public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
+    return public_facts(
+        request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE
+    )
 
 
 def model(schema: Schema) -> answers.Model:
-    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1))), schema)
-    rows = rows_from([], np.zeros((0, 16), dtype=np.uint8)) if schema is SCHEMA else rows_of(EMPTY)
-    return grow(job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None), schema
+    job_plan = plan(
+        PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1))),
+        schema,
+    )
+    rows = (
+        rows_from([], np.zeros((0, 16), dtype=np.uint8))
+        if schema is SCHEMA
+        else rows_of(EMPTY)
+    )
+    return grow(
+        job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None
+    ), schema
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -60,7 +77,9 @@ def test_any_rows_give_a_profile_of_the_planned_shape(
 ) -> None:
     known = [record for record in records if record[-1] >= 0]
     rows = rows_from(known, np.zeros((len(known), 16), dtype=np.uint8))
-    planned = profile_price.plan({"size_share": "0.1"}, facts(SCHEMA, accountant, delta))
+    planned = profile_price.plan(
+        {"size_share": "0.1"}, facts(SCHEMA, accountant, delta)
+    )
     profile = profile_draw.release(planned, SCHEMA, rows, SystemRandomness())
     assert Profile.from_json(profile.to_json(), SCHEMA).to_json() == profile.to_json()
     assert len(profile.counts_in_rows) == SCHEMA.n_classes
@@ -77,46 +96,78 @@ def test_any_rows_give_an_evaluation_of_the_planned_shape(records: list[tuple]) 
     best = choice_price.plan_best(2, facts(SCHEMA), winner_accuracy=True)
     for planned, models in ((table, [judged]), (best, [judged, model(SCHEMA)])):
         evaluation = evaluation_draw.release(planned, models, rows, SystemRandomness())
-        assert Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()
+        assert (
+            Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()
+        )
 
 
 def test_counts_of_no_rows_are_noise_of_the_stated_law() -> None:
     public = facts(TWO_SPLITS)
     event = noisy_counts.priced(public.epsilon, public.budget, coordinates=5_000)
-    released = releases.release_counts(np.zeros(5_000, dtype=np.int64), event, SystemRandomness())
+    released = releases.release_counts(
+        np.zeros(5_000, dtype=np.int64), event, SystemRandomness()
+    )
     folded = np.clip(released, -6, 6)
     assert_law(Counter(folded.tolist()), discrete_laplace_law(1.0, window=6))
 
 
 def proved(run: Callable[[bool], bool]) -> float:
-    """The largest loss that the frequencies of an event, with a row and without it, prove."""
-    with_row, without = (sum(run(has_row) for _ in range(N_RUNS)) for has_row in (True, False))
+    """The largest loss that the frequencies of an event, with a row and without it,
+    prove.
+    """
+    with_row, without = (
+        sum(run(has_row) for _ in range(N_RUNS)) for has_row in (True, False)
+    )
     ratios = []
-    for more, fewer in ((with_row, without), (without, with_row), (N_RUNS - with_row, N_RUNS - without)):
+    for more, fewer in (
+        (with_row, without),
+        (without, with_row),
+        (N_RUNS - with_row, N_RUNS - without),
+    ):
         low = stats.beta.ppf(ALPHA, more, N_RUNS - more + 1) if more else 0.0
-        high = stats.beta.ppf(1 - ALPHA, fewer + 1, N_RUNS - fewer) if fewer < N_RUNS else 1.0
+        high = (
+            stats.beta.ppf(1 - ALPHA, fewer + 1, N_RUNS - fewer)
+            if fewer < N_RUNS
+            else 1.0
+        )
         ratios.append(math.log(low / high) if low else -math.inf)
     return max(ratios)
 
 
 @pytest.mark.parametrize(("louder", "least", "most"), [(1, 0.6, 1.0), (2, 1.2, 2.0)])
-def test_runs_of_an_evaluation_prove_almost_its_charge_and_no_more(louder: int, least: float, most: float) -> None:
-    """The second case has half of the noise: its runs prove more than the charge of the first case."""
-    planned = evaluation_price.plan_tables(["confusion"], facts(TWO_SPLITS, epsilon=str(louder)), score_bins=2)
+def test_runs_of_an_evaluation_prove_almost_its_charge_and_no_more(
+    louder: int, least: float, most: float
+) -> None:
+    """The second case has half of the noise: its runs prove more than the charge of the
+    first case.
+    """
+    planned = evaluation_price.plan_tables(
+        ["confusion"], facts(TWO_SPLITS, epsilon=str(louder)), score_bins=2
+    )
     judged, randomness = [model(TWO_SPLITS)], SystemRandomness()
     row = RECORDS[1]
 
     def somebody_of_the_rows_class(has_row: bool) -> bool:
         rows = rows_of({0: row} if has_row else EMPTY)
-        counts = evaluation_draw.release(planned, judged, rows, randomness).tables["confusion"].reshape(2, 2)
+        counts = (
+            evaluation_draw.release(planned, judged, rows, randomness)
+            .tables["confusion"]
+            .reshape(2, 2)
+        )
         return bool((counts[row[2]] >= 1).any())
 
     def in_its_own_cell(has_row: bool) -> bool:
         rows = rows_of({0: row} if has_row else EMPTY)
-        counts = evaluation_draw.release(planned, judged, rows, randomness).tables["confusion"]
+        counts = evaluation_draw.release(planned, judged, rows, randomness).tables[
+            "confusion"
+        ]
         return bool(counts[cell] >= 1)
 
-    cell = int(np.flatnonzero(evaluation_draw._exact("confusion", planned, judged[0], rows_of({0: row})))[0])
+    cell = int(
+        np.flatnonzero(
+            evaluation_draw._exact("confusion", planned, judged[0], rows_of({0: row}))
+        )[0]
+    )
     assert least < proved(in_its_own_cell) <= most
     assert proved(somebody_of_the_rows_class) <= most
 
@@ -127,6 +178,9 @@ def test_runs_of_a_profile_prove_almost_the_charge_of_its_counts() -> None:
 
     def somebody_of_class_one(has_row: bool) -> bool:
         rows = rows_of({0: RECORDS[1]} if has_row else EMPTY)
-        return bool(profile_draw.release(planned, TWO_SPLITS, rows, randomness).class_counts[1] >= 1)
+        return bool(
+            profile_draw.release(planned, TWO_SPLITS, rows, randomness).class_counts[1]
+            >= 1
+        )
 
     assert 0.6 < proved(somebody_of_class_one) <= 1.0

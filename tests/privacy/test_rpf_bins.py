@@ -1,4 +1,6 @@
-"""T1 and T2 on private quantile bins: the exact law of the production code over every small dataset."""
+"""T1 and T2 on private quantile bins: the exact law of the production code over every
+small dataset.
+"""
 
 import itertools
 import math
@@ -11,7 +13,12 @@ import pytest
 from grovekeeper_forests.bins import quantile_bins, releases
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.accountants import pure
-from grovekeeper_forests.privacy.events import Adjacency, Event, ExponentialMechanism, PermuteAndFlip
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Event,
+    ExponentialMechanism,
+    PermuteAndFlip,
+)
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.support.schemas import schema_of
 
@@ -23,13 +30,18 @@ EMPTY: Rows = ()
 
 
 def schema(n_features: int) -> Schema:
-    features = [{"name": f"f{i}", "type": "integer", "lower": 0, "upper": N_CELLS - 1} for i in range(n_features)]
+    features = [
+        {"name": f"f{i}", "type": "integer", "lower": 0, "upper": N_CELLS - 1}
+        for i in range(n_features)
+    ]
     return schema_of(*features, classes=["a", "b"], label="y")
 
 
 @pytest.fixture(autouse=True)
 def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Production never cuts a grid of four cells privately; this test must, two levels deep."""
+    """Production never cuts a grid of four cells privately; this test must, two levels
+    deep.
+    """
     monkeypatch.setattr(quantile_bins, "_FREE_CELLS", 1)
     monkeypatch.setattr(quantile_bins, "_GROUPED_CELLS", 1)
     monkeypatch.setattr(quantile_bins, "LEVELS", 2)
@@ -39,9 +51,14 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 def law(of: Schema, event: Event, rows: Rows) -> dict[bytes, float]:
     def run(randomness: EnumeratingRandomness) -> bytes:
         def cell_counts(index: int) -> np.ndarray:
-            return releases.cell_counts(of.features[index], np.array([row[index] for row in rows], dtype=np.float64))
+            return releases.cell_counts(
+                of.features[index],
+                np.array([row[index] for row in rows], dtype=np.float64),
+            )
 
-        return releases.release_cuts(of, event, cell_counts=cell_counts, randomness=randomness).tobytes()  # type: ignore[arg-type]
+        return releases.release_cuts(
+            of, event, cell_counts=cell_counts, randomness=randomness
+        ).tobytes()  # type: ignore[arg-type]
 
     return output_law(run)
 
@@ -104,7 +121,9 @@ def test_every_set_of_cuts_can_come_from_every_dataset() -> None:
 
 
 def test_half_of_the_range_would_be_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rank utility is not monotone: with range sensitivity 1 the loss exceeds the claim."""
+    """The rank utility is not monotone: with range sensitivity 1 the loss exceeds the
+    claim.
+    """
     monkeypatch.setattr(quantile_bins, "RANGE_SENSITIVITY", 1)
     of = schema(1)
     event = quantile_bins.event(of, Fraction(1))
@@ -113,8 +132,12 @@ def test_half_of_the_range_would_be_too_little(monkeypatch: pytest.MonkeyPatch) 
     assert worst(of, event, n_rows=5) > 1.1
 
 
-def test_cuts_at_the_values_present_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Candidates between the smallest and the largest value, as in published private medians."""
+def test_cuts_at_the_values_present_are_an_infinite_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Candidates between the smallest and the largest value, as in published private
+    medians.
+    """
     honest = releases._cuts_of
 
     def between_extremes(counts: np.ndarray, select: object, depth: int) -> list[int]:
@@ -133,6 +156,9 @@ def test_cuts_at_the_values_present_are_an_infinite_loss(monkeypatch: pytest.Mon
 def test_event_names_the_mechanism_that_is_drawn() -> None:
     of = schema(1)
 
-    assert isinstance(quantile_bins.medians_of(quantile_bins.event(of, Fraction(1)))[0], PermuteAndFlip)
+    assert isinstance(
+        quantile_bins.medians_of(quantile_bins.event(of, Fraction(1)))[0],
+        PermuteAndFlip,
+    )
     event = quantile_bins.event(of, Fraction(1), selection=ExponentialMechanism)
     assert isinstance(quantile_bins.medians_of(event)[0], ExponentialMechanism)

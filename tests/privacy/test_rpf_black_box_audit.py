@@ -8,19 +8,31 @@ from grovekeeper_forests.algorithms.rpf.price import PathScales, events_of
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.kernels.boosting import UNIT
 from grovekeeper_forests.privacy.events import Part, Sequential
-from tests.privacy.test_black_box_audit import ONE_ROW, lower_bound_on_loss, someone_of_class_one
+from tests.privacy.test_black_box_audit import (
+    ONE_ROW,
+    lower_bound_on_loss,
+    someone_of_class_one,
+)
 from tests.privacy.universe import EMPTY, TWO_SPLITS, planned
 
 
 def a_whole_row_of_class_one(forest: Forest) -> bool:
-    """Whether the noisy weight of class 1 is at least one row in the leaf that the only row reaches."""
+    """Whether the noisy weight of class 1 is at least one row in the leaf that the only
+    row reaches.
+    """
     counts = forest.arrays["counts"]
-    return someone_of_class_one(Forest(forest.plan, {**forest.arrays, "counts": counts - (UNIT - 1)}))
+    return someone_of_class_one(
+        Forest(forest.plan, {**forest.arrays, "counts": counts - (UNIT - 1)})
+    )
 
 
 @pytest.mark.parametrize(("depth", "epsilon"), [(0, "1"), (1, "2.5")])
-def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_leaves_and_no_more(depth: int, epsilon: str) -> None:
-    """At depth 1 the leaves have 40 % of ε = 2.5; the choice between two equal splits does not depend on one row."""
+def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_leaves_and_no_more(
+    depth: int, epsilon: str
+) -> None:
+    """At depth 1 the leaves have 40 % of ε = 2.5; the choice between two equal splits
+    does not depend on one row.
+    """
     plan = planned("rpf", TWO_SPLITS, epsilon, max_depth=depth, structure_share="0.6")
     _, scales = events_of(plan.event)
     proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, a_whole_row_of_class_one)

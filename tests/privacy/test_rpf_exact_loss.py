@@ -1,7 +1,9 @@
-"""T1 and T2 on the reweighted forest: the exact law of ``grow`` over every small dataset, and of mutants of it.
+"""T1 and T2 on the reweighted forest: the exact law of ``grow`` over every small
+dataset, and of mutants of it.
 
-Noisy weights are compared with a threshold of one unit (post-processing, lemma L7). In cases with later trees, which
-depend on the releases of earlier trees, the two outcomes stand for no row and for sixteen rows.
+Noisy weights are compared with a threshold of one unit (post-processing, lemma L7). In
+cases with later trees, which depend on the releases of earlier trees, the two outcomes
+stand for no row and for sixteen rows.
 """
 
 import functools
@@ -26,7 +28,13 @@ from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency, EventCostsMore
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, draw_unpaid, loss, output_law
+from tests.privacy.enumeration import (
+    TOLERANCE,
+    EnumeratingRandomness,
+    draw_unpaid,
+    loss,
+    output_law,
+)
 from tests.support.schemas import schema_of
 
 Rows = tuple[tuple[tuple[int, ...], int], ...]
@@ -45,8 +53,13 @@ class CoarseRandomness:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_Coarse":
-        return _Coarse(self._inner.discrete_laplace(shape, inverse_scale=inverse_scale), self._units)
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> "_Coarse":
+        return _Coarse(
+            self._inner.discrete_laplace(shape, inverse_scale=inverse_scale),
+            self._units,
+        )
 
 
 class _Coarse:
@@ -62,7 +75,12 @@ class _Coarse:
 def schema(n_values: int, n_features: int) -> Schema:
     return schema_of(
         *(
-            {"name": f"size {index}", "type": "integer", "lower": 0, "upper": n_values - 1}
+            {
+                "name": f"size {index}",
+                "type": "integer",
+                "lower": 0,
+                "upper": n_values - 1,
+            }
             for index in range(n_features)
         ),
         classes=["no", "yes"],
@@ -70,7 +88,9 @@ def schema(n_values: int, n_features: int) -> Schema:
 
 
 def rows_of(records: Rows, n_features: int) -> SanitisedRows:
-    values = np.array([values for values, _ in records], dtype=np.float64).reshape(len(records), n_features)
+    values = np.array([values for values, _ in records], dtype=np.float64).reshape(
+        len(records), n_features
+    )
     y = np.array([kind for _, kind in records], dtype=np.int32)
     columns = SanitisedColumns(tuple(values.T.copy()), len(records))
     return SanitisedRows(columns, y, np.zeros((len(records), 16), dtype=np.uint8))
@@ -90,11 +110,17 @@ class Case:
         units: int = 1,
         **parameters: object,
     ) -> None:
-        self._schema, self._n_values, self.n_rows = schema(n_values, n_features), n_values, n_rows
+        self._schema, self._n_values, self.n_rows = (
+            schema(n_values, n_features),
+            n_values,
+            n_rows,
+        )
         self._n_features = n_features
         self._window, self._units = window, units
         self._known: dict[Rows, dict[Hashable, float]] = {}
-        request = PlanRequest("rpf", {"n_estimators": 1, **parameters}, Terms(Fraction(epsilon)), 1_000)
+        request = PlanRequest(
+            "rpf", {"n_estimators": 1, **parameters}, Terms(Fraction(epsilon)), 1_000
+        )
         self.plan: Plan = plan(request, self._schema)
 
     @property
@@ -107,8 +133,13 @@ class Case:
 
             def run(randomness: EnumeratingRandomness) -> Hashable:
                 coarse = CoarseRandomness(randomness, self._units)
-                forest = grow(self.plan, self._schema, rows, coarse, on_tree_done=lambda: None)  # type: ignore[arg-type]
-                return tuple((name, array.shape, array.tobytes()) for name, array in sorted(forest.arrays.items()))
+                forest = grow(
+                    self.plan, self._schema, rows, coarse, on_tree_done=lambda: None
+                )  # type: ignore[arg-type]
+                return tuple(
+                    (name, array.shape, array.tobytes())
+                    for name, array in sorted(forest.arrays.items())
+                )
 
             self._known[records] = output_law(run, window=self._window)
         return self._known[records]
@@ -121,7 +152,11 @@ class Case:
 
     def losses(self) -> Iterator[float]:
         """The losses between every dataset and that dataset without one record."""
-        pairs = ((rows, rows[:i] + rows[i + 1 :]) for rows in self.datasets() for i in range(len(rows)))
+        pairs = (
+            (rows, rows[:i] + rows[i + 1 :])
+            for rows in self.datasets()
+            for i in range(len(rows))
+        )
         return (loss(self.law(one), self.law(other)) for one, other in pairs)
 
     def worst(self) -> float:
@@ -133,47 +168,86 @@ def one_leaf() -> Case:
 
 
 def stops() -> Case:
-    """Two levels over three values: at level 1 one child has a split left and may stop, the other is a leaf."""
+    """Two levels over three values: at level 1 one child has a split left and may stop,
+    the other is a leaf.
+    """
     return Case(3, "1", n_rows=2, max_depth=2, splits="node")
 
 
 def stops_by_level() -> Case:
-    """Two levels over three values, one split for each; the whole tree may stop at level 1."""
+    """Two levels over three values, one split for each; the whole tree may stop at
+    level 1.
+    """
     return Case(3, "1", n_rows=2, max_depth=2, at_once=1)
 
 
 def choices_only() -> Case:
     """Four values, three levels of choices with stops; leaf weights are ignored."""
-    return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", splits="node")
+    return Case(
+        4,
+        "3",
+        n_rows=3,
+        window=(0, 0),
+        max_depth=3,
+        structure_share="0.99",
+        splits="node",
+    )
 
 
 def choices_by_level() -> Case:
-    """Four values with one choice per level: its utility is a sum over up to four nodes."""
-    return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", at_once=1)
+    """Four values with one choice per level: its utility is a sum over up to four
+    nodes.
+    """
+    return Case(
+        4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", at_once=1
+    )
 
 
 def choices_two_at_once() -> Case:
-    """Five values, four levels: two of four splits, then the other two or a stop, by a utility over four nodes."""
+    """Five values, four levels: two of four splits, then the other two or a stop, by a
+    utility over four nodes.
+    """
     case = Case(5, "3", n_rows=3, window=(0, 0), max_depth=4, structure_share="0.99")
     assert case.plan.parameters["at_once"] == 2
     return case
 
 
 def choices_of_pairs() -> Case:
-    """Two columns of two values with their sum and difference: six splits, four of them with an initial penalty."""
-    case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99", at_once=1)
+    """Two columns of two values with their sum and difference: six splits, four of them
+    with an initial penalty.
+    """
+    case = Case(
+        2,
+        "3",
+        n_rows=3,
+        n_features=2,
+        window=(0, 0),
+        max_depth=2,
+        structure_share="0.99",
+        at_once=1,
+    )
     assert case.plan.parameters["pairs"] == "ordered"
     return case
 
 
 def reweighted_trees() -> Case:
     """The second tree sees rows weighted by the release of the first tree."""
-    return Case(2, "12", n_rows=2, units=SIXTEEN_ROWS, n_estimators=2, max_depth=1, structure_share="0.01")
+    return Case(
+        2,
+        "12",
+        n_rows=2,
+        units=SIXTEEN_ROWS,
+        n_estimators=2,
+        max_depth=1,
+        structure_share="0.01",
+    )
 
 
 @functools.cache
 def as_it_is(case: Callable[[], Case], n_rows: int) -> Case:
-    """One enumeration for all tests that leave the code unchanged; tests that put a flaw back create a new case."""
+    """One enumeration for all tests that leave the code unchanged; tests that put a
+    flaw back create a new case.
+    """
     result = case()
     result.n_rows = n_rows
     return result
@@ -195,14 +269,18 @@ CASES = [
     pytest.param(choices_of_pairs, 2, 0.7, id="choices-of-pairs"),
     pytest.param(choices_of_pairs, 3, 0.9, id="choices-of-pairs-3-rows", marks=LONG),
     pytest.param(choices_two_at_once, 2, 0.8, id="choices-two-at-once"),
-    pytest.param(choices_two_at_once, 3, 0.9, id="choices-two-at-once-3-rows", marks=LONG),
+    pytest.param(
+        choices_two_at_once, 3, 0.9, id="choices-two-at-once-3-rows", marks=LONG
+    ),
     pytest.param(reweighted_trees, 1, 0.9, id="reweighted-trees"),
     pytest.param(reweighted_trees, 2, 0.9, id="reweighted-trees-2-rows", marks=LONG),
 ]
 
 
 @pytest.mark.parametrize(("case", "n_rows", "reached"), CASES)
-def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], n_rows: int, reached: float) -> None:
+def test_forest_loses_at_most_what_was_charged(
+    case: Callable[[], Case], n_rows: int, reached: float
+) -> None:
     result = as_it_is(case, n_rows)
     worst = result.worst()
 
@@ -211,8 +289,13 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], n_rows:
 
 
 # Two cases have too few outputs to show anything.
-@pytest.mark.parametrize(("case", "n_rows", "_reached"), [case for case in CASES if case.values[0] is not one_leaf])
-def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case], n_rows: int, _reached: float) -> None:
+@pytest.mark.parametrize(
+    ("case", "n_rows", "_reached"),
+    [case for case in CASES if case.values[0] is not one_leaf],
+)
+def test_every_forest_can_come_from_every_dataset(
+    case: Callable[[], Case], n_rows: int, _reached: float
+) -> None:
     result = as_it_is(case, n_rows)
     support = result.law(EMPTY).keys()
 
@@ -221,7 +304,12 @@ def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case], n_ro
 
 
 def test_private_bins_and_trees_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_FREE_CELLS", 1), ("_GROUPED_CELLS", 1), ("LEVELS", 1), ("MAX_CUTS", 1)):
+    for name, value in (
+        ("_FREE_CELLS", 1),
+        ("_GROUPED_CELLS", 1),
+        ("LEVELS", 1),
+        ("MAX_CUTS", 1),
+    ):
         monkeypatch.setattr(quantile_bins, name, value)
     result = Case(3, "1", n_rows=3, max_depth=1, bins_share="0.5")
 
@@ -248,37 +336,54 @@ def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def double_utility(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = grow_module.split_utilities
-    monkeypatch.setattr(grow_module, "split_utilities", lambda *a: tuple(2 * utility for utility in honest(*a)))
+    monkeypatch.setattr(
+        grow_module,
+        "split_utilities",
+        lambda *a: tuple(2 * utility for utility in honest(*a)),
+    )
 
 
 def utility_rounded_up_to_a_coarser_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = grow_module.split_utilities
     monkeypatch.setattr(
-        grow_module, "split_utilities", lambda *a: tuple(-(-utility // 500) * 500 for utility in honest(*a))
+        grow_module,
+        "split_utilities",
+        lambda *a: tuple(-(-utility // 500) * 500 for utility in honest(*a)),
     )
 
 
 def double_joint_utility(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = grow_module.joint_utilities
-    monkeypatch.setattr(grow_module, "joint_utilities", lambda *a, **named: 2 * honest(*a, **named))
+    monkeypatch.setattr(
+        grow_module, "joint_utilities", lambda *a, **named: 2 * honest(*a, **named)
+    )
 
 
 def joint_utility_of_every_child_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = grow_module.joint_utilities
-    monkeypatch.setattr(grow_module, "joint_utilities", lambda *a, **named: -(-honest(*a, **named) // 500) * 500)
+    monkeypatch.setattr(
+        grow_module,
+        "joint_utilities",
+        lambda *a, **named: -(-honest(*a, **named) // 500) * 500,
+    )
 
 
 def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """The flaw: a leaf that stopped at level k takes ε_k once more."""
 
     def leaves(scales: PathScales) -> tuple[Fraction, ...]:
-        return tuple(sum(scales.levels[max(spent - 1, 0) :], scales.last) for spent in range(len(scales.levels) + 1))
+        return tuple(
+            sum(scales.levels[max(spent - 1, 0) :], scales.last)
+            for spent in range(len(scales.levels) + 1)
+        )
 
     honest = grow_module.noisy_weights
     monkeypatch.setattr(
         grow_module,
         "noisy_weights",
-        lambda scales, *rest: honest(type("Scales", (), {"leaves": leaves(scales)})(), *rest),
+        lambda scales, *rest: honest(
+            type("Scales", (), {"leaves": leaves(scales)})(), *rest
+        ),
     )
     draw_unpaid(monkeypatch)
 
@@ -296,7 +401,11 @@ def stop_at_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ordinary boosting: an uncertain row may count more than once."""
     honest = reweighted_rows.LocalReweightedRows.leaf_histogram
-    monkeypatch.setattr(reweighted_rows.LocalReweightedRows, "leaf_histogram", lambda self: 2 * honest(self))
+    monkeypatch.setattr(
+        reweighted_rows.LocalReweightedRows,
+        "leaf_histogram",
+        lambda self: 2 * honest(self),
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,12 +426,17 @@ def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_each_flaw_put_back_is_seen(
-    monkeypatch: pytest.MonkeyPatch, case: Callable[[], Case], mutate: Callable[..., None], factor: float
+    monkeypatch: pytest.MonkeyPatch,
+    case: Callable[[], Case],
+    mutate: Callable[..., None],
+    factor: float,
 ) -> None:
     mutate(monkeypatch)
     result = case()
 
-    assert any(loss > factor * result.claim for loss in result.losses()), "some pair shows it: the others may go unseen"
+    assert any(loss > factor * result.claim for loss in result.losses()), (
+        "some pair shows it: the others may go unseen"
+    )
 
 
 def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,22 +452,37 @@ def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_wrapped_sums_of_fourth_powers_have_no_bound() -> None:
-    """(256 · 216)⁴ exceeds 2⁶³: with 64-bit sums one row could move a utility by thousands of rows."""
+    """(256 · 216)⁴ exceeds 2⁶³: with 64-bit sums one row could move a utility by
+    thousands of rows.
+    """
 
     def wrapping(weights: np.ndarray) -> float:
         with np.errstate(over="ignore"):
-            return float(np.sqrt(np.sqrt(float((weights.astype(np.uint64) ** np.uint64(4)).sum()))))
+            return float(
+                np.sqrt(
+                    np.sqrt(float((weights.astype(np.uint64) ** np.uint64(4)).sum()))
+                )
+            )
 
     before, after = np.array([255 * 256, 10]), np.array([256 * 256, 10])
     assert abs(wrapping(after) - wrapping(before)) > 100 * 256
     assert int(fourth_roots.norms(after) - fourth_roots.norms(before)) == 256
 
 
-def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_FREE_CELLS", 1), ("_GROUPED_CELLS", 1), ("LEVELS", 1), ("MAX_CUTS", 1)):
+def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (
+        ("_FREE_CELLS", 1),
+        ("_GROUPED_CELLS", 1),
+        ("LEVELS", 1),
+        ("MAX_CUTS", 1),
+    ):
         monkeypatch.setattr(quantile_bins, name, value)
 
-    def first_value_present(counts: np.ndarray, select: object, depth: int) -> list[int]:
+    def first_value_present(
+        counts: np.ndarray, select: object, depth: int
+    ) -> list[int]:
         present = np.flatnonzero(counts[1:])
         return [int(present[0]) + 1] if len(present) else [1]
 

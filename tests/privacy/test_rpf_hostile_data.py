@@ -1,4 +1,6 @@
-"""T12 and T13 on the reweighted forest: any rows give a model of the planned shape, with the stated noise."""
+"""T12 and T13 on the reweighted forest: any rows give a model of the planned shape,
+with the stated noise.
+"""
 
 from collections import Counter
 from fractions import Fraction
@@ -30,22 +32,30 @@ PLANS = [
 ]
 
 
-def planned(parameters: dict, epsilon: str = "1", size: int = 1_000, schema: Schema = SCHEMA) -> Plan:
+def planned(
+    parameters: dict, epsilon: str = "1", size: int = 1_000, schema: Schema = SCHEMA
+) -> Plan:
     return plan(PlanRequest("rpf", parameters, Terms(Fraction(epsilon)), size), schema)
 
 
 @pytest.mark.parametrize("parameters", PLANS)
 @given(records=st.lists(RECORD, max_size=20))
 @settings(max_examples=12, deadline=None)
-def test_any_rows_give_a_model_of_the_planned_shape(parameters: dict, records: list[tuple]) -> None:
+def test_any_rows_give_a_model_of_the_planned_shape(
+    parameters: dict, records: list[tuple]
+) -> None:
     settled = planned(parameters)
-    records = [record for record in records if record[-1] >= 0]  # the reader drops rows with an unknown label
+    # the reader drops rows with an unknown label
+    records = [record for record in records if record[-1] >= 0]
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     forest = grown(settled, rows_from(records, ids))
     data = released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
     artifact = released_forest.loads(data)
     probabilities = released_forest.probabilities(
-        artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None
+        artifact.forest,
+        artifact.schema,
+        rows_from(records, ids).features,
+        read_out=None,
     )
 
     assert shape(forest) == shape(grown(settled, rows_from([], ids[:0])))
@@ -57,20 +67,30 @@ def test_any_rows_give_a_model_of_the_planned_shape(parameters: dict, records: l
 
 def test_one_class_only_is_learnt() -> None:
     records = [(0.0, 3.0, 7, 2.5, 0, 1)] * 2_000
-    forest = grown(planned({}, size=2_000), rows_from(records, np.zeros((2_000, 16), dtype=np.uint8)))
+    forest = grown(
+        planned({}, size=2_000),
+        rows_from(records, np.zeros((2_000, 16), dtype=np.uint8)),
+    )
     probabilities = released_forest.probabilities(
-        forest, SCHEMA, rows_from(records[:1], np.zeros((1, 16), np.uint8)).features, read_out=None
+        forest,
+        SCHEMA,
+        rows_from(records[:1], np.zeros((1, 16), np.uint8)).features,
+        read_out=None,
     )
 
     assert probabilities[0].argmax() == 1
 
 
 def test_schema_without_any_split_is_one_leaf() -> None:
-    schema = schema_of({"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}, classes=["a", "b"])
+    schema = schema_of(
+        {"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}, classes=["a", "b"]
+    )
     settled = planned({}, schema=schema)
 
     assert settled.parameters["max_depth"] == 0
-    assert settled.warnings == ("The public schema allows no split: every row lies in one leaf.",)
+    assert settled.warnings == (
+        "The public schema allows no split: every row lies in one leaf.",
+    )
 
 
 def test_hopeless_budget_gives_the_noisy_prior_and_says_so() -> None:
@@ -88,14 +108,27 @@ def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise(
     at_once: int, depth: int, n_trees: int
 ) -> None:
     """Paths end at all depths, each with its own law; all other weights are zero."""
-    features = [{"name": name, "type": "integer", "lower": 0, "upper": 3} for name in ("one", "two")]
+    features = [
+        {"name": name, "type": "integer", "lower": 0, "upper": 3}
+        for name in ("one", "two")
+    ]
     schema = schema_of(*features, classes=["a", "b"])
-    body = {"n_estimators": n_trees, "max_depth": depth, "structure_share": "0.6", "pairs": "none", "at_once": at_once}
+    body = {
+        "n_estimators": n_trees,
+        "max_depth": depth,
+        "structure_share": "0.6",
+        "pairs": "none",
+        "at_once": at_once,
+    }
     settled = planned(body, epsilon=str(400 * n_trees), schema=schema)
     nobody = SanitisedRows(
-        SanitisedColumns((np.empty(0), np.empty(0)), 0), np.empty(0, np.int32), np.empty((0, 16), np.uint8)
+        SanitisedColumns((np.empty(0), np.empty(0)), 0),
+        np.empty(0, np.int32),
+        np.empty((0, 16), np.uint8),
     )
-    forest = grow(settled, schema, nobody, SystemRandomness(), on_tree_done=lambda: None)
+    forest = grow(
+        settled, schema, nobody, SystemRandomness(), on_tree_done=lambda: None
+    )
     _, scales = events_of(settled.event)
     counts, selections = forest.arrays["counts"], forest.arrays["selections"]
 

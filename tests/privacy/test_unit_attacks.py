@@ -1,7 +1,8 @@
-"""Attacks on a unit's bound by rows in several epochs: the number of a unit's rows that jobs read.
+"""Attacks on a unit's bound by rows in several epochs: the number of a unit's rows that
+jobs read.
 
-Every epoch is a cell with one ε for one row, so a unit with one row loses at most ε over all epochs, and a unit with a
-row in each of two epochs loses 2ε.
+Every epoch is a cell with one ε for one row, so a unit with one row loses at most ε
+over all epochs, and a unit with a row in each of two epochs loses 2ε.
 """
 
 import hashlib
@@ -41,7 +42,9 @@ UPLOADS: tuple[Upload, ...] = (
 def test_rows_in_many_epochs_are_one_units_rows_and_no_later_upload_changes_them(
     installation: Installation, max_rows: int, order: tuple[int, ...]
 ) -> None:
-    dataset = people.declared(installation, privacy_unit=people.per_patient(max_rows))["id"]
+    dataset = people.declared(installation, privacy_unit=people.per_patient(max_rows))[
+        "id"
+    ]
     read: list[list[tuple[bytes, int]]] = []
     for number in order:
         people.upload(installation, dataset, people.visits(UPLOADS[number]))
@@ -51,7 +54,9 @@ def test_rows_in_many_epochs_are_one_units_rows_and_no_later_upload_changes_them
     present = Counter(unit for rows in UPLOADS for unit, _ in rows)
     for unit, count in present.items():
         own = people.id_of(installation, dataset, unit)
-        assert sum(row_id == own for epoch in read for row_id, _ in epoch) == min(count, max_rows)
+        assert sum(row_id == own for epoch in read for row_id, _ in epoch) == min(
+            count, max_rows
+        )
 
 
 Rule = Callable[[Sequence[Upload]], list[list[tuple[str, int]]]]
@@ -63,7 +68,10 @@ def smallest_hash(uploads: Sequence[Upload]) -> list[list[tuple[str, int]]]:
     read = []
     for number, rows in enumerate(uploads):
         so_far = [row for upload in uploads[: number + 1] for row in upload]
-        kept = [min((row for row in so_far if row[0] == unit), key=_hash) for unit, _ in so_far]
+        kept = [
+            min((row for row in so_far if row[0] == unit), key=_hash)
+            for unit, _ in so_far
+        ]
         read.append([row for row in rows if row in kept])
     return read
 
@@ -73,7 +81,9 @@ def _hash(row: tuple[str, int]) -> bytes:
 
 
 def most_reads_of_one_unit(rule: Rule) -> int:
-    """The largest number of reads of one unit, over every pair of uploads of a small world."""
+    """The largest number of reads of one unit, over every pair of uploads of a small
+    world.
+    """
     rows = [((unit, value),) for unit in "ab" for value in range(3)]
     return max(
         sum(unit == "a" for epoch in rule(uploads) for unit, _ in epoch)
@@ -82,15 +92,24 @@ def most_reads_of_one_unit(rule: Rule) -> int:
 
 
 def test_the_smallest_hash_of_all_epochs_is_caught(tmp_path: Path) -> None:
-    """With one row per unit and two epochs, a rule that is revised costs a unit twice the cap."""
+    """With one row per unit and two epochs, a rule that is revised costs a unit twice
+    the cap.
+    """
     homes = (tmp_path / str(number) for number in itertools.count())
 
     def in_order_of_arrival(uploads: Sequence[Upload]) -> list[list[tuple[str, int]]]:
         home, read = next(homes), []
         for number, rows in enumerate(uploads):
-            with admission.opened_home_book(home, "ds_a", max_rows=1, key=DataKey(bytes(32))) as book:
-                book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
-                ids = admission.unit_row_ids([unit for unit, _ in rows], dataset_key=bytes(32))
+            with admission.opened_home_book(
+                home, "ds_a", max_rows=1, key=DataKey(bytes(32))
+            ) as book:
+                book.begin(
+                    f"ep_{number}",
+                    committed=[f"ep_{earlier}" for earlier in range(number)],
+                )
+                ids = admission.unit_row_ids(
+                    [unit for unit, _ in rows], dataset_key=bytes(32)
+                )
                 read.append(list(itertools.compress(rows, book.admit(ids))))
                 book.commit()
         return read

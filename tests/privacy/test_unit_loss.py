@@ -1,4 +1,6 @@
-"""T1 for units of several rows: the exact loss between all datasets of a tiny universe that differ in a whole unit."""
+"""T1 for units of several rows: the exact loss between all datasets of a tiny universe
+that differ in a whole unit.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -25,30 +27,52 @@ def rows_of_units(units: tuple[tuple[Record, ...], ...]) -> SanitisedRows:
     ids = rows.row_ids.copy()
     for index, owner in enumerate(owners):
         ids[index] = list(owner.to_bytes(16))
-    return SanitisedRows(SanitisedColumns(rows.features.columns, len(owners)), rows.y, ids)
+    return SanitisedRows(
+        SanitisedColumns(rows.features.columns, len(owners)), rows.y, ids
+    )
 
 
-def worlds(max_rows: int, records: tuple[Record, ...]) -> Iterator[tuple[tuple[Record, ...], ...]]:
+def worlds(
+    max_rows: int, records: tuple[Record, ...]
+) -> Iterator[tuple[tuple[Record, ...], ...]]:
     """Datasets of two units, each with at most ``max_rows`` rows."""
-    each = [chosen for size in range(max_rows + 1) for chosen in itertools.combinations_with_replacement(records, size)]
+    each = [
+        chosen
+        for size in range(max_rows + 1)
+        for chosen in itertools.combinations_with_replacement(records, size)
+    ]
     yield from itertools.product(each, repeat=2)
 
 
-def worst(slug: str, *, max_rows: int, planned_for: int, n_kinds: int, key: bytes, **parameters: object) -> float:
+def worst(
+    slug: str,
+    *,
+    max_rows: int,
+    planned_for: int,
+    n_kinds: int,
+    key: bytes,
+    **parameters: object,
+) -> float:
     """The largest loss if one of two units is added or removed with all its rows."""
     request = PlanRequest(
-        slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Terms(Fraction(1), max_rows=planned_for)
+        slug,
+        {"n_estimators": 1, "max_depth": 1, **parameters},
+        Terms(Fraction(1), max_rows=planned_for),
     )
     settled = plan(request, TWO_SPLITS)
     laws = {
         world: output_law(
-            lambda randomness, world=world: production(settled, TWO_SPLITS, rows_of_units(world), randomness),
+            lambda randomness, world=world: production(
+                settled, TWO_SPLITS, rows_of_units(world), randomness
+            ),
             window=(0, 1),
             key=key,
         )
         for world in worlds(max_rows, RECORDS[:n_kinds])
     }
-    assert planned_for * pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= 1
+    assert (
+        planned_for * pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= 1
+    )
     return max(loss(laws[one, other], laws[(), other]) for one, other in laws)
 
 
@@ -66,13 +90,27 @@ SHARDED = {"n_estimators": 2, "assignment": "sharded"}
     ],
 )
 def test_a_whole_unit_loses_what_was_charged_and_no_more(
-    slug: str, parameters: dict[str, object], key: str, n_kinds: int, reached: float, max_rows: int
+    slug: str,
+    parameters: dict[str, object],
+    key: str,
+    n_kinds: int,
+    reached: float,
+    max_rows: int,
 ) -> None:
-    worst_loss = worst(slug, max_rows=max_rows, planned_for=max_rows, n_kinds=n_kinds, key=KEYS[key], **parameters)
+    worst_loss = worst(
+        slug,
+        max_rows=max_rows,
+        planned_for=max_rows,
+        n_kinds=n_kinds,
+        key=KEYS[key],
+        **parameters,
+    )
     assert reached <= worst_loss <= 1 + TOLERANCE
 
 
 def test_noise_for_one_row_is_not_enough_for_a_unit_of_two() -> None:
     """The flaw put back: a plan that ignores the second row loses twice the claim."""
-    worst_loss = worst("rdt-ta", max_rows=2, planned_for=1, n_kinds=2, key=KEYS["together"])
+    worst_loss = worst(
+        "rdt-ta", max_rows=2, planned_for=1, n_kinds=2, key=KEYS["together"]
+    )
     assert worst_loss == pytest.approx(2, abs=1e-6)

@@ -1,4 +1,6 @@
-"""A tiny universe: a schema, a few possible records, and every dataset of at most a few records."""
+"""A tiny universe: a schema, a few possible records, and every dataset of at most a few
+records.
+"""
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -50,24 +52,42 @@ def rows_of(dataset: Dataset) -> SanitisedRows:
     return SanitisedRows(
         SanitisedColumns(columns, len(ids)),
         np.array([dataset[row_id][2] for row_id in ids], dtype=np.int32),
-        np.frombuffer(b"".join(row_id.to_bytes(16) for row_id in ids), dtype=np.uint8).reshape(len(ids), 16),
+        np.frombuffer(
+            b"".join(row_id.to_bytes(16) for row_id in ids), dtype=np.uint8
+        ).reshape(len(ids), 16),
     )
 
 
-def planned(slug: str, schema: Schema, epsilon: str = "1", **parameters: object) -> Plan:
+def planned(
+    slug: str, schema: Schema, epsilon: str = "1", **parameters: object
+) -> Plan:
     """A plan of production code with every default."""
-    return plan(PlanRequest(slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Terms(Fraction(epsilon))), schema)
+    return plan(
+        PlanRequest(
+            slug,
+            {"n_estimators": 1, "max_depth": 1, **parameters},
+            Terms(Fraction(epsilon)),
+        ),
+        schema,
+    )
 
 
 def released(forest: Forest) -> Hashable:
     """All outputs of the mechanism."""
-    return tuple((name, array.shape, array.tobytes()) for name, array in sorted(forest.arrays.items()))
+    return tuple(
+        (name, array.shape, array.tobytes())
+        for name, array in sorted(forest.arrays.items())
+    )
 
 
-Grow: TypeAlias = Callable[[Plan, Schema, SanitisedRows, EnumeratingRandomness], Hashable]
+Grow: TypeAlias = Callable[
+    [Plan, Schema, SanitisedRows, EnumeratingRandomness], Hashable
+]
 
 
-def production(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
+def production(
+    plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness
+) -> Hashable:
     """Unchanged ``grow``, and all of its releases."""
     return released(grow(plan, schema, rows, randomness, on_tree_done=lambda: None))
 
@@ -84,8 +104,16 @@ class Laws:
         window: tuple[int, int] = (0, 1),
         key: bytes | None = None,
     ) -> None:
-        """Without a ``key`` no row is assigned by its id, so datasets that are equal up to ids have one law."""
-        self.plan, self._schema, self._grow, self._window, self._key = plan, schema, grow, window, key
+        """Without a ``key`` no row is assigned by its id, so datasets that are equal up
+        to ids have one law.
+        """
+        self.plan, self._schema, self._grow, self._window, self._key = (
+            plan,
+            schema,
+            grow,
+            window,
+            key,
+        )
         self._known: dict[object, dict[Hashable, float]] = {}
 
     def of(self, dataset: Dataset) -> dict[Hashable, float]:
@@ -94,7 +122,9 @@ class Laws:
         if name not in self._known:
             rows = rows_of(dataset)
             self._known[name] = output_law(
-                lambda randomness: self._grow(self.plan, self._schema, rows, randomness),
+                lambda randomness: self._grow(
+                    self.plan, self._schema, rows, randomness
+                ),
                 window=self._window,
                 key=self._key or b"",
             )
@@ -106,23 +136,34 @@ class Laws:
 
 
 def datasets(n_ids: int, records: tuple[Record, ...] = RECORDS) -> Iterator[Dataset]:
-    """Every dataset over ids 0 … n_ids − 1: each id is absent or has one of the records."""
+    """Every dataset over ids 0 … n_ids − 1: each id is absent or has one of the
+    records.
+    """
     for choice in itertools.product((None, *records), repeat=n_ids):
-        yield {row_id: record for row_id, record in enumerate(choice) if record is not None}
+        yield {
+            row_id: record for row_id, record in enumerate(choice) if record is not None
+        }
 
 
 def multisets(n_rows: int, records: tuple[Record, ...] = RECORDS) -> Iterator[Dataset]:
-    """Datasets of up to n_rows records, up to a renaming of ids, for mechanisms that do not read ids."""
+    """Datasets of up to n_rows records, up to a renaming of ids, for mechanisms that do
+    not read ids.
+    """
     for size in range(n_rows + 1):
         for choice in itertools.combinations_with_replacement(records, size):
             yield dict(enumerate(choice))
 
 
-def add_remove_pairs(all_datasets: Iterable[Dataset]) -> Iterator[tuple[Dataset, Dataset]]:
+def add_remove_pairs(
+    all_datasets: Iterable[Dataset],
+) -> Iterator[tuple[Dataset, Dataset]]:
     """(D, D without one record)."""
     for dataset in all_datasets:
         for row_id in dataset:
-            yield dataset, {other: record for other, record in dataset.items() if other != row_id}
+            yield (
+                dataset,
+                {other: record for other, record in dataset.items() if other != row_id},
+            )
 
 
 def replace_one_pairs(
@@ -136,7 +177,9 @@ def replace_one_pairs(
                     yield dataset, {**dataset, row_id: other}
 
 
-def label_pairs(all_datasets: Iterable[Dataset], labels: tuple[int, ...] = (0, 1)) -> Iterator[tuple[Dataset, Dataset]]:
+def label_pairs(
+    all_datasets: Iterable[Dataset], labels: tuple[int, ...] = (0, 1)
+) -> Iterator[tuple[Dataset, Dataset]]:
     """(D, D with the label of one record changed and its features kept)"""
     for dataset in all_datasets:
         for row_id, record in dataset.items():

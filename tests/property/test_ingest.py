@@ -1,4 +1,6 @@
-"""Tests ingestion against a small model in plain Python, on random declarations, rows, dialects and damages."""
+"""Tests ingestion against a small model in plain Python, on random declarations, rows,
+dialects and damages.
+"""
 
 import csv
 import gzip
@@ -22,7 +24,8 @@ from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.support.uploads import Ingestion, path_of
 
 NUMBER = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)",
+    re.ASCII | re.IGNORECASE,
 )
 
 # Texts of a declaration have no control characters and no surrogates.
@@ -34,7 +37,9 @@ number_texts = st.one_of(
     st.integers(-(10**400), 10**400).map(str),
     st.integers(-1200, 1200).map("{}.0".format),
     st.integers(-1200, 1200).map(" {}\t".format),
-    st.sampled_from(["", " ", "nan", "+INF", "-infinity", "1e400", "-1E+400", ".5", "5."]),
+    st.sampled_from(
+        ["", " ", "nan", "+INF", "-infinity", "1e400", "-1E+400", ".5", "5."]
+    ),
     st.from_regex(NUMBER, fullmatch=True),
 )
 odd_texts = st.text(st.sampled_from("0123456789.eE+-_ ,xinfa\u0663"), max_size=8)
@@ -45,14 +50,28 @@ def declarations(draw):
     names = draw(st.lists(words, min_size=2, max_size=5, unique=True))
     features = []
     for name in names[1:]:
-        kind, missing = draw(st.sampled_from(["numeric", "integer", "categorical"])), draw(st.booleans())
+        kind, missing = (
+            draw(st.sampled_from(["numeric", "integer", "categorical"])),
+            draw(st.booleans()),
+        )
         if kind == "categorical":
-            categories = tuple(draw(st.lists(words, min_size=1, max_size=3, unique=True)))
+            categories = tuple(
+                draw(st.lists(words, min_size=1, max_size=3, unique=True))
+            )
             features.append(Feature(name, kind, categories=categories, missing=missing))
         else:
             lower, upper = draw(bounds if kind == "numeric" else whole_bounds)
-            features.append(Feature(name, kind, lower=float(lower), upper=float(upper), missing=missing))
-    return Schema(tuple(features), Label(names[0], tuple(draw(st.lists(words, min_size=2, max_size=3, unique=True)))))
+            features.append(
+                Feature(
+                    name, kind, lower=float(lower), upper=float(upper), missing=missing
+                )
+            )
+    return Schema(
+        tuple(features),
+        Label(
+            names[0], tuple(draw(st.lists(words, min_size=2, max_size=3, unique=True)))
+        ),
+    )
 
 
 def cells_of(feature, *, texts):
@@ -71,7 +90,9 @@ def uploads(draw, texts=number_texts):
 
 
 def parsed(text):
-    """The model's reading of a number cell: a float, ``None`` for an empty cell, or a slug."""
+    """The model's reading of a number cell: a float, ``None`` for an empty cell, or a
+    slug.
+    """
     text = text.strip(" \t")
     if not text:
         return None
@@ -89,14 +110,22 @@ def problem_of(feature, text):
         return None
     if value == "not-a-number":
         return value
-    return "not-an-integer" if feature.type == "integer" and math.isfinite(value) and value % 1 else None
+    return (
+        "not-an-integer"
+        if feature.type == "integer" and math.isfinite(value) and value % 1
+        else None
+    )
 
 
 def image_of(feature, text):
     if feature.is_categorical:
         if not text:
             return feature.missing_code
-        return feature.categories.index(text) if text in feature.categories else feature.other_code
+        return (
+            feature.categories.index(text)
+            if text in feature.categories
+            else feature.other_code
+        )
     value = parsed(text)
     return math.nan if value is None else min(max(value, feature.lower), feature.upper)
 
@@ -124,20 +153,33 @@ def as_csv(schema, rows, *, order, quoting, end):
 def bodies(draw, schema, rows):
     order = draw(st.permutations(range(len(schema.features) + 1)))
     quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-    body = as_csv(schema, rows, order=order, quoting=quoting, end=draw(st.sampled_from(["\n", "\r\n", "\r"])))
-    # Short blocks, so that cells, quotes and multi-byte characters cross the ends of blocks.
+    body = as_csv(
+        schema,
+        rows,
+        order=order,
+        quoting=quoting,
+        end=draw(st.sampled_from(["\n", "\r\n", "\r"])),
+    )
+    # Short blocks, so that cells, quotes and multi-byte characters cross the ends of
+    # blocks.
     longest = max(len(line) for line in re.split(rb"[\r\n]", body))
     return body, draw(st.integers(longest, longest + 40)), draw(st.booleans())
 
 
 def run(schema, body, *, line_bytes, is_gzip, then):
-    with tempfile.TemporaryDirectory() as home, mock.patch.object(limits, "MAX_CSV_LINE_BYTES", line_bytes):
+    with (
+        tempfile.TemporaryDirectory() as home,
+        mock.patch.object(limits, "MAX_CSV_LINE_BYTES", line_bytes),
+    ):
         ingestion = Ingestion(Path(home), schema)
         try:
             report = ingestion(gzip.compress(body) if is_gzip else body, gzip=is_gzip)
         except RowsInvalid as refusal:
             assert ingestion.files() == []
-            return {(problem.name, problem.problem): problem.count for problem in refusal.columns}
+            return {
+                (problem.name, problem.problem): problem.count
+                for problem in refusal.columns
+            }
         assert ingestion.files() == ["ep_a.parquet", "ep_a.prints"]
         then(ingestion, report)
         return {}
@@ -155,11 +197,19 @@ def test_uploads_are_stored_or_refused_as_in_the_model(data, upload):
         assert report.n_rows == len(rows)
         assert read.features.n_rows == len(kept)
         assert read.y.tolist() == [schema.label.classes.index(row[-1]) for row in kept]
-        for index, (feature, column) in enumerate(zip(schema.features, read.features.columns, strict=True)):
-            np.testing.assert_array_equal(column, [image_of(feature, row[index]) for row in kept])
-        assert [counts.unknown for counts in report.columns][-1] == len(rows) - len(kept)
+        for index, (feature, column) in enumerate(
+            zip(schema.features, read.features.columns, strict=True)
+        ):
+            np.testing.assert_array_equal(
+                column, [image_of(feature, row[index]) for row in kept]
+            )
+        assert [counts.unknown for counts in report.columns][-1] == len(rows) - len(
+            kept
+        )
 
-    assert run(schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=then) == expected_problems(schema, rows)
+    assert run(
+        schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=then
+    ) == expected_problems(schema, rows)
 
 
 @settings(max_examples=100, deadline=None)
@@ -169,15 +219,29 @@ def test_the_report_counts_mapped_cells(data, upload):
     body, line_bytes, is_gzip = data.draw(bodies(schema, rows))
 
     def then(ingestion, report):
-        for index, (feature, counts) in enumerate(zip(schema.features, report.columns, strict=False)):
+        for index, (feature, counts) in enumerate(
+            zip(schema.features, report.columns, strict=False)
+        ):
             texts = [row[index] for row in rows]
             if feature.is_categorical:
-                unknown = sum(bool(text) and text not in feature.categories for text in texts)
-                assert (counts.clamped, counts.missing, counts.unknown) == (0, texts.count(""), unknown)
+                unknown = sum(
+                    bool(text) and text not in feature.categories for text in texts
+                )
+                assert (counts.clamped, counts.missing, counts.unknown) == (
+                    0,
+                    texts.count(""),
+                    unknown,
+                )
             else:
                 values = [value for value in map(parsed, texts) if value is not None]
-                clamped = sum(not feature.lower <= value <= feature.upper for value in values)
-                assert (counts.clamped, counts.missing, counts.unknown) == (clamped, len(texts) - len(values), 0)
+                clamped = sum(
+                    not feature.lower <= value <= feature.upper for value in values
+                )
+                assert (counts.clamped, counts.missing, counts.unknown) == (
+                    clamped,
+                    len(texts) - len(values),
+                    0,
+                )
 
     run(schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=then)
 
@@ -187,7 +251,9 @@ def test_the_report_counts_mapped_cells(data, upload):
 def test_every_cell_that_is_not_a_number_is_counted(data, upload):
     schema, rows = upload
     body, line_bytes, is_gzip = data.draw(bodies(schema, rows))
-    problems = run(schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=lambda *_: None)
+    problems = run(
+        schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=lambda *_: None
+    )
     assert problems == expected_problems(schema, rows)
 
 
@@ -197,7 +263,13 @@ def test_any_bytes_are_stored_or_refused_with_a_named_error(upload, tail):
     schema, rows = upload
     order = range(len(schema.features) + 1)
     body = as_csv(schema, rows, order=order, quoting=csv.QUOTE_MINIMAL, end="\n") + tail
-    run(schema, body, line_bytes=10_000, is_gzip=False, then=lambda ingestion, _: ingestion.read())
+    run(
+        schema,
+        body,
+        line_bytes=10_000,
+        is_gzip=False,
+        then=lambda ingestion, _: ingestion.read(),
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -207,7 +279,8 @@ def test_a_damaged_file_is_refused(position, flips):
     category = Feature("c", "categorical", categories=("a", "b"))
     schema = Schema((feature, category), Label("y", ("0", "1")))
     body = b"x,c,y\n" + b"".join(
-        b"%d,%s,%d\n" % (index % 10, b"ab?"[index % 3 :][:1], index % 2) for index in range(60)
+        b"%d,%s,%d\n" % (index % 10, b"ab?"[index % 3 :][:1], index % 2)
+        for index in range(60)
     )
 
     def then(ingestion, _):
@@ -223,12 +296,19 @@ def test_a_damaged_file_is_refused(position, flips):
 @settings(max_examples=100, deadline=None)
 @given(st.data(), declarations())
 def test_prediction_and_ingestion_map_a_value_alike(data, schema):
-    texts = [data.draw(cells_of(feature, texts=number_texts)) for feature in schema.features]
-    if any(problem_of(feature, text) for feature, text in zip(schema.features, texts, strict=True)):
+    texts = [
+        data.draw(cells_of(feature, texts=number_texts)) for feature in schema.features
+    ]
+    if any(
+        problem_of(feature, text)
+        for feature, text in zip(schema.features, texts, strict=True)
+    ):
         return
     row = {}
     for feature, text in zip(schema.features, texts, strict=True):
         row[feature.name] = (text or None) if feature.is_categorical else parsed(text)
     encoded = sanitise_prediction_rows(schema, [row])
-    for feature, text, column in zip(schema.features, texts, encoded.columns, strict=True):
+    for feature, text, column in zip(
+        schema.features, texts, encoded.columns, strict=True
+    ):
         np.testing.assert_array_equal(column, [image_of(feature, text)])

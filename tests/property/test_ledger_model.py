@@ -1,9 +1,11 @@
 """Tests random programs of ledger operations against a small model, on both databases.
 
-A program opens accounts of every kind and mixes uploads, jobs on one or two accounts and their ends, external charges
-with and without δ, changes of caps, joins to a population, deletions, and crashes before the commit. The model
-(:mod:`tests.support.ledger_model`) computes with every joint cell. After every step the ledger and the model agree;
-after every program a replay of the entries gives the same state, and the verifier accepts every export.
+A program opens accounts of every kind and mixes uploads, jobs on one or two accounts
+and their ends, external charges with and without δ, changes of caps, joins to a
+population, deletions, and crashes before the commit. The model
+(:mod:`tests.support.ledger_model`) computes with every joint cell. After every step the
+ledger and the model agree; after every program a replay of the entries gives the same
+state, and the verifier accepts every export.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,9 +57,18 @@ def programs(draw: st.DrawFn) -> Program:
     names = st.lists(st.sampled_from(sorted(PARTITIONS)), unique=True, max_size=3)
     caps = st.integers(0, 12).map(lambda tenths: max(cap * tenths // 10, 1))
     kinds = st.sampled_from(list(Kind))
-    opening = st.builds(Open, st.just(accountant) | st.sampled_from(accountants.NAMES), kinds, caps, names)
+    opening = st.builds(
+        Open,
+        st.just(accountant) | st.sampled_from(accountants.NAMES),
+        kinds,
+        caps,
+        names,
+    )
     number = st.integers(0, 29)
-    picks = st.dictionaries(st.sampled_from(sorted(PARTITIONS)), st.frozensets(st.integers(0, 3), min_size=1))
+    picks = st.dictionaries(
+        st.sampled_from(sorted(PARTITIONS)),
+        st.frozensets(st.integers(0, 3), min_size=1),
+    )
     sizes = st.integers(1, max(cap // 3, 2)) | st.sampled_from(["exactly", "over"])
     kinds_of_steps: list[tuple[int, st.SearchStrategy[Any]]] = [
         (8, st.builds(Reserve, number, sizes, picks, st.none() | number)),
@@ -71,9 +82,13 @@ def programs(draw: st.DrawFn) -> Program:
     ]
     often = [step for weight, step in kinds_of_steps for _ in range(weight)]
     steps = st.integers(0, len(often) - 1).flatmap(lambda number: often[number])
-    mostly = st.integers(0, 7).flatmap(lambda number: steps if number else st.builds(Crash, steps))
+    mostly = st.integers(0, 7).flatmap(
+        lambda number: steps if number else st.builds(Crash, steps)
+    )
     ordinary = Open(accountant, Kind.ROW, cap, draw(names))
-    return Program(accountant, cap, [ordinary, *draw(st.lists(mostly, min_size=10, max_size=30))])
+    return Program(
+        accountant, cap, [ordinary, *draw(st.lists(mostly, min_size=10, max_size=30))]
+    )
 
 
 def _run(installation: Installation, program: Program) -> None:
@@ -84,13 +99,16 @@ def _run(installation: Installation, program: Program) -> None:
 
 
 def _settings(n_examples: int) -> Callable[..., Any]:
-    # All programs of a test share a database, and each opens new accounts. Failing programs are not shrunk, because
-    # that would take minutes on a database.
+    # All programs of a test share a database, and each opens new accounts. Failing
+    # programs are not shrunk, because that would take minutes on a database.
     return settings(
         max_examples=n_examples,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.too_slow,
+        ],
     )
 
 
@@ -106,14 +124,18 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
 
 @_settings(_N_PROGRAMS)
 @given(program=programs())
-def test_the_ledger_agrees_with_the_model_on_sqlite(on_sqlite: Installation, program: Program) -> None:
+def test_the_ledger_agrees_with_the_model_on_sqlite(
+    on_sqlite: Installation, program: Program
+) -> None:
     _run(on_sqlite, program)
 
 
 @pytest.mark.long
 @_settings(_N_LONG)
 @given(program=programs())
-def test_the_ledger_agrees_with_the_model_over_many_programs(on_sqlite: Installation, program: Program) -> None:
+def test_the_ledger_agrees_with_the_model_over_many_programs(
+    on_sqlite: Installation, program: Program
+) -> None:
     _run(on_sqlite, program)
 
 
@@ -133,7 +155,9 @@ def test_the_ledger_agrees_with_the_model_on_postgresql(
 def test_the_ledger_agrees_with_the_model_while_a_population_is_over_its_cap(
     on_sqlite: Installation, accountant: str
 ) -> None:
-    """A fixed program, because random programs rarely bring the sum of loads over the cap and under it again."""
+    """A fixed program, because random programs rarely bring the sum of loads over the
+    cap and under it again.
+    """
     world = World(on_sqlite, accountant=accountant, cap=20)
     outcomes = [
         world.take(step)

@@ -1,4 +1,6 @@
-"""Tests that every change of rules that admits more is a loosening, over random rules, spending and requests."""
+"""Tests that every change of rules that admits more is a loosening, over random rules,
+spending and requests.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +24,11 @@ rules = st.builds(
     st.booleans(),
     st.none() | times,
 )
-usages = st.builds(Usage, st.fixed_dictionaries({key: st.integers(0, 8) for key in KEYS}), st.integers(0, 8))
+usages = st.builds(
+    Usage,
+    st.fixed_dictionaries({key: st.integers(0, 8) for key in KEYS}),
+    st.integers(0, 8),
+)
 
 REFUSED, WAITS, ADMITTED = range(3)
 
@@ -38,11 +44,21 @@ def _outcome(rules: Rules, key: str, usage: Usage, amount: int, at: datetime) ->
     )
     if rules.is_frozen or is_erased or is_too_large or is_over_a_quota:
         return REFUSED
-    waits = rules.approval_above is not None and usage.since_approval + amount > rules.approval_above
+    waits = (
+        rules.approval_above is not None
+        and usage.since_approval + amount > rules.approval_above
+    )
     return WAITS if waits else ADMITTED
 
 
-@given(before=rules, after=rules, key=st.sampled_from(KEYS), usage=usages, amount=amounts, at=times)
+@given(
+    before=rules,
+    after=rules,
+    key=st.sampled_from(KEYS),
+    usage=usages,
+    amount=amounts,
+    at=times,
+)
 @example(
     before=Rules(quotas=(Quota(frozenset("ab"), 3),)),
     after=Rules(quotas=(Quota(frozenset("a"), 1), Quota(frozenset("b"), 1))),
@@ -54,13 +70,19 @@ def _outcome(rules: Rules, key: str, usage: Usage, amount: int, at: datetime) ->
 def test_a_change_that_admits_more_is_a_loosening(
     before: Rules, after: Rules, key: str, usage: Usage, amount: int, at: datetime
 ) -> None:
-    if _outcome(after, key, usage, amount, at) > _outcome(before, key, usage, amount, at):
+    if _outcome(after, key, usage, amount, at) > _outcome(
+        before, key, usage, amount, at
+    ):
         assert loosens(before, after)
 
 
 @given(first=rules, second=rules, third=rules)
-def test_tightenings_one_after_another_loosen_nothing(first: Rules, second: Rules, third: Rules) -> None:
-    """Otherwise one owner could loosen rules in steps, for instance while the dataset is frozen."""
+def test_tightenings_one_after_another_loosen_nothing(
+    first: Rules, second: Rules, third: Rules
+) -> None:
+    """Otherwise one owner could loosen rules in steps, for instance while the dataset
+    is frozen.
+    """
     assert not loosens(first, first)
     if not loosens(first, second) and not loosens(second, third):
         assert not loosens(first, third)
@@ -81,20 +103,36 @@ def test_a_stricter_rule_alone_is_no_loosening(before: Rules, quota: Quota) -> N
 
 
 @given(rules=rules, key=st.sampled_from(KEYS), usage=usages, amount=amounts)
-def test_an_allowance_admits_what_each_rule_admits(rules: Rules, key: str, usage: Usage, amount: int) -> None:
+def test_an_allowance_admits_what_each_rule_admits(
+    rules: Rules, key: str, usage: Usage, amount: int
+) -> None:
     allowance = rules.allowance(key, usage, at=START)
     expected = _outcome(rules, key, usage, amount, START)
     is_within = allowance.room is None or amount <= allowance.room
-    is_at_once = allowance.room_without_approval is None or amount <= allowance.room_without_approval
+    is_at_once = (
+        allowance.room_without_approval is None
+        or amount <= allowance.room_without_approval
+    )
     assert (ADMITTED if is_at_once else WAITS) * is_within == expected
     assert rules.keys_beside(key) >= {key}
 
 
-@given(room=st.integers(0, 20), parts=st.lists(st.tuples(st.sampled_from(["ds_1", "ds_2"]), amounts), min_size=1))
-def test_parts_of_a_job_on_one_account_add_up(room: int, parts: list[tuple[str, int]]) -> None:
+@given(
+    room=st.integers(0, 20),
+    parts=st.lists(st.tuples(st.sampled_from(["ds_1", "ds_2"]), amounts), min_size=1),
+)
+def test_parts_of_a_job_on_one_account_add_up(
+    room: int, parts: list[tuple[str, int]]
+) -> None:
     requests = [AskedAmount(account_id, amount, {}) for account_id, amount in parts]
     allowances = {
-        "ds_1": Allowance(is_frozen=False, is_due=False, room=room, limited_by="quota", room_without_approval=None)
+        "ds_1": Allowance(
+            is_frozen=False,
+            is_due=False,
+            room=room,
+            limited_by="quota",
+            room_without_approval=None,
+        )
     }
     for position, request in enumerate(requests):
         ruled = room_beside(allowances, requests, position)

@@ -1,1 +1,3 @@
-"""Provides fixtures and helpers for several kinds of test. The product imports none of them."""
+"""Provides fixtures and helpers for several kinds of test. The product imports none of
+them.
+"""

@@ -19,23 +19,42 @@ def show_plan(installation: Installation, caller: Principal, body: PlanIn) -> Pl
 
 
 def submit_training(
-    installation: Installation, caller: Principal, body: TrainIn, *, request: IdempotentRequest
+    installation: Installation,
+    caller: Principal,
+    body: TrainIn,
+    *,
+    request: IdempotentRequest,
 ) -> Answer:
     return submit(installation, caller, TrainingRequest(body=body), request=request)
 
 
-def show_profile_quote(installation: Installation, caller: Principal, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
+def show_profile_quote(
+    installation: Installation, caller: Principal, dataset: str, body: ProfileIn
+) -> ProfileQuoteOut:
     return quote(installation, caller, ProfileRequest(dataset=dataset, body=body))
 
 
 def submit_profile(
-    installation: Installation, caller: Principal, dataset: str, body: ProfileIn, *, request: IdempotentRequest
+    installation: Installation,
+    caller: Principal,
+    dataset: str,
+    body: ProfileIn,
+    *,
+    request: IdempotentRequest,
 ) -> Answer:
-    return submit(installation, caller, ProfileRequest(dataset=dataset, body=body), request=request)
+    return submit(
+        installation,
+        caller,
+        ProfileRequest(dataset=dataset, body=body),
+        request=request,
+    )
 
 
 def show_evaluation_quote(
-    installation: Installation, caller: Principal, models: Sequence[str], body: EvaluationIn | SelectionIn
+    installation: Installation,
+    caller: Principal,
+    models: Sequence[str],
+    body: EvaluationIn | SelectionIn,
 ) -> EvaluationQuoteOut:
     return quote(installation, caller, EvaluationRequest(models=models, body=body))
 
@@ -48,4 +67,9 @@ def submit_evaluation(
     *,
     request: IdempotentRequest,
 ) -> Answer:
-    return submit(installation, caller, EvaluationRequest(models=models, body=body), request=request)
+    return submit(
+        installation,
+        caller,
+        EvaluationRequest(models=models, body=body),
+        request=request,
+    )

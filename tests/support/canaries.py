@@ -1,7 +1,8 @@
-"""Makes distinctive private values, and searches bytes for every form in which such a value could leave the service.
+"""Makes distinctive private values, and searches bytes for every form in which such a
+value could leave the service.
 
-Every text canary of a set contains the set's token, so one search finds all of them. Numbers and hashes are searched
-for one by one.
+Every text canary of a set contains the set's token, so one search finds all of them.
+Numbers and hashes are searched for one by one.
 """
 
 import base64
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 
 _HASHES = ("sha256", "sha1", "md5", "blake2b")
 _HASH_BYTES = 8
-"""Bytes of a hash that are searched for: an id that is cut off from a hash is found, too."""
+"""Bytes of a hash that are searched for: an id that is cut off from a hash is found,
+too.
+"""
 _BEGINNING = 8
 """Bytes of the shortest form."""
 _KEY_BYTES = 16
@@ -44,11 +47,19 @@ class Canaries:
 
     def integer(self, kind: str) -> int:
         """Makes an integer of ten digits, the same for each call with the same kind."""
-        return int(self._planted.setdefault(kind, str(1_100_000_000 + secrets.randbelow(800_000_000))))
+        return int(
+            self._planted.setdefault(
+                kind, str(1_100_000_000 + secrets.randbelow(800_000_000))
+            )
+        )
 
     def number(self, kind: str) -> float:
-        """Makes a number between 1 and 2 with 16 digits, the same for each call with the same kind."""
-        return float(self._planted.setdefault(kind, repr(1 + secrets.randbelow(2**52) / 2**52)))
+        """Makes a number between 1 and 2 with 16 digits, the same for each call with
+        the same kind.
+        """
+        return float(
+            self._planted.setdefault(kind, repr(1 + secrets.randbelow(2**52) / 2**52))
+        )
 
     def body(self, kind: str, body: bytes) -> bytes:
         """Registers a private body, whose hashes are searched for; returns the body."""
@@ -61,22 +72,36 @@ class Canaries:
 
     def numbers(self) -> list[float]:
         """All numbers and integers."""
-        return [float(planted) for planted in self._planted.values() if self._token not in planted]
+        return [
+            float(planted)
+            for planted in self._planted.values()
+            if self._token not in planted
+        ]
 
     def found_in(self, searched: bytes) -> list[str]:
-        """Names the canaries that occur in some bytes, each with the form in which it occurs."""
+        """Names the canaries that occur in some bytes, each with the form in which it
+        occurs.
+        """
         lowered = searched.lower()
-        is_text = [name for name, form in self._token_forms if form in lowered or form in searched]
+        is_text = [
+            name
+            for name, form in self._token_forms
+            if form in lowered or form in searched
+        ]
         if not self._may_hold_single_forms(searched):
             return is_text
         return is_text + [name for name, form in self._single_forms if form in searched]
 
     def _may_hold_single_forms(self, searched: bytes) -> bool:
-        """Whether the beginning of any form occurs: all forms at once, because there are thousands."""
+        """Whether the beginning of any form occurs: all forms at once, because there
+        are thousands.
+        """
         for start in range(min(_BEGINNING, max(len(searched) - _BEGINNING + 1, 0))):
             n_words = (len(searched) - start) // _BEGINNING
             words = np.frombuffer(searched, dtype="<u8", offset=start, count=n_words)
-            nearest = np.searchsorted(self._beginnings, words).clip(max=len(self._beginnings) - 1)
+            nearest = np.searchsorted(self._beginnings, words).clip(
+                max=len(self._beginnings) - 1
+            )
             if (self._beginnings[nearest] == words).any():
                 return True
         return False
@@ -89,7 +114,11 @@ class Canaries:
     @cached_property
     def _token_forms(self) -> list[tuple[str, bytes]]:
         token = self._token.encode()
-        forms = [(_TEXT, token), ("UTF-16", self._token.encode("utf-16-le")), ("hexadecimal", token.hex().encode())]
+        forms = [
+            (_TEXT, token),
+            ("UTF-16", self._token.encode("utf-16-le")),
+            ("hexadecimal", token.hex().encode()),
+        ]
         for n_before in range(3):  # a text has three forms in base64, by its place
             encoded = base64.b64encode(bytes(n_before) + token)
             forms.append(("base64", encoded[4 if n_before else 0 : -4]))
@@ -111,7 +140,11 @@ class Canaries:
             for name, form in _forms_of_hashes(body):
                 yield kind, name, form
         for kind, key in self._keys.items():
-            for name, form in (("bytes", key), ("hexadecimal", key.hex().encode()), ("base64", base64.b64encode(key))):
+            for name, form in (
+                ("bytes", key),
+                ("hexadecimal", key.hex().encode()),
+                ("base64", base64.b64encode(key)),
+            ):
                 yield kind, name, form[:_KEY_BYTES]
 
 

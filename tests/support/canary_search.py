@@ -15,7 +15,8 @@ class Search:
 
     Attributes:
         found: canaries by the place in which they were found.
-        n_bytes: number of bytes that were searched, in ``n_places`` answers, files and rows of tables.
+        n_bytes: number of bytes that were searched, in ``n_places`` answers, files and
+            rows of tables.
     """
 
     def __init__(self, server: Server, canaries: Canaries, *, folder: Path) -> None:
@@ -34,7 +35,9 @@ class Search:
             self.found.setdefault(place, []).extend(found)
 
     def files(self) -> None:
-        """The home, the folder of temporary files and the logs. Names of files are searched, too."""
+        """The home, the folder of temporary files and the logs. Names of files are
+        searched, too.
+        """
         home = self._server.settings.home
         for path in sorted((*home.parent.rglob("*"), *self._folder.rglob("*"))):
             self.look("names of files", str(path).encode())
@@ -42,7 +45,9 @@ class Search:
                 self.look(str(path), _read(path))
 
     def processes(self, *pids: int) -> None:
-        """What the kernel shows of the processes to this account; it hides the most part of processes with rows."""
+        """What the kernel shows of the processes to this account; it hides the most
+        part of processes with rows.
+        """
         for folder in (Path(f"/proc/{pid}") for pid in pids):
             for name in ("cmdline", "environ", "comm", "stat", "status", "maps"):
                 with suppress(PermissionError):
@@ -59,15 +64,18 @@ class Search:
                 for row in session.execute(text(f"SELECT * FROM {table}")):
                     self.look(f"table {table}", b"\n".join(map(_stored, row)))
             if self._server.database.engine.dialect.name == "postgresql":
-                folder = Path(str(session.execute(text("SHOW data_directory")).scalar())).parent
+                folder = Path(
+                    str(session.execute(text("SHOW data_directory")).scalar())
+                ).parent
                 self.look("log of PostgreSQL", (folder / "log").read_bytes())
 
 
 def _read(path: Path) -> bytes:
     """The content of a file, which another process reads if it is a file of SQLite.
 
-    Closing any descriptor of such a file ends every lock that this process has on it, and the server is in this
-    process. The next worker would then truncate memory that the server has mapped, and a signal would end the server.
+    Closing any descriptor of such a file ends every lock that this process has on it,
+    and the server is in this process. The next worker would then truncate memory that
+    the server has mapped, and a signal would end the server.
     """
     if ".sqlite3" not in path.name:
         return path.read_bytes()
@@ -75,4 +83,6 @@ def _read(path: Path) -> bytes:
 
 
 def _stored(value: object) -> bytes:
-    return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+    return (
+        bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+    )

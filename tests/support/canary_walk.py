@@ -35,26 +35,50 @@ class Walk:
         self.owner = server.caller("owner")
         self.answers: list[tuple[str, bytes]] = []
 
-    def ask(self, caller: Caller | httpx.Client, method: str, path: str, *expected: int, **sent: Any) -> httpx.Response:
+    def ask(
+        self,
+        caller: Caller | httpx.Client,
+        method: str,
+        path: str,
+        *expected: int,
+        **sent: Any,
+    ) -> httpx.Response:
         """Sends a request and records status, headers and body of the answer."""
         client = caller.http if isinstance(caller, Caller) else caller
         answer = client.request(method, path, **sent)
         head = "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
-        self.answers.append((f"{method} {path}", f"{answer.status_code}\n{head}\n".encode() + answer.content))
-        assert not expected or answer.status_code in expected, (path, answer.status_code, answer.text)
+        self.answers.append(
+            (
+                f"{method} {path}",
+                f"{answer.status_code}\n{head}\n".encode() + answer.content,
+            )
+        )
+        assert not expected or answer.status_code in expected, (
+            path,
+            answer.status_code,
+            answer.text,
+        )
         return answer
 
     def declared(self) -> str:
-        answer = self.ask(self.owner, "POST", "/datasets", 201, json=declaration(**DECLARATION))
+        answer = self.ask(
+            self.owner, "POST", "/datasets", 201, json=declaration(**DECLARATION)
+        )
         return str(answer.json()["id"])
 
-    def upload(self, dataset: str, kind: str, body: bytes, *expected: int, **headers: str) -> httpx.Response:
+    def upload(
+        self, dataset: str, kind: str, body: bytes, *expected: int, **headers: str
+    ) -> httpx.Response:
         """Uploads a private body, whose hashes are searched for later."""
         sent = {"content": self.canaries.body(kind, body), "headers": CSV | headers}
-        return self.ask(self.owner, "POST", f"/datasets/{dataset}/rows", *expected, **sent)
+        return self.ask(
+            self.owner, "POST", f"/datasets/{dataset}/rows", *expected, **sent
+        )
 
     def submitted(self, path: str, body: dict[str, Any]) -> str:
-        answer = self.ask(self.owner, "POST", path, 202, json=body, headers=new_idempotency_key())
+        answer = self.ask(
+            self.owner, "POST", path, 202, json=body, headers=new_idempotency_key()
+        )
         return str(answer.json()["job_id"])
 
     def ended(self, job_id: str) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Sends the request of every cell of the table of roles, to a dataset in every state, with a key of every caller."""
+"""Sends the request of every cell of the table of roles, to a dataset in every state,
+with a key of every caller.
+"""
 
 import secrets
 from collections.abc import Iterator
@@ -35,7 +37,8 @@ class Cells:
         api: the API of the same installation in this process.
         database: of that API.
         places: what requests name, by its state.
-        special: objects in a state that one operation needs, in place of those in ``places``.
+        special: objects in a state that one operation needs, in place of those in
+            ``places``.
         granted: datasets on which the callers have their grants.
     """
 
@@ -52,17 +55,26 @@ class Cells:
         if caller not in self._keys:
             admin = self.estate.server.admin.key
             roles = [] if caller.role is None else [caller.role]
-            made = self.api.request("POST", "/keys", key=admin, json={"name": "test", "roles": roles}).json()
+            made = self.api.request(
+                "POST", "/keys", key=admin, json={"name": "test", "roles": roles}
+            ).json()
             for dataset in self.granted if caller.grant is not None else ():
                 path = f"/datasets/{dataset}/grants/{made['id']}"
-                assert self.api.request("PUT", path, key=admin, json={"role": caller.grant}).status_code == 200
+                assert (
+                    self.api.request(
+                        "PUT", path, key=admin, json={"role": caller.grant}
+                    ).status_code
+                    == 200
+                )
             self._keys[caller] = made["key"]
         return self._keys[caller]
 
     def answer(self, operation: str, place: Place, key: str | None) -> httpx.Response:
         """The answer to a valid request that names something in a state."""
         targets = self.places[Place.LIVING if place is Place.NOTHING else place]
-        method, path, options = REQUESTS[operation](replace(targets, **self.special.get((operation, place), {})))
+        method, path, options = REQUESTS[operation](
+            replace(targets, **self.special.get((operation, place), {}))
+        )
         return self.api.request(method, path, key=key, **options)
 
     def send(self, request: Ask, key: str) -> httpx.Response:
@@ -73,7 +85,8 @@ class Cells:
 
 @contextmanager
 def undone(database: Database) -> Iterator[None]:
-    """Rolls back every write transaction that would commit, after the database has checked its statements.
+    """Rolls back every write transaction that would commit, after the database has
+    checked its statements.
 
     The rows of an erased unit stay, too, so that the next caller can erase them.
     """
@@ -84,7 +97,8 @@ def undone(database: Database) -> Iterator[None]:
         with suppress(_Undo), begin() as session:
             yield session
             session.flush()
-            session.expunge_all()  # a rollback expires the rows, which services read after a commit
+            # a rollback expires the rows, which services read after a commit
+            session.expunge_all()
             raise _Undo
 
     with pytest.MonkeyPatch.context() as patched:
@@ -99,29 +113,44 @@ class _Undo(Exception):
 
 @contextmanager
 def opened_cells(estate: Estate) -> Iterator[Cells]:
-    """Opens the API of an estate in this process, and makes a deleted dataset and a foreign dataset."""
+    """Opens the API of an estate in this process, and makes a deleted dataset and a
+    foreign dataset.
+    """
     server, living = estate.server, estate.targets
     deleted, foreign = _copied(server, living), _copied(server, living)
     of_place = {Place.LIVING: living, Place.DELETED: deleted, Place.FOREIGN: foreign}
-    special = {("cancel_job", place): {"job": _queued(server, named.dataset)} for place, named in of_place.items()}
+    special = {
+        ("cancel_job", place): {"job": _queued(server, named.dataset)}
+        for place, named in of_place.items()
+    }
     for place in (Place.LIVING, Place.FOREIGN):
         special["delete_dataset", place] = {"dataset": server.declared()["id"]}
         special["erase_unit", place] = {"dataset": with_unit(server)}
         uploaded = server.uploaded()["id"]
-        special["erase_upload", place] = {"dataset": uploaded, "upload": upload_of(server, uploaded)}
+        special["erase_upload", place] = {
+            "dataset": uploaded,
+            "upload": upload_of(server, uploaded),
+        }
         special["decide_job", place] = _with_waiting_job(server)
     of_callers = [
-        named["dataset"] for (_, place), named in special.items() if place is Place.LIVING and "dataset" in named
+        named["dataset"]
+        for (_, place), named in special.items()
+        if place is Place.LIVING and "dataset" in named
     ]
     granted = (living.dataset, deleted.dataset, *of_callers)
     assert server.admin.http.delete(f"/datasets/{deleted.dataset}").status_code == 204
-    missing = {name: f"{made.partition('_')[0]}_{secrets.token_hex(8)}" for name, made in vars(living).items()}
+    missing = {
+        name: f"{made.partition('_')[0]}_{secrets.token_hex(8)}"
+        for name, made in vars(living).items()
+    }
     of_place[Place.MISSING] = Targets(**missing | {"key": living.key})
     of_place[Place.POPULATION] = replace(living, dataset=living.population)
     app = create_app(server.settings)
     try:
         with in_process(app) as api:
-            yield Cells(estate, api, app.state.installation.database, of_place, special, granted)
+            yield Cells(
+                estate, api, app.state.installation.database, of_place, special, granted
+            )
     finally:
         app.state.installation.close()
 
@@ -146,25 +175,55 @@ def _copied(server: Server, of: Targets) -> Targets:
             "model": _copied_release(session, of.model, stamps.MODEL, dataset),
             "rival": _copied_release(session, of.rival, stamps.MODEL, dataset),
             "profile": _copied_release(session, of.profile, stamps.PROFILE, dataset),
-            "evaluation": _copied_release(session, of.evaluation, stamps.EVALUATION, dataset),
+            "evaluation": _copied_release(
+                session, of.evaluation, stamps.EVALUATION, dataset
+            ),
         }
     name_model(server, dataset, copies["rival"])
     headers = new_idempotency_key()
-    charged = server.admin.http.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=headers)
+    charged = server.admin.http.post(
+        f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=headers
+    )
     upload = upload_of(server, dataset)
-    webhook = server.admin.http.post(f"/datasets/{dataset}/webhooks", json=WEBHOOK).json()["id"]
+    webhook = server.admin.http.post(
+        f"/datasets/{dataset}/webhooks", json=WEBHOOK
+    ).json()["id"]
     charge = charged.json()["reservation_id"]
-    return replace(of, dataset=dataset, reservation=charge, upload=upload, webhook=webhook, **copies)
+    return replace(
+        of,
+        dataset=dataset,
+        reservation=charge,
+        upload=upload,
+        webhook=webhook,
+        **copies,
+    )
 
 
-def _copy(session: Session, kind: type[_Row], row_id: str, prefix: str, dataset: str, **changes: Any) -> str:
+def _copy(
+    session: Session,
+    kind: type[_Row],
+    row_id: str,
+    prefix: str,
+    dataset: str,
+    **changes: Any,
+) -> str:
     row = session.get_one(kind, row_id)
-    values = {column.name: getattr(row, column.name) for column in kind.__table__.columns}
+    values = {
+        column.name: getattr(row, column.name) for column in kind.__table__.columns
+    }
     copy_id = stamps.new(prefix)
     session.add(kind(**values | {"id": copy_id, "dataset_id": dataset} | changes))
     return copy_id
 
 
-def _copied_release(session: Session, release_id: str, prefix: str, dataset: str) -> str:
-    job_id = _copy(session, JobRow, session.get_one(ReleaseRow, release_id).job_id, stamps.JOB, dataset)
+def _copied_release(
+    session: Session, release_id: str, prefix: str, dataset: str
+) -> str:
+    job_id = _copy(
+        session,
+        JobRow,
+        session.get_one(ReleaseRow, release_id).job_id,
+        stamps.JOB,
+        dataset,
+    )
     return _copy(session, ReleaseRow, release_id, prefix, dataset, job_id=job_id)

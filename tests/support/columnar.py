@@ -20,14 +20,20 @@ def body_of(table: pa.Table, form: BodyForm, **options: Any) -> bytes:
         case BodyForm.ARROW_STREAM:
             return stream_of(table, **options)
         case _:
-            with pa.ipc.new_file(file, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+            with pa.ipc.new_file(
+                file, table.schema, options=pa.ipc.IpcWriteOptions(**options)
+            ) as writer:
                 writer.write_table(table)
     return file.getvalue()
 
 
-def stream_of(table: pa.Table, *, max_chunksize: int | None = None, **options: Any) -> bytes:
+def stream_of(
+    table: pa.Table, *, max_chunksize: int | None = None, **options: Any
+) -> bytes:
     """A table as an Arrow stream, in record batches of at most ``max_chunksize`` rows."""
     file = io.BytesIO()
-    with pa.ipc.new_stream(file, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+    with pa.ipc.new_stream(
+        file, table.schema, options=pa.ipc.IpcWriteOptions(**options)
+    ) as writer:
         writer.write_table(table, max_chunksize)
     return file.getvalue()

@@ -1,7 +1,8 @@
 """Increments a counter in a database, as a process that tests start and kill.
 
-``python -m tests.support.counter <url> <times>`` adds one to the counter, ``<times>`` times, each in its own
-transaction. With ``<times>`` 0, it begins one write transaction, prints ``holding`` and keeps the transaction open.
+``python -m tests.support.counter <url> <times>`` adds one to the counter, ``<times>``
+times, each in its own transaction. With ``<times>`` 0, it begins one write transaction,
+prints ``holding`` and keeps the transaction open.
 """
 
 import sys
@@ -14,7 +15,9 @@ from app.db.database import Database
 
 
 def count_up(database: Database, times: int) -> None:
-    """Reads the counter, adds one and writes it, so that a lost update shows in the sum."""
+    """Reads the counter, adds one and writes it, so that a lost update shows in the
+    sum.
+    """
     for _ in range(times):
         with database.write() as session:
             add_one(session)

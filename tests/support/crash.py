@@ -1,20 +1,25 @@
-"""Runs workers, children and requests of the product that are killed (SIGKILL) at a named point.
+"""Runs workers, children and requests of the product that are killed (SIGKILL) at a
+named point.
 
-The arguments ``worker <point> <journal>`` run the product's worker with the settings of the environment. ``app/`` has
-no hook for tests: this module wraps public functions before the worker starts. The worker ends after one job, unless it
-is killed at its point. With the points ``never`` and ``for-ever`` it is not killed; with ``for-ever`` it continues with
-the next job.
+The arguments ``worker <point> <journal>`` run the product's worker with the settings of
+the environment. ``app/`` has no hook for tests: this module wraps public functions
+before the worker starts. The worker ends after one job, unless it is killed at its
+point. With the points ``never`` and ``for-ever`` it is not killed; with ``for-ever`` it
+continues with the next job.
 
-``workers <folder> <point> …`` forks such a worker per point, a few at a time, and writes ``exit <code>`` into the
-journal of each point.
+``workers <folder> <point> …`` forks such a worker per point, a few at a time, and
+writes ``exit <code>`` into the journal of each point.
 
-The child of such a worker is a fork that runs ``app.worker.child`` with wrapped functions.
+The child of such a worker is a fork that runs ``app.worker.child`` with wrapped
+functions.
 
-``python -m tests.support.crash requests`` reads ``[point, database, home, dataset]`` per line of standard input. A fork
-serves one request, or sweeps once, and is killed at its point; its exit code is printed.
+``python -m tests.support.crash requests`` reads ``[point, database, home, dataset]``
+per line of standard input. A fork serves one request, or sweeps once, and is killed at
+its point; its exit code is printed.
 
-The journal is a file with one line per fact: ``claimed <job>``, ``child <pid>`` when a child was started, and
-``read <job> <kinds of the job's committed entries>`` before private rows are opened.
+The journal is a file with one line per fact: ``claimed <job>``, ``child <pid>`` when a
+child was started, and ``read <job> <kinds of the job's committed entries>`` before
+private rows are opened.
 """
 
 import gc
@@ -47,12 +52,19 @@ WORKER_POINTS = (
     "success-committed",
     "job-ended",
 )
-"""Points at which the worker is killed, in the order of a job; its child, if there is one, must end, too."""
+"""Points at which the worker is killed, in the order of a job; its child, if there is
+one, must end, too.
+"""
 
 STORE_POINTS = ("rows-half-copied", "artifact-put")
 """Points at which a worker is killed whose files are in an object store."""
 
-CHILD_POINTS = ("child-began", "rows-opened", "artifact-not-written", "artifact-written")
+CHILD_POINTS = (
+    "child-began",
+    "rows-opened",
+    "artifact-not-written",
+    "artifact-written",
+)
 """Points at which the child is killed, alone or (``<point>-both``) with its worker."""
 
 ABANDONED = "abandoned"
@@ -65,16 +77,28 @@ REQUEST_POINTS = (
     "answer-stored", "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
     "expired-not-committed",
 )  # fmt: skip
-"""Points at which a process is killed that serves a submission or an upload, or expires a job."""
+"""Points at which a process is killed that serves a submission or an upload, or expires
+a job.
+"""
 
-ACT_POINTS = ("external-reserved", "external-charged", "external-answered", "cap-written", "cap-answered")
+ACT_POINTS = (
+    "external-reserved",
+    "external-charged",
+    "external-answered",
+    "cap-written",
+    "cap-answered",
+)
 """Where a process is killed that charges for an external mechanism, or changes a cap."""
 
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
-"""Points at which a process is killed that serves a submission and then writes the ledger's head to a file."""
+"""Points at which a process is killed that serves a submission and then writes the
+ledger's head to a file.
+"""
 
 WEBHOOK_POINTS = ("delivery-not-sent", "delivery-accepted")
-"""Points at which a process is killed that serves a submission and delivers its event to a webhook."""
+"""Points at which a process is killed that serves a submission and delivers its event
+to a webhook.
+"""
 
 _OF_REQUESTS = ("member_scene", "people", "receiver", "sweeping")
 _SLOW_S = 600.0
@@ -85,7 +109,9 @@ POPULATION_POINTS = (
     "member-entry-written", "load-written", "void-written", "void-load-written", "population-cap-written",
     "population-cap-answered",
 )  # fmt: skip
-"""Points at which a process is killed between entries of a member and of its population, or at a change of a cap."""
+"""Points at which a process is killed between entries of a member and of its
+population, or at a change of a cap.
+"""
 
 
 def released(journal: Path) -> Path:
@@ -106,7 +132,9 @@ def kill_myself() -> None:
 
 
 def after(owner: object, name: str, then: Callable[..., None]) -> None:
-    """Wraps ``owner.name``: ``then(result)`` runs between the call and the return of its result."""
+    """Wraps ``owner.name``: ``then(result)`` runs between the call and the return of
+    its result.
+    """
     original = getattr(owner, name)
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
@@ -137,13 +165,20 @@ def run_worker(point: str, journal: Path) -> int:
     main: Any = app.worker.main
     settings = Settings.from_environment(os.environ)
     _fork_wrapped_children(point, journal, settings.database_url)
-    after(main, "claim_next", lambda claim: note(journal, f"claimed {claim.job_id}") if claim is not None else None)
+    after(
+        main,
+        "claim_next",
+        lambda claim: (
+            note(journal, f"claimed {claim.job_id}") if claim is not None else None
+        ),
+    )
     if point != "for-ever":
 
         def claim_nothing(_: object) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
-        # One job only, and no sweeps, because the test's healthy worker settles the killed jobs.
+        # One job only, and no sweeps, because the test's healthy worker settles the
+        # killed jobs.
         before(main, "run_job", lambda: setattr(main, "claim_next", claim_nothing))
         main.expire_jobs = main.tidy_jobs = main.tidy_rows = lambda *_: None
     _kill_worker_at(point)
@@ -162,7 +197,10 @@ def run_workers(folder: Path, points: list[str]) -> None:
                 _run_fork(run_worker, point, folder / f"{point}.journal")
             running[process_id] = point
         process_id, status = os.wait()
-        note(folder / f"{running.pop(process_id)}.journal", f"exit {os.waitstatus_to_exitcode(status)}")
+        note(
+            folder / f"{running.pop(process_id)}.journal",
+            f"exit {os.waitstatus_to_exitcode(status)}",
+        )
 
 
 def _run_fork(run: Callable[..., int | None], *arguments: Any) -> None:
@@ -188,12 +226,16 @@ def _kill_worker_at(point: str) -> None:
         kill_myself()
 
     places: dict[str, Callable[[], None]] = {
-        "claimed": lambda: after(main, "claim_next", lambda claim: kill() if claim is not None else None),
+        "claimed": lambda: after(
+            main, "claim_next", lambda claim: kill() if claim is not None else None
+        ),
         "charge-not-committed": lambda: after(ledger, "charge_job", kill),
         "charged": lambda: after(run_job, "charge_claimed", kill),
         "child-started": lambda: after(supervise, "_start", kill),
         "artifact-grown": lambda: before(run_job, "keep", kill),
-        "artifact-half-stored": lambda: before(run_job, "keep", lambda: before(os, "fsync", kill)),
+        "artifact-half-stored": lambda: before(
+            run_job, "keep", lambda: before(os, "fsync", kill)
+        ),
         "artifact-stored": lambda: after(run_job, "keep", kill),
         "success-not-committed": lambda: after(releases, "add", kill),
         "success-repeated": lambda: before(releases, "add", _unavailable_then(kill)),
@@ -208,7 +250,9 @@ def _kill_worker_at(point: str) -> None:
 
 
 def _unavailable_then(kill: Callable[[], None]) -> Callable[[], None]:
-    """Refuses three transactions as a database does that is out of reach, then kills the worker."""
+    """Refuses three transactions as a database does that is out of reach, then kills
+    the worker.
+    """
     from app.core.errors import Unavailable
 
     n_calls = iter(range(4))
@@ -229,15 +273,21 @@ def _store_places(kill: Callable[..., None]) -> dict[str, Callable[[], None]]:
     from app.worker import main
 
     places: dict[str, Callable[[], None]] = {
-        "rows-half-copied": lambda: before(main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)),
-        "artifact-put": lambda: before(run_job, "keep", lambda: after(obstore, "put", kill)),
+        "rows-half-copied": lambda: before(
+            main, "run_job", lambda: after(object_store._RemoteReader, "read", kill)
+        ),
+        "artifact-put": lambda: before(
+            run_job, "keep", lambda: after(obstore, "put", kill)
+        ),
     }
     assert tuple(places) == STORE_POINTS
     return places
 
 
 def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None:
-    """Makes the worker fork children whose functions are wrapped, and notes their process ids."""
+    """Makes the worker fork children whose functions are wrapped, and notes their
+    process ids.
+    """
     from app.worker import supervise
     from tests.support.forked_child import fork_children
 
@@ -268,7 +318,10 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
         before(
             private_rows,
             "read",
-            lambda: note(journal, f"read {task.job_id} {visible_kinds(database_url, task.job_id)}"),
+            lambda: note(
+                journal,
+                f"read {task.job_id} {visible_kinds(database_url, task.job_id)}",
+            ),
         )
         original(task, **named)
 
@@ -279,7 +332,9 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
         "artifact-not-written": lambda: after(forest_draw, "dumps", kill),
         "artifact-written": lambda: after(service, "perform", kill),
         ABANDONED: lambda: after(private_rows, "read", abandon),
-        SLOW: lambda: after(private_rows, "read", lambda _: _wait_for(released(journal))),
+        SLOW: lambda: after(
+            private_rows, "read", lambda _: _wait_for(released(journal))
+        ),
     }
     place = places.get(point.removesuffix("-both"))
     if place is not None:
@@ -314,7 +369,9 @@ def _act_places(
 def _population_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
-    """A submission to a member of a population, the cancellation of its job, and a change of the population's cap."""
+    """A submission to a member of a population, the cancellation of its job, and a
+    change of the population's cap.
+    """
     from app.ledger import chain, tables
     from tests.support.member_scene import MemberScene
 
@@ -329,8 +386,14 @@ def _population_places(
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
         "member-entry-written": (lambda: after(tables, "insert_entries", kill), submit),
         "load-written": (lambda: after(chain, "complete_subtrees", kill), submit),
-        "void-written": (lambda: after(tables, "insert_entries", kill), member.cancel_newest_job),
-        "void-load-written": (lambda: after(chain, "write", kill), member.cancel_newest_job),
+        "void-written": (
+            lambda: after(tables, "insert_entries", kill),
+            member.cancel_newest_job,
+        ),
+        "void-load-written": (
+            lambda: after(chain, "write", kill),
+            member.cancel_newest_job,
+        ),
         "population-cap-written": (lambda: after(chain, "append", kill), lower),
         "population-cap-answered": (lambda: None, lambda: kill(lower())),
     }
@@ -341,7 +404,11 @@ def _population_places(
 def run_requests() -> None:
     """Runs one fork per line of standard input and prints its exit code."""
     # Once, for all requests: an upload's modules alone take a fork 0.4 s of CPU.
-    for name in ("app.datasets.ingest", "psycopg", *(f"tests.support.{helper}" for helper in _OF_REQUESTS)):
+    for name in (
+        "app.datasets.ingest",
+        "psycopg",
+        *(f"tests.support.{helper}" for helper in _OF_REQUESTS),
+    ):
         importlib.import_module(name)
     configure_mappers()
     gc.freeze()
@@ -373,15 +440,26 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     scene = Scene(open_installation(database_url, home), dataset_id)
 
     def visit() -> None:
-        people.upload(scene.installation, dataset_id, people.visits([("ann", 1), ("ben", 2)]))
+        people.upload(
+            scene.installation, dataset_id, people.visits([("ann", 1), ("ben", 2)])
+        )
 
     def sweep() -> None:
         expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2))
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "answer-stored": (lambda: after(idempotency, "put", kill), lambda: scene.submit(key=point)),
-        "reserved": (lambda: after(reservations, "write", kill), lambda: scene.submit(key=point)),
-        "enqueued": (lambda: after(queue, "enqueue", kill), lambda: scene.submit(key=point)),
+        "answer-stored": (
+            lambda: after(idempotency, "put", kill),
+            lambda: scene.submit(key=point),
+        ),
+        "reserved": (
+            lambda: after(reservations, "write", kill),
+            lambda: scene.submit(key=point),
+        ),
+        "enqueued": (
+            lambda: after(queue, "enqueue", kill),
+            lambda: scene.submit(key=point),
+        ),
         "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
         "rows-written": (lambda: after(ingest, "ingest_rows", kill), scene.upload),
         "epoch-added": (lambda: after(catalog, "add_epoch", kill), scene.upload),
@@ -403,7 +481,9 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     run()
 
 
-def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
+def _head_places(
+    scene: Any, kill: Callable[..., None]
+) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     from app.ledger.checkpoints import HeadFolder
     from app.services.ledger.heads import Heads
 
@@ -445,18 +525,31 @@ def _webhook_places(
 def visible_kinds(database_url: str, job_id: str) -> str:
     """The kinds of the job's committed entries.
 
-    SQLite is read in a new process, because a fork must not open a database that its parent has open.
+    SQLite is read in a new process, because a fork must not open a database that its
+    parent has open.
     """
     if database_url.startswith("sqlite"):
-        command = [sys.executable, "-ISc", _PRINT_KINDS, database_url.removeprefix("sqlite:///"), job_id]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        command = [
+            sys.executable,
+            "-ISc",
+            _PRINT_KINDS,
+            database_url.removeprefix("sqlite:///"),
+            job_id,
+        ]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.strip()
     from app.db.database import Database
     from app.ledger.tables import EntryRow
 
     database = Database.open(database_url, pool_size=1)
     try:
         with database.read() as session:
-            query = select(EntryRow.kind).where(EntryRow.job_id == job_id).order_by(EntryRow.sequence)
+            query = (
+                select(EntryRow.kind)
+                .where(EntryRow.job_id == job_id)
+                .order_by(EntryRow.sequence)
+            )
             return ",".join(session.execute(query).scalars())
     finally:
         database.close()
@@ -488,7 +581,9 @@ def main() -> int:
         case ["requests"]:
             run_requests()
         case _:
-            sys.exit("usage: worker, workers or requests with their arguments; see the module's docstring")
+            sys.exit(
+                "usage: worker, workers or requests with their arguments; see the module's docstring"
+            )
     return 0
 
 

@@ -1,7 +1,7 @@
 """Opens an installation with one small dataset, and checks the history of its account.
 
-Tests of the queue, of races and of crashes use it. The checks replay the ledger from the entries alone, without code of
-the product.
+Tests of the queue, of races and of crashes use it. The checks replay the ledger from
+the entries alone, without code of the product.
 """
 
 import hashlib
@@ -58,7 +58,9 @@ EVENT = {
 }
 """An event that costs less than one nano-ε, so that any amount pays for it."""
 
-_ROWS = b"age,income\n" + b"".join(b"%d,%s\n" % (age, b"low" if age % 3 else b"high") for age in range(20, 60))
+_ROWS = b"age,income\n" + b"".join(
+    b"%d,%s\n" % (age, b"low" if age % 3 else b"high") for age in range(20, 60)
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class Scene:
     def stored(cls, installation: Installation) -> "Scene":
         """The scene that the database of an installation has."""
         with installation.database.read() as session:
-            return cls(installation, session.execute(select(DatasetRow.id)).scalar_one())
+            return cls(
+                installation, session.execute(select(DatasetRow.id)).scalar_one()
+            )
 
     def with_leases(self, ttl_s: int) -> "Scene":
         """The scene with leases of another length."""
@@ -90,7 +94,11 @@ class Scene:
         """Uploads forty rows as a new epoch."""
         with self.installation.spool() as file:
             file.write(_ROWS)
-            body = SpooledBody(file, UploadTerms(BodyForm.CSV, again=True), hashlib.sha256(_ROWS).digest())
+            body = SpooledBody(
+                file,
+                UploadTerms(BodyForm.CSV, again=True),
+                hashlib.sha256(_ROWS).digest(),
+            )
             upload_rows(self.installation, OWNER, self.dataset_id, body, request=None)
 
     def submit(
@@ -110,7 +118,8 @@ class Scene:
             epsilon: the ε of the request.
             scope: the scope of the request.
             by: the caller.
-            digest: stands for the digest of the body; by default, all bodies with a key count as equal.
+            digest: stands for the digest of the body; by default, all bodies with a key
+                count as equal.
             parameters: of the algorithm.
         """
         body = TrainIn(
@@ -120,21 +129,33 @@ class Scene:
             parameters={"n_estimators": 2, "max_depth": 2, **parameters},
             scope=scope or {},
         )
-        request = IdempotentRequest(by.key_id, "POST /train", key, (digest or key).encode().ljust(32, b"."))
+        request = IdempotentRequest(
+            by.key_id, "POST /train", key, (digest or key).encode().ljust(32, b".")
+        )
         return submit_training(self.installation, by, body, request=request)
 
     def charge_external(self, *, key: str, epsilon: str = "0.5") -> Answer:
         """Charges for an external mechanism."""
         declared = {"adjacency": "add_remove", "epsilon": epsilon}
-        body = ExternalIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
-        request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return charge_external(self.installation, OWNER, self.dataset_id, body, request=request)
+        body = ExternalIn.model_validate(
+            {"description": "a mean", "per": "row", "declared": declared}
+        )
+        request = IdempotentRequest(
+            OWNER.key_id, "POST", key, key.encode().ljust(32, b".")
+        )
+        return charge_external(
+            self.installation, OWNER, self.dataset_id, body, request=request
+        )
 
     def lower_cap(self, epsilon: str, *, key: str) -> Answer:
         """Lowers the cap of the account."""
         body = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
-        request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return change_cap(self.installation, OWNER, self.dataset_id, body, request=request)
+        request = IdempotentRequest(
+            OWNER.key_id, "POST", key, key.encode().ljust(32, b".")
+        )
+        return change_cap(
+            self.installation, OWNER, self.dataset_id, body, request=request
+        )
 
     def submit_job(self, **request: Any) -> str:
         """Submits a training as :meth:`submit` does, and returns the job's id."""
@@ -161,13 +182,16 @@ class Scene:
 
     def export(self) -> list[bytes]:
         """The lines of the account's export."""
-        return list(history.export_json_lines(self.installation, OWNER, self.dataset_id))
+        return list(
+            history.export_json_lines(self.installation, OWNER, self.dataset_id)
+        )
 
     def verified(self) -> Summary:
         """Checks the account's history and returns the verifier's summary.
 
-        The balances equal those of the entries, no prefix exceeds the cap, and the export verifies. Workers may run
-        meanwhile: balances and entries are of one snapshot.
+        The balances equal those of the entries, no prefix exceeds the cap, and the
+        export verifies. Workers may run meanwhile: balances and entries are of one
+        snapshot.
         """
         with self.installation.database.read() as session:
             cells = cell_balances(session, self.dataset_id)
@@ -176,17 +200,27 @@ class Scene:
         return verify(self.export())
 
     def assert_no_orphans(self) -> None:
-        """Asserts that no job folder is left, and that the store has exactly the artifacts of models."""
+        """Asserts that no job folder is left, and that the store has exactly the
+        artifacts of models.
+        """
         folder = self.installation.home / "jobs"
         assert not folder.exists() or not list(folder.iterdir())
         with self.installation.database.read() as session:
-            digests = set(session.execute(select(ReleaseRow.digest).where(ReleaseRow.kind == "train")).scalars())
-        stored = {path.name for path in (self.installation.home / "artifacts").glob("*/*")}
+            digests = set(
+                session.execute(
+                    select(ReleaseRow.digest).where(ReleaseRow.kind == "train")
+                ).scalars()
+            )
+        stored = {
+            path.name for path in (self.installation.home / "artifacts").glob("*/*")
+        }
         assert stored == {f"{digest}.safetensors" for digest in digests}
 
 
 @contextmanager
-def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) -> Iterator[Scene]:
+def opened(
+    url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3
+) -> Iterator[Scene]:
     """Opens a scene on a migrated, empty database."""
     installation = open_installation(url, home, lease_ttl_s=lease_ttl_s)
     try:
@@ -195,8 +229,12 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
         installation.close()
 
 
-def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8) -> Installation:
-    """Opens an installation with short leases and polls, in which the callers of the tests have their keys."""
+def open_installation(
+    url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8
+) -> Installation:
+    """Opens an installation with short leases and polls, in which the callers of the
+    tests have their keys.
+    """
     return open_with(_settings(url, home, lease_ttl_s), pool_size=pool_size)
 
 
@@ -206,7 +244,9 @@ def open_copy(url: str, home: Path, *, lease_ttl_s: int = 3) -> Installation:
 
 
 def _settings(url: str, home: Path, lease_ttl_s: int) -> Settings:
-    return Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
+    return Settings(
+        home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05
+    )
 
 
 def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
@@ -220,7 +260,14 @@ def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
             for caller in (OWNER, ADMIN, STRANGER):
                 if session.get(KeyRow, caller.key_id) is None:
                     roles = sorted(caller.roles)
-                    keys.add(session, key_id=caller.key_id, secret="s" * 43, name="test", roles=roles, at=stamps.now())
+                    keys.add(
+                        session,
+                        key_id=caller.key_id,
+                        secret="s" * 43,
+                        name="test",
+                        roles=roles,
+                        at=stamps.now(),
+                    )
         closes.pop_all()
     return installation
 
@@ -252,7 +299,9 @@ def open_account(
 
 
 def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
-    """(charged, reserved) of every cell of the only partition; one pair if the account has no partition."""
+    """(charged, reserved) of every cell of the only partition; one pair if the account
+    has no partition.
+    """
     for cells in statements.detail(session, account_id).cells.values():
         return [(cell.charged, cell.reserved) for cell in cells]
     balance = statements.balance(session, account_id)
@@ -286,7 +335,10 @@ class _Replay:
             assert max(loads) <= self.cap, f"over the cap after entry {entry.sequence}"
         else:
             reservation = self.open.pop(job_id)
-            assert (entry.amount, entry.scope) == (reservation.amount, reservation.scope)
+            assert (entry.amount, entry.scope) == (
+                reservation.amount,
+                reservation.scope,
+            )
             self.settled.add(job_id)
             self.reserved.subtract(dict.fromkeys(cells, entry.amount))
             if entry.kind.value == "charge":
@@ -296,7 +348,8 @@ class _Replay:
 def replayed(entries: Sequence[Entry], *, n_cells: int) -> list[tuple[int, int]]:
     """(charged, reserved) of every cell after all entries.
 
-    Asserts that no admission exceeds the cap, and that a reservation is settled at most once.
+    Asserts that no admission exceeds the cap, and that a reservation is settled at most
+    once.
     """
     replay = _Replay(n_cells)
     for sequence, entry in enumerate(entries, start=1):
@@ -321,7 +374,9 @@ def _declare(installation: Installation, epsilon: str) -> str:
         {
             "name": "census",
             "schema": {
-                "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120}],
+                "features": [
+                    {"name": "age", "type": "integer", "lower": 0, "upper": 120}
+                ],
                 "label": {"name": "income", "classes": ["low", "high"]},
             },
             "budget": {"accountant": "pure", "epsilon": epsilon},

@@ -1,6 +1,8 @@
-"""Implements the options of ``curl`` that the guide uses, for machines without it: ``python -IS`` and this file.
+"""Implements the options of ``curl`` that the guide uses, for machines without it:
+``python -IS`` and this file.
 
-It imports the standard library alone, because the guide has many commands, and each is a new process.
+It imports the standard library alone, because the guide has many commands, and each is
+a new process.
 """
 
 import argparse
@@ -12,7 +14,9 @@ from urllib.parse import urlencode
 
 
 def main() -> int:
-    """Sends one request and writes the body of the answer. Exits with 22 on an error status, as ``curl --fail``."""
+    """Sends one request and writes the body of the answer. Exits with 22 on an error
+    status, as ``curl --fail``.
+    """
     options = _parser().parse_args()
     headers = dict(line.split(": ", 1) for line in options.header)
     content: bytes | None = None
@@ -43,7 +47,14 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("url")
-    for flag in ("--silent", "--show-error", "--fail", "--fail-with-body", "--no-buffer", "--get"):
+    for flag in (
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--fail-with-body",
+        "--no-buffer",
+        "--get",
+    ):
         parser.add_argument(flag, action="store_true")
     for option in ("--json", "--data-binary", "--request", "--output"):
         parser.add_argument(option)

@@ -39,7 +39,9 @@ class Cluster:
 
     def add_worker(self) -> None:
         """Starts one worker."""
-        self.workers.append(self._start("worker", "--memory-limit", "1GiB", "--host", "127.0.0.1"))
+        self.workers.append(
+            self._start("worker", "--memory-limit", "1GiB", "--host", "127.0.0.1")
+        )
 
     def log(self) -> str:
         """What all processes have logged."""
@@ -52,7 +54,15 @@ class Cluster:
     def _start(self, *words: str) -> "subprocess.Popen[bytes]":
         n_ready = self.log().count("is ready") if self._log.exists() else 0
         folders = ":".join(
-            map(str, (ROOT, ROOT / "clients/python", ROOT / "packages/forests", ROOT / "packages/verifier"))
+            map(
+                str,
+                (
+                    ROOT,
+                    ROOT / "clients/python",
+                    ROOT / "packages/forests",
+                    ROOT / "packages/verifier",
+                ),
+            )
         )
         environment = {**os.environ, "PYTHONPATH": folders, **self.settings}
         process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""Exports accounts, verifies populations beside their members, and opens the folder of an installation's heads."""
+"""Exports accounts, verifies populations beside their members, and opens the folder of
+an installation's heads.
+"""
 
 from collections.abc import Iterator
 
@@ -15,7 +17,9 @@ _ALL = 1_000_000
 
 
 def head_folder(installation: Installation) -> HeadFolder:
-    """The folder of heads, as a process opens it that has the signing keys of the database."""
+    """The folder of heads, as a process opens it that has the signing keys of the
+    database.
+    """
     with installation.database.read() as session:
         return HeadFolder(installation.heads, checkpoints.pinned_keys(session))
 
@@ -29,15 +33,24 @@ def export(session: Session, account_id: str) -> Iterator[bytes]:
 
 
 def verified(session: Session, population_id: str) -> PopulationSummary:
-    """Verifies a population beside all of its members, and compares the result with the service's totals."""
+    """Verifies a population beside all of its members, and compares the result with the
+    service's totals.
+    """
     population = populations.of_population(session, population_id)
-    ledgers = [MemberLedger(export(session, name), (), file=name) for name in sorted(population.loads)]
+    ledgers = [
+        MemberLedger(export(session, name), (), file=name)
+        for name in sorted(population.loads)
+    ]
     summary = verify(export(session, population_id), ledgers)
-    assert {name: member.load for name, member in summary.members.items()} == population.loads
+    assert {
+        name: member.load for name, member in summary.members.items()
+    } == population.loads
     assert set(summary.compared) == set(population.loads)
     assert (summary.cap, summary.together) == (population.cap, population.together)
     assert (
         summary.printable
-        == statements.printable_of(population, statements.highest_cap(session, population_id)).amount.steps
+        == statements.printable_of(
+            population, statements.highest_cap(session, population_id)
+        ).amount.steps
     )
     return summary

@@ -1,7 +1,9 @@
-"""Records the examples of the OpenAPI document from a real server: ``python -m tests.support.examples``.
+"""Records the examples of the OpenAPI document from a real server: ``python -m
+tests.support.examples``.
 
-The command sends the valid request of every operation (tests/support/operations.py) and writes
-``app/api/examples.json``. Secrets are replaced, and lists and texts of answers are cut.
+The command sends the valid request of every operation (tests/support/operations.py) and
+writes ``app/api/examples.json``. Secrets are replaced, and lists and texts of answers
+are cut.
 """
 
 import json
@@ -34,26 +36,43 @@ def main() -> None:
             targets = estate.targets
             ruled = server.uploaded()["id"]
             special = {
-                "decide_job": replace(targets, dataset=ruled, job=waiting_job(server, ruled)),
-                "cancel_job": replace(targets, job=server.submitted(targets.dataset).json()["job_id"]),
+                "decide_job": replace(
+                    targets, dataset=ruled, job=waiting_job(server, ruled)
+                ),
+                "cancel_job": replace(
+                    targets, job=server.submitted(targets.dataset).json()["job_id"]
+                ),
                 "erase_unit": replace(targets, dataset=with_unit(server)),
-                "erase_upload": replace(targets, dataset=ruled, upload=upload_of(server, ruled)),
+                "erase_upload": replace(
+                    targets, dataset=ruled, upload=upload_of(server, ruled)
+                ),
                 "join_population": replace(targets, dataset=server.declared()["id"]),
             }
             recorded: dict[str, dict[str, Any]] = {}
             # A list shows more before its items are used up; a deletion has no answer.
-            for operation in sorted(OPERATIONS, key=lambda name: OPERATIONS[name][0] != "GET"):
-                method, path, options = REQUESTS[operation](special.get(operation, targets))
-                if method == "DELETE" and operation not in ("cancel_job", "erase_upload"):
+            for operation in sorted(
+                OPERATIONS, key=lambda name: OPERATIONS[name][0] != "GET"
+            ):
+                method, path, options = REQUESTS[operation](
+                    special.get(operation, targets)
+                )
+                if method == "DELETE" and operation not in (
+                    "cancel_job",
+                    "erase_upload",
+                ):
                     continue
                 answer = server.admin.http.request(method, path, **options)
                 assert answer.is_success, (operation, answer.text)
-                recorded[operation] = {"request": options["json"]} if "json" in options else {}
+                recorded[operation] = (
+                    {"request": options["json"]} if "json" in options else {}
+                )
                 match answer.headers.get("content-type", "").partition(";")[0]:
                     case "application/json":
                         recorded[operation]["answer"] = _cut(answer.json())
                     case "text/plain":
-                        recorded[operation]["answer"] = "".join(answer.text.splitlines(keepends=True)[:_MAX_LINES])
+                        recorded[operation]["answer"] = "".join(
+                            answer.text.splitlines(keepends=True)[:_MAX_LINES]
+                        )
     text = json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     FILE.write_text(_SECRET.sub("x" * 43, text), encoding="utf-8")
     print(f"{FILE}: {len(recorded)} operations, {FILE.stat().st_size:,} bytes")
@@ -62,7 +81,11 @@ def main() -> None:
 def _cut(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _cut(item) for name, item in value.items()}
-    return [_cut(item) for item in value[:_MAX_ITEMS]] if isinstance(value, list) else value
+    return (
+        [_cut(item) for item in value[:_MAX_ITEMS]]
+        if isinstance(value, list)
+        else value
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,12 @@ import pytest
 from grovekeeper_verifier.dataset_replay import verify
 from grovekeeper_verifier.export_lines import NotVerified
 
-_LAPLACE = {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "coordinates": 4}
+_LAPLACE = {
+    "type": "discrete-laplace/1",
+    "adjacency": "add_remove",
+    "l1_sensitivity": "1",
+    "coordinates": 4,
+}
 
 
 def laplace(inverse_scale: str) -> dict[str, Any]:

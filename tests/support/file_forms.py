@@ -21,7 +21,9 @@ class ReadForm(NamedTuple):
     chunks: list[bytes]
 
 
-def body_of(file: bytes = FILE, *, name: str = "rows.csv", field: str = "a" * 22) -> bytes:
+def body_of(
+    file: bytes = FILE, *, name: str = "rows.csv", field: str = "a" * 22
+) -> bytes:
     """The body of a form with one field and a file, as a browser writes it."""
     mark = f"--{BOUNDARY}\r\n"
     text = f'{mark}Content-Disposition: form-data; name="once"\r\n\r\n{field}\r\n{mark}'
@@ -33,8 +35,12 @@ def read_body(body: bytes, *, step: int, origin: str = "http://here") -> ReadFor
     """Reads a form whose body arrives in chunks of ``step`` bytes."""
 
     async def run() -> ReadForm:
-        form = await read_file_form(cast(Request, _Sent(body, step=step, origin=origin)))
-        return ReadForm(dict(form.fields), form.file_name, [chunk async for chunk in form.chunks])
+        form = await read_file_form(
+            cast(Request, _Sent(body, step=step, origin=origin))
+        )
+        return ReadForm(
+            dict(form.fields), form.file_name, [chunk async for chunk in form.chunks]
+        )
 
     return asyncio.run(run())
 

@@ -1,4 +1,5 @@
-"""Runs the product's worker, whose jobs are forks, with releases that do not depend on rows.
+"""Runs the product's worker, whose jobs are forks, with releases that do not depend on
+rows.
 
 It starts as :mod:`tests.support.forking_worker` does.
 """

@@ -1,8 +1,10 @@
-"""Forks the child of a job from its worker, in place of the new interpreter that the product starts.
+"""Forks the child of a job from its worker, in place of the new interpreter that the
+product starts.
 
-The fork has the same pipes, folder and environment as the product's child. A new interpreter needs a second to load
-Numba and the kernels, which is far longer than a small job takes. The tests of ``grovekeeper serve`` and of the
-supervisor start children as the product does.
+The fork has the same pipes, folder and environment as the product's child. A new
+interpreter needs a second to load Numba and the kernels, which is far longer than a
+small job takes. The tests of ``grovekeeper serve`` and of the supervisor start children
+as the product does.
 """
 
 import multiprocessing
@@ -18,13 +20,17 @@ from app.worker import supervise
 
 
 def fork_children(run: Callable[[int], None]) -> None:
-    """Makes the supervisor of this process fork its children, which call ``run`` with the supervisor's process id."""
+    """Makes the supervisor of this process fork its children, which call ``run`` with
+    the supervisor's process id.
+    """
     supervise._new_child = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
     supervise.CHILDREN.prepare = lambda: None  # type: ignore[method-assign]  # a fork takes no time to load
 
 
 class _Child:
-    """Implements the part of ``subprocess.Popen`` that the supervisor uses, for a forked process."""
+    """Implements the part of ``subprocess.Popen`` that the supervisor uses, for a
+    forked process.
+    """
 
     def __init__(self, run: Callable[[int], None]) -> None:
         task_reader, task_writer = os.pipe()
@@ -35,7 +41,10 @@ class _Child:
         self._process.start()
         os.close(task_reader)
         os.close(progress_writer)
-        self.stdin, self.stdout = os.fdopen(task_writer, "wb"), os.fdopen(progress_reader, "rb")
+        self.stdin, self.stdout = (
+            os.fdopen(task_writer, "wb"),
+            os.fdopen(progress_reader, "rb"),
+        )
 
     @property
     def pid(self) -> int:
@@ -59,7 +68,12 @@ class _Child:
         self._process.kill()
 
 
-def _run(run: Callable[[int], None], supervisor_pid: int, task_reader: int, progress_writer: int) -> None:
+def _run(
+    run: Callable[[int], None],
+    supervisor_pid: int,
+    task_reader: int,
+    progress_writer: int,
+) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_WRONLY)

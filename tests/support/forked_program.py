@@ -1,8 +1,10 @@
-"""Starts programs as forks of a process that has imported the product, which takes a new interpreter 2 s of CPU.
+"""Starts programs as forks of a process that has imported the product, which takes a
+new interpreter 2 s of CPU.
 
-:func:`start` is the side of the tests. At the first call it runs ``python -m tests.support.forked_program``, which
-imports the product and then forks a program for each request. A fork has the folder, environment, arguments and streams
-of its request, leads a process group, and ends as an interpreter does.
+:func:`start` is the side of the tests. At the first call it runs ``python -m
+tests.support.forked_program``, which imports the product and then forks a program for
+each request. A fork has the folder, environment, arguments and streams of its request,
+leads a process group, and ends as an interpreter does.
 """
 
 import atexit
@@ -39,14 +41,18 @@ _POLL_S = 0.02
 
 
 class ForkedProgram:
-    """Implements the part of ``subprocess.Popen`` that tests use; the fork's standard output may be a pipe."""
+    """Implements the part of ``subprocess.Popen`` that tests use; the fork's standard
+    output may be a pipe.
+    """
 
     def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[str] | None) -> None:
         self.pid, self.stdin, self.stdout = pid, stdin, stdout
         self._exit_code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, or the negated signal that ended the program; ``None`` while the program runs."""
+        """The exit code, or the negated signal that ended the program; ``None`` while
+        the program runs.
+        """
         if self._exit_code is None:
             self._exit_code = _forker().request({"poll": self.pid}, [])
         return self._exit_code
@@ -92,18 +98,25 @@ def start(
     piped: bool = False,
     descriptor: int | None = None,
 ) -> ForkedProgram:
-    """Runs ``main()`` of a module in a fork; its standard input is a pipe that stays open.
+    """Runs ``main()`` of a module in a fork; its standard input is a pipe that stays
+    open.
 
     Args:
         module: has a function ``main`` that returns the exit code.
         arguments: in ``sys.argv``.
         folder: the working directory.
         environ: the environment.
-        log: the file to which standard error is appended, and standard output unless it is ``piped``.
+        log: the file to which standard error is appended, and standard output unless it
+            is ``piped``.
         piped: whether the tests read the standard output.
         descriptor: an open file that is descriptor 3 of the program.
     """
-    request = {"module": module, "arguments": arguments, "folder": str(folder), "environ": dict(environ)}
+    request = {
+        "module": module,
+        "arguments": arguments,
+        "folder": str(folder),
+        "environ": dict(environ),
+    }
     with contextlib.ExitStack() as ours:
         stdin, written = os.pipe()
         ours.callback(os.close, stdin)
@@ -120,7 +133,9 @@ def start(
 
 
 class _Forker:
-    """The process that forks, as the tests see it. It ends, and all programs with it, when this process ends."""
+    """The process that forks, as the tests see it. It ends, and all programs with it,
+    when this process ends.
+    """
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -135,9 +150,12 @@ class _Forker:
             )
         self._answers = self._control.makefile("rb")
 
-    def request(self, body: Mapping[str, Any], descriptors: Sequence[int]) -> int | None:
+    def request(
+        self, body: Mapping[str, Any], descriptors: Sequence[int]
+    ) -> int | None:
         with self._lock:
-            # The descriptors go with the first byte, so that a long request may be sent in several pieces.
+            # The descriptors go with the first byte, so that a long request may be sent
+            # in several pieces.
             socket.send_fds(self._control, [b"{"], descriptors)
             self._control.sendall(json.dumps(body).encode()[1:] + b"\n")
             answer: int | None = json.loads(self._answers.readline())
@@ -157,7 +175,9 @@ def _forker() -> _Forker:
 
 
 def main() -> None:
-    """Imports the product, then forks programs and reports exit codes until the control socket closes."""
+    """Imports the product, then forks programs and reports exit codes until the control
+    socket closes.
+    """
     load_modules()
     for name in _LOADED_BY_SERVERS:
         importlib.import_module(name)
@@ -195,7 +215,10 @@ def main() -> None:
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
     """Makes this fork the program of a request, and runs it."""
     os.setsid()
-    above = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _MAX_DESCRIPTORS) for descriptor in descriptors]
+    above = [
+        fcntl.fcntl(descriptor, fcntl.F_DUPFD, _MAX_DESCRIPTORS)
+        for descriptor in descriptors
+    ]
     for number, descriptor in enumerate(above):
         os.dup2(descriptor, number)
     os.closerange(len(descriptors), os.sysconf("SC_OPEN_MAX"))

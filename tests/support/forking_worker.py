@@ -1,7 +1,8 @@
-"""Runs the product's worker for HTTP tests, with forks as the children of jobs, and woken by the tests.
+"""Runs the product's worker for HTTP tests, with forks as the children of jobs, and
+woken by the tests.
 
-The worker takes its settings from its environment and the first line of its standard input. A byte on descriptor 3
-wakes the idle worker before its poll interval is over.
+The worker takes its settings from its environment and the first line of its standard
+input. A byte on descriptor 3 wakes the idle worker before its poll interval is over.
 """
 
 import os

@@ -1,7 +1,9 @@
-"""Walks through every kind of job on every account with fixed times, ids and draws: ``python -m tests.support.golden``.
+"""Walks through every kind of job on every account with fixed times, ids and draws:
+``python -m tests.support.golden``.
 
-The command writes what a walk released to ``tests/golden``. Those files say what entries, exports, artifacts, cards and
-answers look like; a change of one byte shows in them. They are written again only where a change is meant.
+The command writes what a walk released to ``tests/golden``. Those files say what
+entries, exports, artifacts, cards and answers look like; a change of one byte shows in
+them. They are written again only where a change is meant.
 """
 
 import hashlib
@@ -52,13 +54,20 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
 
 _BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 _SHARDS = [{"name": "shard", "kind": "hash", "cells": 3}]
-_TO_PREDICT = {"rows": [{"age": 30, "height": 1.5, "sex": "Female"}, {"age": 61, "height": None, "sex": "neither"}]}
+_TO_PREDICT = {
+    "rows": [
+        {"age": 30, "height": 1.5, "sex": "Female"},
+        {"age": 61, "height": None, "sex": "neither"},
+    ]
+}
 _TENSOR = {"inputs": [{"name": "age", "datatype": "INT64", "shape": [1], "data": [30]}]}
 _OUTPUTS = {"model": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
 class _Fixed:
-    """Stands for the clock, for new ids, and for the randomness of a process. The clock moves by steps of a walk."""
+    """Stands for the clock, for new ids, and for the randomness of a process. The clock
+    moves by steps of a walk.
+    """
 
     def __init__(self) -> None:
         self._ids = {name: count() for name in ("secret", "row", "draw", "label")}
@@ -89,7 +98,9 @@ class _Fixed:
         return Ed25519PrivateKey.from_private_bytes(bytes(32))
 
     def _bytes(self, kind: str, n_bytes: int) -> bytes:
-        return hashlib.shake_256(f"{kind} {next(self._ids[kind])}".encode()).digest(n_bytes)
+        return hashlib.shake_256(f"{kind} {next(self._ids[kind])}".encode()).digest(
+            n_bytes
+        )
 
 
 @contextmanager
@@ -122,26 +133,43 @@ class _Walk:
         """The answer to a request, which becomes a line."""
         self.fixed.at += timedelta(seconds=1)
         headers = {**request.pop("headers", {}), **self._idempotency(method)}
-        answer = self.client.request(method, path, key=self.key, headers=headers, **request)
+        answer = self.client.request(
+            method, path, key=self.key, headers=headers, **request
+        )
         shown = _shown(answer)
-        self.lines.append({"request": f"{method} {path}", **_asked(request), "status": answer.status_code, **shown})
+        self.lines.append(
+            {
+                "request": f"{method} {path}",
+                **_asked(request),
+                "status": answer.status_code,
+                **shown,
+            }
+        )
         return shown.get("answer")
 
     def released(self, path: str, body: dict[str, Any]) -> str | None:
-        """Asks for a job, runs it, and shows its output; returns the output's id, or nothing of a refusal."""
+        """Asks for a job, runs it, and shows its output; returns the output's id, or
+        nothing of a refusal.
+        """
         accepted = self.sent("POST", path, json=body)
         if "job_id" not in accepted:
             return None
         claim = run_job.claim_next(self.installation)
         assert claim is not None
-        run_job.run_job(self.installation, claim, lambda task, _: perform(task, on_tree_done=lambda: None))
+        run_job.run_job(
+            self.installation,
+            claim,
+            lambda task, _: perform(task, on_tree_done=lambda: None),
+        )
         job = self.sent("GET", f"/jobs/{accepted['job_id']}")
         (kind,) = (name for name in _OUTPUTS if job.get(f"{name}_id"))
         self.sent("GET", f"/{_OUTPUTS[kind]}/{job[f'{kind}_id']}")
         return str(job[f"{kind}_id"])
 
     def _idempotency(self, method: str) -> dict[str, str]:
-        return {"Idempotency-Key": f"walk-{len(self.lines)}"} if method == "POST" else {}
+        return (
+            {"Idempotency-Key": f"walk-{len(self.lines)}"} if method == "POST" else {}
+        )
 
 
 def _asked(request: dict[str, Any]) -> dict[str, Any]:
@@ -149,18 +177,33 @@ def _asked(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(answer: httpx.Response) -> dict[str, Any]:
-    """JSON with twelve digits of each float, since machines differ in the last ones; of other bodies their digest."""
+    """JSON with twelve digits of each float, since machines differ in the last ones; of
+    other bodies their digest.
+    """
     if "json" in answer.headers.get("content-type", ""):
-        return {"answer": json.loads(answer.content, parse_float=lambda text: float(f"{float(text):.12g}"))}
-    return {"sha256": hashlib.sha256(answer.content).hexdigest()} if answer.content else {}
+        return {
+            "answer": json.loads(
+                answer.content, parse_float=lambda text: float(f"{float(text):.12g}")
+            )
+        }
+    return (
+        {"sha256": hashlib.sha256(answer.content).hexdigest()} if answer.content else {}
+    )
 
 
 def walked(account: str, settings: Settings) -> dict[str, bytes]:
-    """The files of one walk on a migrated, empty SQLite database: its lines, and the exports of its accounts."""
+    """The files of one walk on a migrated, empty SQLite database: its lines, and the
+    exports of its accounts.
+    """
     with _fixed() as fixed, _walk(settings, fixed) as walk:
         _walk_through(walk, ACCOUNTS[account])
-        lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in walk.lines)
-        return {f"{account}.jsonl": lines.encode(), **{f"{account}.{name}": it for name, it in walk.files.items()}}
+        lines = "".join(
+            f"{json.dumps(line, ensure_ascii=False)}\n" for line in walk.lines
+        )
+        return {
+            f"{account}.jsonl": lines.encode(),
+            **{f"{account}.{name}": it for name, it in walk.files.items()},
+        }
 
 
 @contextmanager
@@ -174,7 +217,10 @@ def _walk(settings: Settings, fixed: _Fixed) -> Iterator[_Walk]:
 
 
 def _walk_through(walk: _Walk, account: dict[str, Any]) -> None:
-    dataset, other = _declared(walk, "golden", account), _declared(walk, "other", account)
+    dataset, other = (
+        _declared(walk, "golden", account),
+        _declared(walk, "other", account),
+    )
     models = [_trained(walk, dataset, slug, other=other) for slug in ("auto", *BY_SLUG)]
     trained = [model for model in models if model is not None]
     for model in trained:
@@ -187,14 +233,24 @@ def _walk_through(walk: _Walk, account: dict[str, Any]) -> None:
     walk.released(f"/models/{trained[0]}/evaluations", evaluation)
     walk.released("/evaluations", {**evaluation, "models": trained[:3]})
     _charged_elsewhere(walk, dataset)
-    walk.sent("POST", "/train", json={"dataset": dataset, "algorithm": "rdt-ta", "epsilon": "99"})
+    walk.sent(
+        "POST",
+        "/train",
+        json={"dataset": dataset, "algorithm": "rdt-ta", "epsilon": "99"},
+    )
     walk.sent("POST", f"/ledger/{dataset}/cap", json={"cap": "15", "reason": "a test"})
     for name in (dataset, other):
         _audited(walk, name)
 
 
 def _declared(walk: _Walk, name: str, account: dict[str, Any]) -> str:
-    declaration = {"name": name, "schema": SCHEMA, "partitions": _SHARDS, "public_size": 200, **account}
+    declaration = {
+        "name": name,
+        "schema": SCHEMA,
+        "partitions": _SHARDS,
+        "public_size": 200,
+        **account,
+    }
     declared = walk.sent("POST", "/datasets", json=declaration)
     rows = _rows_of_patients() if "privacy_unit" in account else csv_rows(200)
     walk.sent("POST", f"/datasets/{name}/rows", content=rows, headers=CSV)
@@ -213,8 +269,16 @@ def _trained(walk: _Walk, dataset: str, slug: str, *, other: str) -> str | None:
         "dataset": dataset, "algorithm": slug, "epsilon": "0.5", "scope": {"shard": [0, 1]}, "purpose": "golden",
     }  # fmt: skip
     if isinstance(BY_SLUG.get(slug), TwoDatasetAlgorithm):
-        body["unlabelled"] = {"dataset": other, "epsilon": "0.25", "scope": {"shard": [1]}}
-    walk.sent("POST", "/plans", json={name: value for name, value in body.items() if name != "purpose"})
+        body["unlabelled"] = {
+            "dataset": other,
+            "epsilon": "0.25",
+            "scope": {"shard": [1]},
+        }
+    walk.sent(
+        "POST",
+        "/plans",
+        json={name: value for name, value in body.items() if name != "purpose"},
+    )
     return walk.released("/train", body)
 
 
@@ -223,7 +287,12 @@ def _profiled(walk: _Walk, dataset: str) -> None:
     walk.sent("POST", f"/datasets/{dataset}/profiles/quote", json={"epsilon": "0.5"})
     profile = walk.released(f"/datasets/{dataset}/profiles", {"epsilon": "0.5"})
     if profile is not None:
-        body = {"dataset": dataset, "algorithm": "auto", "epsilon": "0.5", "profile": profile}
+        body = {
+            "dataset": dataset,
+            "algorithm": "auto",
+            "epsilon": "0.5",
+            "profile": profile,
+        }
         walk.sent("POST", "/plans", json=body)
         walk.released("/train", body)
 
@@ -231,18 +300,34 @@ def _profiled(walk: _Walk, dataset: str) -> None:
 def _charged_elsewhere(walk: _Walk, dataset: str) -> None:
     """Charges and gives back what another program spends, and cancels a job."""
     adjacency = walk.sent("GET", f"/datasets/{dataset}")["adjacency"]
-    body = {"description": "a mean", "per": "row", "declared": {"adjacency": adjacency, "epsilon": "0.001"}}
+    body = {
+        "description": "a mean",
+        "per": "row",
+        "declared": {"adjacency": adjacency, "epsilon": "0.001"},
+    }
     walk.sent("POST", f"/ledger/{dataset}/quotes", json=body)
     walk.sent("POST", f"/ledger/{dataset}/reservations", json=body)
-    waiting = walk.sent("POST", "/train", json={"dataset": dataset, "algorithm": "mrf", "epsilon": "0.125"})
+    waiting = walk.sent(
+        "POST",
+        "/train",
+        json={"dataset": dataset, "algorithm": "mrf", "epsilon": "0.125"},
+    )
     if "job_id" in waiting:
         walk.sent("DELETE", f"/jobs/{waiting['job_id']}")
 
 
 def _audited(walk: _Walk, dataset: str) -> None:
-    for path in ("", "/entries?limit=10", "/checkpoint", "/deployment", "/reservations"):
+    for path in (
+        "",
+        "/entries?limit=10",
+        "/checkpoint",
+        "/deployment",
+        "/reservations",
+    ):
         walk.sent("GET", f"/ledger/{dataset}{path}")
-    walk.files[f"{dataset}.export"] = walk.client.request("GET", f"/ledger/{dataset}/export", key=walk.key).content
+    walk.files[f"{dataset}.export"] = walk.client.request(
+        "GET", f"/ledger/{dataset}/export", key=walk.key
+    ).content
 
 
 def main() -> None:
@@ -251,7 +336,10 @@ def main() -> None:
     FOLDER.mkdir()
     for account in ACCOUNTS:
         with tempfile.TemporaryDirectory() as folder:
-            settings = Settings(home=Path(folder, "home"), database_url=f"sqlite:///{folder}/golden.sqlite3")
+            settings = Settings(
+                home=Path(folder, "home"),
+                database_url=f"sqlite:///{folder}/golden.sqlite3",
+            )
             migrate.upgrade(settings.database_url)
             for name, content in walked(account, settings).items():
                 (FOLDER / name).write_bytes(content)

@@ -30,7 +30,11 @@ def private_key(algorithm: str, *, bits: int = limits.MIN_RSA_BITS) -> Any:
     """A private key of the kind that an algorithm uses."""
     if _KIND[algorithm] == "RSA":
         return rsa.generate_private_key(public_exponent=65_537, key_size=bits)
-    return ec.generate_private_key(ec.SECP256R1()) if algorithm == "ES256" else ed25519.Ed25519PrivateKey.generate()
+    return (
+        ec.generate_private_key(ec.SECP256R1())
+        if algorithm == "ES256"
+        else ed25519.Ed25519PrivateKey.generate()
+    )
 
 
 def public_jwk(key: Any, key_id: str, **changes: Any) -> dict[str, Any]:
@@ -39,25 +43,49 @@ def public_jwk(key: Any, key_id: str, **changes: Any) -> dict[str, Any]:
         rsa.RSAPrivateKey: jwt.algorithms.RSAAlgorithm,
         ec.EllipticCurvePrivateKey: jwt.algorithms.ECAlgorithm,
     }
-    writer = next((it for kind, it in writers.items() if isinstance(key, kind)), jwt.algorithms.OKPAlgorithm)
+    writer = next(
+        (it for kind, it in writers.items() if isinstance(key, kind)),
+        jwt.algorithms.OKPAlgorithm,
+    )
     return {**writer.to_jwk(key.public_key(), as_dict=True), "kid": key_id, **changes}
 
 
-KEY_SET = {"keys": [public_jwk(private_key(name), name.lower(), alg=name) for name in ("RS256", "ES256", "EdDSA")]}
+KEY_SET = {
+    "keys": [
+        public_jwk(private_key(name), name.lower(), alg=name)
+        for name in ("RS256", "ES256", "EdDSA")
+    ]
+}
 """Three keys; each id is the algorithm in lower case."""
 
 
 def claims(**changes: Any) -> dict[str, Any]:
     """Valid claims of ann, who has no role; ``None`` removes a claim."""
     now = int(time.time())
-    valid = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "iat": now, "nbf": now, "exp": now + 300}
-    return {name: value for name, value in (valid | changes).items() if value is not None}
+    valid = {
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "sub": "ann",
+        "iat": now,
+        "nbf": now,
+        "exp": now + 300,
+    }
+    return {
+        name: value for name, value in (valid | changes).items() if value is not None
+    }
 
 
-def token(algorithm: str = "ES256", *, headers: dict[str, Any] | None = None, **changes: Any) -> str:
+def token(
+    algorithm: str = "ES256", *, headers: dict[str, Any] | None = None, **changes: Any
+) -> str:
     """A token with a valid signature; ``changes`` are those of the claims."""
     key_id = {"kid": algorithm.lower()}
-    return jwt.encode(claims(**changes), private_key(algorithm), algorithm, headers=key_id | (headers or {}))
+    return jwt.encode(
+        claims(**changes),
+        private_key(algorithm),
+        algorithm,
+        headers=key_id | (headers or {}),
+    )
 
 
 def encoded(value: bytes) -> str:
@@ -77,7 +105,9 @@ def _by_public_key(algorithm: str) -> str:
     pem = (
         private_key(algorithm)
         .public_key()
-        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
     )
     header = encoded(json.dumps({"alg": "HS256", "kid": algorithm.lower()}).encode())
     text = f"{header}.{encoded(json.dumps(claims()).encode())}"
@@ -170,7 +200,9 @@ ATTACKS: dict[str, Callable[[], str]] = {
     "a huge token of dots": lambda: "." * 50_000,
     "an encrypted token": lambda: f"{token()}.AAAA.AAAA",
 }  # fmt: skip
-"""Tokens that nobody may use, by what is wrong. Every other part of each token is right."""
+"""Tokens that nobody may use, by what is wrong. Every other part of each token is
+right.
+"""
 
 
 @dataclass

@@ -1,4 +1,6 @@
-"""Sends requests to the ASGI application, or to a server's protocol, in this process: no library, no connection."""
+"""Sends requests to the ASGI application, or to a server's protocol, in this process:
+no library, no connection.
+"""
 
 import asyncio
 import json
@@ -27,7 +29,9 @@ class KeptTransport(asyncio.Transport):
         self._is_closing = False
 
     def write(self, data: Any) -> None:
-        assert not self._is_closing, "nothing follows the answer after which the connection is closed"
+        assert not self._is_closing, (
+            "nothing follows the answer after which the connection is closed"
+        )
         self.sent += data
 
     def is_closing(self) -> bool:
@@ -37,14 +41,18 @@ class KeptTransport(asyncio.Transport):
         self._is_closing = True
 
     def pause_reading(self) -> None:
-        """Does nothing: the whole input was given to the protocol before it can ask for less."""
+        """Does nothing: the whole input was given to the protocol before it can ask for
+        less.
+        """
 
     def resume_reading(self) -> None:
         """Does nothing, as :meth:`pause_reading` does."""
 
 
 class InProcess:
-    """A client of one application. Its event loop runs in a thread, so several threads may send requests."""
+    """A client of one application. Its event loop runs in a thread, so several threads
+    may send requests.
+    """
 
     def __init__(self, app: FastAPI, call: Callable[..., Any]) -> None:
         self._app = app
@@ -60,8 +68,14 @@ class InProcess:
         content: str = "",
         **options: Any,
     ) -> httpx.Response:
-        """The answer to a request with a key or a token, if any, and with ``json`` in place of ``content``."""
-        sent = {"host": "here", **({} if key is None else {"authorization": f"Bearer {key}"}), **(headers or {})}
+        """The answer to a request with a key or a token, if any, and with ``json`` in
+        place of ``content``.
+        """
+        sent = {
+            "host": "here",
+            **({} if key is None else {"authorization": f"Bearer {key}"}),
+            **(headers or {}),
+        }
         body = json.dumps(options.pop("json")) if "json" in options else content
         assert not options, "no other option is supported"
         bare, _, query = path.partition("?")
@@ -80,11 +94,14 @@ class InProcess:
         return answer
 
     async def _exchange(self, config: uvicorn.Config, request: bytes) -> bytes:
-        protocol: Any = config.http_protocol_class(config=config, server_state=ServerState(), app_state={})  # type: ignore[call-arg]
+        protocol: Any = config.http_protocol_class(
+            config=config, server_state=ServerState(), app_state={}
+        )  # type: ignore[call-arg]
         with socket.socket() as unconnected:
             transport = KeptTransport(unconnected)
             protocol.connection_made(transport)
-            await anyio.lowlevel.checkpoint()  # the server looks at its connections again before it reads
+            # the server looks at its connections again before it reads
+            await anyio.lowlevel.checkpoint()
             protocol.data_received(request)
             while not protocol.cycle.response_complete:
                 await anyio.lowlevel.checkpoint()
@@ -92,7 +109,9 @@ class InProcess:
         return transport.sent
 
     async def _send(self, scope: dict[str, Any], body: bytes) -> httpx.Response:
-        incoming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        incoming: list[Message] = [
+            {"type": "http.request", "body": body, "more_body": False}
+        ]
         answered: list[Message] = []
 
         async def receive() -> Message:
@@ -106,7 +125,9 @@ class InProcess:
         await self._app(scope, receive, send)
         start, *parts = answered
         content = b"".join(part.get("body", b"") for part in parts)
-        return httpx.Response(start["status"], headers=start["headers"], content=content)
+        return httpx.Response(
+            start["status"], headers=start["headers"], content=content
+        )
 
 
 @contextmanager

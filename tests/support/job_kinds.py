@@ -25,7 +25,13 @@ def request(route: str, key: str) -> IdempotentRequest:
 def profile(scene: Scene, key: str = "p") -> str:
     """Submits a profile job and returns its id."""
     body = ProfileIn.model_validate({"epsilon": "0.5", "scope": {"shard": [1]}})
-    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, body, request=request("POST p", key))
+    answer = submit_profile(
+        scene.installation,
+        OWNER,
+        scene.dataset_id,
+        body,
+        request=request("POST p", key),
+    )
     return str(json.loads(answer.body)["job_id"])
 
 
@@ -67,8 +73,14 @@ def model(scene: Scene, key: str) -> str:
 def evaluation(scene: Scene, *model_ids: str, key: str = "e") -> str:
     """Submits a job that evaluates models on held-out cells, and returns its id."""
     held_out: Any = {"epsilon": "0.5", "scope": {"shard": [1, 2]}}
-    body = EvaluationIn(**held_out) if len(model_ids) == 1 else SelectionIn(models=list(model_ids), **held_out)
-    answer = submit_evaluation(scene.installation, OWNER, model_ids, body, request=request("POST e", key))
+    body = (
+        EvaluationIn(**held_out)
+        if len(model_ids) == 1
+        else SelectionIn(models=list(model_ids), **held_out)
+    )
+    answer = submit_evaluation(
+        scene.installation, OWNER, model_ids, body, request=request("POST e", key)
+    )
     return str(json.loads(answer.body)["job_id"])
 
 

@@ -1,4 +1,5 @@
-"""Does the work of jobs as a child of a worker does, and says which modules it imported after it had loaded its code.
+"""Does the work of jobs as a child of a worker does, and says which modules it imported
+after it had loaded its code.
 
 A module that is imported later may be broken or missing, and the job was charged.
 """
@@ -11,7 +12,9 @@ from app.worker.child import load_modules
 
 
 def main() -> None:
-    """Reads a task from each line of standard input, and answers with the names of the modules."""
+    """Reads a task from each line of standard input, and answers with the names of the
+    modules.
+    """
     load_modules()
     loaded = set(sys.modules)
     from app.services.drawing.perform import perform

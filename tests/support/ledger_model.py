@@ -1,7 +1,9 @@
-"""Models the rules of the ledger by brute force over joint cells, without code of the product.
+"""Models the rules of the ledger by brute force over joint cells, without code of the
+product.
 
-Tests of random programs compare the ledger with the model after every step. Tests of races replay the entries through
-the model, which checks that every prefix was admissible.
+Tests of random programs compare the ledger with the model after every step. Tests of
+races replay the entries through the model, which checks that every prefix was
+admissible.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +24,9 @@ FrozenBox = tuple[tuple[str, tuple[Cell, ...]], ...]
 
 @dataclass(frozen=True)
 class Job:
-    """A reservation: its amount, its box, its state (``reserve``, or the kind of its last entry), and its δ."""
+    """A reservation: its amount, its box, its state (``reserve``, or the kind of its
+    last entry), and its δ.
+    """
 
     amount: int
     box: Box
@@ -36,10 +40,12 @@ class Model:
 
     Attributes:
         cap: the cap in force.
-        cells: cells of each partition. Uploads append cells; a box lists the uploads that it covers.
+        cells: cells of each partition. Uploads append cells; a box lists the uploads
+            that it covers.
         highest: highest cap in force since the first job.
         aside: steps of δ that are set aside.
-        kind: accountant, δ, adjacency and unit column, which members of a population have in common.
+        kind: accountant, δ, adjacency and unit column, which members of a population
+            have in common.
     """
 
     cap: int
@@ -54,25 +60,38 @@ class Model:
 
     def joint_cells(self, box: Box) -> list[JointCell]:
         """Every joint cell of a box, in canonical order."""
-        return list(product(*(sorted(box.get(name, self.cells[name])) for name in sorted(self.cells))))
+        return list(
+            product(
+                *(
+                    sorted(box.get(name, self.cells[name]))
+                    for name in sorted(self.cells)
+                )
+            )
+        )
 
     def carried(self, cell: JointCell) -> tuple[int, int]:
-        """(charged, reserved) of one joint cell, over all jobs whose boxes cover the cell."""
+        """(charged, reserved) of one joint cell, over all jobs whose boxes cover the
+        cell.
+        """
         covering = [job for job in self.jobs.values() if self._covers(job.box, cell)]
         charged = sum(job.amount for job in covering if job.state == "charge")
         return charged, sum(job.amount for job in covering if job.state == "reserve")
 
     def tightest(self, box: Box) -> tuple[dict[str, Cell], int, int]:
-        """The joint cell with the largest load in a box, with its charged and reserved amounts.
+        """The joint cell with the largest load in a box, with its charged and reserved
+        amounts.
 
-        Among equal loads, cells of declared categories come before OTHER and MISSING, in the order of the partitions.
+        Among equal loads, cells of declared categories come before OTHER and MISSING,
+        in the order of the partitions.
         """
         amounts = {cell: self.carried(cell) for cell in self.joint_cells(box)}
         names = sorted(self.cells)
 
         def rank(cell: JointCell) -> tuple[int, list[bool]]:
             named = dict(zip(names, cell, strict=True))
-            return sum(amounts[cell]), [named[name] not in ("OTHER", "MISSING") for name in self.cells]
+            return sum(amounts[cell]), [
+                named[name] not in ("OTHER", "MISSING") for name in self.cells
+            ]
 
         cell = max(amounts, key=rank)
         return dict(zip(names, cell, strict=True)), *amounts[cell]
@@ -86,7 +105,10 @@ class Model:
     def delta_spent(self, box: Box) -> int:
         """The largest δ that a joint cell of a box has spent."""
         jobs = self.jobs.values()
-        return max(sum(job.delta for job in jobs if self._covers(job.box, cell)) for cell in self.joint_cells(box))
+        return max(
+            sum(job.delta for job in jobs if self._covers(job.box, cell))
+            for cell in self.joint_cells(box)
+        )
 
     def fits(self, box: Box) -> int:
         """The largest amount that fits in a box."""
@@ -112,8 +134,10 @@ class Model:
 
     @property
     def printable(self) -> int:
-        """The amount of the printed guarantee: for ``pure`` cap or load; otherwise the highest cap, because the
-        conversion at a δ holds for a limit that was set before."""
+        """The amount of the printed guarantee: for ``pure`` cap or load; otherwise the
+        highest cap, because the conversion at a δ holds for a limit that was set
+        before.
+        """
         return max(self.cap, self.load) if "pure" in self.kind else self.highest
 
     def by_box(self) -> dict[FrozenBox, tuple[int, int]]:
@@ -124,17 +148,24 @@ class Model:
                 box = frozen(job.box)
                 charged, reserved = sums.get(box, (0, 0))
                 is_charged = job.state == "charge"
-                sums[box] = (charged + job.amount * is_charged, reserved + job.amount * (not is_charged))
+                sums[box] = (
+                    charged + job.amount * is_charged,
+                    reserved + job.amount * (not is_charged),
+                )
         return sums
 
     def _covers(self, box: Box, cell: JointCell) -> bool:
         named = zip(sorted(self.cells), cell, strict=True)
-        return all(name not in box or coordinate in box[name] for name, coordinate in named)
+        return all(
+            name not in box or coordinate in box[name] for name, coordinate in named
+        )
 
 
 @dataclass
 class PopulationModel:
-    """A population: a cap on the sum of its members' loads, because a person may have a row in any cell of each."""
+    """A population: a cap on the sum of its members' loads, because a person may have a
+    row in any cell of each.
+    """
 
     cap: int
     kind: tuple[str | None, ...]
@@ -150,14 +181,27 @@ class PopulationModel:
         return sum(member.load for member in self.members.values())
 
     def fits(self, account_id: str, box: Box) -> int:
-        """The largest amount that fits in a box of a member; 0 while the sum of loads is over the cap."""
-        others = sum(member.load for name, member in self.members.items() if name != account_id)
+        """The largest amount that fits in a box of a member; 0 while the sum of loads
+        is over the cap.
+        """
+        others = sum(
+            member.load for name, member in self.members.items() if name != account_id
+        )
         _, charged, reserved = self.members[account_id].tightest(box)
-        return max(self.cap - others - charged - reserved, 0) if self.load <= self.cap else 0
+        return (
+            max(self.cap - others - charged - reserved, 0)
+            if self.load <= self.cap
+            else 0
+        )
 
     def join(self, account_id: str, account: Model) -> bool:
-        """Joins an account that agrees with every field of ``kind`` that is not ``None`` and sets no δ aside."""
-        if account.aside or any(mine not in (None, its) for mine, its in zip(self.kind, account.kind, strict=True)):
+        """Joins an account that agrees with every field of ``kind`` that is not
+        ``None`` and sets no δ aside.
+        """
+        if account.aside or any(
+            mine not in (None, its)
+            for mine, its in zip(self.kind, account.kind, strict=True)
+        ):
             return False
         self.kind = account.kind
         self.members[account_id] = account
@@ -185,7 +229,9 @@ def second_part(job_id: str) -> str:
 
 
 def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model:
-    """Replays the entries of an account; asserts that every reservation fits, and that it is settled at most once."""
+    """Replays the entries of an account; asserts that every reservation fits, and that
+    it is settled at most once.
+    """
     model = Model(0, {name: list(listed) for name, listed in cells.items()})
     for entry in entries:
         job_id, box = str(entry.job_id), frozen(entry.scope)
@@ -196,14 +242,25 @@ def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model
                 model.set_cap(entry.amount)
             case "reserve":
                 if job_id in model.jobs:
-                    both = model.joint_cells(model.jobs[job_id].box), model.joint_cells(entry.scope)
-                    assert set(both[0]).isdisjoint(both[1]), "the parts of a job share no joint cell"
+                    both = (
+                        model.joint_cells(model.jobs[job_id].box),
+                        model.joint_cells(entry.scope),
+                    )
+                    assert set(both[0]).isdisjoint(both[1]), (
+                        "the parts of a job share no joint cell"
+                    )
                     job_id = second_part(job_id)
                 assert job_id not in model.jobs
-                assert model.reserve(job_id, entry.amount, entry.scope), f"over the cap at entry {entry.sequence}"
+                assert model.reserve(job_id, entry.amount, entry.scope), (
+                    f"over the cap at entry {entry.sequence}"
+                )
             case end:
-                parts = [part for part in (job_id, second_part(job_id)) if part in model.jobs]
-                part = next(part for part in parts if frozen(model.jobs[part].box) == box)
+                parts = [
+                    part for part in (job_id, second_part(job_id)) if part in model.jobs
+                ]
+                part = next(
+                    part for part in parts if frozen(model.jobs[part].box) == box
+                )
                 assert entry.amount == model.jobs[part].amount
                 assert model.settle(part, end)
     return model
@@ -224,7 +281,9 @@ def replay_population(entries: Iterable[Any]) -> tuple[int, dict[str, int]]:
                 assert (kind == "join") is (member not in loads)
                 load_grows = kind == "load" and entry.amount > loads[member]
                 loads[member] = entry.amount
-                assert not load_grows or sum(loads.values()) <= cap, f"over the cap at entry {entry.sequence}"
+                assert not load_grows or sum(loads.values()) <= cap, (
+                    f"over the cap at entry {entry.sequence}"
+                )
     return cap, loads
 
 
@@ -237,7 +296,10 @@ def picked_cells(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
     """The picked cells of the account's partitions."""
     known = {name: listed for name, listed in picks.items() if name in model.cells}
     return Scope(
-        {name: {model.cells[name][pick % len(model.cells[name])] for pick in listed} for name, listed in known.items()}
+        {
+            name: {model.cells[name][pick % len(model.cells[name])] for pick in listed}
+            for name, listed in known.items()
+        }
     )
 
 

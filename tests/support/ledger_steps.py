@@ -10,13 +10,21 @@ UPLOADS = "month"
 PARTITIONS: dict[str, dict[str, Any]] = {
     "shard": {"kind": "hash", "cells": 3},
     "coin": {"kind": "hash", "cells": 2},
-    "region": {"kind": "column", "column": "land", "feature": False, "sizes": None, "cells": ["EU", "US", "OTHER"]},
+    "region": {
+        "kind": "column",
+        "column": "land",
+        "feature": False,
+        "sizes": None,
+        "cells": ["EU", "US", "OTHER"],
+    },
     UPLOADS: {"kind": "epoch", "how": "one file per month"},
 }
 
 
 class Kind(Enum):
-    """A kind of account: adjacency, unit column, rows per unit, and whether δ is set aside."""
+    """A kind of account: adjacency, unit column, rows per unit, and whether δ is set
+    aside.
+    """
 
     ROW = ("add_remove", None, 1, False)
     PATIENT = ("add_remove", "patient", 2, False)
@@ -40,10 +48,12 @@ class Reserve:
 
     Attributes:
         account: number of the account, modulo the number of accounts.
-        size: the amount, or ``exactly`` the largest amount that fits, or one step ``over`` that amount.
+        size: the amount, or ``exactly`` the largest amount that fits, or one step
+            ``over`` that amount.
         picks: numbers of cells per partition of the box, modulo the number of cells.
-        second_account: account of the job's second part, of one step: everywhere on another account; on the same
-            account, in cells that the first part leaves out, if there are any.
+        second_account: account of the job's second part, of one step: everywhere on
+            another account; on the same account, in cells that the first part leaves
+            out, if there are any.
     """
 
     account: int
@@ -64,7 +74,9 @@ class External:
 
 @dataclass(frozen=True)
 class Settle:
-    """Settles an earlier job (by number, modulo the number of jobs), which may be settled already."""
+    """Settles an earlier job (by number, modulo the number of jobs), which may be
+    settled already.
+    """
 
     job: int
     end: str
@@ -94,7 +106,9 @@ class Upload:
 
 @dataclass(frozen=True)
 class Erase:
-    """Deletes the dataset of an account: voids its queued jobs and ends admission; the spend stays."""
+    """Deletes the dataset of an account: voids its queued jobs and ends admission; the
+    spend stays.
+    """
 
     account: int
 
@@ -106,4 +120,6 @@ class Crash:
     step: "Step"
 
 
-Step: TypeAlias = Open | Reserve | External | Settle | Cap | Join | Upload | Erase | Crash
+Step: TypeAlias = (
+    Open | Reserve | External | Settle | Cap | Join | Upload | Erase | Crash
+)

@@ -15,7 +15,14 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import accounts, kept_states, populations, reservations, statements, tables
+from app.ledger import (
+    accounts,
+    kept_states,
+    populations,
+    reservations,
+    statements,
+    tables,
+)
 from app.ledger import reservations as ledger
 from app.ledger.tables import Entry
 from app.services.installation import Installation
@@ -70,8 +77,9 @@ class _Crashed(Exception):
 
 @dataclass
 class _Models:
-    """The state of the models, which a crash restores; ``jobs`` are ids in order, with account and name of each
-    part."""
+    """The state of the models, which a crash restores; ``jobs`` are ids in order, with
+    account and name of each part.
+    """
 
     together: PopulationModel
     accounts: dict[str, Model] = field(default_factory=dict)
@@ -80,9 +88,13 @@ class _Models:
 
 
 class World:
-    """Accounts and one population of an installation, and their models. Every step asserts that both agree."""
+    """Accounts and one population of an installation, and their models. Every step
+    asserts that both agree.
+    """
 
-    def __init__(self, installation: Installation, *, accountant: str, cap: int) -> None:
+    def __init__(
+        self, installation: Installation, *, accountant: str, cap: int
+    ) -> None:
         self._database = installation.database
         self._population = f"pop_{next(_serial)}"
         delta = None if accountant == "pure" else DELTA
@@ -94,10 +106,14 @@ class World:
             populations.open_population(session, new_population, at=stamps.now())
 
     def take(self, step: Step) -> str:
-        """Applies a step to the ledger and to the model, and returns its outcome in words."""
+        """Applies a step to the ledger and to the model, and returns its outcome in
+        words.
+        """
         before = copy.deepcopy(self._models)
         with suppress(_Crashed), self._database.write() as session:
-            outcome = self._done(session, step.step if isinstance(step, Crash) else step)
+            outcome = self._done(
+                session, step.step if isinstance(step, Crash) else step
+            )
             if isinstance(step, Crash):
                 self._models, outcome = before, "crashed"
                 raise _Crashed
@@ -112,21 +128,35 @@ class World:
             case Open():
                 return self._open(session, step)
             case Settle(number, end) if self._models.jobs:
-                return self._settle(session, *self._models.jobs[number % len(self._models.jobs)], end=end)
+                return self._settle(
+                    session,
+                    *self._models.jobs[number % len(self._models.jobs)],
+                    end=end,
+                )
             case Cap(None, cap):
-                accounts.change_cap(session, self._population, cap, reason="a test", actor="key_owner")
+                accounts.change_cap(
+                    session, self._population, cap, reason="a test", actor="key_owner"
+                )
                 self._models.together.set_cap(cap)
                 return "done"
-            case Reserve() | External() | Cap() | Join() | Upload() | Erase() if self._models.accounts:
+            case Reserve() | External() | Cap() | Join() | Upload() | Erase() if (
+                self._models.accounts
+            ):
                 account_id = self._named(step.account or 0)
-                return self._done_to(session, step, account_id, self._models.accounts[account_id])
+                return self._done_to(
+                    session, step, account_id, self._models.accounts[account_id]
+                )
         return "no account"
 
-    def _done_to(self, session: Session, step: Step, account_id: str, model: Model) -> str:
+    def _done_to(
+        self, session: Session, step: Step, account_id: str, model: Model
+    ) -> str:
         is_erased = account_id in self._models.erased
         match step:
             case Cap(_, cap):
-                accounts.change_cap(session, account_id, cap, reason="a test", actor="key_owner")
+                accounts.change_cap(
+                    session, account_id, cap, reason="a test", actor="key_owner"
+                )
                 model.set_cap(cap)
             case Upload() if UPLOADS in model.cells and not is_erased:
                 model.cells[UPLOADS].append(f"ep_{len(model.cells[UPLOADS]):02}")
@@ -145,7 +175,9 @@ class World:
         adjacency, column, max_rows, may_aside = step.kind.value
         has_aside = may_aside and step.accountant == "zcdp"
         delta = None if step.accountant == "pure" else DELTA
-        partitions = Partitions.from_json([{"name": name, **PARTITIONS[name]} for name in step.names])
+        partitions = Partitions.from_json(
+            [{"name": name, **PARTITIONS[name]} for name in step.names]
+        )
         new_account = accounts.NewAccount(
             id=account_id,
             name=account_id,
@@ -158,19 +190,28 @@ class World:
             delta_set_aside=accountants.delta_text(ASIDE) if has_aside else None,
         )
         accounts.open_account(session, new_account, actor="key_owner")
-        cells = {partition.name: list(partition.known_cells or ["ep_00"]) for partition in partitions.declared}
+        cells = {
+            partition.name: list(partition.known_cells or ["ep_00"])
+            for partition in partitions.declared
+        }
         kind = (step.accountant, delta, adjacency, column or "")
-        self._models.accounts[account_id] = Model(step.cap, cells, aside=ASIDE if has_aside else 0, kind=kind)
+        self._models.accounts[account_id] = Model(
+            step.cap, cells, aside=ASIDE if has_aside else 0, kind=kind
+        )
         return "done"
 
     def _reserve(self, session: Session, step: Reserve, account_id: str) -> str:
-        box, job_id = box_of(self._models.accounts[account_id], step.picks), f"jb_{next(_serial)}"
+        box, job_id = (
+            box_of(self._models.accounts[account_id], step.picks),
+            f"jb_{next(_serial)}",
+        )
         parts = [(account_id, job_id, self._size(step.size, account_id, box), box)]
         if not parts[0][2]:
             return "nothing fits"
         parts += self._second_part(step, account_id, job_id, box)
         reservations = [
-            ledger.NewReservation(payer, amount, Scope(scope), EVENT, job_id) for payer, _, amount, scope in parts
+            ledger.NewReservation(payer, amount, Scope(scope), EVENT, job_id)
+            for payer, _, amount, scope in parts
         ]
         fits = _fits(session, reservations)
         refused: BudgetExceeded | None = None
@@ -193,41 +234,76 @@ class World:
         n_accounts = len({payer for payer, *_ in parts})
         return "admitted in two parts" if n_accounts < len(parts) else "admitted"
 
-    def _second_part(self, step: Reserve, account_id: str, job_id: str, box: Scope) -> list[_Part]:
+    def _second_part(
+        self, step: Reserve, account_id: str, job_id: str, box: Scope
+    ) -> list[_Part]:
         """The second part of a job, if it has one."""
-        other = None if step.second_account is None else self._named(step.second_account)
+        other = (
+            None if step.second_account is None else self._named(step.second_account)
+        )
         if other is None or other in self._models.erased:
             return []
         model = self._models.accounts[other]
         if other != account_id:
             return [(other, job_id, 1, box_of(model, {}))]
-        other_cells = {name: [cell for cell in model.cells[name] if cell not in cells] for name, cells in box.items()}
-        disjoint = next(({name: tuple(cells)} for name, cells in other_cells.items() if cells), None)
+        other_cells = {
+            name: [cell for cell in model.cells[name] if cell not in cells]
+            for name, cells in box.items()
+        }
+        disjoint = next(
+            ({name: tuple(cells)} for name, cells in other_cells.items() if cells), None
+        )
         if disjoint is None:
             return []
-        return [(other, second_part(job_id), 1, Scope({**box_of(model, {}), **disjoint}))]
+        return [
+            (other, second_part(job_id), 1, Scope({**box_of(model, {}), **disjoint}))
+        ]
 
-    def _charge_external(self, session: Session, step: External, account_id: str, model: Model) -> str:
-        box = picked_cells(model, step.picks)  # if uploads are cells and none was picked, later uploads, too
-        amount, delta = self._size(step.size, account_id, box), step.delta if model.aside else 0
+    def _charge_external(
+        self, session: Session, step: External, account_id: str, model: Model
+    ) -> str:
+        # if uploads are cells and none was picked, later uploads, too
+        box = picked_cells(model, step.picks)
+        amount, delta = (
+            self._size(step.size, account_id, box),
+            step.delta if model.aside else 0,
+        )
         if not amount:
             return "nothing fits"
-        details: dict[str, Any] = {"attested_by": "key_ann", "description": "a test", "per": "row"}
+        details: dict[str, Any] = {
+            "attested_by": "key_ann",
+            "description": "a test",
+            "per": "row",
+        }
         if delta:
             text = accountants.delta_text(delta)
-            details["declared"] = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": text}
+            details["declared"] = {
+                "adjacency": "add_remove",
+                "epsilon": "0.000001",
+                "delta": text,
+            }
         new_reservation = ledger.NewReservation(
-            account_id, amount, Scope(box), None if delta else EVENT, None, details=details
+            account_id,
+            amount,
+            Scope(box),
+            None if delta else EVENT,
+            None,
+            details=details,
         )
         charged, refused = "", None
         try:
-            charged = reservations.charge_external(session, new_reservation, delta=delta, actor="key_ann")
+            charged = reservations.charge_external(
+                session, new_reservation, delta=delta, actor="key_ann"
+            )
         except BudgetExceeded as error:
             refused = error
         spent = model.delta_spent(box)
         if delta and spent + delta > model.aside:
             assert refused is not None
-            assert (refused.unit, refused.remaining) == ("delta", accountants.delta_text(model.aside - spent))
+            assert (refused.unit, refused.remaining) == (
+                "delta",
+                accountants.delta_text(model.aside - spent),
+            )
             return "refused for delta"
         if self._refuses(refused, account_id, amount, box):
             return "refused"
@@ -237,16 +313,25 @@ class World:
         self._check_admitted(account_id)
         return "admitted with delta" if delta else "admitted"
 
-    def _settle(self, session: Session, job_id: str, parts: list[tuple[str, str]], *, end: str) -> str:
+    def _settle(
+        self, session: Session, job_id: str, parts: list[tuple[str, str]], *, end: str
+    ) -> str:
         try:
-            if job_id.startswith("rs_"):  # of an external mechanism: charged at once, and no call gives it back
+            # of an external mechanism: charged at once, and no call gives it back
+            if job_id.startswith("rs_"):
                 ledger.charge(session, job_id, actor="worker")
             else:
                 _ENDS[end](session, job_id)
         except ReservationSettled:
-            assert not any(self._models.accounts[account_id].settle(name, end) for account_id, name in parts)
+            assert not any(
+                self._models.accounts[account_id].settle(name, end)
+                for account_id, name in parts
+            )
             return "was settled"
-        assert all(self._models.accounts[account_id].settle(name, end) for account_id, name in parts)
+        assert all(
+            self._models.accounts[account_id].settle(name, end)
+            for account_id, name in parts
+        )
         return "settled"
 
     def _erase(self, session: Session, account_id: str) -> str:
@@ -254,16 +339,29 @@ class World:
         waiting = [
             (job_id, parts)
             for job_id, parts in self._models.jobs
-            if any(other == account_id and jobs[name].state == "reserve" for other, name in parts)
+            if any(
+                other == account_id and jobs[name].state == "reserve"
+                for other, name in parts
+            )
         ]
         ledger.void_jobs(session, [job_id for job_id, _ in waiting], actor="key_owner")
-        assert all(self._models.accounts[other].settle(name, "void") for _, parts in waiting for other, name in parts)
+        assert all(
+            self._models.accounts[other].settle(name, "void")
+            for _, parts in waiting
+            for other, name in parts
+        )
         self._models.erased.add(account_id)
         return "done"
 
     def _join(self, session: Session, account_id: str, model: Model) -> str:
         try:
-            populations.join(session, self._population, account_id, actor="key_owner", at=stamps.now())
+            populations.join(
+                session,
+                self._population,
+                account_id,
+                actor="key_owner",
+                at=stamps.now(),
+            )
         except PopulationMismatch:
             assert not self._models.together.join(account_id, model)
             return "does not match"
@@ -278,10 +376,18 @@ class World:
     def _room(self, account_id: str, box: Scope) -> int:
         room = self._models.accounts[account_id].fits(box)
         together = self._models.together
-        return min(room, together.fits(account_id, box)) if account_id in together.members else room
+        return (
+            min(room, together.fits(account_id, box))
+            if account_id in together.members
+            else room
+        )
 
     def _size(self, size: int | str, account_id: str, box: Scope) -> int:
-        return self._room(account_id, box) + (size == "over") if isinstance(size, str) else size
+        return (
+            self._room(account_id, box) + (size == "over")
+            if isinstance(size, str)
+            else size
+        )
 
     def _fits(self, account_id: str, box: Scope, beside: Sequence[_Part]) -> int:
         """The largest amount that fits in a box beside other parts of the job."""
@@ -293,9 +399,16 @@ class World:
         return room
 
     def _refuses(
-        self, refused: BudgetExceeded | None, account_id: str, amount: int, box: Scope, beside: Sequence[_Part] = ()
+        self,
+        refused: BudgetExceeded | None,
+        account_id: str,
+        amount: int,
+        box: Scope,
+        beside: Sequence[_Part] = (),
     ) -> bool:
-        """Whether the model refuses an amount; if so, asserts that the ledger's refusal states the right amounts."""
+        """Whether the model refuses an amount; if so, asserts that the ledger's refusal
+        states the right amounts.
+        """
         model, room = self._models.accounts[account_id], self._room(account_id, box)
         if amount <= room:
             return False
@@ -306,10 +419,13 @@ class World:
         cell, charged, reserved = model.tightest(box)
         if room < model.fits(box):
             assert (refused.population, refused.tightest_cell) == (self._population, {})
-            assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == together.load
+            assert (
+                Fraction(refused.charged) + Fraction(refused.reserved)
+            ) * unit == together.load
             assert Fraction(refused.cap) * unit == together.cap
         else:
-            # If uploads are cells and the box names none, all uploads that no box names are one cell.
+            # If uploads are cells and the box names none, all uploads that no box names
+            # are one cell.
             tightest_cell: dict[str, Any] = {
                 **{name: listed[0] for name, listed in model.cells.items()},
                 **refused.tightest_cell,
@@ -320,13 +436,22 @@ class World:
             assert model.carried(tuple(tightest_cell[name] for name in sorted(tightest_cell))) == (
                 Fraction(refused.charged) * unit, Fraction(refused.reserved) * unit,
             )  # fmt: skip
-            assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == charged + reserved
-            assert [Fraction(amount) * unit for amount in (refused.cap, refused.remaining)] == [model.cap, room]
+            assert (
+                Fraction(refused.charged) + Fraction(refused.reserved)
+            ) * unit == charged + reserved
+            assert [
+                Fraction(amount) * unit for amount in (refused.cap, refused.remaining)
+            ] == [model.cap, room]
         assert Fraction(refused.requested) * unit == amount
         fits = self._fits(account_id, box, beside)
         if accountant.TAKES_DELTA:
-            largest, delta = Fraction(refused.largest_that_fits), Fraction(DELTA) - Fraction(model.aside, 10**18)
-            assert not largest or accountant.price(largest, delta) <= fits, "the stated largest amount fits"
+            largest, delta = (
+                Fraction(refused.largest_that_fits),
+                Fraction(DELTA) - Fraction(model.aside, 10**18),
+            )
+            assert not largest or accountant.price(largest, delta) <= fits, (
+                "the stated largest amount fits"
+            )
         else:
             assert Fraction(refused.largest_that_fits) * unit == fits
         return True
@@ -340,52 +465,87 @@ class World:
             assert account_id not in together.members or together.load <= together.cap
 
     def _check_account(self, session: Session, account_id: str, model: Model) -> None:
-        """Compares the tightest joint cells of the account and of every cell, the room, and the printed guarantee."""
+        """Compares the tightest joint cells of the account and of every cell, the room,
+        and the printed guarantee.
+        """
         box = box_of(model, {})
         balance = statements.balance(session, account_id, Scope(box))
-        assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
-        assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
+        assert (
+            balance.tightest_cell,
+            balance.charged,
+            balance.reserved,
+        ) == model.tightest(box)
+        assert (balance.cap, balance.room, balance.is_exact) == (
+            model.cap,
+            self._room(account_id, box),
+            True,
+        )
         assert balance.charged + balance.reserved <= model.highest
         assert statements.highest_cap(session, account_id).amount.steps == model.highest
         assert statements.printable(session, account_id).amount.steps == model.printable
-        for name, shown in statements.detail(session, account_id, Scope(box)).cells.items():
-            assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
+        for name, shown in statements.detail(
+            session, account_id, Scope(box)
+        ).cells.items():
+            assert [cell.cell[name] for cell in shown] == sorted(
+                model.cells[name], key=order_of
+            )
             for cell in shown:
                 expected = model.tightest({**box, name: (cell.cell[name],)})
                 assert cell.charged + cell.reserved == sum(expected[1:])
-                assert (cell.charged, cell.reserved) == model.carried(tuple(dict(sorted(cell.cell.items())).values()))
+                assert (cell.charged, cell.reserved) == model.carried(
+                    tuple(dict(sorted(cell.cell.items())).values())
+                )
         delta = statements.delta_balance(session, account_id, Scope(box))
         assert (0 if delta is None else delta.charged) == model.delta_spent(box)
 
     def _check_population(self, session: Session) -> None:
         together = self._models.together
         population = populations.of_population(session, self._population)
-        assert (population.cap, statements.highest_cap(session, population.id).amount.steps) == (
+        assert (
+            population.cap,
+            statements.highest_cap(session, population.id).amount.steps,
+        ) == (
             together.cap,
             together.highest,
         )
-        assert population.loads == {name: member.load for name, member in together.members.items()}
+        assert population.loads == {
+            name: member.load for name, member in together.members.items()
+        }
         for account_id, carried in population.members.items():
             # The entries of the population state the totals of all boxes.
-            tightest = kept_states.state_of(session, tables.account(session, account_id)).budget.tightest(WHOLE)
+            tightest = kept_states.state_of(
+                session, tables.account(session, account_id)
+            ).budget.tightest(WHOLE)
             stored = carried.load, carried.charged, carried.reserved, carried.is_exact
-            assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
+            assert stored == (
+                tightest.load,
+                tightest.charged,
+                tightest.reserved,
+                tightest.is_exact,
+            )
             assert tightest.is_exact
         assert population.charged + population.reserved == together.load
         assert (
-            statements.printable_of(population, statements.highest_cap(session, population.id)).amount.steps
+            statements.printable_of(
+                population, statements.highest_cap(session, population.id)
+            ).amount.steps
             == together.printable
         )
 
     def check_history(self) -> None:
-        """Recomputes state and chain from the entries alone, and runs the verifier on all exports."""
+        """Recomputes state and chain from the entries alone, and runs the verifier on
+        all exports.
+        """
         together, exports = self._models.together, dict[str, list[bytes]]()
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 entries, exports[account_id] = self._exported(session, account_id)
                 now = kept_states.state_of(session, tables.account(session, account_id))
                 assert replay(entries, model.cells).by_box() == model.by_box()
-                assert {frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()} == model.by_box()
+                assert {
+                    frozen(now.scopes[digest]): amounts
+                    for digest, amounts in now.totals.items()
+                } == model.by_box()
                 summary = verifier.verify(exports[account_id])
                 assert (summary.cap, summary.highest_cap, summary.tightest.load) == (
                     model.cap, model.highest, model.load,
@@ -395,10 +555,16 @@ class World:
         assert replay_population(entries) == (together.cap, members)
         ledgers = [MemberLedger(exports[name], (), file=name) for name in members]
         people = population_replay.verify(lines, ledgers)
-        assert (people.cap, people.highest_cap, people.together) == (together.cap, together.highest, together.load)
+        assert (people.cap, people.highest_cap, people.together) == (
+            together.cap,
+            together.highest,
+            together.load,
+        )
         assert people.printable == together.printable
 
-    def _exported(self, session: Session, account_id: str) -> tuple[list[Entry], list[bytes]]:
+    def _exported(
+        self, session: Session, account_id: str
+    ) -> tuple[list[Entry], list[bytes]]:
         entries = tables.entries(session, account_id, after=0, limit=1_000)
         header, last = statements.export_header(session, account_id)
         assert [entry.sequence for entry in entries] == list(range(1, last + 1))
@@ -407,11 +573,17 @@ class World:
             body = entry.to_json()
             stated = body.pop("hash")
             assert body["previous_hash"] == previous
-            # Entries contain only text, small integers, lists and objects with ASCII names, so json.dumps is canonical.
-            text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            # Entries contain only text, small integers, lists and objects with ASCII
+            # names, so json.dumps is canonical.
+            text = json.dumps(
+                body, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            )
             assert sha256(text.encode()).hexdigest() == stated
             previous = stated
-        return entries, [rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)]]
+        return entries, [
+            rfc8785.dumps(line) + b"\n"
+            for line in [header, *(entry.to_json() for entry in entries)]
+        ]
 
 
 def _reserve(session: Session, reservations: list[ledger.NewReservation]) -> None:
@@ -422,11 +594,20 @@ def _reserve(session: Session, reservations: list[ledger.NewReservation]) -> Non
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:
     """Whether the parts of a job fit according to a quote."""
     balances = statements.balances_of_job(session, reservations, "key_analyst")
-    return all(part.amount <= balance.room for part, balance in zip(reservations, balances, strict=True))
+    return all(
+        part.amount <= balance.room
+        for part, balance in zip(reservations, balances, strict=True)
+    )
 
 
 _ENDS: dict[str, Callable[[Session, str], None]] = {
-    "charge": lambda session, job_id: ledger.charge_job(session, job_id, actor="worker"),
-    "void": lambda session, job_id: ledger.void_jobs(session, [job_id], actor="key_analyst"),
-    "expire": lambda session, job_id: ledger.expire_job(session, job_id, actor="sweeper"),
+    "charge": lambda session, job_id: ledger.charge_job(
+        session, job_id, actor="worker"
+    ),
+    "void": lambda session, job_id: ledger.void_jobs(
+        session, [job_id], actor="key_analyst"
+    ),
+    "expire": lambda session, job_id: ledger.expire_job(
+        session, job_id, actor="sweeper"
+    ),
 }

@@ -1,4 +1,6 @@
-"""Runs a Python module in a process that answers each line of its standard input with one line."""
+"""Runs a Python module in a process that answers each line of its standard input with
+one line.
+"""
 
 import json
 import subprocess
@@ -12,9 +14,11 @@ _ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def line_process(*arguments: str, errors: Path) -> Iterator[Callable[[object], str]]:
-    """Starts ``python -m`` with arguments; a call sends one value as JSON and returns the line of the answer.
+    """Starts ``python -m`` with arguments; a call sends one value as JSON and returns
+    the line of the answer.
 
-    A call fails if the process, or a fork of it, wrote to standard error, which goes to ``errors``.
+    A call fails if the process, or a fork of it, wrote to standard error, which goes to
+    ``errors``.
     """
     with (
         errors.open("w") as log,

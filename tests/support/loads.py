@@ -16,7 +16,9 @@ class BoxAmount(NamedTuple):
     amount: int
 
 
-def loads_of(partitions: Partitions, boxes: Sequence[BoxAmount], *, inside: Scope | None = None) -> Loads:
+def loads_of(
+    partitions: Partitions, boxes: Sequence[BoxAmount], *, inside: Scope | None = None
+) -> Loads:
     """The loads of the joint cells inside a box."""
     numbering = Numbering(partition.name for partition in partitions.declared)
     for key, box in enumerate(boxes):

@@ -1,4 +1,6 @@
-"""Takes a caller's authority away at the last moment before a write transaction of its request."""
+"""Takes a caller's authority away at the last moment before a write transaction of its
+request.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,11 +28,14 @@ class Writes:
 
 
 @contextmanager
-def lost_before_write(database: Database, key_id: str, loss: Loss, *, write: int) -> Iterator[Writes]:
-    """Revokes a key, its roles or its grants between the beginning of a request and its ``write``-th transaction.
+def lost_before_write(
+    database: Database, key_id: str, loss: Loss, *, write: int
+) -> Iterator[Writes]:
+    """Revokes a key, its roles or its grants between the beginning of a request and its
+    ``write``-th transaction.
 
-    Every check that the request passed before the transaction is out of date then. Transactions of the lease of the
-    server's process belong to no request.
+    Every check that the request passed before the transaction is out of date then.
+    Transactions of the lease of the server's process belong to no request.
     """
     begin, writes = database.write, Writes()
 

@@ -1,4 +1,6 @@
-"""Holds shards of rows as several machines do, in this process: messages, lost machines, and no network."""
+"""Holds shards of rows as several machines do, in this process: messages, lost
+machines, and no network.
+"""
 
 from collections.abc import Callable
 
@@ -15,9 +17,13 @@ from tests.privacy.noiseless import coded
 
 
 class Machines:
-    """Shards of rows in this process, of which one is lost before every ``lost_every``-th question."""
+    """Shards of rows in this process, of which one is lost before every
+    ``lost_every``-th question.
+    """
 
-    def __init__(self, shards: list[Callable[[], CodedRows]], *, lost_every: int) -> None:
+    def __init__(
+        self, shards: list[Callable[[], CodedRows]], *, lost_every: int
+    ) -> None:
         self._read, self._lost_every = shards, lost_every
         self._shards = [ShardStates(read) for read in shards]
         self.n_questions = self.n_full = 0
@@ -27,10 +33,14 @@ class Machines:
         if self.n_questions % self._lost_every == 0:
             lost = self.n_questions % len(self._shards)
             self._shards[lost] = ShardStates(self._read[lost])
-        counted: np.ndarray = sum(remote.loads(self._answer(shard, brief, full)) for shard in self._shards)
+        counted: np.ndarray = sum(
+            remote.loads(self._answer(shard, brief, full)) for shard in self._shards
+        )
         return counted
 
-    def _answer(self, shard: ShardStates, brief: bytes, full: Callable[[], bytes]) -> bytes:
+    def _answer(
+        self, shard: ShardStates, brief: bytes, full: Callable[[], bytes]
+    ) -> bytes:
         try:
             return remote.dumps(shard.answer(remote.loads(brief)))
         except StateMissing:
@@ -43,15 +53,29 @@ def shards_of(whole: CodedRows) -> list[Callable[[], CodedRows]]:
 
     def reader(block: CodedBlock, place: slice) -> Callable[[], CodedRows]:
         ids = None if whole.ids is None else whole.ids[place]
-        return lambda: CodedRows(CodedColumns(whole.features.public, [block]), whole.y[place], ids)
+        return lambda: CodedRows(
+            CodedColumns(whole.features.public, [block]), whole.y[place], ids
+        )
 
     ends = np.cumsum([block.n_rows for block in whole.features.blocks]).tolist()
-    places = [slice(end - block.n_rows, end) for block, end in zip(whole.features.blocks, ends, strict=True)]
-    return [reader(block, place) for block, place in zip(whole.features.blocks, places, strict=True)]
+    places = [
+        slice(end - block.n_rows, end)
+        for block, end in zip(whole.features.blocks, ends, strict=True)
+    ]
+    return [
+        reader(block, place)
+        for block, place in zip(whole.features.blocks, places, strict=True)
+    ]
 
 
-def on_machines(values: SanitisedRows, plan: Plan, schema: Schema, *, n_rows: int = 100) -> CodedDistributedRows:
-    """The rows as the growth of a plan reads them from machines; one machine for every ``n_rows`` rows."""
+def on_machines(
+    values: SanitisedRows, plan: Plan, schema: Schema, *, n_rows: int = 100
+) -> CodedDistributedRows:
+    """The rows as the growth of a plan reads them from machines; one machine for every
+    ``n_rows`` rows.
+    """
     asked = code_request(plan, schema)
     assert asked is not None
-    return CodedDistributedRows(Machines(shards_of(coded(values, asked, n_rows=n_rows)), lost_every=4))
+    return CodedDistributedRows(
+        Machines(shards_of(coded(values, asked, n_rows=n_rows)), lost_every=4)
+    )

@@ -32,14 +32,20 @@ class MemberScene:
     @classmethod
     def joined(cls, scene: Scene) -> "MemberScene":
         """Joins the scene's dataset to a population, which is created."""
-        join_population(scene.installation, OWNER, scene.dataset_id, population=POPULATION)
+        join_population(
+            scene.installation, OWNER, scene.dataset_id, population=POPULATION
+        )
         return cls(scene)
 
     def lower_cap(self, epsilon: str, *, key: str) -> Answer:
         """Lowers the cap of the population."""
         body = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
-        request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return change_cap(self.scene.installation, OWNER, self.population_id, body, request=request)
+        request = IdempotentRequest(
+            OWNER.key_id, "POST", key, key.encode().ljust(32, b".")
+        )
+        return change_cap(
+            self.scene.installation, OWNER, self.population_id, body, request=request
+        )
 
     def cancel_newest_job(self) -> None:
         """Cancels the job that was submitted last."""
@@ -49,11 +55,17 @@ class MemberScene:
 
     def export(self) -> Iterator[bytes]:
         """The lines of the population's export."""
-        return history.export_json_lines(self.scene.installation, OWNER, self.population_id)
+        return history.export_json_lines(
+            self.scene.installation, OWNER, self.population_id
+        )
 
     def verified(self) -> PopulationSummary:
-        """Verifies the population beside the export of its member, which must have no later entries."""
+        """Verifies the population beside the export of its member, which must have no
+        later entries.
+        """
         self.scene.verified()
-        summary = verify(self.export(), [MemberLedger(self.scene.export(), (), file="member")])
+        summary = verify(
+            self.export(), [MemberLedger(self.scene.export(), (), file="member")]
+        )
         assert [comparison.n_later for comparison in summary.compared.values()] == [0]
         return summary

@@ -1,6 +1,8 @@
-"""Finds a folder in memory for the files of tests, none of which has to survive a power cut.
+"""Finds a folder in memory for the files of tests, none of which has to survive a power
+cut.
 
-The product waits for the disk at every commit and new file. On a disk, a test waits longer than it computes.
+The product waits for the disk at every commit and new file. On a disk, a test waits
+longer than it computes.
 """
 
 import os

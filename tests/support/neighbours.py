@@ -1,9 +1,14 @@
-"""Rows of neighbouring datasets: uploads that differ in one row or one unit, under one declaration."""
+"""Rows of neighbouring datasets: uploads that differ in one row or one unit, under one
+declaration.
+"""
 
 from typing import Any
 
 HEADER = "age,colour,income\n"
-ROWS = "".join(f"{age},{'red' if age % 2 else 'blue'},{'low' if age % 3 else 'high'}\n" for age in range(20, 60))
+ROWS = "".join(
+    f"{age},{'red' if age % 2 else 'blue'},{'low' if age % 3 else 'high'}\n"
+    for age in range(20, 60)
+)
 NEIGHBOURS = {
     "a row more": ROWS + "119,green,high\n",
     "a row fewer": "".join(ROWS.splitlines(keepends=True)[:-1]),
@@ -12,10 +17,17 @@ NEIGHBOURS = {
     "no rows": "",
 }
 UNIT_HEADER = "age,colour,income,patient\n"
-UNIT_ROWS = "".join(f"{row},patient {number % 25}\n" for number, row in enumerate(ROWS.splitlines()))
+UNIT_ROWS = "".join(
+    f"{row},patient {number % 25}\n" for number, row in enumerate(ROWS.splitlines())
+)
 UNIT_NEIGHBOURS = {
-    "a unit more": UNIT_ROWS + "119,green,high,another\n33,red,,another\n12,blue,low,another\n",
-    "a unit fewer": "".join(row for row in UNIT_ROWS.splitlines(keepends=True) if not row.endswith("patient 3\n")),
+    "a unit more": UNIT_ROWS
+    + "119,green,high,another\n33,red,,another\n12,blue,low,another\n",
+    "a unit fewer": "".join(
+        row
+        for row in UNIT_ROWS.splitlines(keepends=True)
+        if not row.endswith("patient 3\n")
+    ),
 }
 UNIT = {"column": "patient", "max_rows": 2}
 

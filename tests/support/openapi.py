@@ -1,4 +1,6 @@
-"""Reads the committed OpenAPI document, which ``tests/architecture/test_openapi.py`` compares with the code."""
+"""Reads the committed OpenAPI document, which ``tests/architecture/test_openapi.py``
+compares with the code.
+"""
 
 import json
 from pathlib import Path

@@ -6,7 +6,13 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
 
-from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key, training
+from tests.support.server import (
+    CSV,
+    csv_rows,
+    declaration,
+    new_idempotency_key,
+    training,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,10 @@ NOWHERE = Targets(**{field.name: f"no_{field.name}" for field in fields(Targets)
 
 
 def new_population() -> dict[str, Any]:
-    return {"name": f"people-{secrets.token_hex(6)}", "budget": {"accountant": "pure", "epsilon": "1000"}}
+    return {
+        "name": f"people-{secrets.token_hex(6)}",
+        "budget": {"accountant": "pure", "epsilon": "1000"},
+    }
 
 
 _caps = count(999, -1)
@@ -48,13 +57,21 @@ _largest_jobs = count(990, -1)
 def _tighter_rules() -> dict[str, Any]:
     """Rules that are tighter than all before."""
     largest = str(next(_largest_jobs))
-    return {"largest_job": largest, "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None}
+    return {
+        "largest_job": largest,
+        "approval_above": None,
+        "quotas": [],
+        "frozen": False,
+        "erase_rows_at": None,
+    }
 
 
 EXTERNAL = {
     "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
 }  # fmt: skip
-INFERENCE = {"inputs": [{"name": "age", "datatype": "INT64", "shape": [1], "data": [30]}]}
+INFERENCE = {
+    "inputs": [{"name": "age", "datatype": "INT64", "shape": [1], "data": [30]}]
+}
 WEBHOOK = {"url": "https://hooks.invalid/a", "events": ["request.refused"]}
 Ask = tuple[str, str, dict[str, Any]]
 REQUESTS: dict[str, Callable[[Targets], Ask]] = {
@@ -188,4 +205,6 @@ ACTS: dict[str, tuple[str, ...]] = {
     "delete_model": ("model-deleted",),
     "create_reservation": (),
 }
-"""The acts that each operation with an effect records; the ledgers of accounts record charges."""
+"""The acts that each operation with an effect records; the ledgers of accounts record
+charges.
+"""

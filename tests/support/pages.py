@@ -39,7 +39,9 @@ def text_of(answer: httpx.Response) -> str:
 
 
 def _text(part: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(dt|th|td)>", " ", part))).split())
+    return " ".join(
+        unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(dt|th|td)>", " ", part))).split()
+    )
 
 
 class _Form(HTMLParser):
@@ -54,7 +56,9 @@ class _Form(HTMLParser):
         given = dict(attrs)
         name, value = given.get("name") or "", given.get("value") or ""
         match tag:
-            case "input" if given.get("type") not in ("checkbox", "radio") or "checked" in given:
+            case "input" if (
+                given.get("type") not in ("checkbox", "radio") or "checked" in given
+            ):
                 self.fields[name] = value
             case "textarea":
                 self.fields[name] = ""

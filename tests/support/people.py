@@ -1,4 +1,6 @@
-"""Declares datasets whose privacy unit is a column, uploads rows through the services, and reads stored rows."""
+"""Declares datasets whose privacy unit is a column, uploads rows through the services,
+and reads stored rows.
+"""
 
 import hashlib
 import json
@@ -27,14 +29,18 @@ BODY_SHA256 = b"." * 32
 """The digest of every body that is uploaded with an idempotency key."""
 
 
-def declared(installation: Installation, *, principal: Principal = OWNER, **changes: object) -> dict[str, Any]:
+def declared(
+    installation: Installation, *, principal: Principal = OWNER, **changes: object
+) -> dict[str, Any]:
     """Declares a dataset with a new name; by default a row is the privacy unit."""
     value = {
         "name": f"people-{secrets.token_hex(6)}",
         "schema": SCHEMA,
         "budget": {"accountant": "pure", "epsilon": "3"},
     }
-    answer = register_dataset(installation, principal, DatasetIn.model_validate(value | changes), request=None)
+    answer = register_dataset(
+        installation, principal, DatasetIn.model_validate(value | changes), request=None
+    )
     return dict(json.loads(answer.body))
 
 
@@ -45,7 +51,9 @@ def per_patient(max_rows: int) -> dict[str, Any]:
 
 def visits(rows: Iterable[tuple[str, int]]) -> bytes:
     """An upload of (patient, age) rows."""
-    return b"patient,age,income\n" + b"".join(f"{patient},{age},low\n".encode() for patient, age in rows)
+    return b"patient,age,income\n" + b"".join(
+        f"{patient},{age},low\n".encode() for patient, age in rows
+    )
 
 
 def upload(
@@ -58,21 +66,35 @@ def upload(
     form: BodyForm = BodyForm.CSV,
     **terms: Any,
 ) -> dict[str, Any]:
-    """Uploads rows and returns the owner's report, nothing for a check. ``terms``: of :class:`UploadTerms`. Raises the
-    service's errors.
+    """Uploads rows and returns the owner's report, nothing for a check. ``terms``: of
+    :class:`UploadTerms`. Raises the service's errors.
     """
     route = f"POST /datasets/{dataset_id}/rows"
-    request = None if key is None else IdempotentRequest(principal.key_id, route, key, BODY_SHA256)
+    request = (
+        None
+        if key is None
+        else IdempotentRequest(principal.key_id, route, key, BODY_SHA256)
+    )
     with installation.spool() as file:
         file.write(body)
-        spooled = SpooledBody(file, UploadTerms(form, **terms), hashlib.sha256(body).digest())
-        answer = upload_rows(installation, principal, dataset_id, spooled, request=request)
+        spooled = SpooledBody(
+            file, UploadTerms(form, **terms), hashlib.sha256(body).digest()
+        )
+        answer = upload_rows(
+            installation, principal, dataset_id, spooled, request=request
+        )
     return dict(json.loads(answer.body or b"{}"))
 
 
 def row_files_of(installation: Installation, dataset_id: str) -> set[str]:
-    """Names of the files of rows and fingerprints of a dataset, without the admission book."""
-    files = (path for kind in ("rows", "prints") for path in (installation.home / kind / dataset_id).iterdir())
+    """Names of the files of rows and fingerprints of a dataset, without the admission
+    book.
+    """
+    files = (
+        path
+        for kind in ("rows", "prints")
+        for path in (installation.home / kind / dataset_id).iterdir()
+    )
     return {path.name for path in files if not path.name.startswith("units.")}
 
 
@@ -87,13 +109,24 @@ def files(installation: Installation, dataset_id: str) -> list[SealedFile]:
     key = data_key(installation, dataset_id)
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
-    return [row_files.sealed_rows(installation.files, dataset_id, epoch, key=key) for epoch in epochs]
+    return [
+        row_files.sealed_rows(installation.files, dataset_id, epoch, key=key)
+        for epoch in epochs
+    ]
 
 
-def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:
+def stored_rows(
+    installation: Installation, dataset_id: str
+) -> list[list[tuple[bytes, int]]]:
     """(row id, age) of every stored row, by epoch."""
     tables = [stored_table(file) for file in files(installation, dataset_id)]
-    return [[(row["row_id"], int(row["f0"])) for row in table.select(["row_id", "f0"]).to_pylist()] for table in tables]
+    return [
+        [
+            (row["row_id"], int(row["f0"]))
+            for row in table.select(["row_id", "f0"]).to_pylist()
+        ]
+        for table in tables
+    ]
 
 
 def id_of(installation: Installation, dataset_id: str, patient: str) -> bytes:

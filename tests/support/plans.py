@@ -21,9 +21,15 @@ def request_for(
     adjacency: Adjacency | None = None,
     max_rows: int = 1,
 ) -> PlanRequest:
-    """A request on an account with the algorithm's adjacency by default; a second account has equal terms."""
-    algorithm = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.algorithm(slug)
-    terms = Terms(epsilon, accountant, delta, adjacency or algorithm.adjacency, max_rows)
+    """A request on an account with the algorithm's adjacency by default; a second
+    account has equal terms.
+    """
+    algorithm = (
+        catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.algorithm(slug)
+    )
+    terms = Terms(
+        epsilon, accountant, delta, adjacency or algorithm.adjacency, max_rows
+    )
     request = PlanRequest(slug, parameters, terms, size)
     if not isinstance(algorithm, TwoDatasetAlgorithm):
         return request

@@ -1,4 +1,6 @@
-"""Opens a population and its members and reserves on them, by the ledger's functions alone."""
+"""Opens a population and its members and reserves on them, by the ledger's functions
+alone.
+"""
 
 import dataclasses
 from typing import Any
@@ -24,18 +26,26 @@ PURE = accounts.NewAccount(
 ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
 
 
-def opened(session: Session, *members: str, like: accounts.NewAccount = PURE, cap: int = 100) -> None:
+def opened(
+    session: Session, *members: str, like: accounts.NewAccount = PURE, cap: int = 100
+) -> None:
     """Opens the population and its members."""
-    new_population = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
+    new_population = NewPopulation(
+        "pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id
+    )
     populations.open_population(session, new_population, at=stamps.now())
     for name in members:
         account(session, name, like)
         join(session, name)
 
 
-def account(session: Session, name: str, like: accounts.NewAccount = PURE, **changes: Any) -> None:
+def account(
+    session: Session, name: str, like: accounts.NewAccount = PURE, **changes: Any
+) -> None:
     """Opens an account."""
-    accounts.open_account(session, dataclasses.replace(like, id=name, **changes), actor=OWNER.key_id)
+    accounts.open_account(
+        session, dataclasses.replace(like, id=name, **changes), actor=OWNER.key_id
+    )
 
 
 def join(session: Session, name: str) -> None:
@@ -46,9 +56,16 @@ def join(session: Session, name: str) -> None:
 def reserve(session: Session, name: str, amount: int, job: str, *shards: int) -> str:
     """Reserves steps for a job, on the given cells or on all cells."""
     scope = {"shard": shards} if shards else {}
-    return reserving.reserve(session, [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)], actor="key_a")[0]
+    return reserving.reserve(
+        session,
+        [ledger.NewReservation(name, amount, Scope(scope), EVENT, job)],
+        actor="key_a",
+    )[0]
 
 
 def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:
     """Kind and amount of every entry of an account."""
-    return [(entry.kind.value, entry.amount) for entry in tables.entries(session, name, after=0, limit=1_000)]
+    return [
+        (entry.kind.value, entry.amount)
+        for entry in tables.entries(session, name, after=0, limit=1_000)
+    ]

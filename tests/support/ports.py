@@ -1,8 +1,8 @@
 """Finds free ports for servers that need a port number.
 
-The system soon reuses a port of a socket that was closed, for a connection of another test or for another server. So
-these ports are outside the system's ephemeral range, each test process searches a range of its own, and no port is
-returned twice.
+The system soon reuses a port of a socket that was closed, for a connection of another
+test or for another server. So these ports are outside the system's ephemeral range,
+each test process searches a range of its own, and no port is returned twice.
 """
 
 import os
@@ -20,9 +20,14 @@ _returned: set[int] = set()
 def free_port() -> int:
     """A loopback port that is free and that no other test of this run gets."""
     process = re.search(r"\d+$", os.environ.get("PYTEST_XDIST_WORKER", ""))
-    start = _FIRST + _PER_PROCESS * (int(process.group()) % _N_PROCESSES if process else 0)
-    candidates = [port for port in range(start, start + _PER_PROCESS) if port not in _returned]
-    random.SystemRandom().shuffle(candidates)  # so that other runs on this machine start with other ports
+    start = _FIRST + _PER_PROCESS * (
+        int(process.group()) % _N_PROCESSES if process else 0
+    )
+    candidates = [
+        port for port in range(start, start + _PER_PROCESS) if port not in _returned
+    ]
+    # so that other runs on this machine start with other ports
+    random.SystemRandom().shuffle(candidates)
     for port in candidates:
         _returned.add(port)
         if _is_free(port):

@@ -1,4 +1,6 @@
-"""Serves a service below a path, as a reverse proxy does: requests lose the prefix, answers pass unchanged."""
+"""Serves a service below a path, as a reverse proxy does: requests lose the prefix,
+answers pass unchanged.
+"""
 
 import socket
 import threading
@@ -17,7 +19,8 @@ class PrefixProxy:
 
     Attributes:
         origin: its address without the prefix.
-        strays: targets of requests that are not below the prefix, which belong to other services of the host.
+        strays: targets of requests that are not below the prefix, which belong to other
+            services of the host.
     """
 
     origin: str
@@ -43,16 +46,24 @@ def prefix_proxy(port: int, prefix: str) -> Iterator[PrefixProxy]:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield PrefixProxy(f"http://127.0.0.1:{server.server_address[1]}", prefix, strays)
+            yield PrefixProxy(
+                f"http://127.0.0.1:{server.server_address[1]}", prefix, strays
+            )
         finally:
             server.shutdown()
             thread.join()
 
 
 def _pass_one_request(
-    received: BufferedIOBase, client: socket.socket, port: int, prefix: str, strays: list[str]
+    received: BufferedIOBase,
+    client: socket.socket,
+    port: int,
+    prefix: str,
+    strays: list[str],
 ) -> None:
-    """Passes one request on, and its answer back as it arrives; the service then closes the connection."""
+    """Passes one request on, and its answer back as it arrives; the service then closes
+    the connection.
+    """
     method, _, rest = received.readline().decode("ascii").partition(" ")
     if not rest:
         return  # a connection that a browser opened ahead
@@ -60,23 +71,31 @@ def _pass_one_request(
         strays.append(rest.partition(" ")[0])
         client.sendall(_NOT_BELOW)
         return
-    lines = [f"{method} {rest.removeprefix(prefix)}".encode("ascii"), b"Connection: close\r\n"]
+    lines = [
+        f"{method} {rest.removeprefix(prefix)}".encode("ascii"),
+        b"Connection: close\r\n",
+    ]
     while (line := received.readline()) != b"\r\n":
         if not line.lower().startswith(b"connection:"):
             lines.append(line)
     with socket.create_connection(("127.0.0.1", port)) as service, suppress(OSError):
         service.sendall(b"".join((*lines, line)))
-        threading.Thread(target=_pass_body, args=(received, service), daemon=True).start()
+        threading.Thread(
+            target=_pass_body, args=(received, service), daemon=True
+        ).start()
         while chunk := service.recv(65_536):
             client.sendall(chunk)
     with suppress(OSError):
-        client.shutdown(socket.SHUT_RDWR)  # ends the thread that waits for more of the body
+        # ends the thread that waits for more of the body
+        client.shutdown(socket.SHUT_RDWR)
 
 
 def _pass_body(received: BufferedIOBase, service: socket.socket) -> None:
-    """Passes on what a client sends after the head of its request, until one of the two goes away.
+    """Passes on what a client sends after the head of its request, until one of the two
+    goes away.
 
-    A client that leaves an answer unread resets its connection: reading fails then, instead of ending.
+    A client that leaves an answer unread resets its connection: reading fails then,
+    instead of ending.
     """
     with suppress(OSError, ValueError):
         while chunk := received.read1(65_536):

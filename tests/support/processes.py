@@ -12,14 +12,18 @@ from pathlib import Path
 
 _STOP_TIMEOUT_S = 120
 _READY_TIMEOUT_S = 300
-"""Much longer than needed, because processors are shared and kernels may have to be compiled first."""
+"""Much longer than needed, because processors are shared and kernels may have to be
+compiled first.
+"""
 
 
 @contextmanager
 def running(
     command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Runs a command in a new process group, which is killed at the end; standard error goes to ``log``."""
+    """Runs a command in a new process group, which is killed at the end; standard error
+    goes to ``log``.
+    """
     with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(
             command,

@@ -24,7 +24,10 @@ class Receiver:
     url: str = ""
 
     def events(self, secret: str) -> list[dict[str, Any]]:
-        return [verified(secret, headers["Grovekeeper-Signature"], body) for headers, body in self.requests]
+        return [
+            verified(secret, headers["Grovekeeper-Signature"], body)
+            for headers, body in self.requests
+        ]
 
 
 @contextmanager
@@ -46,7 +49,9 @@ def listening(receiver: Receiver) -> Iterator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver.url = f"http://127.0.0.1:{server.server_port}/hook?a=1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}
+    )
     thread.start()
     try:
         yield receiver
@@ -58,5 +63,7 @@ def listening(receiver: Receiver) -> Iterator[Receiver]:
 
 def may_reach_loopback(installation: Installation) -> Installation:
     """The installation with a setting that lets webhooks reach loopback."""
-    settings = replace(installation.settings, webhook_networks=(ip_network("127.0.0.0/8"),))
+    settings = replace(
+        installation.settings, webhook_networks=(ip_network("127.0.0.0/8"),)
+    )
     return replace(installation, settings=settings)

@@ -1,6 +1,7 @@
 """The closed form of a record of the public registry of deployments, as a JSON schema.
 
-Written from the registry's records and template of September 2026: the same names, choices and required members.
+Written from the registry's records and template of September 2026: the same names,
+choices and required members.
 """
 
 from typing import Any
@@ -10,7 +11,12 @@ _TEXT = {"type": "string", "minLength": 1}
 
 def _closed(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
     required = [name for name in properties if name not in optional]
-    return {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "required": required,
+    }
 
 
 def _choice(*values: object) -> dict[str, Any]:
@@ -18,7 +24,9 @@ def _choice(*values: object) -> dict[str, Any]:
 
 
 _CURATOR = _closed({"data_curator_name": _TEXT, "data_curator_type": _TEXT})
-_PARAMETERS = {name: {"type": "number", "minimum": 0} for name in ("epsilon", "delta", "rho")}
+_PARAMETERS = {
+    name: {"type": "number", "minimum": 0} for name in ("epsilon", "delta", "rho")
+}
 RECORD = _closed(
     {
         "url_slug": {"type": "string", "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
@@ -29,11 +37,18 @@ RECORD = _closed(
                 "basic": _closed(
                     {
                         "name": _TEXT,
-                        "data_curators": {"type": "array", "items": _CURATOR, "minItems": 1},
+                        "data_curators": {
+                            "type": "array",
+                            "items": _CURATOR,
+                            "minItems": 1,
+                        },
                         "description": _TEXT,
                         "intended_use": _TEXT,
                         "data_product_type": _choice(
-                            "Summary statistics", "Machine learning model", "Dataset", "Synthetic data"
+                            "Summary statistics",
+                            "Machine learning model",
+                            "Dataset",
+                            "Synthetic data",
                         ),
                         "data_product_region": _TEXT,
                         "data_product_sector": _TEXT,
@@ -44,7 +59,11 @@ RECORD = _closed(
                 "dp_variant": _closed(
                     {
                         "variant_name": _choice(
-                            "Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"
+                            "Pure DP",
+                            "Approximate DP",
+                            "Zero-concentrated DP",
+                            "Renyi DP",
+                            "Custom",
                         ),
                         "data_domain": _TEXT,
                         "unprotected_quantities": _TEXT,
@@ -82,7 +101,11 @@ RECORD = _closed(
                 ),
                 "administrative": _closed(
                     {
-                        "registry_authors": {"type": "array", "items": _TEXT, "minItems": 1},
+                        "registry_authors": {
+                            "type": "array",
+                            "items": _TEXT,
+                            "minItems": 1,
+                        },
                         "sources": _TEXT,
                         "notes": _TEXT,
                     },

@@ -9,10 +9,14 @@ from app.ledger.reservations import NewReservation, judge, write
 from app.ledger.tables import AccountRow
 
 
-def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) -> list[str]:
-    """Reserves every part of a job that needs no approval: all of them, or an error and none.
+def reserve(
+    session: Session, parts: Sequence[NewReservation], *, actor: str
+) -> list[str]:
+    """Reserves every part of a job that needs no approval: all of them, or an error and
+    none.
 
-    The accounts are locked in order of their ids before the first is read, as a submission locks them.
+    The accounts are locked in order of their ids before the first is read, as a
+    submission locks them.
     """
     lock_rows(session, (AccountRow.id, {part.account_id for part in parts}))
     judged = judge(session, parts, actor=actor)

@@ -19,7 +19,9 @@ SCHEMA = schema_of(
 )
 
 
-def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **parameters: object) -> Plan:
+def planned(
+    epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **parameters: object
+) -> Plan:
     """A plan of ``rpf`` with the given parameters."""
     return plan(PlanRequest("rpf", parameters, Terms(Fraction(epsilon)), size), schema)
 
@@ -27,8 +29,15 @@ def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **pa
 def rows(n_rows: int = 600, seed: int = 3) -> SanitisedRows:
     """Rows whose class depends on height and, in one row of ten, on colour."""
     generator = np.random.default_rng(seed)
-    height, colour = generator.random(n_rows), generator.integers(0, 3, n_rows).astype(np.int32)
-    y = np.where(generator.random(n_rows) < 0.9, np.floor(height * 3), colour).astype(np.int32)
+    height, colour = (
+        generator.random(n_rows),
+        generator.integers(0, 3, n_rows).astype(np.int32),
+    )
+    y = np.where(generator.random(n_rows) < 0.9, np.floor(height * 3), colour).astype(
+        np.int32
+    )
     height[::17] = np.nan
-    columns = SanitisedColumns((height, colour, generator.integers(0, 121, n_rows).astype(float)), n_rows)
+    columns = SanitisedColumns(
+        (height, colour, generator.integers(0, 121, n_rows).astype(float)), n_rows
+    )
     return SanitisedRows(columns, y, np.zeros((n_rows, 16), dtype=np.uint8))

@@ -1,6 +1,8 @@
-"""States who may call what: one rule for each operation, from which every cell of the table of roles follows.
+"""States who may call what: one rule for each operation, from which every cell of the
+table of roles follows.
 
-A cell is a caller (a global role and a grant on the dataset), an operation, and the state of what the request names.
+A cell is a caller (a global role and a grant on the dataset), an operation, and the
+state of what the request names.
 """
 
 import re
@@ -13,7 +15,9 @@ from tests.support.openapi import DOCUMENT
 
 
 class Caller(NamedTuple):
-    """A kind of caller: one global role and one grant on the dataset, each of which may be missing."""
+    """A kind of caller: one global role and one grant on the dataset, each of which may
+    be missing.
+    """
 
     role: str | None
     grant: str | None
@@ -25,7 +29,9 @@ CALLERS = [Caller(role, grant) for role, grant in product(ROLES, GRANTS)]
 ALONE = [caller for caller in CALLERS if None in caller]
 """The callers with a role or a grant, and the caller with neither."""
 ONE = [Caller(None, "analyst")]
-"""A caller who is authorized for some operations, is refused others, and sees one of two datasets."""
+"""A caller who is authorized for some operations, is refused others, and sees one of
+two datasets.
+"""
 
 INCLUDED = {
     None: set(),
@@ -54,12 +60,15 @@ class Rule:
     """Who may call an operation.
 
     Attributes:
-        on: roles on the dataset that the request names, any of which suffices. ``admin`` has all of them everywhere,
-            and the global ``auditor`` is auditor everywhere.
+        on: roles on the dataset that the request names, any of which suffices.
+            ``admin`` has all of them everywhere, and the global ``auditor`` is auditor
+            everywhere.
         role: global roles, any of which suffices; ``admin`` always does.
         anywhere: whether a role on any dataset suffices.
-        by_grant: whether the role has to be granted, because the answer is about the caller's own datasets.
-        deleted: the status for an authorized caller if the dataset is deleted, unless it is that of success.
+        by_grant: whether the role has to be granted, because the answer is about the
+            caller's own datasets.
+        deleted: the status for an authorized caller if the dataset is deleted, unless
+            it is that of success.
         key: whether a key is needed.
     """
 
@@ -131,7 +140,11 @@ RULES: dict[str, Rule] = {
 """The table of roles of docs/api.md and docs/glossary.md, by operation."""
 
 OPERATIONS: dict[str, tuple[str, str, int]] = {
-    it["operationId"]: (method.upper(), path, next(int(status) for status in it["responses"] if status < "300"))
+    it["operationId"]: (
+        method.upper(),
+        path,
+        next(int(status) for status in it["responses"] if status < "300"),
+    )
     for path, methods in DOCUMENT["paths"].items()
     for method, it in methods.items()
 }
@@ -163,10 +176,18 @@ def expected(operation: str, caller: Caller, place: Place) -> int:
     """The status of a cell."""
     rule, success = RULES[operation], OPERATIONS[operation][2]
     if place is Place.NOTHING:
-        may = not rule.role or caller.role in rule.role or (rule.anywhere and caller.grant in rule.on)
+        may = (
+            not rule.role
+            or caller.role in rule.role
+            or (rule.anywhere and caller.grant in rule.on)
+        )
         return success if may else 403
-    granted = INCLUDED[caller.grant] if place in (Place.LIVING, Place.DELETED) else set()
-    roles = granted | (INCLUDED[caller.role] if caller.role in ("admin", "auditor") else set())
+    granted = (
+        INCLUDED[caller.grant] if place in (Place.LIVING, Place.DELETED) else set()
+    )
+    roles = granted | (
+        INCLUDED[caller.role] if caller.role in ("admin", "auditor") else set()
+    )
     if place is Place.MISSING or not roles:
         return 404
     if not rule.on & (granted if rule.by_grant else roles):

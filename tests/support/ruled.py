@@ -19,7 +19,9 @@ def grant(scene: Scene, role: str, *, to: Principal = SECOND) -> None:
 
 
 def set_rules(scene: Scene, *, by: Principal = OWNER, **rules: Any) -> RulesOut:
-    """Replaces the rules of the scene's dataset; rules that are not given have no limit."""
+    """Replaces the rules of the scene's dataset; rules that are not given have no
+    limit.
+    """
     unlimited: dict[str, Any] = {
         "largest_job": None,
         "approval_above": None,
@@ -27,7 +29,12 @@ def set_rules(scene: Scene, *, by: Principal = OWNER, **rules: Any) -> RulesOut:
         "frozen": False,
         "erase_rows_at": None,
     }
-    return change_rules(scene.installation, by, scene.dataset_id, RulesIn.model_validate(unlimited | rules))
+    return change_rules(
+        scene.installation,
+        by,
+        scene.dataset_id,
+        RulesIn.model_validate(unlimited | rules),
+    )
 
 
 def decided(scene: Scene, job_id: str, decision: str, *, by: Principal) -> ApprovalOut:

@@ -1,4 +1,6 @@
-"""Runs a server that speaks S3, from a lock of its own: it weighs more than all other test tools of this kind."""
+"""Runs a server that speaks S3, from a lock of its own: it weighs more than all other
+test tools of this kind.
+"""
 
 import subprocess
 import time
@@ -25,7 +27,9 @@ def s3_server(folder: Path) -> Iterator[int]:
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
-            [python.with_name("moto_server"), "-H", "127.0.0.1", "-p", str(port)], stdout=log, stderr=log
+            [python.with_name("moto_server"), "-H", "127.0.0.1", "-p", str(port)],
+            stdout=log,
+            stderr=log,
         ) as server,
     ):
         try:

@@ -5,12 +5,18 @@ from collections.abc import Mapping, Sequence
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 
 
-def schema_of(*features: Mapping[str, object], classes: Sequence[str], label: str = "kind") -> Schema:
+def schema_of(
+    *features: Mapping[str, object], classes: Sequence[str], label: str = "kind"
+) -> Schema:
     """A schema of features in JSON form and a label with some classes."""
-    return Schema.from_json({"features": list(features), "label": {"name": label, "classes": list(classes)}})
+    return Schema.from_json(
+        {"features": list(features), "label": {"name": label, "classes": list(classes)}}
+    )
 
 
 def sized(n_features: int, n_classes: int = 2) -> Schema:
     """A schema of so many columns of numbers and so many classes."""
-    features = tuple(Feature(f"x{n}", "numeric", lower=0, upper=1) for n in range(n_features))
+    features = tuple(
+        Feature(f"x{n}", "numeric", lower=0, upper=1) for n in range(n_features)
+    )
     return Schema(features, Label("kind", tuple(f"c{n}" for n in range(n_classes))))

@@ -1,4 +1,6 @@
-"""Loads Python files that are in no package, such as ``run.py`` and database migrations."""
+"""Loads Python files that are in no package, such as ``run.py`` and database
+migrations.
+"""
 
 import importlib.util
 from pathlib import Path

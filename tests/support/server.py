@@ -1,7 +1,9 @@
-"""Runs a real server on a free loopback port, workers as processes, and clients with keys.
+"""Runs a real server on a free loopback port, workers as processes, and clients with
+keys.
 
-The server is that of ``grovekeeper serve``, in a thread of the test, so that a test can lower a limit. A worker is a
-process, because its children must end with it. The logs of servers and workers are kept for the tests.
+The server is that of ``grovekeeper serve``, in a thread of the test, so that a test can
+lower a limit. A worker is a process, because its children must end with it. The logs of
+servers and workers are kept for the tests.
 """
 
 import io
@@ -38,23 +40,46 @@ _ROOT = Path(__file__).parents[2]
 _READY_WITHIN_S = 300
 _JOB_WITHIN_S = 600
 _ANSWER_WITHIN_S = 300
-"""Much longer than needed, because the first job compiles kernels, and other tests run at the same time."""
+"""Much longer than needed, because the first job compiles kernels, and other tests run
+at the same time.
+"""
 
 _NO_AUTHORITY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody. A client that reads the authorities of the machine takes 20 ms of CPU to make."""
+"""Trusts nobody. A client that reads the authorities of the machine takes 20 ms of CPU
+to make.
+"""
 
 _POLL_INTERVAL_S = "1.5"
-"""The workers' poll interval. At 0.25 s, an idle worker uses a twentieth of a processor for as long as its server runs.
-A test that waits for a job by :meth:`Server.ended` does not wait for the interval: it wakes the workers."""
+"""The workers' poll interval. At 0.25 s, an idle worker uses a twentieth of a processor
+for as long as its server runs. A test that waits for a job by :meth:`Server.ended` does
+not wait for the interval: it wakes the workers.
+"""
 
 _WAKERS: dict[Path, list[int]] = defaultdict(list)
 """The pipes that wake the workers of an installation, by its home."""
 
 SCHEMA: dict[str, Any] = {
     "features": [
-        {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"},
-        {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5, "missing": True},
-        {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "missing": True},
+        {
+            "name": "age",
+            "type": "integer",
+            "lower": 0,
+            "upper": 120,
+            "bounds": "natural",
+        },
+        {
+            "name": "height",
+            "type": "numeric",
+            "lower": 0.5,
+            "upper": 2.5,
+            "missing": True,
+        },
+        {
+            "name": "sex",
+            "type": "categorical",
+            "categories": ["Female", "Male"],
+            "missing": True,
+        },
     ],
     "label": {"name": "income", "classes": ["<=50K", ">50K"]},
 }
@@ -86,20 +111,30 @@ class Server:
         """A client that sends a key, if any."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         client = httpx.Client(
-            base_url=self.url, headers=headers, timeout=_ANSWER_WITHIN_S, trust_env=False, verify=_NO_AUTHORITY
+            base_url=self.url,
+            headers=headers,
+            timeout=_ANSWER_WITHIN_S,
+            trust_env=False,
+            verify=_NO_AUTHORITY,
         )
         return self._open.enter_context(client)
 
     def caller(self, *roles: str) -> Caller:
         """Creates a key with global roles."""
-        answer = self.admin.http.post("/keys", json={"name": "test", "roles": list(roles)})
+        answer = self.admin.http.post(
+            "/keys", json={"name": "test", "roles": list(roles)}
+        )
         assert answer.status_code == 201, answer.text
-        return Caller(answer.json()["id"], answer.json()["key"], self.client(answer.json()["key"]))
+        return Caller(
+            answer.json()["id"], answer.json()["key"], self.client(answer.json()["key"])
+        )
 
     def granted(self, dataset: str, role: str) -> Caller:
         """Creates a key whose only role is a grant on a dataset."""
         caller = self.caller()
-        answer = self.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": role})
+        answer = self.admin.http.put(
+            f"/datasets/{dataset}/grants/{caller.id}", json={"role": role}
+        )
         assert answer.status_code == 200, answer.text
         return caller
 
@@ -112,17 +147,23 @@ class Server:
     def uploaded(self, n_rows: int = 200, **changes: object) -> dict[str, Any]:
         """Declares a dataset and uploads rows."""
         dataset = self.declared(**changes)
-        answer = self.admin.http.post(f"/datasets/{dataset['id']}/rows", content=csv_rows(n_rows), headers=CSV)
+        answer = self.admin.http.post(
+            f"/datasets/{dataset['id']}/rows", content=csv_rows(n_rows), headers=CSV
+        )
         assert answer.status_code == 201, answer.text
         return dataset
 
     def submitted(self, dataset: str, **changes: object) -> httpx.Response:
         """The answer to a training request with a new idempotency key."""
-        return self.admin.http.post("/train", json=training(dataset, **changes), headers=new_idempotency_key())
+        return self.admin.http.post(
+            "/train", json=training(dataset, **changes), headers=new_idempotency_key()
+        )
 
     def ended(self, job_id: str) -> dict[str, Any]:
         """Waits until a job has ended, and returns the job."""
-        self._wait_for_the_workers(select(JobRow.id).where(JobRow.state.in_(UNFINISHED), JobRow.id == job_id))
+        self._wait_for_the_workers(
+            select(JobRow.id).where(JobRow.state.in_(UNFINISHED), JobRow.id == job_id)
+        )
         return dict(self.admin.http.get(f"/jobs/{job_id}").json())
 
     def trained(self, dataset: str, **changes: object) -> dict[str, Any]:
@@ -134,9 +175,15 @@ class Server:
         return job
 
     def cancel_what_waits(self) -> None:
-        """Cancels all unfinished jobs, so that the worker of a later test finds only that test's jobs."""
+        """Cancels all unfinished jobs, so that the worker of a later test finds only
+        that test's jobs.
+        """
         with self.database.read() as session:
-            waiting = session.execute(select(JobRow.id).where(JobRow.state.in_(UNFINISHED))).scalars().all()
+            waiting = (
+                session.execute(select(JobRow.id).where(JobRow.state.in_(UNFINISHED)))
+                .scalars()
+                .all()
+            )
         for job_id in waiting:
             answer = self.admin.http.delete(f"/jobs/{job_id}")
             assert answer.status_code == 200, answer.text
@@ -146,7 +193,9 @@ class Server:
         return self._log.getvalue()
 
     def sizes_of_spools(self) -> list[int]:
-        """Sizes of the files in the home that this process, which serves, has open and that have no name."""
+        """Sizes of the files in the home that this process, which serves, has open and
+        that have no name.
+        """
         home, sizes = self.settings.home.resolve(), []
         for link in Path("/proc/self/fd").iterdir():
             with suppress(FileNotFoundError):  # closed meanwhile
@@ -156,33 +205,57 @@ class Server:
         return sizes
 
     def footprint(self) -> dict[str, object]:
-        """The stored state after all jobs have ended: rows per table, hashes of chains, and files."""
+        """The stored state after all jobs have ended: rows per table, hashes of chains,
+        and files.
+        """
         if self.n_workers:
             # Jobs of earlier tests also change the stored state.
-            self._wait_for_the_workers(select(JobRow.id).where(JobRow.state.in_(UNFINISHED)))
+            self._wait_for_the_workers(
+                select(JobRow.id).where(JobRow.state.in_(UNFINISHED))
+            )
         accounts = Base.metadata.tables["accounts"]
         with self.database.read() as session:
-            counts: dict[str, object] = dict(session.execute(self._counts).one()._mapping)
+            counts: dict[str, object] = dict(
+                session.execute(self._counts).one()._mapping
+            )
             heads = select(accounts.c.id, accounts.c.last_hash).order_by(accounts.c.id)
             counts["heads"] = [tuple(row) for row in session.execute(heads)]
         home = self.settings.home
-        paths = (path for folder in ("rows", "artifacts") for path in (home / folder).rglob("*"))
-        counts["files"] = sorted(str(path.relative_to(home)) for path in paths if path.is_file())
+        paths = (
+            path
+            for folder in ("rows", "artifacts")
+            for path in (home / folder).rglob("*")
+        )
+        counts["files"] = sorted(
+            str(path.relative_to(home)) for path in paths if path.is_file()
+        )
         return counts
 
     @cached_property
     def _counts(self) -> Select[Any]:
-        """A query for rows per table, in one statement because tests run it after every request."""
+        """A query for rows per table, in one statement because tests run it after every
+        request.
+        """
         present = set(inspect(self.database.engine).get_table_names())
         counted = present - {"workers"}  # which come and go
-        tables = {name: table for name, table in Base.metadata.tables.items() if name in counted}
-        counts = [select(func.count()).select_from(table).scalar_subquery() for table in tables.values()]
-        return select(*(count.label(name) for name, count in zip(tables, counts, strict=True)))
+        tables = {
+            name: table
+            for name, table in Base.metadata.tables.items()
+            if name in counted
+        }
+        counts = [
+            select(func.count()).select_from(table).scalar_subquery()
+            for table in tables.values()
+        ]
+        return select(
+            *(count.label(name) for name, count in zip(tables, counts, strict=True))
+        )
 
     def _wait_for_the_workers(self, unfinished: Select[Any]) -> None:
         """Waits until a query for unfinished jobs returns none.
 
-        The query goes to the database, because frequent requests to the API would slow down the job.
+        The query goes to the database, because frequent requests to the API would slow
+        down the job.
         """
         wake_workers(self.settings)
         deadline = time.monotonic() + _JOB_WITHIN_S
@@ -220,7 +293,8 @@ def training(dataset: str, **changes: object) -> dict[str, Any]:
 def csv_rows(n_rows: int) -> str:
     """An upload for :data:`SCHEMA` in which age determines income."""
     rows = (
-        f"{age},{1 + age / 120},{('Female', 'Male')[age % 2]},{('<=50K', '>50K')[age > 50]}" for age in _ages(n_rows)
+        f"{age},{1 + age / 120},{('Female', 'Male')[age % 2]},{('<=50K', '>50K')[age > 50]}"
+        for age in _ages(n_rows)
     )
     return "\n".join(("age,height,sex,income", *rows, ""))
 
@@ -236,7 +310,11 @@ def new_idempotency_key() -> dict[str, str]:
 
 def events_of(response: httpx.Response) -> list[dict[str, Any]]:
     """The data of all server-sent events of a complete answer."""
-    return [json.loads(line.removeprefix("data: ")) for line in response.text.splitlines() if line.startswith("data:")]
+    return [
+        json.loads(line.removeprefix("data: "))
+        for line in response.text.splitlines()
+        if line.startswith("data:")
+    ]
 
 
 @contextmanager
@@ -244,7 +322,9 @@ def running_server(
     database_url: str, home: Path, *, n_workers: int, path_prefix: str | None = None
 ) -> Iterator[Server]:
     """Runs a server and its workers on a migrated database, and stops them at the end."""
-    settings = Settings(home=home, database_url=database_url, log_level="DEBUG", path_prefix=path_prefix)
+    settings = Settings(
+        home=home, database_url=database_url, log_level="DEBUG", path_prefix=path_prefix
+    )
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         with opened(settings) as database:
@@ -258,7 +338,9 @@ def running_server(
         stack.callback(api.begin_stop)
         api.start()
         for index in range(n_workers):
-            stack.enter_context(worker(settings, log=home.with_name(f"{home.name}-worker-{index}.log")))
+            stack.enter_context(
+                worker(settings, log=home.with_name(f"{home.name}-worker-{index}.log"))
+            )
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         admin_http = httpx.Client(
             base_url=url,
@@ -268,14 +350,25 @@ def running_server(
         )
         admin = Caller(admin_key.id, admin_key.text, stack.enter_context(admin_http))
         clients = stack.enter_context(ExitStack())
-        server = Server(url, settings, app.state.installation.database, admin, n_workers, log, clients)
+        server = Server(
+            url,
+            settings,
+            app.state.installation.database,
+            admin,
+            n_workers,
+            log,
+            clients,
+        )
         _wait_until_ready(server)
         yield server
 
 
 @contextmanager
-def worker(settings: Settings, *, log: Path, module: str = "tests.support.forking_worker") -> Iterator[ForkedProgram]:
-    """Runs a worker process whose jobs are forks; the worker and its child are killed at the end.
+def worker(
+    settings: Settings, *, log: Path, module: str = "tests.support.forking_worker"
+) -> Iterator[ForkedProgram]:
+    """Runs a worker process whose jobs are forks; the worker and its child are killed
+    at the end.
 
     A worker also ends when this process is killed, because its standard input closes.
 
@@ -283,11 +376,18 @@ def worker(settings: Settings, *, log: Path, module: str = "tests.support.forkin
         settings: of the installation.
         log: the file of the worker's output.
         module: starts the worker, which a byte on descriptor 3 wakes;
-            :mod:`tests.support.fixed_releases_worker` draws releases that no row influences.
+            :mod:`tests.support.fixed_releases_worker` draws releases that no row
+            influences.
     """
     woken, waker = os.pipe()
     try:
-        process = start(module, folder=_ROOT, environ=_worker_environment(settings), log=log, descriptor=woken)
+        process = start(
+            module,
+            folder=_ROOT,
+            environ=_worker_environment(settings),
+            log=log,
+            descriptor=woken,
+        )
     finally:
         os.close(woken)
     process.stdin.write(json.dumps(worker_secrets(settings)).encode() + b"\n")
@@ -308,7 +408,11 @@ def wake_workers(settings: Settings) -> None:
 
 
 def _worker_environment(settings: Settings) -> Mapping[str, str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GROVEKEEPER_")
+    }
     return environ | {
         "GROVEKEEPER_HOME": str(settings.home),
         "GROVEKEEPER_POLL_INTERVAL_S": _POLL_INTERVAL_S,
@@ -335,7 +439,8 @@ def _captured_log() -> Iterator[io.StringIO]:
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     level = root.level
-    for name in ("httpx", "httpcore", "urllib3"):  # the tests' clients are in the same process
+    # the tests' clients are in the same process
+    for name in ("httpx", "httpcore", "urllib3"):
         logging.getLogger(name).setLevel("WARNING")
     root.addHandler(handler)
     root.setLevel("DEBUG")

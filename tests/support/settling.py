@@ -1,4 +1,6 @@
-"""Settles one reservation by the ledger's calls for jobs; the reservation is the only reservation of its job."""
+"""Settles one reservation by the ledger's calls for jobs; the reservation is the only
+reservation of its job.
+"""
 
 from collections.abc import Callable
 
@@ -23,12 +25,18 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
     ledger.expire_job(session, _job_of(session, reservation_id), actor=actor)
 
 
-ENDS: dict[str, Callable[..., None]] = {"charge": ledger.charge, "void": void, "expire": expire}
+ENDS: dict[str, Callable[..., None]] = {
+    "charge": ledger.charge,
+    "void": void,
+    "expire": expire,
+}
 """Every end of a reservation, by the kind of its entry."""
 
 
 def _job_of(session: Session, reservation_id: str) -> str:
     job_id = tables.reservation(session, reservation_id).job_id
     assert job_id is not None, "a reservation without a job is charged at once"
-    assert [row.id for row in tables.reservations_of(session, [job_id])] == [reservation_id]
+    assert [row.id for row in tables.reservations_of(session, [job_id])] == [
+        reservation_id
+    ]
     return job_id

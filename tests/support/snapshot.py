@@ -1,8 +1,10 @@
-"""Stores a real installation for the migration tests: ``python -m tests.support.snapshot``.
+"""Stores a real installation for the migration tests: ``python -m
+tests.support.snapshot``.
 
-The command starts a server and a worker on an empty SQLite database, makes at least one row of every table with
-requests over HTTP, and packs the home into ``tests/migration/data/REVISION.tar.xz``, with what the server answered in
-the end (``answers.json``). :func:`rows_of` reads the rows of any database.
+The command starts a server and a worker on an empty SQLite database, makes at least one
+row of every table with requests over HTTP, and packs the home into
+``tests/migration/data/REVISION.tar.xz``, with what the server answered in the end
+(``answers.json``). :func:`rows_of` reads the rows of any database.
 """
 
 import hashlib
@@ -22,11 +24,22 @@ from app.db import migrate
 from app.db.database import Database
 from app.db.revisions import head_revision
 from app.jobs import queue
-from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, running_server, training, worker
+from tests.support.server import (
+    CSV,
+    Server,
+    csv_rows,
+    new_idempotency_key,
+    running_server,
+    training,
+    worker,
+)
 
 FOLDER = Path(__file__).parents[1] / "migration" / "data"
 ANSWERS = "answers.json"
-PREDICTED = [{"age": 39, "height": 1.7, "sex": "Male"}, {"age": 70, "height": None, "sex": "Female"}]
+PREDICTED = [
+    {"age": 39, "height": 1.7, "sex": "Male"},
+    {"age": 70, "height": None, "sex": "Female"},
+]
 """The rows of the stored predictions."""
 _DELTA = "0.000001"
 _SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
@@ -40,10 +53,16 @@ Rows: TypeAlias = dict[str, list[dict[str, Any]]]
 def rows_of(connection: Connection) -> Rows:
     """All rows of a database."""
     rows: Rows = {}
-    for name in sorted(set(inspect(connection).get_table_names()) - {"alembic_version"}):
+    for name in sorted(
+        set(inspect(connection).get_table_names()) - {"alembic_version"}
+    ):
         table = Table(name, MetaData(), autoload_with=connection)
-        found = connection.execute(select(table).order_by(*table.primary_key)).mappings()
-        rows[name] = [{column: _to_json(value) for column, value in row.items()} for row in found]
+        found = connection.execute(
+            select(table).order_by(*table.primary_key)
+        ).mappings()
+        rows[name] = [
+            {column: _to_json(value) for column, value in row.items()} for row in found
+        ]
     return rows
 
 
@@ -66,19 +85,36 @@ def answers_of(http: httpx.Client, database: Database) -> dict[str, Any]:
     Of exports and artifacts: their size and digest, since exports grow at their end.
     """
     with database.read() as session:
-        accounts = session.execute(text("SELECT id FROM accounts WHERE id <> 'control' ORDER BY id")).scalars().all()
+        accounts = (
+            session.execute(
+                text("SELECT id FROM accounts WHERE id <> 'control' ORDER BY id")
+            )
+            .scalars()
+            .all()
+        )
     datasets = [dataset["id"] for dataset in http.get("/datasets").json()["datasets"]]
     models = [model["id"] for model in http.get("/models").json()["models"]]
     files = [f"/ledger/{account}/export" for account in accounts] + ["/audit/export"]
     files += [f"/models/{model}/artifact" for model in models]
     lists = ["/datasets", "/models", "/populations", "/jobs?limit=100"]
     for dataset in datasets:
-        lists += [f"/datasets/{dataset}/{noun}" for noun in ("rules", "uploads", "webhooks", "aliases", "grants")]
-    predicted = {model: http.post(f"/models/{model}/predict", json={"rows": PREDICTED}) for model in models}
+        lists += [
+            f"/datasets/{dataset}/{noun}"
+            for noun in ("rules", "uploads", "webhooks", "aliases", "grants")
+        ]
+    predicted = {
+        model: http.post(f"/models/{model}/predict", json={"rows": PREDICTED})
+        for model in models
+    }
     return {
-        "files": {path: digest(http.get(path).raise_for_status().content) for path in files},
+        "files": {
+            path: digest(http.get(path).raise_for_status().content) for path in files
+        },
         "lists": {path: http.get(path).raise_for_status().json() for path in lists},
-        "predictions": {model: answer.raise_for_status().json() for model, answer in predicted.items()},
+        "predictions": {
+            model: answer.raise_for_status().json()
+            for model, answer in predicted.items()
+        },
     }
 
 
@@ -89,7 +125,12 @@ def digest(content: bytes) -> list[Any]:
 
 def _use(server: Server, log: Path) -> None:
     """Makes every kind of request that leaves a row."""
-    opened = _post(server, "/populations", name="patients", budget={"accountant": "pure", "epsilon": "300"})
+    opened = _post(
+        server,
+        "/populations",
+        name="patients",
+        budget={"accountant": "pure", "epsilon": "300"},
+    )
     assert opened["name"] == "patients"
     labs = server.uploaded(name="labs", partitions=_SHARDS, population="patients")["id"]
     visits = server.uploaded(name="visits")["id"]
@@ -97,7 +138,9 @@ def _use(server: Server, log: Path) -> None:
         _release(server, labs, visits)
         _spend_rho(server)
     _watch(server, labs)
-    joined = server.admin.http.put(f"/datasets/{visits}/population", json={"population": "patients"})
+    joined = server.admin.http.put(
+        f"/datasets/{visits}/population", json={"population": "patients"}
+    )
     assert joined.is_success, joined.text
     _charge_outside(server, labs, epsilon="0.5")
     server.granted(labs, "analyst")
@@ -105,10 +148,14 @@ def _use(server: Server, log: Path) -> None:
     _reject_a_job(server)
     _erase(server)
     with server.database.write() as session:
-        queue.see_worker(session, "pr_of_a_worker_that_died", at=server.database.now(session))
+        queue.see_worker(
+            session, "pr_of_a_worker_that_died", at=server.database.now(session)
+        )
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
-    assert server.submitted(labs, scope={"shard": [1]}).is_success, "a queued job with its reservation"
+    assert server.submitted(labs, scope={"shard": [1]}).is_success, (
+        "a queued job with its reservation"
+    )
 
 
 def _release(server: Server, labs: str, visits: str) -> None:
@@ -116,17 +163,28 @@ def _release(server: Server, labs: str, visits: str) -> None:
     _ended(server, _post(server, f"/datasets/{labs}/profiles", epsilon="10"))
     model = server.trained(labs, scope={"shard": [0]})["model_id"]
     for alias in ("production", "removed"):
-        assert server.admin.http.put(f"/datasets/{labs}/aliases/{alias}", json={"model": model}).is_success
+        assert server.admin.http.put(
+            f"/datasets/{labs}/aliases/{alias}", json={"model": model}
+        ).is_success
     assert server.admin.http.delete(f"/datasets/{labs}/aliases/removed").is_success
     evaluation = {"epsilon": "20", "metrics": ["accuracy"], "scope": {"shard": [1]}}
     _ended(server, _post(server, f"/models/{model}/evaluations", **evaluation))
-    from_both = training(labs, algorithm="sspe-1") | {"unlabelled": {"dataset": visits, "epsilon": "2"}}
+    from_both = training(labs, algorithm="sspe-1") | {
+        "unlabelled": {"dataset": visits, "epsilon": "2"}
+    }
     _ended(server, _post(server, "/train", **from_both))
 
 
 def _spend_rho(server: Server) -> None:
-    """Spends on an account with a δ: a model, an external charge with δ, and a cap that changes the guarantee."""
-    budget = {"accountant": "zcdp", "epsilon": "3", "delta": _DELTA, "delta_set_aside": "0.0000005"}
+    """Spends on an account with a δ: a model, an external charge with δ, and a cap that
+    changes the guarantee.
+    """
+    budget = {
+        "accountant": "zcdp",
+        "epsilon": "3",
+        "delta": _DELTA,
+        "delta_set_aside": "0.0000005",
+    }
     dataset = server.uploaded(name="scans", budget=budget)["id"]
     server.trained(dataset, delta=_DELTA)
     _charge_outside(server, dataset, epsilon="0.1", delta="0.0000001")
@@ -135,22 +193,37 @@ def _spend_rho(server: Server) -> None:
 
 def _watch(server: Server, dataset: str) -> None:
     """Makes a webhook and rotates its secret; an event waits for its receiver."""
-    told = {"url": "https://hooks.invalid/a", "events": ["job.queued", "budget.low"], "threshold": "0.1"}
-    webhook = server.admin.http.post(f"/datasets/{dataset}/webhooks", json=told)  # without an idempotency key
+    told = {
+        "url": "https://hooks.invalid/a",
+        "events": ["job.queued", "budget.low"],
+        "threshold": "0.1",
+    }
+    # without an idempotency key
+    webhook = server.admin.http.post(f"/datasets/{dataset}/webhooks", json=told)
     assert webhook.is_success, webhook.text
-    rotated = server.admin.http.post(f"/datasets/{dataset}/webhooks/{webhook.json()['id']}/secret", json={})
+    rotated = server.admin.http.post(
+        f"/datasets/{dataset}/webhooks/{webhook.json()['id']}/secret", json={}
+    )
     assert rotated.is_success, rotated.text
 
 
 def _charge_outside(server: Server, dataset: str, **loss: str) -> None:
     declared = {"adjacency": "add_remove", **loss}
-    _post(server, f"/ledger/{dataset}/reservations", description="a mean", per="row", declared=declared)
+    _post(
+        server,
+        f"/ledger/{dataset}/reservations",
+        description="a mean",
+        per="row",
+        declared=declared,
+    )
 
 
 def _change_caps(server: Server) -> None:
     dataset = server.declared(name="many-caps")["id"]
     for number in range(_N_CAP_CHANGES):
-        answer = server.admin.http.post(f"/ledger/{dataset}/cap", json={"cap": str(101 + number), "reason": "r"})
+        answer = server.admin.http.post(
+            f"/ledger/{dataset}/cap", json={"cap": str(101 + number), "reason": "r"}
+        )
         assert answer.is_success, answer.text
 
 
@@ -159,25 +232,52 @@ def _reject_a_job(server: Server) -> None:
     dataset = server.uploaded(name="ruled")["id"]
     analyst = server.granted(dataset, "analyst")
     quotas = [{"keys": [analyst.id], "cap": "2"}]
-    rules = {"largest_job": "2", "approval_above": "0.1", "quotas": quotas, "frozen": False, "erase_rows_at": None}
+    rules = {
+        "largest_job": "2",
+        "approval_above": "0.1",
+        "quotas": quotas,
+        "frozen": False,
+        "erase_rows_at": None,
+    }
     assert server.admin.http.put(f"/datasets/{dataset}/rules", json=rules).is_success
-    waiting = analyst.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()
-    _post(server, f"/approvals/{waiting['job_id']}", decision="reject", reason="not needed")
+    waiting = analyst.http.post(
+        "/train", json=training(dataset), headers=new_idempotency_key()
+    ).json()
+    _post(
+        server,
+        f"/approvals/{waiting['job_id']}",
+        decision="reject",
+        reason="not needed",
+    )
 
 
 def _erase(server: Server) -> None:
-    """Erases a dataset; and of a dataset whose unit is a column, the rows of a person and an upload."""
+    """Erases a dataset; and of a dataset whose unit is a column, the rows of a person
+    and an upload.
+    """
     erased = server.uploaded(name="erased")["id"]
     assert server.admin.http.delete(f"/datasets/{erased}").is_success
     unit = {"column": "patient", "max_rows": 2}
     people = server.declared(name="people", privacy_unit=unit)["id"]
     header, *rows = csv_rows(20).split()
     for first in (100, 200):
-        body = "\n".join((f"patient,{header}", *(f"{first + number},{row}" for number, row in enumerate(rows)), ""))
-        upload = server.admin.http.post(f"/datasets/{people}/rows", content=body, headers=CSV)
+        body = "\n".join(
+            (
+                f"patient,{header}",
+                *(f"{first + number},{row}" for number, row in enumerate(rows)),
+                "",
+            )
+        )
+        upload = server.admin.http.post(
+            f"/datasets/{people}/rows", content=body, headers=CSV
+        )
         assert upload.status_code == 201, upload.text
-    assert server.admin.http.post(f"/datasets/{people}/erasures", json={"unit": "107"}).is_success
-    assert server.admin.http.delete(f"/datasets/{people}/uploads/{upload.json()['epoch']}").is_success
+    assert server.admin.http.post(
+        f"/datasets/{people}/erasures", json={"unit": "107"}
+    ).is_success
+    assert server.admin.http.delete(
+        f"/datasets/{people}/uploads/{upload.json()['epoch']}"
+    ).is_success
 
 
 def _post(server: Server, path: str, **body: object) -> dict[str, Any]:
@@ -200,7 +300,9 @@ def _main() -> None:
         migrate.upgrade(url)
         with running_server(url, home, n_workers=0) as server:
             _use(server, folder / "worker.log")
-            answers = answers_of(server.admin.http, server.database) | {"key": server.admin.key}
+            answers = answers_of(server.admin.http, server.database) | {
+                "key": server.admin.key
+            }
         stated = json.dumps(answers).encode("utf-8")
         file = FOLDER / f"{head_revision()}.tar.xz"
         with tarfile.open(file, "w:xz") as archive:

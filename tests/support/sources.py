@@ -1,4 +1,6 @@
-"""The sources of the service and of the forests, which is the code that reads private rows."""
+"""The sources of the service and of the forests, which is the code that reads private
+rows.
+"""
 
 from pathlib import Path
 
@@ -19,5 +21,7 @@ def name_of(path: Path) -> str:
 
 def file_of(name: str) -> Path:
     """Inverse of :func:`name_of`."""
-    (package,) = (package for package in _PACKAGES if name.startswith(f"{package.name}/"))
+    (package,) = (
+        package for package in _PACKAGES if name.startswith(f"{package.name}/")
+    )
     return package.parent / name

@@ -7,8 +7,16 @@ from typing import Any
 
 
 def verified_alone(*arguments: object) -> dict[str, Any]:
-    """The output of ``python -m grovekeeper_verifier … --json``, with the exit code as ``exit``."""
-    command = [sys.executable, "-m", "grovekeeper_verifier", *map(str, arguments), "--json"]
+    """The output of ``python -m grovekeeper_verifier … --json``, with the exit code as
+    ``exit``.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "grovekeeper_verifier",
+        *map(str, arguments),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return {"exit": done.returncode, **json.loads(done.stdout)}

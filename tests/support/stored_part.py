@@ -1,4 +1,6 @@
-"""Stores rows in several row groups as a part of a job, to be read in this process or on a Dask cluster."""
+"""Stores rows in several row groups as a part of a job, to be read in this process or
+on a Dask cluster.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +14,23 @@ from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.forest.draw import code_request
-from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
+from tests.support.uploads import (
+    DATA_KEY,
+    HEADER,
+    SCHEMA,
+    Ingestion,
+    path_of,
+    store_table,
+    stored_table,
+)
 
 SCOPE = Scope({"shard": (0, 1, 3)})
 
 
 def body(n_rows: int) -> str:
-    """Rows of which the label depends on two features; one of eleven has no label that is known."""
+    """Rows of which the label depends on two features; one of eleven has no label that
+    is known.
+    """
     lines = (
         f"{index * 7 % 120},{0.5 + index % 9 / 5},{'Male' if index % 3 else 'Female'},0,{_label(index)}\n"
         for index in range(n_rows)
@@ -40,13 +52,19 @@ def codes_of(priced: Plan) -> CodeRequest:
 
 
 def stored_part(
-    home: Path, *, n_rows: int = 800, group_rows: int = 100, partitions: Partitions | None = None
+    home: Path,
+    *,
+    n_rows: int = 800,
+    group_rows: int = 100,
+    partitions: Partitions | None = None,
 ) -> PartRows:
     """A part of a job on one upload."""
     ingest = Ingestion(home)
     ingest.partitions = partitions or ingest.partitions
     ingest(body(n_rows))
-    store_table(stored_table(ingest.destination), ingest.destination, group_rows=group_rows)
+    store_table(
+        stored_table(ingest.destination), ingest.destination, group_rows=group_rows
+    )
     return PartRows(
         schema=SCHEMA.to_json(),
         row_files=(path_of(ingest.destination),),
@@ -71,4 +89,6 @@ def local_rows(part: PartRows, plan: Plan) -> CodedRows:
     codes = code_request(plan, SCHEMA)
     assert codes is not None
     ingest = Ingestion(part.row_files[0].parents[2])
-    return private_rows.read(part.files, Selection(SCHEMA, ingest.partitions, SCOPE), codes=codes)
+    return private_rows.read(
+        part.files, Selection(SCHEMA, ingest.partitions, SCOPE), codes=codes
+    )

@@ -7,10 +7,14 @@ from app.ledger import checkpoints
 
 
 def subtrees(entries: Sequence[Mapping[str, Any]]) -> Callable[[int, int], bytes]:
-    """The function that :mod:`app.ledger.checkpoints` takes: the root of the subtree of a height at a position."""
+    """The function that :mod:`app.ledger.checkpoints` takes: the root of the subtree of
+    a height at a position.
+    """
 
     def root(height: int, position: int) -> bytes:
         low, high = position << height, (position + 1) << height
-        return checkpoints.fold([checkpoints.leaf(entry["hash"]) for entry in entries[low:high]])
+        return checkpoints.fold(
+            [checkpoints.leaf(entry["hash"]) for entry in entries[low:high]]
+        )
 
     return root

@@ -9,7 +9,9 @@ from app.services.installation import Installation
 
 
 def expired_at(installation: Installation, at: datetime) -> int:
-    """Settles jobs as if the database's clock told this time, and workers then had the time of another lease."""
+    """Settles jobs as if the database's clock told this time, and workers then had the
+    time of another lease.
+    """
     with (
         patch.object(type(installation.database), "now", lambda *_: at),
         patch.object(limits, "SWEEP_INTERVAL_S", installation.settings.lease_ttl_s),

@@ -12,7 +12,13 @@ Path = tuple[str | int, ...]
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
     """The path of every member and item, including objects and lists."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, item in items:
         yield (*path, name)
         yield from places(item, (*path, name))
@@ -38,17 +44,29 @@ def _others(value: Any) -> list[Any]:
             similar = [value[:-1], [*value, *value[-1:]], value[::-1]]
         case dict():
             similar = [{}]
-    return [other for other in (*similar, None, True, 7, "x", [], {}) if json.dumps(other) != json.dumps(value)]
+    return [
+        other
+        for other in (*similar, None, True, 7, "x", [], {})
+        if json.dumps(other) != json.dumps(value)
+    ]
 
 
-def every_change(line: dict[str, Any], *, step: int) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Paths of a line with its forged copies; with a step, each kind of change at some paths only."""
-    changes = ((path, forged) for path in places(line) for forged in changed(line, path))
+def every_change(
+    line: dict[str, Any], *, step: int
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Paths of a line with its forged copies; with a step, each kind of change at some
+    paths only.
+    """
+    changes = (
+        (path, forged) for path in places(line) for forged in changed(line, path)
+    )
     return islice(changes, 0, None, step)
 
 
 def changed(line: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Forged copies of a line: with another value at a path, without the value, and with a second copy of it."""
+    """Forged copies of a line: with another value at a path, without the value, and
+    with a second copy of it.
+    """
     for other in _others(_at(line, path)):
         forged = copy.deepcopy(line)
         _at(forged, path[:-1])[path[-1]] = other

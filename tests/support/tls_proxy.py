@@ -1,7 +1,9 @@
-"""Terminates TLS in front of the tests' PostgreSQL server, whose build has no TLS (``pg_config --configure``).
+"""Terminates TLS in front of the tests' PostgreSQL server, whose build has no TLS
+(``pg_config --configure``).
 
-The proxy speaks the server's part of the negotiation: it accepts the client's request for encryption and then passes
-bytes on. So the driver's checks of certificate and host name run as with a server that has TLS.
+The proxy speaks the server's part of the negotiation: it accepts the client's request
+for encryption and then passes bytes on. So the driver's checks of certificate and host
+name run as with a server that has TLS.
 """
 
 import asyncio
@@ -36,12 +38,20 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     """Makes an authority and a certificate that it signed."""
-    authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority_key, server_key = (
+        ec.generate_private_key(ec.SECP256R1()) for _ in range(2)
+    )
     issuer = f"authority {secrets.token_hex(4)}"
-    authority = _certificate(issuer, authority_key.public_key(), issuer=issuer, signed_with=authority_key)
-    server = _certificate("server", server_key.public_key(), issuer=issuer, signed_with=authority_key)
+    authority = _certificate(
+        issuer, authority_key.public_key(), issuer=issuer, signed_with=authority_key
+    )
+    server = _certificate(
+        "server", server_key.public_key(), issuer=issuer, signed_with=authority_key
+    )
     key = server_key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
     )
     folder.mkdir()
     files = Certificates(folder / "authority.pem", folder / "server.pem")
@@ -56,7 +66,11 @@ def tls_proxy(port: int, certificates: Certificates) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server)
     ports, loop, stop = queue.Queue[int](), asyncio.new_event_loop(), asyncio.Event()
-    thread = threading.Thread(target=loop.run_until_complete, args=(_serve(port, context, ports, stop),), daemon=True)
+    thread = threading.Thread(
+        target=loop.run_until_complete,
+        args=(_serve(port, context, ports, stop),),
+        daemon=True,
+    )
     thread.start()
     try:
         yield ports.get(timeout=30)
@@ -66,11 +80,15 @@ def tls_proxy(port: int, certificates: Certificates) -> Iterator[int]:
         loop.close()
 
 
-async def _serve(port: int, context: ssl.SSLContext, ports: "queue.Queue[int]", stop: asyncio.Event) -> None:
+async def _serve(
+    port: int, context: ssl.SSLContext, ports: "queue.Queue[int]", stop: asyncio.Event
+) -> None:
     """Serves connections until ``stop`` is set, then ends them."""
     connections = set[asyncio.Task[None]]()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         connections.add(task)
@@ -88,7 +106,10 @@ async def _serve(port: int, context: ssl.SSLContext, ports: "queue.Queue[int]", 
 
 
 async def _connect(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, context: ssl.SSLContext
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    port: int,
+    context: ssl.SSLContext,
 ) -> None:
     if await reader.readexactly(8) != _REQUEST_FOR_TLS:
         return  # a client that speaks in plain is not passed on
@@ -110,7 +131,11 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 def _certificate(
-    name: str, public_key: ec.EllipticCurvePublicKey, *, issuer: str, signed_with: ec.EllipticCurvePrivateKey
+    name: str,
+    public_key: ec.EllipticCurvePublicKey,
+    *,
+    issuer: str,
+    signed_with: ec.EllipticCurvePrivateKey,
 ) -> x509.Certificate:
     now = datetime.now(UTC)
     return (
@@ -121,8 +146,13 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(_HOST))]), critical=False)
+        .add_extension(
+            x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True
+        )
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address(_HOST))]),
+            critical=False,
+        )
         .sign(signed_with, hashes.SHA256())
     )
 

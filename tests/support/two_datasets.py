@@ -42,8 +42,12 @@ class Pair:
         """The pair with the roles of its scenes swapped."""
         return Pair(self.second, self.first)
 
-    def submit(self, *, key: str, epsilon: str = "0.01", of_second: str = "0.02") -> str:
-        """Submits a job that counts rows of the first and splits by rows of the second dataset; returns its id."""
+    def submit(
+        self, *, key: str, epsilon: str = "0.01", of_second: str = "0.02"
+    ) -> str:
+        """Submits a job that counts rows of the first and splits by rows of the second
+        dataset; returns its id.
+        """
         body = TrainIn.model_validate(
             {
                 "dataset": self.first.dataset_id,
@@ -53,7 +57,9 @@ class Pair:
                 "unlabelled": {"dataset": self.second.dataset_id, "epsilon": of_second},
             }
         )
-        request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
+        request = IdempotentRequest(
+            OWNER.key_id, "POST /train", key, key.encode().ljust(32, b".")
+        )
         answer = submit_training(self.first.installation, OWNER, body, request=request)
         return str(json.loads(answer.body)["job_id"])
 

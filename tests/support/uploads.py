@@ -46,7 +46,9 @@ def path_of(file: SealedFile) -> Path:
     return file.file.store.path(file.file.name)
 
 
-def store_table(table: pa.Table, file: SealedFile, *, group_rows: int | None = None) -> None:
+def store_table(
+    table: pa.Table, file: SealedFile, *, group_rows: int | None = None
+) -> None:
     """Replaces an encrypted file by one with other rows."""
     with file.new(existing="replace") as writer:
         pq.write_table(table, writer, row_group_size=group_rows)
@@ -60,15 +62,22 @@ class Ingestion:
         self.store = Directory(home)
         self.schema = schema
         self.partitions = Partitions((HashPartition("shard", 4),))
-        self.destination = row_files.sealed_rows(self.store, "ds_a", "ep_a", key=DATA_KEY)
+        self.destination = row_files.sealed_rows(
+            self.store, "ds_a", "ep_a", key=DATA_KEY
+        )
 
     def __call__(
-        self, body: str | bytes | BinaryIO, *, gzip: bool = False, form: BodyForm = BodyForm.CSV
+        self,
+        body: str | bytes | BinaryIO,
+        *,
+        gzip: bool = False,
+        form: BodyForm = BodyForm.CSV,
     ) -> IngestReport:
         if isinstance(body, str):
             body = body.encode()
         prints = row_files.sealed_prints(self.store, "ds_a", "ep_a", key=DATA_KEY)
-        if not path_of(self.destination).exists():  # a test that ingests a second body has removed the rows
+        # a test that ingests a second body has removed the rows
+        if not path_of(self.destination).exists():
             prints.file.delete()
         return ingest_rows(
             io.BytesIO(body) if isinstance(body, bytes) else body,
@@ -79,11 +88,18 @@ class Ingestion:
             form=BodyForm.GZIP if gzip else form,
         )
 
-    def read(self, cells: list[int] | None = None, *, keep_unlabelled: bool = False) -> SanitisedRows:
-        return self.read_box(Scope({} if cells is None else {"shard": tuple(cells)}), keep_unlabelled=keep_unlabelled)
+    def read(
+        self, cells: list[int] | None = None, *, keep_unlabelled: bool = False
+    ) -> SanitisedRows:
+        return self.read_box(
+            Scope({} if cells is None else {"shard": tuple(cells)}),
+            keep_unlabelled=keep_unlabelled,
+        )
 
     def read_box(self, scope: Scope, *, keep_unlabelled: bool = False) -> SanitisedRows:
-        selection = Selection(self.schema, self.partitions, Scope(scope), keep_unlabelled=keep_unlabelled)
+        selection = Selection(
+            self.schema, self.partitions, Scope(scope), keep_unlabelled=keep_unlabelled
+        )
         return private_rows.read([self.destination], selection)
 
     def files(self) -> list[str]:

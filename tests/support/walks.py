@@ -14,13 +14,15 @@ def leaves(
     equals: NDArray[Any],
     depth: int,
 ) -> NDArray[np.int64]:
-    """The leaf that every row reaches in every tree, ``(n_trees, n_rows)``, from 0 on the left.
+    """The leaf that every row reaches in every tree, ``(n_trees, n_rows)``, from 0 on
+    the left.
 
     Args:
         X: codes, ``(n_features, n_rows)``.
         feature: ``(n_trees, 2**depth - 1)``, nodes in heap order.
         threshold: of the same shape.
-        equals: of the same shape; a row goes right if its code differs from the threshold, otherwise if it is above.
+        equals: of the same shape; a row goes right if its code differs from the
+            threshold, otherwise if it is above.
         depth: of every tree.
     """
     reached = np.zeros((len(feature), X.shape[1]), dtype=np.int64)
@@ -28,6 +30,10 @@ def leaves(
     for level in range(depth):
         node = 2**level - 1 + reached
         code = X[feature[tree, node], row]
-        goes_right = np.where(equals[tree, node], code != threshold[tree, node], code > threshold[tree, node])
+        goes_right = np.where(
+            equals[tree, node],
+            code != threshold[tree, node],
+            code > threshold[tree, node],
+        )
         reached = 2 * reached + goes_right
     return reached

@@ -1,4 +1,6 @@
-"""Encodes rows by bins that may be more than 256, column by column, as jobs encode the rows of files."""
+"""Encodes rows by bins that may be more than 256, column by column, as jobs encode the
+rows of files.
+"""
 
 import numpy as np
 
@@ -8,4 +10,9 @@ from grovekeeper_forests.data.sanitiser import SanitisedColumns
 
 def wide_codes(public: Encoding, rows: SanitisedColumns) -> np.ndarray:
     """uint16 ``(n_features, n_rows)``."""
-    return np.stack([public.encode_column(index, column) for index, column in enumerate(rows.columns)])
+    return np.stack(
+        [
+            public.encode_column(index, column)
+            for index, column in enumerate(rows.columns)
+        ]
+    )

@@ -1,4 +1,6 @@
-"""Runs a Dask scheduler and workers in this process, each worker with rows of its own, as in processes of their own."""
+"""Runs a Dask scheduler and workers in this process, each worker with rows of its own,
+as in processes of their own.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -80,19 +82,30 @@ class WorkersHere:
 
     def lose(self, address: str) -> None:
         """Ends a worker with its rows, as its machine would; the others stay."""
-        [worker] = [worker for worker in self.cluster.workers.values() if worker.address == address]
+        [worker] = [
+            worker
+            for worker in self.cluster.workers.values()
+            if worker.address == address
+        ]
         self.cluster.sync(worker.close, nanny=False, reason="lost")
         self.memories.of.pop(address, None)
 
 
 @contextmanager
-def workers_here(folder: Path, *, n_workers: int, is_tcp: bool = False) -> Iterator[WorkersHere]:
-    """Runs a scheduler and workers until the block ends; ``is_tcp``: other processes reach them, too."""
+def workers_here(
+    folder: Path, *, n_workers: int, is_tcp: bool = False
+) -> Iterator[WorkersHere]:
+    """Runs a scheduler and workers until the block ends; ``is_tcp``: other processes
+    reach them, too.
+    """
     inside = {"protocol": "inproc://", "local_directory": str(folder)}
     if is_tcp:
         inside |= {"protocol": "tcp://", "host": "127.0.0.1"}
     workers = {
-        number: {"cls": WorkerHere, "options": {**inside, "nthreads": 1, "plugins": (RowsKeptApart(),)}}
+        number: {
+            "cls": WorkerHere,
+            "options": {**inside, "nthreads": 1, "plugins": (RowsKeptApart(),)},
+        }
         for number in range(n_workers)
     }
     memories = Memories()

@@ -1,4 +1,6 @@
-"""Tests that the search for canaries finds every form in which a private value could leave the service."""
+"""Tests that the search for canaries finds every form in which a private value could
+leave the service.
+"""
 
 import base64
 import hashlib
@@ -24,7 +26,9 @@ def test_the_search_finds_every_form_of_a_canary() -> None:
         "hexadecimal": name.encode().hex().encode(),
         "base64": base64.b64encode(b"ab" + name.encode()),
         "hash of a text": hashlib.sha256(name.encode()).digest()[:16],
-        "hash of a number": hashlib.new("md5", str(amount).encode()).hexdigest().encode(),
+        "hash of a number": hashlib.new("md5", str(amount).encode())
+        .hexdigest()
+        .encode(),
         "hash of a body": hashlib.sha256(body).hexdigest().encode(),
         "integer": str(amount).encode(),
         "int64": struct.pack(">q", amount),

@@ -1,4 +1,6 @@
-"""The tests' own draws repeat; the product's never do, and only a test process is touched."""
+"""The tests' own draws repeat; the product's never do, and only a test process is
+touched.
+"""
 
 import os
 import subprocess
@@ -33,7 +35,12 @@ def test_keys_follow_from_seed_test_and_turn() -> None:
 
 def test_a_process_that_a_test_starts_draws_from_the_operating_system() -> None:
     said = {
-        subprocess.run([sys.executable, "-c", FIRST_WORD], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", FIRST_WORD],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         for _ in range(2)
     }
     assert len(said) == 2
@@ -56,6 +63,8 @@ def test_a_copy_of_a_test_process_draws_from_the_operating_system() -> None:
 
 @given(number=st.integers(0, 3))
 def test_hypothesis_sets_no_deadline(number: int) -> None:
-    """Longer than Hypothesis allows by itself: on a busy machine any example does, now and then."""
+    """Longer than Hypothesis allows by itself: on a busy machine any example does, now
+    and then.
+    """
     time.sleep(0.25)
     assert number in range(4)

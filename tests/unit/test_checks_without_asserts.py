@@ -1,4 +1,6 @@
-"""Checks of prices and releases are statements: they hold where Python runs with ``-O``, which removes asserts."""
+"""Checks of prices and releases are statements: they hold where Python runs with
+``-O``, which removes asserts.
+"""
 
 import json
 import subprocess
@@ -89,7 +91,9 @@ evaluation_draw.release(plan, [None] * 3, None, SystemRandomness())
 
 @pytest.fixture(scope="module")
 def errors() -> dict[str, str]:
-    """The name of the error of each case in a process that runs with ``-O``; empty for a case that was not refused."""
+    """The name of the error of each case in a process that runs with ``-O``; empty for
+    a case that was not refused.
+    """
     codes = json.dumps({what: code for what, (code, _) in REFUSED.items()})
     ended = subprocess.run(
         [sys.executable, "-O", "-c", OPTIMISED], cwd=ROOT, input=codes, capture_output=True, text=True, timeout=120,
@@ -100,5 +104,7 @@ def errors() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_an_event_above_its_price_is_refused_where_python_removes_asserts(errors: dict[str, str], what: str) -> None:
+def test_an_event_above_its_price_is_refused_where_python_removes_asserts(
+    errors: dict[str, str], what: str
+) -> None:
     assert errors[what] == REFUSED[what][1]

@@ -1,4 +1,6 @@
-"""The notebooks of the documentation were executed from top to bottom, without an error, and show plots."""
+"""The notebooks of the documentation were executed from top to bottom, without an
+error, and show plots.
+"""
 
 import ast
 import json
@@ -14,7 +16,11 @@ _PATH_OF_A_MACHINE = re.compile(r"/(home|root|tmp|Users|work)/")
 
 
 def test_there_is_one_for_every_story() -> None:
-    assert [path.stem for path in _NOTEBOOKS] == ["bank-marketing", "census", "hospital-readmission"]
+    assert [path.stem for path in _NOTEBOOKS] == [
+        "bank-marketing",
+        "census",
+        "hospital-readmission",
+    ]
 
 
 @pytest.mark.parametrize("path", _NOTEBOOKS, ids=lambda path: path.stem)
@@ -30,5 +36,7 @@ def test_it_was_executed_from_top_to_bottom_and_shows_plots(path: Path) -> None:
         ast.parse("".join(cell["source"]))
     texts = ["".join(cell["source"]) for cell in cells]
     texts += ["".join(output.get("text", "")) for output in outputs]
-    texts += ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    texts += [
+        "".join(output.get("data", {}).get("text/plain", "")) for output in outputs
+    ]
     assert not [text for text in texts if _PATH_OF_A_MACHINE.search(text)]

@@ -1,6 +1,8 @@
-"""Serves the pages of administration: what needs attention, the access keys, revocations, and administrative acts.
+"""Serves the pages of administration: what needs attention, the access keys,
+revocations, and administrative acts.
 
-The pages of acts show who did what and when, one act as it was hashed, and their verification.
+The pages of acts show who did what and when, one act as it was hashed, and their
+verification.
 """
 
 import json
@@ -36,12 +38,16 @@ from grovekeeper_forests import limits as forest_limits
 admin_pages = APIRouter(prefix="/ui/admin", route_class=BodyRoute)
 
 _ROLES: tuple[GlobalRole, ...] = ("owner", "auditor", "admin")
-"""Global roles that a form offers. The other roles have an effect only where a dataset's owner grants them."""
+"""Global roles that a form offers. The other roles have an effect only where a
+dataset's owner grants them.
+"""
 
 
 @admin_pages.get("")
 def show_administration(visit: Visitor, heads: KeptHeads) -> Response:
-    """Show the queue, approvals that wait, frozen datasets, caps that are nearly spent, heads and the signer."""
+    """Show the queue, approvals that wait, frozen datasets, caps that are nearly spent,
+    heads and the signer.
+    """
     visit.caller.require(Role.ADMIN)
     return visit.page(
         "admin",
@@ -54,13 +60,24 @@ def show_administration(visit: Visitor, heads: KeptHeads) -> Response:
 
 @admin_pages.get("/keys")
 def list_keys(
-    visit: Visitor, page: Page, name: Annotated[str, Query(max_length=forest_limits.MAX_NAME_CHARS)] = ""
+    visit: Visitor,
+    page: Page,
+    name: Annotated[str, Query(max_length=forest_limits.MAX_NAME_CHARS)] = "",
 ) -> Response:
-    """Show keys without secrets, all or those with a text in their name or id; with forms that change keys."""
+    """Show keys without secrets, all or those with a text in their name or id; with
+    forms that change keys.
+    """
     name = name.strip()
     listed = keys.list_keys(*visit.by, page, part=name or None)
     now = stamps.to_text(stamps.now())
-    return visit.page("keys", keys=listed.keys, name=name, following=listed.next, roles=_ROLES, now=now)
+    return visit.page(
+        "keys",
+        keys=listed.keys,
+        name=name,
+        following=listed.next,
+        roles=_ROLES,
+        now=now,
+    )
 
 
 @admin_pages.post("/keys")
@@ -73,10 +90,16 @@ async def create_key(visit: Visitor) -> Response:
             "roles": [role for role in _ROLES if form.get(f"role.{role}") == "yes"],
             "expires_at": utc(form.get("expires_at", "")),
         }
-        made = keys.create_key(*visit.by, checked(KeyIn, body), request=identity(visit, form, shows_secret=True))
+        made = keys.create_key(
+            *visit.by,
+            checked(KeyIn, body),
+            request=identity(visit, form, shows_secret=True),
+        )
         return visit.page("key_created", key=made)
 
-    return await submitted(visit, act, lambda refused: list_keys(refused, PageRequest()))
+    return await submitted(
+        visit, act, lambda refused: list_keys(refused, PageRequest())
+    )
 
 
 @admin_pages.post("/keys/{key_id}/rotate")
@@ -85,10 +108,14 @@ async def rotate_key(visit: Visitor, key_id: str) -> Response:
 
     def act(form: Form) -> Response:
         body = checked(RotationIn, {"expires_at": utc(form.get("expires_at", ""))})
-        rotated = keys.rotate_key(*visit.by, key_id, body, request=identity(visit, form, shows_secret=True))
+        rotated = keys.rotate_key(
+            *visit.by, key_id, body, request=identity(visit, form, shows_secret=True)
+        )
         return visit.page("key_created", key=rotated)
 
-    return await submitted(visit, act, lambda refused: list_keys(refused, PageRequest()))
+    return await submitted(
+        visit, act, lambda refused: list_keys(refused, PageRequest())
+    )
 
 
 revocation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -99,24 +126,32 @@ def confirm_revocation_of_role(visit: Visitor, dataset: str, key_id: str) -> Res
     """Ask the owner whether a key shall lose its role, and say what it can do no more."""
     grant, is_last_owner = keys.show_grant(*visit.by, dataset, key_id)
     shown = show.show_dataset(*visit.by, dataset).model_dump()
-    return visit.page("revoke_role", dataset=shown, grant=grant, is_last_owner=is_last_owner)
+    return visit.page(
+        "revoke_role", dataset=shown, grant=grant, is_last_owner=is_last_owner
+    )
 
 
 @revocation_pages.post("/datasets/{dataset}/grants/{key_id}/revoke")
 async def revoke_role(visit: Visitor, dataset: str, key_id: str) -> Response:
-    """Revoke the role of a key on a dataset. An owner who revokes her own role sees the dataset no more."""
+    """Revoke the role of a key on a dataset. An owner who revokes her own role sees the
+    dataset no more.
+    """
 
     def act(form: Form) -> str:
         keys.remove_grant(*visit.by, dataset, key_id)
         is_own = key_id == visit.caller.key_id and not visit.caller.is_admin
         return "/" if is_own else f"/ui/datasets/{dataset}#access"
 
-    return await submitted(visit, act, lambda refused: confirm_revocation_of_role(refused, dataset, key_id))
+    return await submitted(
+        visit, act, lambda refused: confirm_revocation_of_role(refused, dataset, key_id)
+    )
 
 
 @revocation_pages.get("/admin/keys/{key_id}/revoke")
 def confirm_revocation_of_key(visit: Visitor, key_id: str) -> Response:
-    """Ask an administrator whether a key shall end, and name the datasets that then have no owner."""
+    """Ask an administrator whether a key shall end, and name the datasets that then
+    have no owner.
+    """
     key, owned = keys.show_revocation(*visit.by, key_id)
     return visit.page("revoke_key", key=key, owned=owned)
 
@@ -129,7 +164,9 @@ async def revoke_key(visit: Visitor, key_id: str) -> Response:
         keys.revoke_key(*visit.by, key_id)
         return "/ui/admin/keys"
 
-    return await submitted(visit, act, lambda refused: confirm_revocation_of_key(refused, key_id))
+    return await submitted(
+        visit, act, lambda refused: confirm_revocation_of_key(refused, key_id)
+    )
 
 
 act_pages = APIRouter(prefix="/ui/acts", route_class=BodyRoute)
@@ -144,8 +181,12 @@ class ActFields(BaseModel):
 
 
 @act_pages.get("")
-def list_acts(visit: Visitor, heads: KeptHeads, page: Page, fields: Annotated[ActFields, Query()]) -> Response:
-    """Show administrative acts, newest first, and whether the head outside the database covers them."""
+def list_acts(
+    visit: Visitor, heads: KeptHeads, page: Page, fields: Annotated[ActFields, Query()]
+) -> Response:
+    """Show administrative acts, newest first, and whether the head outside the database
+    covers them.
+    """
     search = ActSearch(
         kind=EntryKind(fields.kind) if fields.kind else None,
         by=fields.by.strip() or None,
@@ -169,7 +210,9 @@ def list_acts(visit: Visitor, heads: KeptHeads, page: Page, fields: Annotated[Ac
 @limited(work=Work.EXPORT)
 def show_verification(visit: Visitor, heads: KeptHeads) -> Response:
     """Let the verifier check all acts, and show its answer."""
-    return visit.page("acts_verified", verification=verify_acts(*visit.by, signer=heads.signer))
+    return visit.page(
+        "acts_verified", verification=verify_acts(*visit.by, signer=heads.signer)
+    )
 
 
 @act_pages.get("/export")

@@ -1,4 +1,6 @@
-"""Serves the list of datasets, and the pages of one dataset: its facts and rules, uploads of rows, and erasures."""
+"""Serves the list of datasets, and the pages of one dataset: its facts and rules,
+uploads of rows, and erasures.
+"""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +19,13 @@ from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.requests import Body, BodyRoute, Page, checked_key, limited
 from app.api.streams import receive_upload
 from app.core import limits
-from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated, UnsupportedMediaType
+from app.core.errors import (
+    InvalidRequest,
+    NotFound,
+    RoleMissing,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
 from app.datasets.upload_bodies import BodyForm
 from app.services import dataset_rules, keys, populations
 from app.services.authorization import has_role, require_role
@@ -39,25 +47,37 @@ list_pages = APIRouter(route_class=BodyRoute)
 
 @list_pages.get("/")
 def list_datasets(
-    visit: Visitor, page: Page, name: Annotated[str, Query(max_length=limits.MAX_DATASET_NAME_CHARS)] = ""
+    visit: Visitor,
+    page: Page,
+    name: Annotated[str, Query(max_length=limits.MAX_DATASET_NAME_CHARS)] = "",
 ) -> Response:
-    """Show every dataset that the key sees and whose name contains a text, the fullest first."""
+    """Show every dataset that the key sees and whose name contains a text, the fullest
+    first.
+    """
     listed = show.list_datasets(*visit.by, page, name=name.strip() or None)
     datasets = [dataset.model_dump(by_alias=True) for dataset in listed.datasets]
     return visit.page(
         "datasets",
-        datasets=sorted((item for item in datasets if item["deleted_at"] is None), key=_share_used, reverse=True),
+        datasets=sorted(
+            (item for item in datasets if item["deleted_at"] is None),
+            key=_share_used,
+            reverse=True,
+        ),
         erased=[item for item in datasets if item["deleted_at"] is not None],
         standings=show.standings(*visit.by, [dataset["id"] for dataset in datasets]),
         name=name,
         following=listed.next,
-        undecided=dataset_rules.list_approvals(*visit.by, PageRequest(limit=1)).approvals,
+        undecided=dataset_rules.list_approvals(
+            *visit.by, PageRequest(limit=1)
+        ).approvals,
     )
 
 
 def _share_used(dataset: Mapping[str, Any]) -> Decimal:
     account = dataset["account"]
-    return (Decimal(account["charged"]) + Decimal(account["reserved"])) / (Decimal(account["cap"]) or Decimal(1))
+    return (Decimal(account["charged"]) + Decimal(account["reserved"])) / (
+        Decimal(account["cap"]) or Decimal(1)
+    )
 
 
 detail_pages = APIRouter(prefix="/ui/datasets/{dataset}", route_class=BodyRoute)
@@ -67,36 +87,56 @@ _ALL = PageRequest(limit=limits.MAX_PAGE_SIZE)
 
 @detail_pages.get("")
 def show_dataset(
-    visit: Visitor, dataset: str, pair: Annotated[str, Query(max_length=limits.MAX_CELL_CHARS)] = ""
+    visit: Visitor,
+    dataset: str,
+    pair: Annotated[str, Query(max_length=limits.MAX_CELL_CHARS)] = "",
 ) -> Response:
-    """Show one dataset. ``pair`` chooses two partitions, as in ``region,shard``, for the grid of cells."""
+    """Show one dataset. ``pair`` chooses two partitions, as in ``region,shard``, for
+    the grid of cells.
+    """
     shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
     reference = shown["id"]
-    balance = if_permitted(lambda: balances.show_balance(*visit.by, reference, scope={}))
+    balance = if_permitted(
+        lambda: balances.show_balance(*visit.by, reference, scope={})
+    )
     spent = if_permitted(lambda: spend_history.list_charges(*visit.by, reference))
     pairs = [] if balance is None else _pairs(balance.partitions)
     access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
     rules = if_permitted(lambda: show_rules(*visit.by, reference))
     uploads = if_permitted(lambda: show.list_uploads(*visit.by, reference, _ALL))
-    chosen = next((names for names in pairs if ",".join(names) == pair), pairs[0] if pairs else None)
+    chosen = next(
+        (names for names in pairs if ",".join(names) == pair),
+        pairs[0] if pairs else None,
+    )
     return visit.page(
         "dataset",
         dataset=shown,
         balance=balance,
         spent=spent,
-        plot=None if spent is None or balance is None else pictures.spend(spent, balance.model_dump()),
+        plot=None
+        if spent is None or balance is None
+        else pictures.spend(spent, balance.model_dump()),
         pairs=pairs,
         chosen=chosen,
-        grid=chosen and spend_history.show_pairs(*visit.by, reference, first=chosen[0], second=chosen[1]),
+        grid=chosen
+        and spend_history.show_pairs(
+            *visit.by, reference, first=chosen[0], second=chosen[1]
+        ),
         access=access,
         rules=rules,
         in_force=None if rules is None else _fields(rules),
-        proposed=None if rules is None or rules.proposal is None else _fields(rules.proposal.rules),
+        proposed=None
+        if rules is None or rules.proposal is None
+        else _fields(rules.proposal.rules),
         names=keys.names_of_keys(*visit.by, reference, _mentioned_keys(access, rules)),
         may_train=has_role(*visit.by, reference, TRAIN),
         may_predict=has_role(*visit.by, reference, PREDICT),
         may_manage=has_role(*visit.by, reference, MANAGE_DATASET),
-        stored={item.epoch: item.rows for item in (uploads.uploads if uploads else ()) if item.rows is not None},
+        stored={
+            item.epoch: item.rows
+            for item in (uploads.uploads if uploads else ())
+            if item.rows is not None
+        },
         population=population_of(visit, shown["population"]),
     )
 
@@ -107,7 +147,9 @@ async def grant(visit: Visitor, dataset: str) -> Response:
 
     def act(form: Form) -> str:
         body = checked(GrantIn, {"role": form.get("role", "")})
-        keys.put_grant(*visit.by, dataset, form.get("key_id", "").strip(), role=body.role)
+        keys.put_grant(
+            *visit.by, dataset, form.get("key_id", "").strip(), role=body.role
+        )
         return f"/ui/datasets/{dataset}#access"
 
     return await submitted(visit, act, lambda refused: show_dataset(refused, dataset))
@@ -144,13 +186,20 @@ def _mentioned_keys(access: GrantList | None, rules: RulesOut | None) -> set[str
         keys |= {key for quota in rules.quotas for key in quota.keys}
         keys |= set() if rules.changed_by is None else {rules.changed_by}
         if rules.proposal is not None:
-            keys |= {rules.proposal.by, *(key for quota in rules.proposal.rules.quotas for key in quota.keys)}
+            keys |= {
+                rules.proposal.by,
+                *(key for quota in rules.proposal.rules.quotas for key in quota.keys),
+            }
     return keys
 
 
 def population_of(visit: Visit, name: str | None) -> PopulationOut | None:
     """The population of a dataset with its members, if the caller may see it."""
-    return None if name is None else if_permitted(lambda: populations.show_population(*visit.by, name))
+    return (
+        None
+        if name is None
+        else if_permitted(lambda: populations.show_population(*visit.by, name))
+    )
 
 
 def _pairs(partitions: list[PartitionBalance]) -> list[tuple[str, str]]:
@@ -163,11 +212,15 @@ def _pairs(partitions: list[PartitionBalance]) -> list[tuple[str, str]]:
 
 
 def _rules(form: Form) -> dict[str, Any]:
-    """The body of ``PUT /datasets/{id}/rules`` for a form. Times are UTC; a quota is a line ``key key: amount``."""
+    """The body of ``PUT /datasets/{id}/rules`` for a form. Times are UTC; a quota is a
+    line ``key key: amount``.
+    """
     return {
         "largest_job": form.get("largest_job", "").strip() or None,
         "approval_above": form.get("approval_above", "").strip() or None,
-        "quotas": [_quota(line) for line in form.get("quotas", "").splitlines() if line.strip()],
+        "quotas": [
+            _quota(line) for line in form.get("quotas", "").splitlines() if line.strip()
+        ],
         "frozen": form.get("frozen") == "yes",
         "erase_rows_at": utc(form.get("erase_rows_at", "")),
     }
@@ -177,7 +230,9 @@ def _fields(rules: RulesOut | ProposedRules) -> dict[str, str]:
     return {
         "largest_job": rules.largest_job or "",
         "approval_above": rules.approval_above or "",
-        "quotas": "\n".join(f"{' '.join(quota.keys)}: {quota.cap}" for quota in rules.quotas),
+        "quotas": "\n".join(
+            f"{' '.join(quota.keys)}: {quota.cap}" for quota in rules.quotas
+        ),
         "frozen": "yes" if rules.frozen else "",
         "erase_rows_at": rules.erase_rows_at or "",
     }
@@ -186,7 +241,9 @@ def _fields(rules: RulesOut | ProposedRules) -> dict[str, str]:
 def _quota(line: str) -> dict[str, Any]:
     keys, colon, amount = line.partition(":")
     if not colon:
-        raise InvalidRequest.at("/quotas", "not-a-quota", accepted=["key_a key_b: amount"])
+        raise InvalidRequest.at(
+            "/quotas", "not-a-quota", accepted=["key_a key_b: amount"]
+        )
     return {"keys": keys.replace(",", " ").split(), "cap": amount.strip()}
 
 
@@ -210,15 +267,22 @@ def show_form(visit: Visitor, dataset: str) -> Response:
 @detail_pages.post("/rows")
 @limited(body=Body.UPLOAD)
 async def upload(visit: Visitor, dataset: str) -> Response:
-    """Store the file of the form as an upload, and show the report; a refusal names the columns that do not match."""
+    """Store the file of the form as an upload, and show the report; a refusal names the
+    columns that do not match.
+    """
     request, report, refusal = visit.request, None, None
     run = capacities(request).run
     try:  # the role first: the fields of the form are kept in memory
-        await run(Work.AUTHENTICATION, lambda: require_role(*visit.by, dataset, MANAGE_DATASET))
+        await run(
+            Work.AUTHENTICATION,
+            lambda: require_role(*visit.by, dataset, MANAGE_DATASET),
+        )
         form = await read_file_form(request)
         file_form = _FORMS.get(PurePath(form.file_name).suffix.lower())
         if file_form is None:
-            raise UnsupportedMediaType([f"a file whose name ends in {', '.join(_FORMS)}"])
+            raise UnsupportedMediaType(
+                [f"a file whose name ends in {', '.join(_FORMS)}"]
+            )
         key = checked_key(request, form.fields.get("once") or None)
         terms = UploadTerms(
             file_form,
@@ -226,16 +290,22 @@ async def upload(visit: Visitor, dataset: str) -> Response:
             accept_unknown="accept_unknown" in form.fields,
             accept_empty="accept_empty" in form.fields,
         )
-        answer = await receive_upload(request, visit.caller, dataset, form.chunks, terms=terms, key=key)
+        answer = await receive_upload(
+            request, visit.caller, dataset, form.chunks, terms=terms, key=key
+        )
         report = json.loads(answer.body)
     except (NotFound, RoleMissing, Unauthenticated):
         raise
     except GrovekeeperError as error:
         refusal = error
-    return await run(Work.WRITE, lambda: _upload_page(visit.refused(refusal), dataset, report))
+    return await run(
+        Work.WRITE, lambda: _upload_page(visit.refused(refusal), dataset, report)
+    )
 
 
-def _upload_page(visit: Visit, dataset: str, report: Mapping[str, Any] | None = None) -> Response:
+def _upload_page(
+    visit: Visit, dataset: str, report: Mapping[str, Any] | None = None
+) -> Response:
     require_role(*visit.by, dataset, MANAGE_DATASET)
     return visit.page(
         "upload",
@@ -248,9 +318,14 @@ def _upload_page(visit: Visit, dataset: str, report: Mapping[str, Any] | None = 
 
 @detail_pages.get("/erase")
 def confirm_erasure_of_dataset(visit: Visitor, dataset: str) -> Response:
-    """Ask the owner to type the name of the dataset whose rows shall be erased, and say what an erasure means."""
+    """Ask the owner to type the name of the dataset whose rows shall be erased, and say
+    what an erasure means.
+    """
     require_role(*visit.by, dataset, MANAGE_DATASET)
-    return visit.page("erase_dataset", dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True))
+    return visit.page(
+        "erase_dataset",
+        dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True),
+    )
 
 
 @detail_pages.post("/erase")
@@ -264,12 +339,16 @@ async def erase_all_rows(visit: Visitor, dataset: str) -> Response:
         delete_dataset(*visit.by, shown.id)
         return f"/ui/datasets/{shown.id}"
 
-    return await submitted(visit, act, lambda refused: confirm_erasure_of_dataset(refused, dataset))
+    return await submitted(
+        visit, act, lambda refused: confirm_erasure_of_dataset(refused, dataset)
+    )
 
 
 @detail_pages.get("/uploads/{upload}/erase")
 def confirm_erasure_of_upload(visit: Visitor, dataset: str, upload: str) -> Response:
-    """Ask the owner whether an upload shall be erased, and say what an erasure does not give back."""
+    """Ask the owner whether an upload shall be erased, and say what an erasure does not
+    give back.
+    """
     require_role(*visit.by, dataset, MANAGE_DATASET)
     shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
     epoch = next((epoch for epoch in shown["epochs"] if epoch["epoch"] == upload), None)
@@ -287,4 +366,6 @@ async def erase_rows_of_upload(visit: Visitor, dataset: str, upload: str) -> Res
         erase_upload(*visit.by, dataset, upload=upload)
         return f"/ui/datasets/{dataset}#uploads"
 
-    return await submitted(visit, act, lambda refused: confirm_erasure_of_upload(refused, dataset, upload))
+    return await submitted(
+        visit, act, lambda refused: confirm_erasure_of_upload(refused, dataset, upload)
+    )

@@ -1,6 +1,8 @@
-"""Serves the page on which an owner declares a dataset in three steps: columns, budget, review.
+"""Serves the page on which an owner declares a dataset in three steps: columns, budget,
+review.
 
-The fields of the form become the body of ``POST /datasets``, and problems of the body are shown at its fields.
+The fields of the form become the body of ``POST /datasets``, and problems of the body
+are shown at its fields.
 """
 
 import re
@@ -41,10 +43,21 @@ declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
 
 STEPS = ("columns", "budget", "review")
 _TABLES = {
-    "f": ("name", "type", "lower", "upper", "categories", "ordered", "missing", "bounds"),
+    "f": (
+        "name",
+        "type",
+        "lower",
+        "upper",
+        "categories",
+        "ordered",
+        "missing",
+        "bounds",
+    ),
     "p": ("name", "kind", "cells", "column", "categories", "how"),
 }
-"""The fields of a row in the tables of the form: of columns (``f``) and of partitions (``p``)."""
+"""The fields of a row in the tables of the form: of columns (``f``) and of partitions
+(``p``).
+"""
 _FIELD_OF_REFUSAL: Mapping[type[GrovekeeperError], str] = {
     AccountDiffers: "other_people",
     SameSubmitter: "other_people",
@@ -61,7 +74,9 @@ _REFUSALS: tuple[type[GrovekeeperError], ...] = (InvalidRequest, *_FIELD_OF_REFU
 @limited(needs=Role.OWNER)
 def begin(visit: Visitor) -> Response:
     """Show the first step with one empty column."""
-    return _Draft(visit, {"n_f": "1", "n_p": "0", "once": token_urlsafe(16)}).page(step="columns")
+    return _Draft(visit, {"n_f": "1", "n_p": "0", "once": token_urlsafe(16)}).page(
+        step="columns"
+    )
 
 
 @declaration_pages.post("")
@@ -96,7 +111,12 @@ class _Draft:
         return self._step(action if action in STEPS else STEPS[0])
 
     def page(
-        self, *, step: str, status: int = 200, unread: str | None = None, to_confirm: Sequence[str] = ()
+        self,
+        *,
+        step: str,
+        status: int = 200,
+        unread: str | None = None,
+        to_confirm: Sequence[str] = (),
     ) -> Response:
         """The page of a step.
 
@@ -106,10 +126,17 @@ class _Draft:
         """
         would_be, problems = self._checked(step)
         if not self.form.get("tried"):
-            problems = {field: words for field, words in problems.items() if self.form.get(field, "").strip()}
-        shared = populations.list_populations(*self.visit.by, PageRequest(limits.MAX_PAGE_SIZE)).populations
+            problems = {
+                field: words
+                for field, words in problems.items()
+                if self.form.get(field, "").strip()
+            }
+        shared = populations.list_populations(
+            *self.visit.by, PageRequest(limits.MAX_PAGE_SIZE)
+        ).populations
         names = {"", *(population.name for population in shared)}
-        names.add(self.form.get("population") or "")  # perhaps one that the key does not see, which the check says
+        # perhaps one that the key does not see, which the check says
+        names.add(self.form.get("population") or "")
         return self.visit.page(
             "declare",
             status=status,
@@ -130,34 +157,59 @@ class _Draft:
         for earlier in STEPS[: STEPS.index(step)]:
             if tried._checked(earlier)[1]:
                 return tried.page(step=earlier, status=422)
-        return replace(self, form={name: text for name, text in self.form.items() if name != "tried"}).page(step=step)
+        return replace(
+            self,
+            form={name: text for name, text in self.form.items() if name != "tried"},
+        ).page(step=step)
 
     def _read(self) -> Response:
-        """The form filled from a data dictionary; what the dictionary lacks is shown as a problem of its field."""
+        """The form filled from a data dictionary; what the dictionary lacks is shown as
+        a problem of its field.
+        """
         text = self.form.get("dictionary", "")
         try:
-            draft = draft_declaration(text.encode("utf-8", "surrogatepass"), label=self.form.get("label.name") or None)
+            draft = draft_declaration(
+                text.encode("utf-8", "surrogatepass"),
+                label=self.form.get("label.name") or None,
+            )
         except NotADictionary as error:
             return self.page(step="columns", status=422, unread=sentence(str(error)))
         if len(draft.declaration["schema"]["features"]) > limits.MAX_FORM_COLUMNS:
             unread = f"More than {limits.MAX_FORM_COLUMNS} columns: use grovekeeper datasets init."
             return self.page(step="columns", status=422, unread=unread)
-        form = {**filled(draft.declaration), "once": self.form.get("once", ""), "tried": "yes"}
-        untyped = [remark.text for remark in draft.lacking if remark.at.endswith("/type")]
+        form = {
+            **filled(draft.declaration),
+            "once": self.form.get("once", ""),
+            "tried": "yes",
+        }
+        untyped = [
+            remark.text for remark in draft.lacking if remark.at.endswith("/type")
+        ]
         to_confirm = [remark.text for remark in draft.to_confirm]
-        to_confirm += [f"{text}. The form says whole numbers until you change it." for text in untyped]
-        to_confirm += [f"{text}: {_NO_FIELD}" for text in _without_field(draft.declaration)]
+        to_confirm += [
+            f"{text}. The form says whole numbers until you change it."
+            for text in untyped
+        ]
+        to_confirm += [
+            f"{text}: {_NO_FIELD}" for text in _without_field(draft.declaration)
+        ]
         return replace(self, form=form).page(step="columns", to_confirm=to_confirm)
 
     def _with_row(self, action: str, place: str) -> "_Draft":
-        """The form with one more row in a table (``f`` or ``p``), or without a row (``f3``)."""
+        """The form with one more row in a table (``f`` or ``p``), or without a row
+        (``f3``).
+        """
         prefix = place[:1] if place[:1] in _TABLES else "f"
         table = rows(self.form, prefix)
         if action == "add":
             table = [*table, {}][: limits.MAX_FORM_COLUMNS]
         else:
             table = [row for index, row in enumerate(table) if str(index) != place[1:]]
-        others = {name: text for name, text in self.form.items() if not re.match(rf"{prefix}[0-9]+\.", name)}
+        others = {
+            name: text
+            for name, text in self.form.items()
+            if not re.match(rf"{prefix}[0-9]+\.", name)
+        }
         return replace(self, form=others | _fields(prefix, table))
 
     def _declare(self) -> Response:
@@ -166,14 +218,19 @@ class _Draft:
             body = checked(DatasetIn, declaration(self.form, step="review"))
             answer = register_dataset(*self.visit.by, body, request=request)
         except _REFUSALS:
-            return replace(self, form={**self.form, "tried": "yes"}).page(step="review", status=422)
+            return replace(self, form={**self.form, "tried": "yes"}).page(
+                step="review", status=422
+            )
         return RedirectResponse(f"/ui{answer.location}", status_code=303)
 
     def _checked(self, step: str) -> tuple[DeclarationOut | None, Mapping[str, str]]:
-        """What the declaration would become, and its problems in words by field: by the rules of the API alone."""
+        """What the declaration would become, and its problems in words by field: by the
+        rules of the API alone.
+        """
         form = self.form
         if not form.get("tried") and not form.get("name", "").strip():
-            # Without a name the rules of the columns would not be reached. Its absence is shown when the step is left.
+            # Without a name the rules of the columns would not be reached. Its absence
+            # is shown when the step is left.
             form = {**form, "name": "unnamed"}
         try:
             body = checked(DatasetIn, declaration(form, step=step))
@@ -206,17 +263,27 @@ _NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
 
 
 def declaration(form: Form, *, step: str) -> dict[str, Any]:
-    """The declaration as far as it is filled in; stand-ins take the place of the steps after ``step``."""
-    budget = {"accountant": accountant(form), "epsilon": form.get("epsilon", "").strip()}
+    """The declaration as far as it is filled in; stand-ins take the place of the steps
+    after ``step``.
+    """
+    budget = {
+        "accountant": accountant(form),
+        "epsilon": form.get("epsilon", "").strip(),
+    }
     if budget["accountant"] != "pure":
         budget["delta"] = form.get("delta", "").strip()
     body: dict[str, Any] = {
         "name": form.get("name", "").strip(),
         "schema": {
             "features": [_feature(column) for column in rows(form, "f")],
-            "label": {"name": form.get("label.name", "").strip(), "classes": _lines(form.get("label.classes", ""))},
+            "label": {
+                "name": form.get("label.name", "").strip(),
+                "classes": _lines(form.get("label.classes", "")),
+            },
         },
-        "budget": {"accountant": "pure", "epsilon": "1"} if step == "columns" else budget,
+        "budget": {"accountant": "pure", "epsilon": "1"}
+        if step == "columns"
+        else budget,
     }
     if step == "columns":
         return body
@@ -229,7 +296,9 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "privacy_unit": {
             "column": unit_column or None,
             "form": (form.get("unit.form") or None) if unit_column else None,
-            "max_rows": 1 if (max_rows := _number(form.get("unit.max_rows", ""))) is None else max_rows,
+            "max_rows": 1
+            if (max_rows := _number(form.get("unit.max_rows", ""))) is None
+            else max_rows,
         },
         "protects": form.get("protects", "row"),
         "population": form.get("population") or None,
@@ -256,11 +325,20 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
         "population": str(drafted.get("population") or ""),
     }
     unit, budget = _object(drafted.get("privacy_unit")), _object(drafted.get("budget"))
-    form |= {"unit.column": unit.get("column") or "", "unit.max_rows": str(unit.get("max_rows") or "")}
+    form |= {
+        "unit.column": unit.get("column") or "",
+        "unit.max_rows": str(unit.get("max_rows") or ""),
+    }
     form["unit.form"] = str(unit.get("form") or "text")
-    form |= {"epsilon": str(budget.get("epsilon") or ""), "delta": str(budget.get("delta") or "")}
+    form |= {
+        "epsilon": str(budget.get("epsilon") or ""),
+        "delta": str(budget.get("delta") or ""),
+    }
     if budget.get("accountant", "pure") != "pure":
-        form |= {"fails": "yes", "mostly": "selections" if budget["accountant"] == "zcdp" else "counts"}
+        form |= {
+            "fails": "yes",
+            "mostly": "selections" if budget["accountant"] == "zcdp" else "counts",
+        }
     form |= _fields("f", schema["features"])
     return form | _fields("p", _partitions(drafted))
 
@@ -294,15 +372,24 @@ def rows(form: Form, prefix: str) -> list[dict[str, str]]:
     """The rows of a table of the form, at most ``limits.MAX_FORM_COLUMNS``."""
     count = form.get(f"n_{prefix}", "0")
     n_rows = min(int(count), limits.MAX_FORM_COLUMNS) if _COUNT.fullmatch(count) else 0
-    return [{name: form.get(f"{prefix}{index}.{name}", "") for name in _TABLES[prefix]} for index in range(n_rows)]
+    return [
+        {name: form.get(f"{prefix}{index}.{name}", "") for name in _TABLES[prefix]}
+        for index in range(n_rows)
+    ]
 
 
 def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
-    """The problems of a declaration in words, by field of the form; ``""`` for what belongs to no field."""
+    """The problems of a declaration in words, by field of the form; ``""`` for what
+    belongs to no field.
+    """
     shown: dict[str, list[str]] = {}
     for error in errors:
-        shown.setdefault(_field(error.at), []).append(field_problem(error.problem, error.accepted))
-    return {field: " ".join(dict.fromkeys(sentences)) for field, sentences in shown.items()}
+        shown.setdefault(_field(error.at), []).append(
+            field_problem(error.problem, error.accepted)
+        )
+    return {
+        field: " ".join(dict.fromkeys(sentences)) for field, sentences in shown.items()
+    }
 
 
 def _field(pointer: str) -> str:
@@ -317,7 +404,11 @@ def _fields(prefix: str, described: Iterable[Mapping[str, Any]]) -> dict[str, st
     fields = {f"n_{prefix}": "0"}
     for index, row in enumerate(described):
         fields[f"n_{prefix}"] = str(index + 1)
-        fields |= {f"{prefix}{index}.{name}": text for name in _TABLES[prefix] if (text := _text(row.get(name)))}
+        fields |= {
+            f"{prefix}{index}.{name}": text
+            for name in _TABLES[prefix]
+            if (text := _text(row.get(name)))
+        }
     return fields
 
 
@@ -333,9 +424,15 @@ def _text(value: object) -> str:
 
 
 def _feature(column: Mapping[str, str]) -> dict[str, Any]:
-    feature: dict[str, Any] = {"name": column["name"].strip(), "type": column["type"] or "integer"}
+    feature: dict[str, Any] = {
+        "name": column["name"].strip(),
+        "type": column["type"] or "integer",
+    }
     if feature["type"] == "categorical":
-        feature |= {"categories": _lines(column["categories"]), "ordered": bool(column["ordered"])}
+        feature |= {
+            "categories": _lines(column["categories"]),
+            "ordered": bool(column["ordered"]),
+        }
     else:
         feature |= {name: _number(column[name]) for name in ("lower", "upper")}
         feature |= {"bounds": column["bounds"] or None}
@@ -343,22 +440,32 @@ def _feature(column: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _partition(row: Mapping[str, str]) -> dict[str, Any]:
-    partition: dict[str, Any] = {"name": row["name"].strip(), "kind": row["kind"] or "hash"}
+    partition: dict[str, Any] = {
+        "name": row["name"].strip(),
+        "kind": row["kind"] or "hash",
+    }
     match partition["kind"]:
         case "hash":
             return partition | {"cells": _number(row["cells"])}
         case "epoch":
             return partition | {"how": row["how"].strip() or None}
-    return partition | {"column": row["column"].strip() or None, "categories": _lines(row["categories"]) or None}
+    return partition | {
+        "column": row["column"].strip() or None,
+        "categories": _lines(row["categories"]) or None,
+    }
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a field as they were typed: uploads compare a category with its outer blanks."""
+    """The lines of a field as they were typed: uploads compare a category with its
+    outer blanks.
+    """
     return [line for line in text.splitlines() if line.strip()]
 
 
 def _number(text: str) -> int | Decimal | str | None:
-    """The number of a field; other text as it is, so that the API's rules name the problem."""
+    """The number of a field; other text as it is, so that the API's rules name the
+    problem.
+    """
     text = text.strip()
     try:
         number_of(text)
@@ -367,4 +474,8 @@ def _number(text: str) -> int | Decimal | str | None:
         return text
     if not number.is_finite():
         return text or None
-    return int(number) if number == number.to_integral_value() and abs(number.adjusted()) < 18 else number
+    return (
+        int(number)
+        if number == number.to_integral_value() and abs(number.adjusted()) < 18
+        else number
+    )

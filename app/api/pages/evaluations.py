@@ -1,4 +1,5 @@
-"""Serves the pages that quote and submit evaluations of models, and the page of the noisy numbers of an evaluation.
+"""Serves the pages that quote and submit evaluations of models, and the page of the
+noisy numbers of an evaluation.
 
 An evaluation measures one model, or chooses the best of several models for one charge.
 """
@@ -56,20 +57,27 @@ class EvaluationFields(RowsToRead):
 
 
 @evaluation_pages.get("/models/{model_id}/evaluate")
-def quote_evaluation(visit: Visitor, model_id: str, fields: Annotated[EvaluationFields, Query()]) -> Response:
+def quote_evaluation(
+    visit: Visitor, model_id: str, fields: Annotated[EvaluationFields, Query()]
+) -> Response:
     """Show the form of an evaluation with its price."""
     model = models.show_model(*visit.by, model_id).model_dump(by_alias=True)
     visit, shown = _rows_to_read(visit, fields, model["dataset"])
 
     def ask() -> EvaluationQuoteOut:
-        return quote(*visit.by, EvaluationRequest(models=[model["id"]], body=_evaluation_body(fields)))
+        return quote(
+            *visit.by,
+            EvaluationRequest(models=[model["id"]], body=_evaluation_body(fields)),
+        )
 
     return quoted(visit, shown, fields, ask).page("evaluate", model=model)
 
 
 @evaluation_pages.post("/models/{model_id}/evaluate")
 async def evaluate(visit: Visitor, model_id: str) -> Response:
-    """Submit the evaluation of the form; a refusal shows the form again with what would fit."""
+    """Submit the evaluation of the form; a refusal shows the form again with what would
+    fit.
+    """
 
     def act(form: Form) -> str:
         body = _evaluation_body(checked(EvaluationFields, form))
@@ -77,7 +85,9 @@ async def evaluate(visit: Visitor, model_id: str) -> Response:
         return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
 
     def page(refused: Visit) -> Response:
-        return quote_evaluation(refused, model_id, checked(EvaluationFields, refused.sent))
+        return quote_evaluation(
+            refused, model_id, checked(EvaluationFields, refused.sent)
+        )
 
     return await submitted(visit, act, page)
 
@@ -89,19 +99,29 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
     return visit.page(
         "evaluation",
         evaluation=evaluation,
-        unit=unit_of(show.show_dataset(*visit.by, evaluation.dataset).privacy_unit["column"]),
+        unit=unit_of(
+            show.show_dataset(*visit.by, evaluation.dataset).privacy_unit["column"]
+        ),
         names=models.names_of_models(*visit.by, evaluation.models),
-        scale=evaluation.accuracy and pictures.accuracy(evaluation.accuracy, evaluation.majority),
+        scale=evaluation.accuracy
+        and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
     )
 
 
-def _rows_to_read(visit: Visit, fields: RowsToRead, trained_on: str) -> tuple[Visit, dict[str, Any]]:
-    """The dataset that a form names; where it does not exist, the form is refused, and the dataset is the models'."""
+def _rows_to_read(
+    visit: Visit, fields: RowsToRead, trained_on: str
+) -> tuple[Visit, dict[str, Any]]:
+    """The dataset that a form names; where it does not exist, the form is refused, and
+    the dataset is the models'.
+    """
     try:
         shown = show.show_dataset(*visit.by, fields.dataset.strip() or trained_on)
     except NotFound as unknown:
-        visit, shown = visit.refused(unknown, visit.sent), show.show_dataset(*visit.by, trained_on)
+        visit, shown = (
+            visit.refused(unknown, visit.sent),
+            show.show_dataset(*visit.by, trained_on),
+        )
     return visit, shown.model_dump(by_alias=True)
 
 
@@ -123,36 +143,58 @@ class SelectionFields(RowsToRead):
         winner_accuracy: ``yes`` to release the accuracy of the chosen model, too.
     """
 
-    models: Annotated[list[Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)]
+    models: Annotated[
+        list[Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)
+    ]
     chosen: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     winner_accuracy: Text = ""
 
     def normal(self) -> "SelectionFields":
         """The same fields without ``models``, as the form that submits sends them."""
-        return self.model_copy(update={"models": [], "chosen": " ".join(self.models or self.chosen.split())})
+        return self.model_copy(
+            update={
+                "models": [],
+                "chosen": " ".join(self.models or self.chosen.split()),
+            }
+        )
 
 
 @selection_pages.get("")
-def quote_selection(visit: Visitor, of: str, fields: Annotated[SelectionFields, Query()]) -> Response:
-    """Show the form of a choice among the models of a dataset, with its price once two models are chosen."""
+def quote_selection(
+    visit: Visitor, of: str, fields: Annotated[SelectionFields, Query()]
+) -> Response:
+    """Show the form of a choice among the models of a dataset, with its price once two
+    models are chosen.
+    """
     require_role(*visit.by, of, TRAIN)
     trained_on = show.show_dataset(*visit.by, of)
-    listed = models.list_models(*visit.by, PageRequest(limits.MAX_COMPARED_MODELS), ModelFilter(trained_on.id))
+    listed = models.list_models(
+        *visit.by, PageRequest(limits.MAX_COMPARED_MODELS), ModelFilter(trained_on.id)
+    )
     visit, shown = _rows_to_read(visit, fields, trained_on.id)
     fields = fields.normal()
     chosen = fields.chosen.split()
 
     def ask() -> EvaluationQuoteOut:
-        return quote(*visit.by, EvaluationRequest(models=chosen, body=_selection_body(fields, of)))
+        return quote(
+            *visit.by,
+            EvaluationRequest(models=chosen, body=_selection_body(fields, of)),
+        )
 
     return quoted(visit, shown, fields, ask if len(chosen) > 1 else None).page(
-        "choose", trained_on=trained_on, models=listed.models, has_more=listed.next is not None, chosen=chosen
+        "choose",
+        trained_on=trained_on,
+        models=listed.models,
+        has_more=listed.next is not None,
+        chosen=chosen,
     )
 
 
 @selection_pages.post("")
 async def choose(visit: Visitor, of: str) -> Response:
-    """Submit the choice of the form; a refusal shows the form again with what would fit."""
+    """Submit the choice of the form; a refusal shows the form again with what would
+    fit.
+    """
 
     def act(form: Form) -> str:
         body = _selection_body(checked(SelectionFields, form), of)
@@ -160,12 +202,25 @@ async def choose(visit: Visitor, of: str) -> Response:
         return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
 
     return await submitted(
-        visit, act, lambda refused: quote_selection(refused, of, checked(SelectionFields, refused.sent))
+        visit,
+        act,
+        lambda refused: quote_selection(
+            refused, of, checked(SelectionFields, refused.sent)
+        ),
     )
 
 
 def _selection_body(fields: SelectionFields, of: str) -> SelectionIn:
-    given = {"dataset": fields.dataset.strip() or of, "models": fields.normal().chosen.split()}
+    given = {
+        "dataset": fields.dataset.strip() or of,
+        "models": fields.normal().chosen.split(),
+    }
     return checked(
-        SelectionIn, {**given, **fields.stated(), **fields.amounts(), "winner_accuracy": bool(fields.winner_accuracy)}
+        SelectionIn,
+        {
+            **given,
+            **fields.stated(),
+            **fields.amounts(),
+            "winner_accuracy": bool(fields.winner_accuracy),
+        },
     )

@@ -1,6 +1,7 @@
 """Reads the forms of pages, and calls the service that a form asks for.
 
-A form with one file (``multipart/form-data``) is read as it arrives; no part of the file stays in memory.
+A form with one file (``multipart/form-data``) is read as it arrives; no part of the
+file stays in memory.
 """
 
 import re
@@ -25,15 +26,21 @@ from grovekeeper_forests.errors import GrovekeeperError
 
 Form: TypeAlias = Mapping[str, str]
 _Model = TypeVar("_Model", bound=BaseModel)
-_BOUNDARY = re.compile(r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE)
+_BOUNDARY = re.compile(
+    r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE
+)
 _NAME = re.compile(rb'[;\s]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
 
 
 async def read_form(
-    request: Request, *, max_bytes: int = limits.MAX_JSON_BODY_BYTES, wait_s: float | None = None
+    request: Request,
+    *,
+    max_bytes: int = limits.MAX_JSON_BODY_BYTES,
+    wait_s: float | None = None,
 ) -> Form:
-    """The fields of a form that a page of this service sent; the last of several fields of one name.
+    """The fields of a form that a page of this service sent; the last of several fields
+    of one name.
 
     Args:
         wait_s: seconds for the whole form, if it has less time than other bodies.
@@ -42,52 +49,76 @@ async def read_form(
         MalformedRequest: another site sent the form, or the body is no form.
     """
     require_same_origin(request)
-    body = await BodyRequest(request.scope, request.receive, max_bytes=max_bytes, wait_s=wait_s).body()
+    body = await BodyRequest(
+        request.scope, request.receive, max_bytes=max_bytes, wait_s=wait_s
+    ).body()
     try:
         fields = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=limits.MAX_FORM_FIELDS
+            body.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=limits.MAX_FORM_FIELDS,
         )
     except ValueError:
         raise MalformedRequest("the form cannot be read") from None
     return dict(fields)
 
 
-async def submitted(visit: Visit, act: Callable[[Form], str | Response], page: Callable[[Visit], Response]) -> Response:
+async def submitted(
+    visit: Visit,
+    act: Callable[[Form], str | Response],
+    page: Callable[[Visit], Response],
+) -> Response:
     """Run what a form asks for, and lead to the page that shows the result.
 
     Args:
-        act: what the form asks for; returns the address of the page that follows, or that page.
-        page: shows the page of the form again if it is refused. It raises what the page raises, so a caller who may
-            not see the page is refused as everywhere.
+        act: what the form asks for; returns the address of the page that follows, or
+            that page.
+        page: shows the page of the form again if it is refused. It raises what the page
+            raises, so a caller who may not see the page is refused as everywhere.
     """
     form = await read_form(visit.request)
 
     def run() -> Response:
         try:
             following = act(form)
-            return RedirectResponse(following, status_code=303) if isinstance(following, str) else following
+            return (
+                RedirectResponse(following, status_code=303)
+                if isinstance(following, str)
+                else following
+            )
         except Unauthenticated:
             raise
         except GrovekeeperError as error:
             return page(visit.refused(error, form))
 
-    work = Work.ADMINISTRATION if is_administration(visit.request.url.path) else Work.WRITE
+    work = (
+        Work.ADMINISTRATION if is_administration(visit.request.url.path) else Work.WRITE
+    )
     return await capacities(visit.request).run(work, run)
 
 
-def identity(visit: Visit, form: Form, *, shows_secret: bool = False) -> IdempotentRequest | None:
-    """The identity of a form by its hidden field ``once``, which makes a form that is sent twice one request."""
+def identity(
+    visit: Visit, form: Form, *, shows_secret: bool = False
+) -> IdempotentRequest | None:
+    """The identity of a form by its hidden field ``once``, which makes a form that is
+    sent twice one request.
+    """
     once = checked_key(visit.request, form.get("once") or None)
     if once is None:
         return None
-    request = IdempotentRequest(visit.caller.key_id, route_of(visit.request), once, json_text.digest(dict(form)))
+    request = IdempotentRequest(
+        visit.caller.key_id, route_of(visit.request), once, json_text.digest(dict(form))
+    )
     return hiding(request) if shows_secret else request
 
 
 def utc(text: str) -> str | None:
-    """The time of a field in UTC; nothing for an empty field. Browsers omit the zone, and seconds that are zero.
+    """The time of a field in UTC; nothing for an empty field. Browsers omit the zone,
+    and seconds that are zero.
 
-    Any other text stays as it is, so that the API's rule refuses it: a zone must not be cut off.
+    Any other text stays as it is, so that the API's rule refuses it: a zone must not be
+    cut off.
     """
     text = text.strip()
     match len(text):
@@ -108,7 +139,9 @@ def checked(model: type[_Model], value: object) -> _Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False), model)
+        invalid = problems.invalid_request(
+            error.errors(include_url=False, include_input=False), model
+        )
     raise invalid  # out of the handler: the library's error holds the input
 
 
@@ -125,7 +158,8 @@ async def read_file_form(request: Request) -> FileForm:
     """Read a form up to the beginning of its file.
 
     Raises:
-        MalformedRequest: another site sent the form, the body is no such form, or it has too many fields.
+        MalformedRequest: another site sent the form, the body is no such form, or it
+            has too many fields.
         InvalidRequest: the form has no file.
     """
     require_same_origin(request)
@@ -142,7 +176,9 @@ async def read_file_form(request: Request) -> FileForm:
             raise _unreadable()
         if file_name is not None:
             break
-        fields[name[1].decode("utf-8", "replace")] = (await parts.value()).decode("utf-8", "replace")
+        fields[name[1].decode("utf-8", "replace")] = (await parts.value()).decode(
+            "utf-8", "replace"
+        )
     else:
         raise _unreadable()
     if not file_name[1]:
@@ -151,7 +187,9 @@ async def read_file_form(request: Request) -> FileForm:
 
 
 class _Parts:
-    """Splits a body at its boundary, with at most one chunk and one delimiter in memory."""
+    """Splits a body at its boundary, with at most one chunk and one delimiter in
+    memory.
+    """
 
     def __init__(self, request: Request, boundary: bytes) -> None:
         self._stream = request.stream()

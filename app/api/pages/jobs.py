@@ -1,4 +1,6 @@
-"""Serves the pages of jobs: the list, one job with live progress, and the jobs that wait for an owner."""
+"""Serves the pages of jobs: the list, one job with live progress, and the jobs that
+wait for an owner.
+"""
 
 from fastapi import APIRouter, Response
 
@@ -18,11 +20,15 @@ job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
 
 @job_pages.get("")
 def list_jobs(visit: Visitor, page: Page, dataset: NameFilter = None) -> Response:
-    """Show the jobs of all datasets on which the key may train, or of one dataset, newest first."""
+    """Show the jobs of all datasets on which the key may train, or of one dataset,
+    newest first.
+    """
     listed = show_jobs.list_jobs(*visit.by, page, JobFilter(dataset))
     undecided = dataset_rules.list_approvals(*visit.by, PageRequest(limit=1)).approvals
     of = None if dataset is None else show.show_dataset(*visit.by, dataset)
-    return visit.page("jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of)
+    return visit.page(
+        "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of
+    )
 
 
 @job_pages.get("/{job_id}")
@@ -45,7 +51,9 @@ async def cancel_job(visit: Visitor, job_id: str) -> Response:
 @job_pages.get("/{job_id}/events")
 async def watch_job(visit: Visitor, job_id: str) -> Response:
     """Tell the script of a job's page about every change, until the job has ended."""
-    return await job_events(visit.request, *visit.by, job_id, lambda _: b"data: changed\n\n")
+    return await job_events(
+        visit.request, *visit.by, job_id, lambda _: b"data: changed\n\n"
+    )
 
 
 approval_pages = APIRouter(prefix="/ui/approvals", route_class=BodyRoute)
@@ -53,7 +61,9 @@ approval_pages = APIRouter(prefix="/ui/approvals", route_class=BodyRoute)
 
 @approval_pages.get("")
 def list_approvals(visit: Visitor, page: Page) -> Response:
-    """Show the jobs that wait for a decision for a dataset that the key owns, oldest first."""
+    """Show the jobs that wait for a decision for a dataset that the key owns, oldest
+    first.
+    """
     listed = dataset_rules.list_approvals(*visit.by, page)
     return visit.page("approvals", approvals=listed.approvals, following=listed.next)
 
@@ -63,8 +73,13 @@ async def decide(visit: Visitor, job_id: str) -> Response:
     """Approve or reject a waiting job."""
 
     def act(form: Form) -> str:
-        body = checked(DecisionIn, {name: form.get(name, "").strip() for name in ("decision", "reason")})
+        body = checked(
+            DecisionIn,
+            {name: form.get(name, "").strip() for name in ("decision", "reason")},
+        )
         dataset_rules.decide(*visit.by, job_id, body)
         return "/ui/approvals"
 
-    return await submitted(visit, act, lambda refused: list_approvals(refused, PageRequest()))
+    return await submitted(
+        visit, act, lambda refused: list_approvals(refused, PageRequest())
+    )

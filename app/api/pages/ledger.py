@@ -1,6 +1,8 @@
-"""Serves the pages of accounts: the list, one account with its entries and evidence, its report, and populations.
+"""Serves the pages of accounts: the list, one account with its entries and evidence,
+its report, and populations.
 
-An entry has a page, too. The auditor's report is one page to print, organised after the questions of NIST SP 800-226.
+An entry has a page, too. The auditor's report is one page to print, organised after the
+questions of NIST SP 800-226.
 """
 
 import json
@@ -45,8 +47,12 @@ def list_accounts(visit: Visitor, page: Page) -> Response:
     try:
         listed = balances.list_balances(*visit.by, page)
     except RoleMissing as refusal:
-        return visit.refused(refusal).page("accounts", accounts=[], populations=[], following=None)
-    shared = if_permitted(lambda: populations.list_populations(*visit.by, PageRequest()).populations)
+        return visit.refused(refusal).page(
+            "accounts", accounts=[], populations=[], following=None
+        )
+    shared = if_permitted(
+        lambda: populations.list_populations(*visit.by, PageRequest()).populations
+    )
     return visit.page(
         "accounts",
         accounts=[account.model_dump() for account in listed.datasets],
@@ -56,7 +62,9 @@ def list_accounts(visit: Visitor, page: Page) -> Response:
 
 
 class SearchFields(BaseModel):
-    """The fields of the form that searches entries; ``cell`` is a text like ``region=EU``."""
+    """The fields of the form that searches entries; ``cell`` is a text like
+    ``region=EU``.
+    """
 
     kind: AccountEntryKind | Literal[""] = ""
     job: Reference = ""
@@ -65,10 +73,18 @@ class SearchFields(BaseModel):
 
 
 @ledger_pages.get("/{account}")
-def show_account(visit: Visitor, account: str, page: Page, fields: Annotated[SearchFields, Query()]) -> Response:
-    """Show the entries of an account, newest first, its cap and guarantee, and how to verify them."""
+def show_account(
+    visit: Visitor, account: str, page: Page, fields: Annotated[SearchFields, Query()]
+) -> Response:
+    """Show the entries of an account, newest first, its cap and guarantee, and how to
+    verify them.
+    """
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
-    cells = {f"{part['name']}={cell['cell']}": (part, cell) for part in balance["partitions"] for cell in part["cells"]}
+    cells = {
+        f"{part['name']}={cell['cell']}": (part, cell)
+        for part in balance["partitions"]
+        for cell in part["cells"]
+    }
     if fields.cell and fields.cell not in cells:
         raise InvalidRequest.at("/cell", "unknown-cell")
     chosen = cells.get(fields.cell)
@@ -97,11 +113,17 @@ async def change_cap(visit: Visitor, account: str) -> Response:
     """Lower or raise the cap of an account."""
 
     def act(form: Form) -> str:
-        body = checked(CapIn, {name: form.get(name, "").strip() for name in ("cap", "reason")})
+        body = checked(
+            CapIn, {name: form.get(name, "").strip() for name in ("cap", "reason")}
+        )
         balances.change_cap(*visit.by, account, body, request=identity(visit, form))
         return f"/ui/ledger/{account}"
 
-    return await submitted(visit, act, lambda refused: show_account(refused, account, PageRequest(), SearchFields()))
+    return await submitted(
+        visit,
+        act,
+        lambda refused: show_account(refused, account, PageRequest(), SearchFields()),
+    )
 
 
 @ledger_pages.get("/{account}/entries/{sequence}")
@@ -111,8 +133,14 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
     fields = shown.entry.model_dump()
     text = json.dumps(fields, indent=2, ensure_ascii=False)
-    ended = _reason_of(visit, fields["job_id"]) if fields["kind"] == EntryKind.EXPIRE else None
-    return visit.page("entry", balance=balance, shown=shown, entry=fields, text=text, ended=ended)
+    ended = (
+        _reason_of(visit, fields["job_id"])
+        if fields["kind"] == EntryKind.EXPIRE
+        else None
+    )
+    return visit.page(
+        "entry", balance=balance, shown=shown, entry=fields, text=text, ended=ended
+    )
 
 
 def _reason_of(visit: Visit, job_id: str) -> str | None:
@@ -125,7 +153,9 @@ def _reason_of(visit: Visit, job_id: str) -> str | None:
 @limited(work=Work.EXPORT)
 def export(visit: Visitor, account: str) -> Response:
     """Download the whole history of an account for the verifier."""
-    return exported(visit.request, history.export_json_lines(*visit.by, account), "ledger.jsonl")
+    return exported(
+        visit.request, history.export_json_lines(*visit.by, account), "ledger.jsonl"
+    )
 
 
 @ledger_pages.get("/{account}/checkpoint")
@@ -136,7 +166,9 @@ def checkpoint(visit: Visitor, heads: KeptHeads, account: str) -> Response:
 
 
 def _unit_of(visit: Visit, account: str, *, kind: str) -> str:
-    """What the guarantee of an account protects. Members of a population may protect different units."""
+    """What the guarantee of an account protects. Members of a population may protect
+    different units.
+    """
     if kind == "population":
         return "privacy unit"
     dataset = show.show_dataset(*visit.by, account)
@@ -170,10 +202,16 @@ def show_report(visit: Visitor, heads: KeptHeads, account: str) -> Response:
         unit=_unit_of(visit, balance.account, kind=balance.kind),
         deployment=deployment,
         record=deployment.record["deployment"],
-        changes=history.search_entries(*visit.by, account, changes, PageRequest(limit=limits.MAX_PAGE_SIZE)),
+        changes=history.search_entries(
+            *visit.by, account, changes, PageRequest(limit=limits.MAX_PAGE_SIZE)
+        ),
         # A population is not charged itself: its members are.
-        spent=None if is_population else spend_history.list_charges(*visit.by, balance.account),
-        population=populations.show_population(*visit.by, balance.account) if is_population else None,
+        spent=None
+        if is_population
+        else spend_history.list_charges(*visit.by, balance.account),
+        population=populations.show_population(*visit.by, balance.account)
+        if is_population
+        else None,
         verification=verify_ledger(*visit.by, account, signer=heads.signer),
         now=stamps.to_text(stamps.now()),
     )
@@ -184,7 +222,9 @@ population_pages = APIRouter(prefix="/ui/populations", route_class=BodyRoute)
 
 @population_pages.get("")
 def list_populations(visit: Visitor, page: Page) -> Response:
-    """Show the populations that the key opened, with their members; all populations for admins and auditors."""
+    """Show the populations that the key opened, with their members; all populations for
+    admins and auditors.
+    """
     listed = populations.list_populations(*visit.by, page)
     shown = [population.model_dump() for population in listed.populations]
     return visit.page("populations", populations=shown, following=listed.next)
@@ -195,10 +235,17 @@ async def open_population(visit: Visitor) -> Response:
     """Open a population with a budget."""
 
     def act(form: Form) -> str:
-        given = {name: form.get(name, "").strip() for name in ("accountant", "epsilon", "delta")}
+        given = {
+            name: form.get(name, "").strip()
+            for name in ("accountant", "epsilon", "delta")
+        }
         budget = {name: text for name, text in given.items() if text}
-        body = checked(PopulationIn, {"name": form.get("name", "").strip(), "budget": budget})
+        body = checked(
+            PopulationIn, {"name": form.get("name", "").strip(), "budget": budget}
+        )
         populations.open_population(*visit.by, body, request=identity(visit, form))
         return "/ui/populations"
 
-    return await submitted(visit, act, lambda refused: list_populations(refused, PageRequest()))
+    return await submitted(
+        visit, act, lambda refused: list_populations(refused, PageRequest())
+    )

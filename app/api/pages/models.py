@@ -1,4 +1,6 @@
-"""Serves the pages of models: the list, a model card with a prediction for one row, and the form of its aliases."""
+"""Serves the pages of models: the list, a model card with a prediction for one row, and
+the form of its aliases.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -60,18 +62,30 @@ class _Shown:
 
 @model_pages.get("")
 def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Response:
-    """Show the models of all datasets on which the key may predict, or of one dataset, newest first."""
+    """Show the models of all datasets on which the key may predict, or of one dataset,
+    newest first.
+    """
     listed = models.list_models(*visit.by, page, ModelFilter(dataset))
     of = None if dataset is None else show.show_dataset(*visit.by, dataset)
     may_choose = of is not None and has_role(*visit.by, of.id, TRAIN)
-    return visit.page("models", models=listed.models, following=listed.next, of=of, may_choose=may_choose)
+    return visit.page(
+        "models",
+        models=listed.models,
+        following=listed.next,
+        of=of,
+        may_choose=may_choose,
+    )
 
 
 @model_pages.get("/{model_id}")
 def show_model(
-    visit: Visitor, model_id: str, alias: Annotated[str, Query(max_length=limits.MAX_ALIAS_CHARS)] = ""
+    visit: Visitor,
+    model_id: str,
+    alias: Annotated[str, Query(max_length=limits.MAX_ALIAS_CHARS)] = "",
 ) -> Response:
-    """Show a model card. ``alias`` chooses the alias of its dataset whose moves are shown."""
+    """Show a model card. ``alias`` chooses the alias of its dataset whose moves are
+    shown.
+    """
     return _card(visit, model_id, _Shown(alias=alias))
 
 
@@ -79,13 +93,19 @@ def show_model(
 async def predict(visit: Visitor, model_id: str) -> Response:
     """Show a model card with the prediction for the row of the form."""
     form = await read_form(visit.request)
-    row = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
+    row = {
+        name.removeprefix(_FIELD): text
+        for name, text in form.items()
+        if name.startswith(_FIELD)
+    }
 
     def answer() -> Response:
         try:
             shown = _prediction(visit, model_id, row) if row else _Shown("prediction")
         except (InvalidRequest, ParameterInvalid) as refusal:
-            return _card(visit.refused(refusal), model_id, _Shown("prediction", row=row))
+            return _card(
+                visit.refused(refusal), model_id, _Shown("prediction", row=row)
+            )
         return _card(visit, model_id, shown)
 
     return await capacities(visit.request).run(Work.PREDICTION, answer)
@@ -95,7 +115,9 @@ async def predict(visit: Visitor, model_id: str) -> Response:
 async def download(
     visit: Visitor,
     model_id: str,
-    form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
+    form: Annotated[
+        Literal["safetensors", "onnx"], Query(alias="format")
+    ] = "safetensors",
 ) -> Response:
     """Download a model."""
     return await model_file(visit.request, *visit.by, model_id, form=form)
@@ -114,7 +136,9 @@ async def move_alias(visit: Visitor, model_id: str) -> Response:
             models.put_alias(*visit.by, model.dataset, alias, model=model.id)
         return f"/ui/models/{model.id}?alias={alias}#aliases"
 
-    return await submitted(visit, act, lambda refused: _card(refused, model_id, _Shown("aliases")))
+    return await submitted(
+        visit, act, lambda refused: _card(refused, model_id, _Shown("aliases"))
+    )
 
 
 def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
@@ -122,26 +146,40 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
     dataset = model["dataset"]
     history = None
     if shown.alias:
-        history = if_permitted(lambda: models.show_alias(*visit.by, dataset, shown.alias, PageRequest()))
+        history = if_permitted(
+            lambda: models.show_alias(*visit.by, dataset, shown.alias, PageRequest())
+        )
     return visit.page(
         "model",
         model=model,
         unit=unit_of(show.show_dataset(*visit.by, dataset).privacy_unit["column"]),
         shown=shown,
-        evaluations=evaluations.list_evaluations(*visit.by, model_id, PageRequest()).evaluations,
+        evaluations=evaluations.list_evaluations(
+            *visit.by, model_id, PageRequest()
+        ).evaluations,
         may_evaluate=has_role(*visit.by, dataset, TRAIN),
-        aliases=models.list_aliases(*visit.by, dataset, PageRequest(limits.MAX_PAGE_SIZE)).aliases,
+        aliases=models.list_aliases(
+            *visit.by, dataset, PageRequest(limits.MAX_PAGE_SIZE)
+        ).aliases,
         names=_names(visit, dataset),
         may_take=has_role(*visit.by, dataset, TAKE_MODEL),
         may_name=has_role(*visit.by, dataset, NAME_MODEL),
         history=history,
-        keys=keys.names_of_keys(*visit.by, dataset, {move.moved_by for move in history.moves} if history else set()),
+        keys=keys.names_of_keys(
+            *visit.by,
+            dataset,
+            {move.moved_by for move in history.moves} if history else set(),
+        ),
     )
 
 
 def _names(visit: Visit, dataset: str) -> dict[str, str]:
-    """The names of the newest models of a dataset, by id; models without a name are left out."""
-    listed = models.list_models(*visit.by, PageRequest(limits.MAX_PAGE_SIZE), ModelFilter(dataset))
+    """The names of the newest models of a dataset, by id; models without a name are
+    left out.
+    """
+    listed = models.list_models(
+        *visit.by, PageRequest(limits.MAX_PAGE_SIZE), ModelFilter(dataset)
+    )
     return {model.id: model.name for model in listed.models if model.name}
 
 
@@ -154,10 +192,17 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     answer = json.loads(predict_rows(*visit.by, model.id, body))
     (label,), (probabilities,) = answer["labels"], answer["probabilities"]
     classes = zip(answer["classes"], probabilities, strict=True)
-    listed = sorted(((name, share, name == label) for name, share in classes), key=lambda item: -item[1])
+    listed = sorted(
+        ((name, share, name == label) for name, share in classes),
+        key=lambda item: -item[1],
+    )
     counts = answer["counts"]
     return _Shown(
-        "prediction", row=row, prediction=listed, changed=list(counts["clamped"]), unseen=list(counts["unseen"])
+        "prediction",
+        row=row,
+        prediction=listed,
+        changed=list(counts["clamped"]),
+        unseen=list(counts["unseen"]),
     )
 
 

@@ -1,4 +1,6 @@
-"""Draws the pictures of the dashboard as SVG. A picture holds nothing that the words beside it do not say."""
+"""Draws the pictures of the dashboard as SVG. A picture holds nothing that the words
+beside it do not say.
+"""
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
@@ -24,14 +26,17 @@ _HATCH_STEP = 8
 
 
 def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> Markup:
-    """Draw parts of a cap from the left: charged solid, reserved hatched, requested outlined; and a tick at the cap.
+    """Draw parts of a cap from the left: charged solid, reserved hatched, requested
+    outlined; and a tick at the cap.
 
     Args:
         label: the bar in words, for readers who do not see it.
         requested: what a request asks for.
     """
     cap = Decimal(account["cap"])
-    amounts = {name: Decimal(account[name]) for name in ("charged", "reserved")} | {"requested": Decimal(requested)}
+    amounts = {name: Decimal(account[name]) for name in ("charged", "reserved")} | {
+        "requested": Decimal(requested)
+    }
     whole = max(cap, sum(amounts.values()), Decimal(1).scaleb(-30))
     parts, start = [], Decimal(0)
     for kind, amount in amounts.items():
@@ -50,11 +55,18 @@ def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> 
         '<svg class="bar" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<rect class="empty" width="{w}" height="{h}"/>{parts}'
         '<line class="cap" x1="{x}" x2="{x}" y1="0" y2="{h}"/></svg>'
-    ).format(w=_WIDTH, h=_BAR_HEIGHT, label=label, parts=Markup("").join(parts), x=_number(tick))
+    ).format(
+        w=_WIDTH,
+        h=_BAR_HEIGHT,
+        label=label,
+        parts=Markup("").join(parts),
+        x=_number(tick),
+    )
 
 
 def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
-    """Draw what the tightest cell has charged after each charge, oldest first; a charge links to its ledger entry.
+    """Draw what the tightest cell has charged after each charge, oldest first; a charge
+    links to its ledger entry.
 
     Returns:
         ``None`` without a charge that covers the tightest cell.
@@ -63,7 +75,8 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     if not steps:
         return None
     symbol, highest = SYMBOLS[balance["unit"]], Decimal(steps[-1].total)
-    whole = max(Decimal(balance["cap"]), highest)  # the height says which part of the cap is spent
+    # the height says which part of the cap is spent
+    whole = max(Decimal(balance["cap"]), highest)
     width = Decimal(_WIDTH) / max(len(steps), 6)
     columns = [
         _step(
@@ -78,7 +91,9 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
         for index, charge in enumerate(steps)
     ]
     y = _number(_height(Decimal(balance["cap"]) / whole))
-    cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(_WIDTH, y=y)
+    cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(
+        _WIDTH, y=y
+    )
     return Markup(
         '<svg class="plot spend" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="group" aria-label="{label}">'
         "{columns}{cap}</svg>"
@@ -91,7 +106,15 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     )
 
 
-def _step(start: Decimal, width: Decimal, *, top: Decimal, height: Decimal, link: str, text: str) -> Markup:
+def _step(
+    start: Decimal,
+    width: Decimal,
+    *,
+    top: Decimal,
+    height: Decimal,
+    link: str,
+    text: str,
+) -> Markup:
     y, foot = _height(top), _height(top - height)
     return Markup(
         '<a href="{link}" aria-label="{text}" data-words="{text}"><title>{text}</title>'
@@ -112,26 +135,42 @@ def _step(start: Decimal, width: Decimal, *, top: Decimal, height: Decimal, link
 
 
 def _height(share: Decimal) -> Decimal:
-    """The place of a share of the plot's height; the full share is a little below the upper edge."""
+    """The place of a share of the plot's height; the full share is a little below the
+    upper edge.
+    """
     return Decimal(_PLOT_HEIGHT) - share * (_PLOT_HEIGHT - 4)
 
 
 def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
-    """Draw a noisy accuracy as a dot between its intervals, from 0 to 100 %, with a mark at the largest class."""
+    """Draw a noisy accuracy as a dot between its intervals, from 0 to 100 %, with a
+    mark at the largest class.
+    """
     ends = [
         ("wide", accuracy.population_interval.low, accuracy.population_interval.high),
         ("interval", accuracy.interval.low, accuracy.interval.high),
     ]
     bars = Markup("").join(
         Markup('<rect class="{}" x="{}" y="8" width="{}" height="16"/>').format(
-            kind, _number(_across(low)), _number(max(_across(high) - _across(low), Decimal(1)))
+            kind,
+            _number(_across(low)),
+            _number(max(_across(high) - _across(low), Decimal(1))),
         )
         for kind, low, high in ends
     )
     mark = "" if majority is None else _vertical("cap", _across(majority.share), 2, 30)
-    dot = "" if accuracy.estimate is None else _vertical("estimate", _across(accuracy.estimate), 4, 28)
-    words = "" if majority is None else f"; the largest class alone {_percent(majority.share)}"
-    estimate = "no estimate" if accuracy.estimate is None else _percent(accuracy.estimate)
+    dot = (
+        ""
+        if accuracy.estimate is None
+        else _vertical("estimate", _across(accuracy.estimate), 4, 28)
+    )
+    words = (
+        ""
+        if majority is None
+        else f"; the largest class alone {_percent(majority.share)}"
+    )
+    estimate = (
+        "no estimate" if accuracy.estimate is None else _percent(accuracy.estimate)
+    )
     return Markup(
         '<svg class="plot accuracy" viewBox="0 0 {w} 32" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<rect class="empty" y="12" width="{w}" height="8"/>{bars}{mark}{dot}</svg>'
@@ -146,13 +185,18 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
 
 
 def roc(histogram: Sequence[Sequence[float]]) -> Markup:
-    """Draw the ROC curve of noisy counts of scores, clamped at 0: of the first class, then of the second."""
+    """Draw the ROC curve of noisy counts of scores, clamped at 0: of the first class,
+    then of the second.
+    """
     first, second = ([max(count, 0.0) for count in counts] for counts in histogram)
     mistaken = detected = 0.0
     points = ["0,200"]
     for wrong, right in zip(reversed(first), reversed(second), strict=True):
         mistaken, detected = mistaken + wrong, detected + right
-        x, y = (part / (whole or 1.0) * 200 for part, whole in ((mistaken, sum(first)), (detected, sum(second))))
+        x, y = (
+            part / (whole or 1.0) * 200
+            for part, whole in ((mistaken, sum(first)), (detected, sum(second)))
+        )
         points.append(f"{x:.1f},{200 - y:.1f}")
     return Markup(
         '<svg class="roc" viewBox="-2 -2 204 204" role="img" aria-label="ROC curve from noisy counts">'
@@ -166,7 +210,9 @@ def _across(share: float) -> Decimal:
 
 
 def _vertical(kind: str, x: Decimal, top: int, bottom: int) -> Markup:
-    return Markup('<line class="{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>').format(kind, top, bottom, x=_number(x))
+    return Markup('<line class="{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>').format(
+        kind, top, bottom, x=_number(x)
+    )
 
 
 def _percent(share: float) -> str:
@@ -174,11 +220,13 @@ def _percent(share: float) -> str:
 
 
 def odds_scale(odds: str, *, label: str) -> Markup:
-    """Draw a scale from a coin (50 %) to certainty (100 %) with a mark at the odds, and marks at ε = 0.1, 1 and 3."""
+    """Draw a scale from a coin (50 %) to certainty (100 %) with a mark at the odds, and
+    marks at ε = 0.1, 1 and 3.
+    """
     marks = Markup("").join(
-        Markup('<line class="mark" x1="{x}" x2="{x}" y1="16" y2="24"/><text x="{x}" y="38">ε = {e}</text>').format(
-            x=_place(at), e=epsilon
-        )
+        Markup(
+            '<line class="mark" x1="{x}" x2="{x}" y1="16" y2="24"/><text x="{x}" y="38">ε = {e}</text>'
+        ).format(x=_place(at), e=epsilon)
         for epsilon, at in (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
     )
     return Markup(
@@ -196,18 +244,24 @@ def odds_scale(odds: str, *, label: str) -> Markup:
     )
 
 
-def recovered_shares(tables: Sequence[RecoveredOut], band: tuple[float, float, float], *, label: str) -> Markup:
-    """Draw the recovered share of every table as a dot with its name, and behind them the quartiles and the median.
+def recovered_shares(
+    tables: Sequence[RecoveredOut], band: tuple[float, float, float], *, label: str
+) -> Markup:
+    """Draw the recovered share of every table as a dot with its name, and behind them
+    the quartiles and the median.
 
     Args:
-        tables: name and share of each table; 0 is the largest class, 1 a forest without privacy.
+        tables: name and share of each table; 0 is the largest class, 1 a forest without
+            privacy.
         band: lower quartile, median and upper quartile.
     """
     height = len(tables) * _ROW_HEIGHT + 24
     low, middle, high = (_share_place(share) for share in band)
     foot = height - 20
     rows = Markup("").join(
-        Markup('<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>').format(
+        Markup(
+            '<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>'
+        ).format(
             text_y=index * _ROW_HEIGHT + 15,
             y=index * _ROW_HEIGHT + 11,
             x=_number(_share_place(at.share)),
@@ -242,29 +296,44 @@ def recovered_shares(tables: Sequence[RecoveredOut], band: tuple[float, float, f
 
 
 def share_class(left: str, cap: str) -> str:
-    """The class of a cell of a heat map, by the share of the cap that is used: ``share-0`` to ``share-4``."""
+    """The class of a cell of a heat map, by the share of the cap that is used:
+    ``share-0`` to ``share-4``.
+    """
     share = 1 - Decimal(left) / (Decimal(cap) or Decimal(1))
     return f"share-{(share * 4).to_integral_value(ROUND_CEILING):f}"
 
 
 def _hatching(start: Decimal, width: Decimal) -> Markup:
-    """Diagonal lines over a part of the bar: a sign that does not depend on colour, and that needs no id."""
+    """Diagonal lines over a part of the bar: a sign that does not depend on colour, and
+    that needs no id.
+    """
     lines = []
     for step in range(int((width + _BAR_HEIGHT) / _HATCH_STEP) + 1):
-        foot = start - _BAR_HEIGHT + step * _HATCH_STEP  # the line meets the lower edge here, and rises by 45 degrees
+        # the line meets the lower edge here, and rises by 45 degrees
+        foot = start - _BAR_HEIGHT + step * _HATCH_STEP
         left, right = max(foot, start), min(foot + _BAR_HEIGHT, start + width)
         if left < right:
-            ends = (left, _BAR_HEIGHT - (left - foot)), (right, _BAR_HEIGHT - (right - foot))
-            lines.append("M{} {}L{} {}".format(*(_number(at) for end in ends for at in end)))
+            ends = (
+                (left, _BAR_HEIGHT - (left - foot)),
+                (right, _BAR_HEIGHT - (right - foot)),
+            )
+            lines.append(
+                "M{} {}L{} {}".format(*(_number(at) for end in ends for at in end))
+            )
     return Markup('<path class="hatching" d="{}"/>').format("".join(lines))
 
 
 def _place(odds: str) -> str:
-    return _number(_SCALE_EDGE + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 2 * _SCALE_EDGE))
+    return _number(
+        _SCALE_EDGE
+        + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 2 * _SCALE_EDGE)
+    )
 
 
 def _share_place(share: float) -> Decimal:
-    """The place of a recovered share. Shares beyond 0 and 1 occur by chance and lie a little beyond the axis."""
+    """The place of a recovered share. Shares beyond 0 and 1 occur by chance and lie a
+    little beyond the axis.
+    """
     return 120 + Decimal(min(max(share, -0.05), 1.05)) * 180
 
 

@@ -1,4 +1,6 @@
-"""Renders the templates of the dashboard under a strict content policy, and shows errors as pages."""
+"""Renders the templates of the dashboard under a strict content policy, and shows
+errors as pages.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,19 +55,32 @@ class Visit:
         """The first two arguments of a service."""
         return self.installation, self.caller
 
-    def refused(self, refusal: GrovekeeperError | None, sent: Mapping[str, str] | None = None) -> "Visit":
+    def refused(
+        self, refusal: GrovekeeperError | None, sent: Mapping[str, str] | None = None
+    ) -> "Visit":
         """This visit, whose page says why a form was refused."""
         return replace(self, refusal=refusal, sent=sent or {})
 
-    def page(self, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
-        """Return a page, with the status of the refusal in place of ``status`` if there is one.
+    def page(
+        self, template: str, *, status: int = 200, **context: object
+    ) -> HTMLResponse:
+        """Return a page, with the status of the refusal in place of ``status`` if there
+        is one.
 
-        The template finds the problem of the refusal as ``refusal``, and the fields of the refused form as ``sent``.
+        The template finds the problem of the refusal as ``refusal``, and the fields of
+        the refused form as ``sent``.
         """
         problem = None
         if self.refusal is not None:
             status, problem = shown_problem(self.refusal)
-        return rendered(self.request, template, status=status, refusal=problem, sent=self.sent, **context)
+        return rendered(
+            self.request,
+            template,
+            status=status,
+            refusal=problem,
+            sent=self.sent,
+            **context,
+        )
 
 
 async def _visit(request: Request) -> Visit:
@@ -89,7 +104,9 @@ def if_permitted(show: Callable[[], _Part]) -> _Part | None:
         return None
 
 
-def rendered(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
+def rendered(
+    request: Request, template: str, *, status: int = 200, **context: object
+) -> HTMLResponse:
     """Return a page from the template of a name, for a caller who may not be signed in."""
     caller: Principal | None = getattr(request.state, "principal", None)
     shared = {
@@ -113,7 +130,15 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         name: getattr(words, name)
-        for name in ("spent", "left", "cell", "covered", "sentence", "entry", "field_problem")
+        for name in (
+            "spent",
+            "left",
+            "cell",
+            "covered",
+            "sentence",
+            "entry",
+            "field_problem",
+        )
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
     environment.globals |= {
@@ -132,17 +157,27 @@ def _minute(time: str) -> Markup:
 def page_of(request: Request, error: GrovekeeperError) -> Response:
     """Return the page of a named error; a caller without a session is sent to sign in."""
     if isinstance(error, errors.Unauthenticated):
-        following = urlencode({"next": request.url.path}) if request.method == "GET" else ""
+        following = (
+            urlencode({"next": request.url.path}) if request.method == "GET" else ""
+        )
         return RedirectResponse(f"{SIGN_IN}?{following}".rstrip("?"), status_code=303)
     status, problem = shown_problem(error)
-    response = rendered(request, "problem", status=status, problem=problem, request_id=request.state.request_id)
+    response = rendered(
+        request,
+        "problem",
+        status=status,
+        problem=problem,
+        request_id=request.state.request_id,
+    )
     if isinstance(error, errors.TooManyRequests | errors.Unavailable):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
 
 
 def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
-    """Return the status of a named error, and its problem with an ``advice``: what to do next, or nothing."""
+    """Return the status of a named error, and its problem with an ``advice``: what to
+    do next, or nothing.
+    """
     body, row = problems.problem_of(error)
     return row.status, {**body, "advice": _ADVICE.get(row.slug, "")}
 
@@ -150,8 +185,18 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
 def unexpected(request: Request) -> HTMLResponse:
     """Return the page of an unexpected error: a request id and nothing else."""
     row = problems.INTERNAL
-    body = {"title": row.title, "detail": "An internal error. Quote the request id.", "advice": ""}
-    return rendered(request, "problem", status=row.status, problem=body, request_id=request.state.request_id)
+    body = {
+        "title": row.title,
+        "detail": "An internal error. Quote the request id.",
+        "advice": "",
+    }
+    return rendered(
+        request,
+        "problem",
+        status=row.status,
+        problem=body,
+        request_id=request.state.request_id,
+    )
 
 
 _ADVICE = {

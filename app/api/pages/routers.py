@@ -1,4 +1,6 @@
-"""Serves what all pages need (sign-in, style and script), and lists the routes of all pages."""
+"""Serves what all pages need (sign-in, style and script), and lists the routes of all
+pages.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +12,16 @@ from app.api import authentication
 from app.api.authentication import SIGN_IN
 from app.api.capacity import Work, capacities, work_of_authentication
 from app.api.fixed_answers import FixedAnswer
-from app.api.pages import admin, datasets, declarations, evaluations, jobs, ledger, models, spending
+from app.api.pages import (
+    admin,
+    datasets,
+    declarations,
+    evaluations,
+    jobs,
+    ledger,
+    models,
+    spending,
+)
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import as_file, rendered
 from app.api.requests import BodyRoute, KeptHeads
@@ -40,7 +51,10 @@ async def script(request: Request) -> Response:
 
 @shared_pages.get(SIGN_IN)
 def show_sign_in(
-    request: Request, following: Annotated[str, Query(alias="next", max_length=limits.MAX_RETURN_CHARS)] = "/"
+    request: Request,
+    following: Annotated[
+        str, Query(alias="next", max_length=limits.MAX_RETURN_CHARS)
+    ] = "/",
 ) -> Response:
     """Show the form for a key."""
     return rendered(request, "sign_in", following=_own_path(following), failed=False)
@@ -49,8 +63,13 @@ def show_sign_in(
 @shared_pages.post(SIGN_IN)
 async def sign_in(request: Request, heads: KeptHeads) -> Response:
     """Begin a session, or show the form again."""
-    form = await read_form(request, max_bytes=limits.MAX_SIGN_IN_BODY_BYTES, wait_s=limits.SIGN_IN_BODY_S)
-    following, authorization = _own_path(form.get("next", "/")), f"Bearer {form.get('key', '')}"
+    form = await read_form(
+        request, max_bytes=limits.MAX_SIGN_IN_BODY_BYTES, wait_s=limits.SIGN_IN_BODY_S
+    )
+    following, authorization = (
+        _own_path(form.get("next", "/")),
+        f"Bearer {form.get('key', '')}",
+    )
     installation, provider = request.app.state.installation, request.app.state.provider
     try:
         principal = await capacities(request).run(
@@ -58,7 +77,9 @@ async def sign_in(request: Request, heads: KeptHeads) -> Response:
             lambda: authenticate(installation, authorization, provider=provider),
         )
     except Unauthenticated:
-        return rendered(request, "sign_in", status=401, following=following, failed=True)
+        return rendered(
+            request, "sign_in", status=401, following=following, failed=True
+        )
     response = RedirectResponse(following, status_code=303)
     authentication.sign_in(response, request, heads.signer, principal)
     return response
@@ -68,9 +89,13 @@ async def sign_in(request: Request, heads: KeptHeads) -> Response:
 async def sign_out(request: Request, heads: KeptHeads) -> Response:
     """End the sessions of the key, in this browser and in all others."""
     await read_form(request)
-    response, installation = RedirectResponse(SIGN_IN, status_code=303), request.app.state.installation
+    response, installation = (
+        RedirectResponse(SIGN_IN, status_code=303),
+        request.app.state.installation,
+    )
     await capacities(request).run(
-        Work.AUTHENTICATION, lambda: authentication.sign_out(response, request, installation, heads.signer)
+        Work.AUTHENTICATION,
+        lambda: authentication.sign_out(response, request, installation, heads.signer),
     )
     return response
 
@@ -78,7 +103,9 @@ async def sign_out(request: Request, heads: KeptHeads) -> Response:
 @shared_pages.get("/ui/signer.pem")
 def public_key(heads: KeptHeads) -> Response:
     """Download the public key that verifies checkpoints; any key may read it."""
-    return as_file(PlainTextResponse(show_signer(heads.signer).public_key), "signer.pem")
+    return as_file(
+        PlainTextResponse(show_signer(heads.signer).public_key), "signer.pem"
+    )
 
 
 @shared_pages.get("/ui/{path:path}")
@@ -88,8 +115,15 @@ def unknown_page(path: str) -> Response:
 
 
 def _own_path(path: str) -> str:
-    """The path after signing in, if it is a page of this service; the start page otherwise."""
-    is_own = path.startswith("/ui/") and not path.startswith(SIGN_IN) and path.isprintable() and "\\" not in path
+    """The path after signing in, if it is a page of this service; the start page
+    otherwise.
+    """
+    is_own = (
+        path.startswith("/ui/")
+        and not path.startswith(SIGN_IN)
+        and path.isprintable()
+        and "\\" not in path
+    )
     return path if is_own else "/"
 
 
@@ -99,4 +133,6 @@ PAGES = (
     evaluations.selection_pages, ledger.ledger_pages, ledger.population_pages, jobs.approval_pages, admin.admin_pages,
     admin.act_pages, shared_pages,
 )  # fmt: skip
-"""The routes of all pages. The first route that fits a path answers it, and the last one answers unknown paths."""
+"""The routes of all pages. The first route that fits a path answers it, and the last
+one answers unknown paths.
+"""

@@ -1,4 +1,5 @@
-"""Reads the fields that forms of spending requests share, quotes and submits them, and serves the training page.
+"""Reads the fields that forms of spending requests share, quotes and submits them, and
+serves the training page.
 
 The training page shows the price of a job, what would be left, and what to expect.
 """
@@ -42,14 +43,16 @@ class SpendingFields(BaseModel):
     """The fields of a form that spends, as texts.
 
     Attributes:
-        cells: chosen cells, one JSON text ``["partition", cell]`` for each; they stand for ``scope``.
+        cells: chosen cells, one JSON text ``["partition", cell]`` for each; they stand
+            for ``scope``.
         once: makes a form that is sent twice one job.
     """
 
     epsilon: Text = ""
     delta: Text = ""
     cells: Annotated[
-        list[Annotated[str, Field(max_length=limits.MAX_CELL_CHARS)]], Field(max_length=limits.MAX_FORM_FIELDS)
+        list[Annotated[str, Field(max_length=limits.MAX_CELL_CHARS)]],
+        Field(max_length=limits.MAX_FORM_FIELDS),
     ] = []
     scope: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     name: Annotated[str, Field(max_length=2 * limits.MAX_JOB_NAME_CHARS)] = ""
@@ -62,26 +65,53 @@ class SpendingFields(BaseModel):
         Raises:
             InvalidRequest: the scope is no JSON.
         """
-        given = {name: text for name in ("epsilon", "delta") if (text := getattr(self, name))}
+        given = {
+            name: text for name in ("epsilon", "delta") if (text := getattr(self, name))
+        }
         return {**given, "scope": self._scope()}
 
     def stated(self) -> dict[str, str]:
         """The name and the purpose of the job, as far as the form has them."""
-        return {name: text for name in ("name", "purpose") if (text := getattr(self, name).strip())}
+        return {
+            name: text
+            for name in ("name", "purpose")
+            if (text := getattr(self, name).strip())
+        }
 
     def query(self) -> str:
-        """The query of a quote for the same request at another ε, which is to be appended."""
+        """The query of a quote for the same request at another ε, which is to be
+        appended.
+        """
         kept = self.model_dump(exclude={"epsilon", "once", "name", "purpose"})
-        return urlencode({name: value for name, value in kept.items() if value}, doseq=True)
+        return urlencode(
+            {name: value for name, value in kept.items() if value}, doseq=True
+        )
 
-    def choices(self, dataset: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str, bool]]]]:
-        """Every partition's name and cells as a form offers them: value, words, and whether the cell is chosen."""
+    def choices(
+        self, dataset: Mapping[str, Any]
+    ) -> list[tuple[str, list[tuple[str, str, bool]]]]:
+        """Every partition's name and cells as a form offers them: value, words, and
+        whether the cell is chosen.
+        """
         chosen = set(self.cells)
-        with suppress(InvalidRequest, AttributeError, TypeError):  # the page says why a scope is invalid
-            chosen |= {_cell(name, cell) for name, cells in self._scope().items() for cell in cells}
+        # the page says why a scope is invalid
+        with suppress(InvalidRequest, AttributeError, TypeError):
+            chosen |= {
+                _cell(name, cell)
+                for name, cells in self._scope().items()
+                for cell in cells
+            }
         return [
-            (name, [(_cell(name, cell), str(cell), _cell(name, cell) in chosen) for cell in cells])
-            for name, cells in ((item["name"], _cells(item, dataset)) for item in dataset["partitions"])
+            (
+                name,
+                [
+                    (_cell(name, cell), str(cell), _cell(name, cell) in chosen)
+                    for cell in cells
+                ],
+            )
+            for name, cells in (
+                (item["name"], _cells(item, dataset)) for item in dataset["partitions"]
+            )
         ]
 
     def _scope(self) -> Any:
@@ -92,20 +122,26 @@ class SpendingFields(BaseModel):
                 case [str() as partition, cell]:
                     scope.setdefault(partition, []).append(cell)
                 case _:
-                    raise InvalidRequest.at("/scope", "malformed", accepted=["cells as [partition, cell] in JSON"])
+                    raise InvalidRequest.at(
+                        "/scope",
+                        "malformed",
+                        accepted=["cells as [partition, cell] in JSON"],
+                    )
         return scope or (_json(self.scope) if self.scope.strip() else {})
 
 
 @dataclass(frozen=True)
 class Quote(Generic[_Plan]):
-    """A quote with the balances that it is compared with; the visit has the reason why there is none.
+    """A quote with the balances that it is compared with; the visit has the reason why
+    there is none.
 
     Attributes:
         dataset: the shown dataset, whose account pays.
         plan: the quote; ``None`` if no ε is given or the request is refused.
         scope: the scope of the plan as JSON, for the form that submits it.
         balance: of the dataset, at the tightest cell of the scope.
-        population: of the population that admits less than the dataset, if the caller may see it.
+        population: of the population that admits less than the dataset, if the caller
+            may see it.
     """
 
     visit: Visit
@@ -129,21 +165,38 @@ class Quote(Generic[_Plan]):
 
 
 def quoted(
-    visit: Visit, dataset: Mapping[str, Any], fields: SpendingFields, ask: Callable[[], _Plan] | None
+    visit: Visit,
+    dataset: Mapping[str, Any],
+    fields: SpendingFields,
+    ask: Callable[[], _Plan] | None,
 ) -> Quote[_Plan]:
-    """Ask a service for a quote, unless the form has no ε yet or is refused; a refusal becomes a part of the page."""
+    """Ask a service for a quote, unless the form has no ε yet or is refused; a refusal
+    becomes a part of the page.
+    """
     refusal = visit.refusal
     if ask is not None and refusal is None:
         try:
             plan = ask()
-            balance = balances.show_balance(*visit.by, dataset["id"], scope=plan.scope).model_dump()
+            balance = balances.show_balance(
+                *visit.by, dataset["id"], scope=plan.scope
+            ).model_dump()
             scope = json.dumps(plan.scope, ensure_ascii=False) if plan.scope else ""
-            return Quote(visit, dataset, fields, plan, scope, balance, population_of(visit, plan.population))
+            return Quote(
+                visit,
+                dataset,
+                fields,
+                plan,
+                scope,
+                balance,
+                population_of(visit, plan.population),
+            )
         except (NotFound, RoleMissing):
             raise
         except GrovekeeperError as error:
             refusal = error
-    return Quote(visit.refused(refusal), dataset, fields, None, "", dataset["account"], None)
+    return Quote(
+        visit.refused(refusal), dataset, fields, None, "", dataset["account"], None
+    )
 
 
 def paid_identity(visit: Visit, form: Form) -> IdempotentRequest:
@@ -158,7 +211,9 @@ def paid_identity(visit: Visit, form: Form) -> IdempotentRequest:
     return request
 
 
-def _cells(partition: Mapping[str, Any], dataset: Mapping[str, Any]) -> Sequence[object]:
+def _cells(
+    partition: Mapping[str, Any], dataset: Mapping[str, Any]
+) -> Sequence[object]:
     match partition["kind"]:
         case "hash":
             return range(partition["cells"])
@@ -174,7 +229,9 @@ def _cell(partition: str, cell: object) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json_text.loads_exactly(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
+        return json_text.loads_exactly(
+            text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES
+        )
     except GrovekeeperError:
         raise InvalidRequest.at("/scope", "not-json") from None
 
@@ -185,14 +242,18 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class TrainingFields(SpendingFields):
-    """The fields of a training form; ``recover`` is the recovered share, in percent, whose ε is looked up."""
+    """The fields of a training form; ``recover`` is the recovered share, in percent,
+    whose ε is looked up.
+    """
 
     algorithm: Text = "auto"
     recover: Text = ""
 
 
 @training_pages.get("")
-def quote_training(visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]) -> Response:
+def quote_training(
+    visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]
+) -> Response:
     """Show the form of a training job, with its price as soon as an ε is given."""
     require_role(*visit.by, dataset, TRAIN)
     shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
@@ -202,7 +263,9 @@ def quote_training(visit: Visitor, dataset: str, fields: Annotated[TrainingField
         return quote(*visit.by, TrainingRequest(body=_body(PlanIn, dataset, fields)))
 
     shown_quote = quoted(visit, shown, fields, ask if fields.epsilon else None)
-    needed = shown_quote.plan and _needed(shown_quote.plan.expected_accuracy, fields.recover)
+    needed = shown_quote.plan and _needed(
+        shown_quote.plan.expected_accuracy, fields.recover
+    )
     return shown_quote.page("train", algorithms=_algorithms_for(shown), needed=needed)
 
 
@@ -212,19 +275,31 @@ async def train(visit: Visitor, dataset: str) -> Response:
 
     def act(form: Form) -> str:
         body = _body(TrainIn, dataset, checked(TrainingFields, form))
-        answer = submit(*visit.by, TrainingRequest(body=body), request=paid_identity(visit, form))
+        answer = submit(
+            *visit.by, TrainingRequest(body=body), request=paid_identity(visit, form)
+        )
         return f"/ui{answer.location}"
 
     return await submitted(
-        visit, act, lambda refused: quote_training(refused, dataset, checked(TrainingFields, refused.sent))
+        visit,
+        act,
+        lambda refused: quote_training(
+            refused, dataset, checked(TrainingFields, refused.sent)
+        ),
     )
 
 
 def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:
-    """The algorithms that run on a dataset and need no second one: those that its account accepts."""
+    """The algorithms that run on a dataset and need no second one: those that its
+    account accepts.
+    """
     listed = [AlgorithmOut.model_validate(item) for item in catalogue.algorithms()]
     accountant = dataset["account"]["accountant"]
-    return [algorithm for algorithm in listed if not algorithm.unlabelled and accountant in algorithm.accountants]
+    return [
+        algorithm
+        for algorithm in listed
+        if not algorithm.unlabelled and accountant in algorithm.accountants
+    ]
 
 
 def _share(recover: str) -> int | None:
@@ -236,7 +311,9 @@ def _share(recover: str) -> int | None:
 
 
 def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | None:
-    """The smallest ε at which similar tables recovered a share, in the middle; ``None`` where no share is asked for."""
+    """The smallest ε at which similar tables recovered a share, in the middle; ``None``
+    where no share is asked for.
+    """
     share = _share(recover)
     if share is None:
         return None
@@ -246,5 +323,9 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
     given = {"algorithm": fields.algorithm, **fields.stated()}
-    value = {name: text for name, text in given.items() if text and name in model.model_fields}
+    value = {
+        name: text
+        for name, text in given.items()
+        if text and name in model.model_fields
+    }
     return checked(model, {**value, **fields.amounts(), "dataset": dataset})

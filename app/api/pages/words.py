@@ -29,19 +29,33 @@ def left(amount: str) -> str:
 
 
 def cell(scope: Mapping[str, Any]) -> str:
-    """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names no partition."""
-    listed = {name: cells if isinstance(cells, list) else [cells] for name, cells in scope.items()}
+    """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names
+    no partition.
+    """
+    listed = {
+        name: cells if isinstance(cells, list) else [cells]
+        for name, cells in scope.items()
+    }
     parts = [f"{name}={', '.join(_runs(cells))}" for name, cells in listed.items()]
     return "; ".join(parts) or "the whole dataset"
 
 
 def covered(scope: Mapping[str, Any]) -> str:
-    """The scope of an entry in words; a number stands for the first uploads that entries of the ledger named."""
-    return cell({name: f"the first {cells}" if isinstance(cells, int) else cells for name, cells in scope.items()})
+    """The scope of an entry in words; a number stands for the first uploads that
+    entries of the ledger named.
+    """
+    return cell(
+        {
+            name: f"the first {cells}" if isinstance(cells, int) else cells
+            for name, cells in scope.items()
+        }
+    )
 
 
 def unit_of(column: str | None) -> str:
-    """What a guarantee protects: a row, or a value of the unit column. A person spelt in two ways has two values."""
+    """What a guarantee protects: a row, or a value of the unit column. A person spelt
+    in two ways has two values.
+    """
     return f"value of {column}" if column else "row"
 
 
@@ -51,7 +65,9 @@ def who(key_id: str, name: str | None) -> str:
 
 
 def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> str:
-    """What an entry of a ledger says, as a sentence; ``ended`` is the reason with which its job ended, if known."""
+    """What an entry of a ledger says, as a sentence; ``ended`` is the reason with which
+    its job ended, if known.
+    """
     details = fields.get("details") or {}
     words = {
         "amount": f"{fields['amount']} {symbol}",
@@ -62,7 +78,9 @@ def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> s
         "erased": details.get("continues", {}).get("dataset"),
         "why": _WHY_EXPIRED.get(ended, "the job did not start in time"),
     }  # fmt: skip
-    return _ENTRIES["opening-load" if "continues" in details else fields["kind"]].format(**words)
+    return _ENTRIES[
+        "opening-load" if "continues" in details else fields["kind"]
+    ].format(**words)
 
 
 _ENTRIES: Mapping[str, str] = {
@@ -130,7 +148,8 @@ def _runs(cells: list[Any]) -> list[str]:
     """Cells as texts; three or more consecutive numbers as ``0–7``."""
     texts: list[str] = []
     for _, grouped in groupby(
-        enumerate(cells), key=lambda item: item[1] - item[0] if isinstance(item[1], int) else item
+        enumerate(cells),
+        key=lambda item: item[1] - item[0] if isinstance(item[1], int) else item,
     ):
         run = [str(cell) for _, cell in grouped]
         texts += run if len(run) < 3 else [f"{run[0]}–{run[-1]}"]
@@ -151,8 +170,12 @@ _SENTENCES: Mapping[ActKind, Markup] = {
     "key-made": Markup("Issued the key {key}{roles}{expires_at}."),
     "key-rotated": Markup("Rotated the secret of the key {key}{expires_at}."),
     "key-revoked": Markup("Revoked the key {key}."),
-    "subject-admitted": Markup("Signed in for the first time by the identity provider{roles}."),
-    "subject-roles": Markup("Signed in with other roles of the identity provider{roles}."),
+    "subject-admitted": Markup(
+        "Signed in for the first time by the identity provider{roles}."
+    ),
+    "subject-roles": Markup(
+        "Signed in with other roles of the identity provider{roles}."
+    ),
     "grant-made": Markup("Granted {key} the role {role} on {dataset}."),
     "grant-removed": Markup("Revoked the role of {key} on {dataset}."),
     "dataset-declared": Markup("Declared the dataset {dataset}{before}."),
@@ -161,31 +184,50 @@ _SENTENCES: Mapping[ActKind, Markup] = {
     "upload-erased": Markup("Erased the upload {upload} of {dataset}."),
     "cap-changed": Markup("Changed the cap of {account}: {entry}."),
     "population-opened": Markup("Opened the population {population}."),
-    "population-joined": Markup("Made {dataset} a member of the population {population}."),
+    "population-joined": Markup(
+        "Made {dataset} a member of the population {population}."
+    ),
     "signer-pinned": Markup("The heads are signed by {verifier_key} from here on."),
-    "storage-key-changed": Markup("Data keys are wrapped by the storage key {storage_key} from here on."),
+    "storage-key-changed": Markup(
+        "Data keys are wrapped by the storage key {storage_key} from here on."
+    ),
     "rules-changed": Markup("Put rules in force on {dataset}{proposed_by}: {rules}."),
     "rules-proposed": Markup("Proposed looser rules on {dataset}: {rules}."),
     "job-approved": Markup("Approved the job {job} on {datasets}. Reason: {reason}"),
     "job-rejected": Markup("Rejected the job {job} on {datasets}. Reason: {reason}"),
-    "history-lost": Markup("Accepted a restored backup that lacks entries of {account}."),
-    "alias-moved": Markup("Made the alias {alias} of {dataset} name the model {model}."),
+    "history-lost": Markup(
+        "Accepted a restored backup that lacks entries of {account}."
+    ),
+    "alias-moved": Markup(
+        "Made the alias {alias} of {dataset} name the model {model}."
+    ),
     "alias-removed": Markup("Removed the alias {alias} of {dataset}."),
     "model-deleted": Markup("Deleted the model {model} of {dataset}."),
     "webhook-made": Markup("Made a webhook for {dataset}: {webhook}."),
-    "webhook-rotated": Markup("Rotated the secret of the webhook {webhook} of {dataset}."),
+    "webhook-rotated": Markup(
+        "Rotated the secret of the webhook {webhook} of {dataset}."
+    ),
     "webhook-removed": Markup("Removed the webhook {webhook} of {dataset}."),
 }
-"""Sentences by kind of an act. Their subject is the key that acted, unless they name another."""
+"""Sentences by kind of an act. Their subject is the key that acted, unless they name
+another.
+"""
 
 
 def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
-    """An act as a sentence with links; ``names`` are of keys, datasets, populations and models, by id."""
+    """An act as a sentence with links; ``names`` are of keys, datasets, populations and
+    models, by id.
+    """
     details = act.details
-    words = {name: _detail(name, value, details, names) for name, value in details.items()}
+    words = {
+        name: _detail(name, value, details, names) for name, value in details.items()
+    }
     optional = {"expires_at": "", "proposed_by": ""}
     if act.kind == "cap-changed":
-        words["entry"] = _link(f"/ui/ledger/{details['account']}/entries/{details['sequence']}", "its ledger entry")
+        words["entry"] = _link(
+            f"/ui/ledger/{details['account']}/entries/{details['sequence']}",
+            "its ledger entry",
+        )
     if act.kind == "dataset-declared":
         words["before"] = _before(details, names)
     return _SENTENCES[act.kind].format(**{**optional, **words})
@@ -194,14 +236,20 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
 def _before(details: Mapping[str, Any], names: Mapping[str, str]) -> Markup | str:
     """The relation of a new dataset to the erased dataset of its name, if there is one."""
     if "continues" in details:
-        return Markup(", which continues the account of the erased {}").format(_dataset(details["continues"], names))
+        return Markup(", which continues the account of the erased {}").format(
+            _dataset(details["continues"], names)
+        )
     if "erased" in details:
-        words = Markup(", whose rows are about other people than those of the erased {}. Reason: {}")
+        words = Markup(
+            ", whose rows are about other people than those of the erased {}. Reason: {}"
+        )
         return words.format(_dataset(details["erased"], names), details["other_people"])
     return ""
 
 
-def _detail(name: str, value: Any, details: Mapping[str, Any], names: Mapping[str, str]) -> Markup | str:
+def _detail(
+    name: str, value: Any, details: Mapping[str, Any], names: Mapping[str, str]
+) -> Markup | str:
     match name:
         case "dataset":
             return _dataset(value, names)
@@ -220,7 +268,11 @@ def _detail(name: str, value: Any, details: Mapping[str, Any], names: Mapping[st
         case "expires_at":
             return f", until {minute(value)} UTC"
         case "proposed_by":
-            return "" if value is None else Markup(", as proposed by {}").format(named(value, names))
+            return (
+                ""
+                if value is None
+                else Markup(", as proposed by {}").format(named(value, names))
+            )
         case "role" | "reason":
             return str(value)
     return Markup("<code>{}</code>").format(value)
@@ -229,7 +281,9 @@ def _detail(name: str, value: Any, details: Mapping[str, Any], names: Mapping[st
 def named(reference: str, names: Mapping[str, str]) -> Markup:
     """A key or a model by its name, if it has a known one, and its id."""
     code = Markup("<code>{}</code>").format(reference)
-    return Markup("{} {}").format(names[reference], code) if reference in names else code
+    return (
+        Markup("{} {}").format(names[reference], code) if reference in names else code
+    )
 
 
 def _dataset(dataset: str, names: Mapping[str, str]) -> Markup:
@@ -243,7 +297,9 @@ def _link(path: str, words: str) -> Markup:
 def _roles(roles: Sequence[str]) -> str:
     if not roles:
         return ", without a global role"
-    return f", with the global {'role' if len(roles) == 1 else 'roles'} {', '.join(roles)}"
+    return (
+        f", with the global {'role' if len(roles) == 1 else 'roles'} {', '.join(roles)}"
+    )
 
 
 def _rules(rules: Mapping[str, Any], names: Mapping[str, str]) -> Markup:

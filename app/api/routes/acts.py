@@ -16,7 +16,9 @@ audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 
 @audit_routes.get("", responses=documented(RoleMissing))
 def list_acts(by: By, page: Page) -> ActList:
-    """List administrative acts in order: keys, grants, declarations, erasures, caps, rules, aliases and others."""
+    """List administrative acts in order: keys, grants, declarations, erasures, caps,
+    rules, aliases and others.
+    """
     return audit.list_acts(*by, page)
 
 
@@ -24,7 +26,10 @@ def list_acts(by: By, page: Page) -> ActList:
     "/export",
     response_class=StreamingResponse,
     responses={
-        200: {"description": "A header line, then every act.", "content": {"application/x-ndjson": {}}},
+        200: {
+            "description": "A header line, then every act.",
+            "content": {"application/x-ndjson": {}},
+        },
         **documented(RoleMissing),
     },
 )

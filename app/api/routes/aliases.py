@@ -10,7 +10,9 @@ from app.core.errors import ChangedMeanwhile, InvalidRequest, NotFound, RoleMiss
 from app.services import models
 from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasName, AliasOut
 
-alias_routes = APIRouter(prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute)
+alias_routes = APIRouter(
+    prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute
+)
 
 
 _Alias: TypeAlias = Annotated[AliasName, Path()]
@@ -18,26 +20,47 @@ _Alias: TypeAlias = Annotated[AliasName, Path()]
 
 @alias_routes.get("", responses=documented(NotFound))
 def list_aliases(by: By, dataset: str, page: Page) -> AliasList:
-    """List the aliases of the dataset's models. `dataset@alias` stands wherever a model's id does."""
+    """List the aliases of the dataset's models. `dataset@alias` stands wherever a
+    model's id does.
+    """
     return models.list_aliases(*by, dataset, page)
 
 
 @alias_routes.get("/{alias}", responses=documented(NotFound, RoleMissing))
-def show_alias(by: By, dataset: str, alias: _Alias, page: Page, response: Response) -> AliasHistory:
-    """Show the model that an alias names, and who moved the alias when. For keys that may read the balance."""
+def show_alias(
+    by: By, dataset: str, alias: _Alias, page: Page, response: Response
+) -> AliasHistory:
+    """Show the model that an alias names, and who moved the alias when. For keys that
+    may read the balance.
+    """
     return with_etag(response, models.show_alias(*by, dataset, alias, page))
 
 
-@alias_routes.put("/{alias}", responses=documented(NotFound, RoleMissing, ChangedMeanwhile, *JSON_BODY))
+@alias_routes.put(
+    "/{alias}",
+    responses=documented(NotFound, RoleMissing, ChangedMeanwhile, *JSON_BODY),
+)
 def put_alias(
-    by: By, dataset: str, alias: _Alias, body: AliasIn, condition: Precondition, response: Response
+    by: By,
+    dataset: str,
+    alias: _Alias,
+    body: AliasIn,
+    condition: Precondition,
+    response: Response,
 ) -> AliasOut:
-    """Set an alias to a model of the dataset. Later requests that use the alias reach that model."""
-    return with_etag(response, models.put_alias(*by, dataset, alias, model=body.model, condition=condition))
+    """Set an alias to a model of the dataset. Later requests that use the alias reach
+    that model.
+    """
+    return with_etag(
+        response,
+        models.put_alias(*by, dataset, alias, model=body.model, condition=condition),
+    )
 
 
 @alias_routes.delete(
-    "/{alias}", status_code=204, responses=documented(NotFound, RoleMissing, ChangedMeanwhile, InvalidRequest)
+    "/{alias}",
+    status_code=204,
+    responses=documented(NotFound, RoleMissing, ChangedMeanwhile, InvalidRequest),
 )
 def delete_alias(by: By, dataset: str, alias: _Alias, condition: Precondition) -> None:
     """Remove an alias. Its model and its history stay."""

@@ -4,22 +4,37 @@ from fastapi import APIRouter
 
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import BodyRoute, By, Page
-from app.core.errors import BalanceMismatch, NotFound, NotWaiting, RoleMissing, SameSubmitter
+from app.core.errors import (
+    BalanceMismatch,
+    NotFound,
+    NotWaiting,
+    RoleMissing,
+    SameSubmitter,
+)
 from app.services import dataset_rules
 from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
 
-approval_routes = APIRouter(prefix="/approvals", tags=["approvals"], route_class=BodyRoute)
+approval_routes = APIRouter(
+    prefix="/approvals", tags=["approvals"], route_class=BodyRoute
+)
 
 
 @approval_routes.get("", responses=documented())
 def list_approvals(by: By, page: Page) -> ApprovalList:
-    """List the jobs that wait for a decision about a dataset that the key owns, oldest first."""
+    """List the jobs that wait for a decision about a dataset that the key owns, oldest
+    first.
+    """
     return dataset_rules.list_approvals(*by, page)
 
 
 @approval_routes.post(
-    "/{job_id}", responses=documented(NotFound, RoleMissing, SameSubmitter, NotWaiting, BalanceMismatch, *JSON_BODY)
+    "/{job_id}",
+    responses=documented(
+        NotFound, RoleMissing, SameSubmitter, NotWaiting, BalanceMismatch, *JSON_BODY
+    ),
 )
 def decide_job(by: By, job_id: str, body: DecisionIn) -> ApprovalOut:
-    """Approve or reject a waiting job: an owner other than its submitter decides. A rejection voids the reservation."""
+    """Approve or reject a waiting job: an owner other than its submitter decides. A
+    rejection voids the reservation.
+    """
     return dataset_rules.decide(*by, job_id, body)

@@ -4,7 +4,16 @@ from fastapi import APIRouter, Response
 
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
-from app.api.requests import Body, BodyRoute, By, NameFilter, OptionalIdempotency, Page, limited, sent
+from app.api.requests import (
+    Body,
+    BodyRoute,
+    By,
+    NameFilter,
+    OptionalIdempotency,
+    Page,
+    limited,
+    sent,
+)
 from app.core.errors import (
     AccountDiffers,
     BalanceMismatch,
@@ -20,7 +29,9 @@ from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, DeclarationOut
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
 
-declaration_routes = APIRouter(prefix="/declarations", tags=["datasets"], route_class=BodyRoute)
+declaration_routes = APIRouter(
+    prefix="/declarations", tags=["datasets"], route_class=BodyRoute
+)
 
 
 _DECLARING = (
@@ -29,10 +40,17 @@ _DECLARING = (
 )  # fmt: skip
 
 
-@dataset_routes.post("", status_code=201, response_model=DatasetOut, responses=documented(*_DECLARING, *REPEATABLE))
+@dataset_routes.post(
+    "",
+    status_code=201,
+    response_model=DatasetOut,
+    responses=documented(*_DECLARING, *REPEATABLE),
+)
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
 def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Response:
-    """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
+    """Declare a dataset: public schema, lifetime budget, partitions. The calling key
+    becomes its owner.
+    """
     return sent(declare.register_dataset(*by, body, request=request))
 
 
@@ -45,7 +63,8 @@ def check_declaration(by: By, body: DatasetIn) -> DeclarationOut:
 
 @dataset_routes.get("", responses=documented())
 def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
-    """List the public facts and the balance of every dataset on which the key has a grant.
+    """List the public facts and the balance of every dataset on which the key has a
+    grant.
 
     With `name`, only datasets whose names contain it, in upper or lower case.
     """
@@ -58,11 +77,13 @@ def show_dataset(by: By, dataset: str) -> DatasetOut:
     return show.show_dataset(*by, dataset)
 
 
-@dataset_routes.delete("/{dataset}", status_code=204, responses=documented(NotFound, RoleMissing))
+@dataset_routes.delete(
+    "/{dataset}", status_code=204, responses=documented(NotFound, RoleMissing)
+)
 def delete_dataset(by: By, dataset: str) -> None:
     """Erase the rows of a dataset. Spend, ledger and models stay.
 
-    No job of the dataset begins any more. If many are queued, some are cancelled after the answer; until then, they
-    show as queued and their prices as reserved.
+    No job of the dataset begins any more. If many are queued, some are cancelled after
+    the answer; until then, they show as queued and their prices as reserved.
     """
     erase.delete_dataset(*by, dataset)

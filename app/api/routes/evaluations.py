@@ -9,7 +9,13 @@ from app.core.errors import NoRowsYet, NotFound, RoleMissing
 from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
 from app.services.releases.requests import quote, submit
-from app.wire.evaluations import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn
+from app.wire.evaluations import (
+    EvaluationIn,
+    EvaluationList,
+    EvaluationOut,
+    EvaluationQuoteOut,
+    SelectionIn,
+)
 from app.wire.jobs import TrainOut
 
 evaluation_routes = APIRouter(tags=["evaluations"], route_class=BodyRoute)
@@ -23,20 +29,33 @@ _SUBMITTED = documented(NotFound, RoleMissing, NoRowsYet, *SPENDING)
 
 @evaluation_routes.post("/models/{model_id}/evaluations/quote", responses=_QUOTED)
 def quote_evaluation(by: By, model_id: str, body: EvaluationIn) -> EvaluationQuoteOut:
-    """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
+    """Quote an evaluation: its releases, its price, and whether the scope covers rows
+    of the model's training.
+    """
     return quote(*by, EvaluationRequest(models=[model_id], body=body))
 
 
 @evaluation_routes.post(
-    "/models/{model_id}/evaluations", status_code=202, response_model=TrainOut, responses=_SUBMITTED
+    "/models/{model_id}/evaluations",
+    status_code=202,
+    response_model=TrainOut,
+    responses=_SUBMITTED,
 )
 @limited(work=Work.SUBMISSION)
-def evaluate_model(by: By, model_id: str, body: EvaluationIn, request: Idempotency) -> Response:
-    """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
-    return sent(submit(*by, EvaluationRequest(models=[model_id], body=body), request=request))
+def evaluate_model(
+    by: By, model_id: str, body: EvaluationIn, request: Idempotency
+) -> Response:
+    """Reserve the price in the scope's cells and queue a job that counts the model's
+    answers there, with noise.
+    """
+    return sent(
+        submit(*by, EvaluationRequest(models=[model_id], body=body), request=request)
+    )
 
 
-@evaluation_routes.get("/models/{model_id}/evaluations", responses=documented(NotFound, RoleMissing))
+@evaluation_routes.get(
+    "/models/{model_id}/evaluations", responses=documented(NotFound, RoleMissing)
+)
 def list_evaluations(by: By, model_id: str, page: Page) -> EvaluationList:
     """List the evaluations of a model, newest first."""
     return evaluations.list_evaluations(*by, model_id, page)
@@ -48,14 +67,24 @@ def quote_selection(by: By, body: SelectionIn) -> EvaluationQuoteOut:
     return quote(*by, EvaluationRequest(models=body.models, body=body))
 
 
-@evaluation_routes.post("/evaluations", status_code=202, response_model=TrainOut, responses=_SUBMITTED)
+@evaluation_routes.post(
+    "/evaluations", status_code=202, response_model=TrainOut, responses=_SUBMITTED
+)
 @limited(work=Work.SUBMISSION)
 def select_model(by: By, body: SelectionIn, request: Idempotency) -> Response:
-    """Queue a job that privately chooses the model with the most correct answers, for one charge."""
-    return sent(submit(*by, EvaluationRequest(models=body.models, body=body), request=request))
+    """Queue a job that privately chooses the model with the most correct answers, for
+    one charge.
+    """
+    return sent(
+        submit(*by, EvaluationRequest(models=body.models, body=body), request=request)
+    )
 
 
-@evaluation_routes.get("/evaluations/{evaluation_id}", responses=documented(NotFound, RoleMissing))
+@evaluation_routes.get(
+    "/evaluations/{evaluation_id}", responses=documented(NotFound, RoleMissing)
+)
 def show_evaluation(by: By, evaluation_id: str) -> EvaluationOut:
-    """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the best model."""
+    """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the
+    best model.
+    """
     return evaluations.show_evaluation(*by, evaluation_id)

@@ -20,25 +20,37 @@ evidence_routes = APIRouter(tags=["ledger"], route_class=BodyRoute)
 _YAML = "application/yaml"
 
 
-def _proof(sequence: Count = None, from_size: Count = None, size: Count = None) -> ProofRequest:
+def _proof(
+    sequence: Count = None, from_size: Count = None, size: Count = None
+) -> ProofRequest:
     if (sequence is None) == (from_size is None):
         raise InvalidRequest.at("/sequence", "give-sequence-or-from-size")
     return ProofRequest(sequence=sequence, from_size=from_size, size=size)
 
 
 @evidence_routes.get(
-    "/ledger/{account}/checkpoint", response_class=PlainTextResponse, responses=documented(NotFound, RoleMissing)
+    "/ledger/{account}/checkpoint",
+    response_class=PlainTextResponse,
+    responses=documented(NotFound, RoleMissing),
 )
 def show_checkpoint(by: By, heads: KeptHeads, account: str) -> str:
-    """Show the signed head of the account's log: origin, size, Merkle root and time, as a signed note."""
+    """Show the signed head of the account's log: origin, size, Merkle root and time, as
+    a signed note.
+    """
     return evidence.show_checkpoint(*by, account, signer=heads.signer)
 
 
-@evidence_routes.get("/ledger/{account}/proofs", responses=documented(NotFound, RoleMissing))
-def show_proof(by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]) -> InclusionOut | ConsistencyOut:
-    """Prove that an entry is in the log (`?sequence=`), or that the log only grew since a size (`?from_size=`).
+@evidence_routes.get(
+    "/ledger/{account}/proofs", responses=documented(NotFound, RoleMissing)
+)
+def show_proof(
+    by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
+) -> InclusionOut | ConsistencyOut:
+    """Prove that an entry is in the log (`?sequence=`), or that the log only grew since
+    a size (`?from_size=`).
 
-    `size` is the size of the checkpoint that the proof refers to; by default the newest.
+    `size` is the size of the checkpoint that the proof refers to; by default the
+    newest.
     """
     return evidence.show_proof(*by, account, proof)
 
@@ -52,15 +64,24 @@ def show_deployment(
     by: By,
     heads: KeptHeads,
     account: str,
-    accept: Annotated[str, Header(description="`application/yaml` for YAML")] = "application/json",
+    accept: Annotated[
+        str, Header(description="`application/yaml` for YAML")
+    ] = "application/json",
 ) -> Response:
-    """Show the deployment document of an account: a record for the public registry of deployments, and further facts.
+    """Show the deployment document of an account: a record for the public registry of
+    deployments, and further facts.
 
-    It is organised after the questions of NIST SP 800-226. What only the owner knows is listed as missing.
+    It is organised after the questions of NIST SP 800-226. What only the owner knows is
+    listed as missing.
     """
     shown = evidence.show_deployment(*by, account, signer=heads.signer)
     if _YAML in accept:
-        text = yaml.safe_dump(shown.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
+        text = yaml.safe_dump(
+            shown.model_dump(mode="json"),
+            sort_keys=False,
+            allow_unicode=True,
+            width=100,
+        )
         return Response(text, media_type=_YAML)
     return Response(shown.model_dump_json(), media_type="application/json")
 

@@ -28,7 +28,9 @@ async def check_health() -> Health:
 
 @health_routes.get("/readyz", responses=documented(Unavailable, needs_key=False))
 async def check_readiness(request: Request) -> Health:
-    """Answer 200 if the database answers, is at this program's revision and holds every head written outside it."""
+    """Answer 200 if the database answers, is at this program's revision and holds every
+    head written outside it.
+    """
     readiness: Readiness = request.app.state.readiness
     await readiness.confirm()
     return Health(status="ok")
@@ -41,12 +43,17 @@ metric_routes = APIRouter(tags=["health"], route_class=BodyRoute)
     "/metrics",
     response_class=Response,
     responses={
-        200: {"description": "Metrics of this process.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        200: {
+            "description": "Metrics of this process.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
         **documented(RoleMissing),
     },
 )
 def show_metrics(request: Request, caller: Caller) -> Response:
-    """Show the metrics of this API process in the text format of Prometheus. None of them depends on a row."""
+    """Show the metrics of this API process in the text format of Prometheus. None of
+    them depends on a row.
+    """
     caller.require(Role.AUDITOR)
     measured: Metrics = request.app.state.metrics
     return Response(measured.text(), media_type=MEDIA_TYPE)

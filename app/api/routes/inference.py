@@ -11,7 +11,14 @@ from app.api.requests import BodyRoute, By, Caller
 from app.core.errors import NotFound, RoleMissing, Unavailable
 from app.services import inference
 from app.services.inference import versioned_model
-from app.wire.inference import InferenceOut, ModelMetadata, ModelReady, ServerLive, ServerMetadata, ServerReady
+from app.wire.inference import (
+    InferenceOut,
+    ModelMetadata,
+    ModelReady,
+    ServerLive,
+    ServerMetadata,
+    ServerReady,
+)
 
 inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
 
@@ -45,8 +52,18 @@ _INFERS: dict[str, Any] = {
                     "schema": {"$ref": "#/components/schemas/InferenceIn"},
                     "example": {
                         "inputs": [
-                            {"name": "age", "datatype": "INT64", "shape": [2], "data": [39, 70]},
-                            {"name": "sex", "datatype": "BYTES", "shape": [2], "data": ["Male", ""]},
+                            {
+                                "name": "age",
+                                "datatype": "INT64",
+                                "shape": [2],
+                                "data": [39, 70],
+                            },
+                            {
+                                "name": "sex",
+                                "datatype": "BYTES",
+                                "shape": [2],
+                                "data": ["Male", ""],
+                            },
                         ]
                     },
                 },
@@ -64,7 +81,9 @@ async def check_live() -> ServerLive:
     return ServerLive(live=True)
 
 
-@inference_routes.get("/health/ready", responses=documented(Unavailable, needs_key=False))
+@inference_routes.get(
+    "/health/ready", responses=documented(Unavailable, needs_key=False)
+)
 async def check_ready(request: Request) -> ServerReady:
     """Answer 200 if the service can answer requests, as `/readyz` does. Needs no key."""
     readiness: Readiness = request.app.state.readiness
@@ -80,14 +99,20 @@ async def show_server() -> ServerMetadata:
 
 @inference_routes.get("/models/{model_id}", responses=_MODEL_RESPONSES)
 def show_metadata(by: By, model_id: str) -> ModelMetadata:
-    """Show the tensors of a model, by id or alias: one input per column, the label, the probabilities."""
+    """Show the tensors of a model, by id or alias: one input per column, the label, the
+    probabilities.
+    """
     model = versioned_model(*by, model_id, None)
     return inference.describe_model(model_id, model.id, model.schema)
 
 
-@inference_routes.get("/models/{model_id}/versions/{version_id}", responses=_MODEL_RESPONSES)
+@inference_routes.get(
+    "/models/{model_id}/versions/{version_id}", responses=_MODEL_RESPONSES
+)
 def show_version(by: By, model_id: str, version_id: str) -> ModelMetadata:
-    """Show the tensors of a model if the name still addresses this version, the model's id."""
+    """Show the tensors of a model if the name still addresses this version, the model's
+    id.
+    """
     model = versioned_model(*by, model_id, version_id)
     return inference.describe_model(model_id, model.id, model.schema)
 
@@ -99,16 +124,22 @@ def check_model(by: By, model_id: str) -> ModelReady:
     return ModelReady(name=model_id, ready=True)
 
 
-@inference_routes.get("/models/{model_id}/versions/{version_id}/ready", responses=_MODEL_RESPONSES)
+@inference_routes.get(
+    "/models/{model_id}/versions/{version_id}/ready", responses=_MODEL_RESPONSES
+)
 def check_version(by: By, model_id: str, version_id: str) -> ModelReady:
-    """Answer 200 if the key may predict with the model and the name still addresses this version."""
+    """Answer 200 if the key may predict with the model and the name still addresses
+    this version.
+    """
     versioned_model(*by, model_id, version_id)
     return ModelReady(name=model_id, ready=True)
 
 
 @inference_routes.post("/models/{model_id}/infer", **_INFERS)
 def infer_model(_: Caller, model_id: str) -> None:
-    """Predict the rows in the tensors of the request. Predictions cost no budget and change nothing."""
+    """Predict the rows in the tensors of the request. Predictions cost no budget and
+    change nothing.
+    """
     raise AssertionError("predictions are answered before routing")
 
 

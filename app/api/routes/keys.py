@@ -12,7 +12,12 @@ from app.wire.keys import KeyCreated, KeyIn, KeyList, RotationIn
 key_routes = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
 
 
-@key_routes.post("", status_code=201, dependencies=SHOWS_SECRET, responses=documented(RoleMissing, *JSON_BODY))
+@key_routes.post(
+    "",
+    status_code=201,
+    dependencies=SHOWS_SECRET,
+    responses=documented(RoleMissing, *JSON_BODY),
+)
 @limited(needs=Role.ADMIN)
 def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
@@ -29,7 +34,9 @@ def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
 )
 @limited(needs=Role.ADMIN)
 def rotate_key(by: By, key_id: str, body: RotationIn) -> KeyCreated:
-    """Replace the secret of a key. The key's id stays; requests with the earlier secret are refused at once."""
+    """Replace the secret of a key. The key's id stays; requests with the earlier secret
+    are refused at once.
+    """
     return keys.rotate_key(*by, key_id, body)
 
 
@@ -39,7 +46,9 @@ def list_keys(by: By, page: Page) -> KeyList:
     return keys.list_keys(*by, page)
 
 
-@key_routes.delete("/{key_id}", status_code=204, responses=documented(RoleMissing, NotFound))
+@key_routes.delete(
+    "/{key_id}", status_code=204, responses=documented(RoleMissing, NotFound)
+)
 def revoke_key(by: By, key_id: str) -> None:
     """Revoke a key at once."""
     keys.revoke_key(*by, key_id)

@@ -23,7 +23,14 @@ from app.core.errors import (
 from app.ledger.tables import EntryKind
 from app.services.ledger import balances, history
 from app.services.ledger.history import Search
-from app.wire.ledger import AccountBalance, AccountEntryKind, BalanceList, CapIn, ChangedCap, EntryList
+from app.wire.ledger import (
+    AccountBalance,
+    AccountEntryKind,
+    BalanceList,
+    CapIn,
+    ChangedCap,
+    EntryList,
+)
 
 ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
@@ -35,7 +42,10 @@ _ScopeText: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SCOPE_
 
 
 _EXPORT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "A header line, then every entry.", "content": {"application/x-ndjson": {}, "text/csv": {}}}
+    200: {
+        "description": "A header line, then every entry.",
+        "content": {"application/x-ndjson": {}, "text/csv": {}},
+    }
 }
 
 
@@ -43,7 +53,9 @@ def _scope(text: str | None) -> Mapping[str, object]:
     if text is None:
         return {}
     try:
-        scope = json_text.loads_exactly(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
+        scope = json_text.loads_exactly(
+            text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES
+        )
     except MalformedRequest:
         raise InvalidRequest.at("/scope", "not-json") from None
     except TooLarge:
@@ -54,10 +66,19 @@ def _scope(text: str | None) -> Mapping[str, object]:
 
 
 def _search(
-    kind: Annotated[AccountEntryKind | None, Query(description="entries of one kind")] = None,
-    job: Annotated[_Id, Query(description="entries of a job, or of a reservation")] = None,
-    actor: Annotated[_Id, Query(description="entries of a key, by id or name, or of `worker`")] = None,
-    scope: Annotated[_ScopeText, Query(description='entries on some of these cells: `{"shard": [0]}`')] = None,
+    kind: Annotated[
+        AccountEntryKind | None, Query(description="entries of one kind")
+    ] = None,
+    job: Annotated[
+        _Id, Query(description="entries of a job, or of a reservation")
+    ] = None,
+    actor: Annotated[
+        _Id, Query(description="entries of a key, by id or name, or of `worker`")
+    ] = None,
+    scope: Annotated[
+        _ScopeText,
+        Query(description='entries on some of these cells: `{"shard": [0]}`'),
+    ] = None,
 ) -> Search:
     """The entries that a request asks for; all of them without a parameter."""
     kinds = None if kind is None else [EntryKind(kind)]
@@ -66,7 +87,9 @@ def _search(
 
 @ledger_routes.get("", responses=documented(RoleMissing))
 def list_balances(by: By, page: Page) -> BalanceList:
-    """List cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
+    """List cap, charged, reserved and remaining of every dataset whose ledger the key
+    may read.
+    """
     return balances.list_balances(*by, page)
 
 
@@ -74,38 +97,63 @@ def list_balances(by: By, page: Page) -> BalanceList:
 def show_balance(
     by: By,
     account: str,
-    scope: Annotated[_ScopeText, Query(description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')] = None,
+    scope: Annotated[
+        _ScopeText, Query(description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')
+    ] = None,
 ) -> AccountBalance:
-    """Show the balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
+    """Show the balance of a dataset (id or name) at the tightest joint cell of a scope,
+    or of a population (id).
+    """
     return balances.show_balance(*by, account, scope=_scope(scope))
 
 
 @ledger_routes.get("/{account}/entries", responses=documented(NotFound, RoleMissing))
-def list_entries(by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]) -> EntryList:
-    """List the entries of an account in order, with their events, exactly as they were hashed."""
+def list_entries(
+    by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]
+) -> EntryList:
+    """List the entries of an account in order, with their events, exactly as they were
+    hashed.
+    """
     return history.list_entries(*by, account, page, search)
 
 
 @ledger_routes.get(
-    "/{account}/export", response_class=StreamingResponse, responses={**_EXPORT, **documented(NotFound, RoleMissing)}
+    "/{account}/export",
+    response_class=StreamingResponse,
+    responses={**_EXPORT, **documented(NotFound, RoleMissing)},
 )
 @limited(work=Work.EXPORT)
 def export_ledger(
-    request: Request, by: By, account: str, form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
+    request: Request,
+    by: By,
+    account: str,
+    form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
-    """Export the whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
+    """Export the whole history of an account, for `grovekeeper verify` (JSON Lines) or
+    for a spreadsheet (CSV).
+    """
     if form == "csv":
-        return exported(request, history.export_csv(*by, account), "ledger.csv", media_type="text/csv")
+        return exported(
+            request,
+            history.export_csv(*by, account),
+            "ledger.csv",
+            media_type="text/csv",
+        )
     return exported(request, history.export_json_lines(*by, account), "ledger.jsonl")
 
 
 @ledger_routes.post(
     "/{account}/cap",
     response_model=ChangedCap,
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *JSON_BODY, *REPEATABLE),
+    responses=documented(
+        NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *JSON_BODY, *REPEATABLE
+    ),
 )
-def change_cap(by: By, account: str, body: CapIn, request: OptionalIdempotency) -> Response:
-    """Lower the lifetime cap (the owner, or the key that opened the population) or raise it (an admin).
+def change_cap(
+    by: By, account: str, body: CapIn, request: OptionalIdempotency
+) -> Response:
+    """Lower the lifetime cap (the owner, or the key that opened the population) or
+    raise it (an admin).
 
     The entries record the reason. Charges stay.
     """

@@ -28,8 +28,17 @@ _PREDICT_BODY: dict[str, Any] = {
             "application/json": {
                 "schema": {"$ref": "#/components/schemas/PredictIn"},
                 "examples": {
-                    "rows": {"value": {"rows": [{"age": 39, "sex": "Male"}, {"age": 70, "sex": None}]}},
-                    "columns": {"value": {"columns": {"age": [39, 70], "sex": ["Male", None]}}},
+                    "rows": {
+                        "value": {
+                            "rows": [
+                                {"age": 39, "sex": "Male"},
+                                {"age": 70, "sex": None},
+                            ]
+                        }
+                    },
+                    "columns": {
+                        "value": {"columns": {"age": [39, 70], "sex": ["Male", None]}}
+                    },
                 },
             },
             PredictionForm.ARROW: _TABLE,
@@ -40,19 +49,31 @@ _PREDICT_BODY: dict[str, Any] = {
 
 @model_routes.get("", responses=documented(NotFound))
 def list_models(
-    by: By, page: Page, dataset: NameFilter = None, algorithm: NameFilter = None, alias: NameFilter = None
+    by: By,
+    page: Page,
+    dataset: NameFilter = None,
+    algorithm: NameFilter = None,
+    alias: NameFilter = None,
 ) -> ModelList:
-    """List the models of all datasets on which the key may predict, newest first; query parameters filter the list."""
+    """List the models of all datasets on which the key may predict, newest first; query
+    parameters filter the list.
+    """
     return models.list_models(*by, page, ModelFilter(dataset, algorithm, alias))
 
 
 @model_routes.get("/{model_id}", responses=documented(NotFound, RoleMissing))
 def show_model(by: By, model_id: str) -> ModelOut:
-    """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
+    """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger
+    entries.
+    """
     return models.show_model(*by, model_id)
 
 
-@model_routes.delete("/{model_id}", status_code=204, responses=documented(NotFound, RoleMissing, ModelHasAlias))
+@model_routes.delete(
+    "/{model_id}",
+    status_code=204,
+    responses=documented(NotFound, RoleMissing, ModelHasAlias),
+)
 def delete_model(by: By, model_id: str) -> None:
     """Delete a model that no alias names. Its charge stays."""
     models.delete_model(*by, model_id)
@@ -62,7 +83,10 @@ def delete_model(by: By, model_id: str) -> None:
     "/{model_id}/artifact",
     response_class=Response,
     responses={
-        200: {"description": "The model's bytes.", "content": {"application/octet-stream": {}}},
+        200: {
+            "description": "The model's bytes.",
+            "content": {"application/octet-stream": {}},
+        },
         **documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
     },
 )
@@ -70,8 +94,13 @@ async def download_artifact(
     request: Request,
     by: By,
     model_id: str,
-    form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
-    read_out: Annotated[str | None, Query(description="Read-out of an ONNX file; by default the model's.")] = None,
+    form: Annotated[
+        Literal["safetensors", "onnx"], Query(alias="format")
+    ] = "safetensors",
+    read_out: Annotated[
+        str | None,
+        Query(description="Read-out of an ONNX file; by default the model's."),
+    ] = None,
 ) -> Response:
     """Download the model as safetensors or ONNX."""
     return await model_file(request, *by, model_id, form=form, read_out=read_out)
@@ -81,12 +110,18 @@ async def download_artifact(
     "/{model_id}/predict",
     response_model=PredictOut,
     openapi_extra=_PREDICT_BODY,
-    responses={200: {"content": {PredictionForm.ARROW: _TABLE}}, **documented(NotFound, RoleMissing, *JSON_BODY)},
+    responses={
+        200: {"content": {PredictionForm.ARROW: _TABLE}},
+        **documented(NotFound, RoleMissing, *JSON_BODY),
+    },
 )
 def predict(_: Caller, model_id: str) -> None:
-    """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing.
+    """Predict labels and probabilities for one row or many. Predictions cost no budget
+    and change nothing.
 
-    A table in Arrow is answered by a table, with the columns `label` and `probabilities`, unless `Accept` names JSON.
+    A table in Arrow is answered by a table, with the columns `label` and
+    `probabilities`, unless `Accept` names JSON.
     """
-    # The route documents the operation; app.api.middleware answers its requests before the framework routes them.
+    # The route documents the operation; app.api.middleware answers its requests before
+    # the framework routes them.
     raise AssertionError("predictions are answered before routing")

@@ -5,26 +5,46 @@ from fastapi import APIRouter, Response
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import BodyRoute, By, OptionalIdempotency, Page, limited, sent
-from app.core.errors import BalanceMismatch, DatasetDeleted, NameTaken, NotFound, PopulationMismatch, RoleMissing
+from app.core.errors import (
+    BalanceMismatch,
+    DatasetDeleted,
+    NameTaken,
+    NotFound,
+    PopulationMismatch,
+    RoleMissing,
+)
 from app.services import populations
 from app.services.datasets import declare
 from app.wire.datasets import DatasetOut
 from app.wire.populations import JoinIn, PopulationIn, PopulationList, PopulationOut
 from grovekeeper_forests.errors import NotSupported
 
-membership_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+membership_routes = APIRouter(
+    prefix="/datasets", tags=["datasets"], route_class=BodyRoute
+)
 
 
 @membership_routes.put(
     "/{dataset}/population",
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, BalanceMismatch, *JSON_BODY),
+    responses=documented(
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        PopulationMismatch,
+        BalanceMismatch,
+        *JSON_BODY,
+    ),
 )
 def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
-    """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
+    """State that the rows are about the people of a population. From then on its cap
+    applies, too, for good.
+    """
     return declare.join_population(*by, dataset, population=body.population)
 
 
-population_routes = APIRouter(prefix="/populations", tags=["populations"], route_class=BodyRoute)
+population_routes = APIRouter(
+    prefix="/populations", tags=["populations"], route_class=BodyRoute
+)
 
 
 @population_routes.post(
@@ -34,14 +54,20 @@ population_routes = APIRouter(prefix="/populations", tags=["populations"], route
     responses=documented(RoleMissing, NameTaken, NotSupported, *JSON_BODY, *REPEATABLE),
 )
 @limited(needs=Role.OWNER)
-def create_population(by: By, body: PopulationIn, request: OptionalIdempotency) -> Response:
-    """Open an account over all datasets about the same people. Datasets join the population by its name."""
+def create_population(
+    by: By, body: PopulationIn, request: OptionalIdempotency
+) -> Response:
+    """Open an account over all datasets about the same people. Datasets join the
+    population by its name.
+    """
     return sent(populations.open_population(*by, body, request=request))
 
 
 @population_routes.get("", responses=documented(RoleMissing))
 def list_populations(by: By, page: Page) -> PopulationList:
-    """List the populations that the key opened, with their members; all populations for admins and auditors."""
+    """List the populations that the key opened, with their members; all populations for
+    admins and auditors.
+    """
     return populations.list_populations(*by, page)
 
 

@@ -15,7 +15,9 @@ from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOu
 profile_routes = APIRouter(tags=["profiles"], route_class=BodyRoute)
 
 
-@profile_routes.post("/datasets/{dataset}/profiles/quote", responses=documented(*QUOTED))
+@profile_routes.post(
+    "/datasets/{dataset}/profiles/quote", responses=documented(*QUOTED)
+)
 def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
     return quote(*by, ProfileRequest(dataset=dataset, body=body))
@@ -28,18 +30,30 @@ def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     responses=documented(NotFound, RoleMissing, NoRowsYet, *SPENDING),
 )
 @limited(work=Work.SUBMISSION)
-def release_profile(by: By, dataset: str, body: ProfileIn, request: Idempotency) -> Response:
-    """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
-    return sent(submit(*by, ProfileRequest(dataset=dataset, body=body), request=request))
+def release_profile(
+    by: By, dataset: str, body: ProfileIn, request: Idempotency
+) -> Response:
+    """Reserve the price and queue a job that releases bins, class counts and a size,
+    which later jobs reuse.
+    """
+    return sent(
+        submit(*by, ProfileRequest(dataset=dataset, body=body), request=request)
+    )
 
 
-@profile_routes.get("/datasets/{dataset}/profiles", responses=documented(NotFound, RoleMissing))
+@profile_routes.get(
+    "/datasets/{dataset}/profiles", responses=documented(NotFound, RoleMissing)
+)
 def list_profiles(by: By, dataset: str, page: Page) -> ProfileList:
-    """List the profiles of a dataset, newest first. Profiles stay when the rows are erased."""
+    """List the profiles of a dataset, newest first. Profiles stay when the rows are
+    erased.
+    """
     return profiles.list_profiles(*by, dataset, page)
 
 
-@profile_routes.get("/profiles/{profile_id}", responses=documented(NotFound, RoleMissing))
+@profile_routes.get(
+    "/profiles/{profile_id}", responses=documented(NotFound, RoleMissing)
+)
 def show_profile(by: By, profile_id: str) -> ProfileOut:
     """Show a profile: the released numbers with their noise, guarantee and receipt."""
     return profiles.show_profile(*by, profile_id)

@@ -6,15 +6,24 @@ from app.api.problems import QUOTED, SPENDING, documented
 from app.api.requests import BodyRoute, By, Idempotency, Page, sent
 from app.core.errors import NeedsApproval, NotFound, RoleMissing
 from app.services.ledger import external
-from app.wire.reservations import ExternalIn, ExternalQuote, ReservationList, ReservationOut
+from app.wire.reservations import (
+    ExternalIn,
+    ExternalQuote,
+    ReservationList,
+    ReservationOut,
+)
 from grovekeeper_forests.errors import AccountantMismatch
 
-reservation_routes = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
+reservation_routes = APIRouter(
+    prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute
+)
 
 
 @reservation_routes.post("/quotes", responses=documented(*QUOTED, AccountantMismatch))
 def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
-    """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
+    """Quote an external mechanism: its price, and whether it fits. A quote costs
+    nothing.
+    """
     return external.quote_external(*by, dataset, body)
 
 
@@ -22,10 +31,16 @@ def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
     "/reservations",
     status_code=201,
     response_model=ReservationOut,
-    responses=documented(NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *SPENDING),
+    responses=documented(
+        NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *SPENDING
+    ),
 )
-def create_reservation(by: By, dataset: str, body: ExternalIn, request: Idempotency) -> Response:
-    """Charge the dataset's account for an external mechanism, for good. Request it before the mechanism runs."""
+def create_reservation(
+    by: By, dataset: str, body: ExternalIn, request: Idempotency
+) -> Response:
+    """Charge the dataset's account for an external mechanism, for good. Request it
+    before the mechanism runs.
+    """
     return sent(external.charge_external(*by, dataset, body, request=request))
 
 
@@ -35,7 +50,9 @@ def list_reservations(by: By, dataset: str, page: Page) -> ReservationList:
     return external.list_reservations(*by, dataset, page)
 
 
-@reservation_routes.get("/reservations/{reservation_id}", responses=documented(NotFound, RoleMissing))
+@reservation_routes.get(
+    "/reservations/{reservation_id}", responses=documented(NotFound, RoleMissing)
+)
 def show_reservation(by: By, dataset: str, reservation_id: str) -> ReservationOut:
     """Show one charge for an external mechanism."""
     return external.show_reservation(*by, dataset, reservation_id)

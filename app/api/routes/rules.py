@@ -4,7 +4,13 @@ from fastapi import APIRouter, Response
 
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import BodyRoute, By, Precondition, with_etag
-from app.core.errors import ChangedMeanwhile, DatasetDeleted, ErasureDue, NotFound, RoleMissing
+from app.core.errors import (
+    ChangedMeanwhile,
+    DatasetDeleted,
+    ErasureDue,
+    NotFound,
+    RoleMissing,
+)
 from app.services import dataset_rules
 from app.wire.rules import RulesIn, RulesOut
 
@@ -13,14 +19,24 @@ rule_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyR
 
 @rule_routes.get("/{dataset}/rules", responses=documented(NotFound, RoleMissing))
 def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
-    """Show the rules of the dataset, what is spent of its quotas, and a proposal of looser rules. For owners."""
+    """Show the rules of the dataset, what is spent of its quotas, and a proposal of
+    looser rules. For owners.
+    """
     return with_etag(response, dataset_rules.show_rules(*by, dataset))
 
 
 @rule_routes.put(
     "/{dataset}/rules",
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, ErasureDue, ChangedMeanwhile, *JSON_BODY),
+    responses=documented(
+        NotFound, RoleMissing, DatasetDeleted, ErasureDue, ChangedMeanwhile, *JSON_BODY
+    ),
 )
-def change_rules(by: By, dataset: str, body: RulesIn, condition: Precondition, response: Response) -> RulesOut:
-    """Replace the rules of the dataset. Looser rules are in force once a second owner or an admin sends them."""
-    return with_etag(response, dataset_rules.change_rules(*by, dataset, body, condition=condition))
+def change_rules(
+    by: By, dataset: str, body: RulesIn, condition: Precondition, response: Response
+) -> RulesOut:
+    """Replace the rules of the dataset. Looser rules are in force once a second owner
+    or an admin sends them.
+    """
+    return with_etag(
+        response, dataset_rules.change_rules(*by, dataset, body, condition=condition)
+    )

@@ -7,9 +7,24 @@ from fastapi.responses import StreamingResponse
 
 from app.api.capacity import Work
 from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import BodyRoute, By, Caller, Idempotency, NameFilter, Page, limited, sent
+from app.api.requests import (
+    BodyRoute,
+    By,
+    Caller,
+    Idempotency,
+    NameFilter,
+    Page,
+    limited,
+    sent,
+)
 from app.api.streams import job_events
-from app.core.errors import BalanceMismatch, JobFinished, NoRowsYet, NotFound, RoleMissing
+from app.core.errors import (
+    BalanceMismatch,
+    JobFinished,
+    NoRowsYet,
+    NotFound,
+    RoleMissing,
+)
 from app.jobs.queue import JobFilter
 from app.services.jobs import show_jobs
 from app.services.releases.requests import quote, submit
@@ -18,15 +33,25 @@ from app.wire.algorithms import AlgorithmList, AlgorithmOut
 from app.wire.jobs import JobKind, JobList, JobOut, JobState, TrainOut
 from app.wire.training import PlanIn, PlanOut, TrainIn
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, NotSupported
+from grovekeeper_forests.errors import (
+    AccountantMismatch,
+    AdjacencyMismatch,
+    NotSupported,
+)
 
 training_routes = APIRouter(tags=["training"], route_class=BodyRoute)
 
 
 @training_routes.get("/algorithms", responses=documented())
 def list_algorithms(_: Caller) -> AlgorithmList:
-    """List every algorithm with its source, and its parameters with ranges and defaults."""
-    return AlgorithmList(algorithms=[AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
+    """List every algorithm with its source, and its parameters with ranges and
+    defaults.
+    """
+    return AlgorithmList(
+        algorithms=[
+            AlgorithmOut.model_validate(item) for item in catalogue.algorithms()
+        ]
+    )
 
 
 @training_routes.post(
@@ -34,7 +59,9 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     responses=documented(*QUOTED, AccountantMismatch, AdjacencyMismatch, NotSupported),
 )
 def create_plan(by: By, body: PlanIn) -> PlanOut:
-    """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
+    """Quote a training job: its parameters, its releases and its price. Reads no row
+    and costs nothing.
+    """
     return quote(*by, TrainingRequest(body=body))
 
 
@@ -43,7 +70,13 @@ def create_plan(by: By, body: PlanIn) -> PlanOut:
     status_code=202,
     response_model=TrainOut,
     responses=documented(
-        NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, NotSupported, *SPENDING
+        NotFound,
+        RoleMissing,
+        AccountantMismatch,
+        AdjacencyMismatch,
+        NoRowsYet,
+        NotSupported,
+        *SPENDING,
     ),
 )
 @limited(work=Work.SUBMISSION)
@@ -62,8 +95,12 @@ def job_filter(
 
 
 @training_routes.get("/jobs", responses=documented(NotFound))
-def list_jobs(by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]) -> JobList:
-    """List the jobs of all datasets on which the key may train, newest first; query parameters filter the list."""
+def list_jobs(
+    by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]
+) -> JobList:
+    """List the jobs of all datasets on which the key may train, newest first; query
+    parameters filter the list.
+    """
     return show_jobs.list_jobs(*by, page, matching)
 
 
@@ -73,9 +110,14 @@ def show_job(by: By, job_id: str) -> JobOut:
     return show_jobs.show_job(*by, job_id)
 
 
-@training_routes.delete("/jobs/{job_id}", responses=documented(NotFound, RoleMissing, JobFinished, BalanceMismatch))
+@training_routes.delete(
+    "/jobs/{job_id}",
+    responses=documented(NotFound, RoleMissing, JobFinished, BalanceMismatch),
+)
 def cancel_job(by: By, job_id: str) -> JobOut:
-    """Cancel a job. Before the charge its reservation is voided; after the charge, the charge stays."""
+    """Cancel a job. Before the charge its reservation is voided; after the charge, the
+    charge stays.
+    """
     return show_jobs.cancel_job(*by, job_id)
 
 
@@ -91,10 +133,16 @@ def cancel_job(by: By, job_id: str) -> JobOut:
     },
 )
 async def watch_job(request: Request, by: By, job_id: str) -> StreamingResponse:
-    """Stream a job as server-sent events: one `job` event per change, until the job has ended.
+    """Stream a job as server-sent events: one `job` event per change, until the job has
+    ended.
 
     The stream also ends when the key or its grant is revoked.
     """
     return await job_events(
-        request, *by, job_id, lambda job: b"event: job\ndata: " + job.model_dump_json().encode("utf-8") + b"\n\n"
+        request,
+        *by,
+        job_id,
+        lambda job: (
+            b"event: job\ndata: " + job.model_dump_json().encode("utf-8") + b"\n\n"
+        ),
     )

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.api.problems import JSON_BODY, REPEATABLE, documented
-from app.api.requests import Body, BodyRoute, By, Caller, NameFilter, Page, checked_key, limited, sent
+from app.api.requests import (
+    Body,
+    BodyRoute,
+    By,
+    Caller,
+    NameFilter,
+    Page,
+    checked_key,
+    limited,
+    sent,
+)
 from app.api.streams import receive_upload
 from app.core.errors import (
     BalanceMismatch,
@@ -24,7 +34,14 @@ from app.core.errors import (
 from app.datasets.upload_bodies import BodyForm
 from app.services.datasets import erase, show
 from app.services.datasets.upload import UploadTerms
-from app.wire.uploads import ErasureIn, ErasureOut, OverlapOut, UploadErasureOut, UploadList, UploadOut
+from app.wire.uploads import (
+    ErasureIn,
+    ErasureOut,
+    OverlapOut,
+    UploadErasureOut,
+    UploadList,
+    UploadOut,
+)
 
 upload_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -41,7 +58,11 @@ _FORMS = {
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 
 
-_ACCEPTED = ["text/csv", "text/csv with Content-Encoding: gzip", *(name for name in _FORMS if "vnd" in name)]
+_ACCEPTED = [
+    "text/csv",
+    "text/csv with Content-Encoding: gzip",
+    *(name for name in _FORMS if "vnd" in name),
+]
 
 
 _ROWS_BODY: dict[str, Any] = {
@@ -51,14 +72,21 @@ _ROWS_BODY: dict[str, Any] = {
         "Parquet or Arrow IPC with columns of numbers, booleans and texts; null = missing.",
         "content": {
             "text/csv": {"schema": {"type": "string"}},
-            **{name: {"schema": {"type": "string", "format": "binary"}} for name in _FORMS if "vnd" in name},
+            **{
+                name: {"schema": {"type": "string", "format": "binary"}}
+                for name in _FORMS
+                if "vnd" in name
+            },
         },
     }
 }
 
 
 @upload_routes.post(
-    "/{dataset}/erasures", responses=documented(NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *JSON_BODY)
+    "/{dataset}/erasures",
+    responses=documented(
+        NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *JSON_BODY
+    ),
 )
 @limited(body=Body.ERASURE)
 def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
@@ -68,19 +96,28 @@ def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
 
 @upload_routes.get("/{dataset}/overlaps", responses=documented(NotFound, RoleMissing))
 def show_overlaps(by: By, dataset: str) -> OverlapOut:
-    """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
+    """Count the rows that the dataset shares with others of the same owner. For that
+    owner only; changes nothing.
+    """
     return show.show_overlaps(*by, dataset)
 
 
 @upload_routes.get("/{dataset}/uploads", responses=documented(NotFound, RoleMissing))
 def list_uploads(by: By, dataset: str, page: Page) -> UploadList:
-    """List the uploads of the dataset, with the stored rows for owners by a grant. For owners."""
+    """List the uploads of the dataset, with the stored rows for owners by a grant. For
+    owners.
+    """
     return show.list_uploads(*by, dataset, page)
 
 
-@upload_routes.delete("/{dataset}/uploads/{upload}", responses=documented(NotFound, RoleMissing, DatasetDeleted))
+@upload_routes.delete(
+    "/{dataset}/uploads/{upload}",
+    responses=documented(NotFound, RoleMissing, DatasetDeleted),
+)
 def erase_upload(by: By, dataset: str, upload: str) -> UploadErasureOut:
-    """Erase the rows of one upload. Spend stays spent; `places` says if units' places are free. May be repeated."""
+    """Erase the rows of one upload. Spend stays spent; `places` says if units' places
+    are free. May be repeated.
+    """
     return erase.erase_upload(*by, dataset, upload=upload)
 
 
@@ -100,7 +137,9 @@ _JUDGED = (
 
 async def upload_terms(
     request: Request,
-    again: Annotated[bool, Query(description="Store the rows of an earlier upload once more.")] = False,
+    again: Annotated[
+        bool, Query(description="Store the rows of an earlier upload once more.")
+    ] = False,
     accept_unknown: Annotated[
         bool,
         Query(
@@ -108,10 +147,17 @@ async def upload_terms(
             "marks such as NA in the unit column."
         ),
     ] = False,
-    accept_empty: Annotated[bool, Query(description="Store a body with a header and no row.")] = False,
+    accept_empty: Annotated[
+        bool, Query(description="Store a body with a header and no row.")
+    ] = False,
 ) -> UploadTerms:
     """Read how the body of an upload is read, from its headers and query parameters."""
-    return UploadTerms(_form(request), again=again, accept_unknown=accept_unknown, accept_empty=accept_empty)
+    return UploadTerms(
+        _form(request),
+        again=again,
+        accept_unknown=accept_unknown,
+        accept_empty=accept_empty,
+    )
 
 
 @upload_routes.post(
@@ -129,9 +175,15 @@ async def upload_rows(
     terms: Annotated[UploadTerms, Depends(upload_terms)],
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
-    """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
+    """Upload a file of rows, which becomes an epoch. The report per column is for the
+    owner only.
+    """
     key = checked_key(request, idempotency_key)
-    return sent(await receive_upload(request, caller, dataset, request.stream(), terms=terms, key=key))
+    return sent(
+        await receive_upload(
+            request, caller, dataset, request.stream(), terms=terms, key=key
+        )
+    )
 
 
 @upload_routes.post(
@@ -146,24 +198,34 @@ async def check_rows(
     caller: Caller,
     dataset: str,
     terms: Annotated[UploadTerms, Depends(upload_terms)],
-    replaces: Annotated[NameFilter, Query(description="The upload that will be erased before.")] = None,
+    replaces: Annotated[
+        NameFilter, Query(description="The upload that will be erased before.")
+    ] = None,
 ) -> Response:
     """Check a file of rows as an upload would, and store nothing."""
     check = replace(terms, check=True, replaces=replaces)
-    return sent(await receive_upload(request, caller, dataset, request.stream(), terms=check, key=None))
+    return sent(
+        await receive_upload(
+            request, caller, dataset, request.stream(), terms=check, key=None
+        )
+    )
 
 
 def _form(request: Request) -> BodyForm:
     """Return the form of an upload, from its headers.
 
     Raises:
-        UnsupportedMediaType: another type, or an encoding that the type does not have; or a parameter says that the
-            text is not in UTF-8 or has no header (RFC 4180 and 7111).
+        UnsupportedMediaType: another type, or an encoding that the type does not have;
+            or a parameter says that the text is not in UTF-8 or has no header (RFC 4180
+            and 7111).
     """
     declared = Message()
     declared["content-type"] = request.headers.get("content-type", "text/csv")
     media_type = declared.get_content_type()
-    if declared.get_content_charset("utf-8") not in _CHARSETS or declared.get_param("header") == "absent":
+    if (
+        declared.get_content_charset("utf-8") not in _CHARSETS
+        or declared.get_param("header") == "absent"
+    ):
         raise UnsupportedMediaType(["text/csv in UTF-8 with a header row"])
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     form = _FORMS.get(media_type)

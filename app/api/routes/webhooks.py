@@ -6,9 +6,16 @@ from app.api.problems import JSON_BODY, documented
 from app.api.requests import SHOWS_SECRET, BodyRoute, By
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.services import webhooks
-from app.wire.webhooks import WebhookIn, WebhookList, WebhookRotationIn, WebhookWithSecret
+from app.wire.webhooks import (
+    WebhookIn,
+    WebhookList,
+    WebhookRotationIn,
+    WebhookWithSecret,
+)
 
-webhook_routes = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute)
+webhook_routes = APIRouter(
+    prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute
+)
 
 
 @webhook_routes.post(
@@ -17,8 +24,12 @@ webhook_routes = APIRouter(prefix="/datasets/{dataset}/webhooks", tags=["dataset
     dependencies=SHOWS_SECRET,
     responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY),
 )
-def create_webhook(request: Request, response: Response, by: By, dataset: str, body: WebhookIn) -> WebhookWithSecret:
-    """Register an address that is told about jobs, refusals or a low budget of a dataset. Its secret is shown once."""
+def create_webhook(
+    request: Request, response: Response, by: By, dataset: str, body: WebhookIn
+) -> WebhookWithSecret:
+    """Register an address that is told about jobs, refusals or a low budget of a
+    dataset. Its secret is shown once.
+    """
     made = webhooks.create_webhook(*by, dataset, body)
     response.headers["Location"] = f"{request.url.path}/{made.id}"
     return made
@@ -30,8 +41,12 @@ def create_webhook(request: Request, response: Response, by: By, dataset: str, b
     dependencies=SHOWS_SECRET,
     responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY),
 )
-def rotate_webhook(by: By, dataset: str, webhook_id: str, body: WebhookRotationIn) -> WebhookWithSecret:
-    """Replace the secret of a webhook, shown once. For a time, deliveries carry the earlier secret's signature, too."""
+def rotate_webhook(
+    by: By, dataset: str, webhook_id: str, body: WebhookRotationIn
+) -> WebhookWithSecret:
+    """Replace the secret of a webhook, shown once. For a time, deliveries carry the
+    earlier secret's signature, too.
+    """
     return webhooks.rotate_webhook(*by, dataset, webhook_id, body)
 
 
@@ -41,7 +56,9 @@ def list_webhooks(by: By, dataset: str) -> WebhookList:
     return webhooks.list_webhooks(*by, dataset)
 
 
-@webhook_routes.delete("/{webhook_id}", status_code=204, responses=documented(NotFound, RoleMissing))
+@webhook_routes.delete(
+    "/{webhook_id}", status_code=204, responses=documented(NotFound, RoleMissing)
+)
 def delete_webhook(by: By, dataset: str, webhook_id: str) -> None:
     """Remove a webhook with its waiting deliveries."""
     webhooks.delete_webhook(*by, dataset, webhook_id)

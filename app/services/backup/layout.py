@@ -1,4 +1,5 @@
-"""Defines the layout of a backup, the signed manifest that lists its files, and the copy of the database in it.
+"""Defines the layout of a backup, the signed manifest that lists its files, and the
+copy of the database in it.
 
 ::
 
@@ -21,7 +22,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from sqlalchemy import ColumnClause, Connection, TableClause, column, create_engine, insert, inspect, select, table
+from sqlalchemy import (
+    ColumnClause,
+    Connection,
+    TableClause,
+    column,
+    create_engine,
+    insert,
+    inspect,
+    select,
+    table,
+)
 
 from app.core import files, stamps
 from app.core.errors import InstallationError
@@ -43,13 +54,18 @@ _REVISION = "alembic_version"
 _LEFT: Mapping[str, set[str]] = {
     "accounts": {"cap", "highest_cap"},  # balances are the fold of the entries
     "population_members": {"load", "reserved", "tightest_cell", "is_exact"},
-    "datasets": {"visibility"},  # every dataset is private, and every model has a guarantee
+    # every dataset is private, and every model has a guarantee
+    "datasets": {"visibility"},
     "models": {"privacy"},
     "jobs": {"reads"},
 }
-"""Columns of the revisions before the first that nothing reads; so is their table ``account_boxes``."""
+"""Columns of the revisions before the first that nothing reads; so is their table
+``account_boxes``.
+"""
 
-_ADDED: Mapping[str, set[str]] = {"webhooks": {"sealed_earlier_secret", "earlier_secret_until"}}
+_ADDED: Mapping[str, set[str]] = {
+    "webhooks": {"sealed_earlier_secret", "earlier_secret_until"}
+}
 """Columns that revision 0031 lacks; null in its rows."""
 
 
@@ -103,17 +119,28 @@ class Manifest:
         """Reads the manifest of a backup that this signer made.
 
         Raises:
-            BackupDamaged: no manifest, not signed by the signer, or of an unknown format.
+            BackupDamaged: no manifest, not signed by the signer, or of an unknown
+                format.
         """
         try:
-            text, note = (folder / _MANIFEST).read_bytes(), (folder / _NOTE).read_bytes().decode("utf-8", "replace")
+            text, note = (
+                (folder / _MANIFEST).read_bytes(),
+                (folder / _NOTE).read_bytes().decode("utf-8", "replace"),
+            )
         except OSError:
             raise BackupDamaged(_MANIFEST, "is missing or cannot be read") from None
-        if not note.startswith(f"{_statement(text)}\n— ") or not checkpoints.is_signed(note, [signer.verifier_key]):
-            raise BackupDamaged(_MANIFEST, "is not signed by the signing key of this installation")
+        if not note.startswith(f"{_statement(text)}\n— ") or not checkpoints.is_signed(
+            note, [signer.verifier_key]
+        ):
+            raise BackupDamaged(
+                _MANIFEST, "is not signed by the signing key of this installation"
+            )
         value: dict[str, Any] = json.loads(text)
         if value["format"] != _FORMAT:
-            raise BackupDamaged(_MANIFEST, "has another format; restore it with the version that made it")
+            raise BackupDamaged(
+                _MANIFEST,
+                "has another format; restore it with the version that made it",
+            )
         files = {name: FileFacts(**facts) for name, facts in value["files"].items()}
         return cls(value["made_at"], value["revision"], files)
 
@@ -149,9 +176,15 @@ def _statement(manifest: bytes) -> str:
 
 
 @contextmanager
-def file_transaction(file: Path, mode: Literal["rwc", "ro", "ro&immutable=1"]) -> Iterator[Connection]:
-    """A transaction on a SQLite database of one file that no other process writes, also on a read-only medium."""
-    connect = partial(sqlite3.connect, f"{file.absolute().as_uri()}?mode={mode}", uri=True)
+def file_transaction(
+    file: Path, mode: Literal["rwc", "ro", "ro&immutable=1"]
+) -> Iterator[Connection]:
+    """A transaction on a SQLite database of one file that no other process writes, also
+    on a read-only medium.
+    """
+    connect = partial(
+        sqlite3.connect, f"{file.absolute().as_uri()}?mode={mode}", uri=True
+    )
     engine = create_engine("sqlite://", creator=connect, hide_parameters=True)
     try:
         with engine.begin() as connection:
@@ -163,33 +196,52 @@ def file_transaction(file: Path, mode: Literal["rwc", "ro", "ro&immutable=1"]) -
 def copy_rows(source: Connection, target: Connection) -> None:
     """Inserts the rows that one transaction sees into the empty tables of a database.
 
-    The source is at the same revision; or the target is at the first one, and the source at one of those that are moved
-    there. Rows of tables that the target does not have are left out: another program made them in the same database.
+    The source is at the same revision; or the target is at the first one, and the
+    source at one of those that are moved there. Rows of tables that the target does not
+    have are left out: another program made them in the same database.
 
     Raises:
         InstallationError: the source has other tables.
     """
     for name in sorted(set(inspect(target).get_table_names()) - {_REVISION}):
         if not inspect(source).has_table(name):
-            raise InstallationError(f"the database to copy has no table {name}, so no version of this program made it")
+            raise InstallationError(
+                f"the database to copy has no table {name}, so no version of this program made it"
+            )
         read, filled = _table(source, name), _table(target, name)
         columns = _copied_columns(read, filled)
         order = inspect(source).get_pk_constraint(name)["constrained_columns"]
-        query = select(*columns).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
+        query = (
+            select(*columns).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
+        )
         names = [copied.name for copied in columns]
         for rows in source.execute(query).partitions():
-            target.execute(insert(filled), [dict(zip(names, map(_stored, row), strict=True)) for row in rows])
+            target.execute(
+                insert(filled),
+                [dict(zip(names, map(_stored, row), strict=True)) for row in rows],
+            )
 
 
 def _table(database: Connection, name: str) -> TableClause:
-    """A table with columns alone: to read its keys and checks, which a copy does not use, takes ten times as long."""
-    return table(name, *(column(it["name"], it["type"]) for it in inspect(database).get_columns(name)))
+    """A table with columns alone: to read its keys and checks, which a copy does not
+    use, takes ten times as long.
+    """
+    return table(
+        name,
+        *(column(it["name"], it["type"]) for it in inspect(database).get_columns(name)),
+    )
 
 
-def _copied_columns(source: TableClause, target: TableClause) -> list[ColumnClause[Any]]:
-    """The columns of the source that the target has, where the others are those that left or were added."""
+def _copied_columns(
+    source: TableClause, target: TableClause
+) -> list[ColumnClause[Any]]:
+    """The columns of the source that the target has, where the others are those that
+    left or were added.
+    """
     before, now = set(source.columns.keys()), set(target.columns.keys())
-    wrong = (before - now - _LEFT.get(target.name, set())) | (now - before - _ADDED.get(target.name, set()))
+    wrong = (before - now - _LEFT.get(target.name, set())) | (
+        now - before - _ADDED.get(target.name, set())
+    )
     if wrong:
         raise InstallationError(
             f"the table {target.name} of the database to copy is not that of its revision; somebody changed it by hand "

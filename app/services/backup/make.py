@@ -1,9 +1,10 @@
 """Makes a backup of an installation while API and workers run.
 
-The rows of the database come from one transaction. Files are copied after that transaction began: rows and artifacts
-never change under their names (only an erasure replaces a file), and an admission book may have more uploads than the
-database, but not fewer. If a file is gone because its dataset or its model was deleted in the meantime, the backup
-begins again with another transaction and keeps the files that were copied.
+The rows of the database come from one transaction. Files are copied after that
+transaction began: rows and artifacts never change under their names (only an erasure
+replaces a file), and an admission book may have more uploads than the database, but not
+fewer. If a file is gone because its dataset or its model was deleted in the meantime,
+the backup begins again with another transaction and keeps the files that were copied.
 """
 
 import os
@@ -27,11 +28,14 @@ from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 
 _ATTEMPTS = 10
-"""Transactions that a backup begins; each is needed only if something was deleted during the attempt before."""
+"""Transactions that a backup begins; each is needed only if something was deleted
+during the attempt before.
+"""
 
 
 def make_backup(installation: Installation, destination: Path) -> Manifest:
-    """Makes a backup in a folder, which gets its name when the backup is complete and durable.
+    """Makes a backup in a folder, which gets its name when the backup is complete and
+    durable.
 
     A killed backup leaves a hidden folder beside it, whose name ends in ``.part``.
 
@@ -40,7 +44,8 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         destination: must not exist; its parent folder must.
 
     Raises:
-        InstallationError: the destination exists or cannot be written, or the ledger contradicts a head.
+        InstallationError: the destination exists or cannot be written, or the ledger
+            contradicts a head.
     """
     if destination.exists():
         raise InstallationError(f"{destination} exists already")
@@ -48,16 +53,21 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         raise InstallationError(f"{destination.parent} is not a folder; make it first")
     heads = Heads(installation)
     heads.confirm()
-    part = destination.with_name(f".{destination.name}.{secrets.token_hex(8)}{files.UNFINISHED}")
+    part = destination.with_name(
+        f".{destination.name}.{secrets.token_hex(8)}{files.UNFINISHED}"
+    )
     try:
         part.mkdir(mode=0o700)
         made = _Backup(installation, part).run()
-        heads.publish()  # so that every account of the backup has a head that reaches it
+        # so that every account of the backup has a head that reaches it
+        heads.publish()
         made.write(part, heads.signer)
         part.rename(destination)
         files.sync_folder(destination.parent)
     except OSError as error:
-        raise InstallationError(f"the backup cannot be written: {error.strerror}") from error
+        raise InstallationError(
+            f"the backup cannot be written: {error.strerror}"
+        ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return made
@@ -79,19 +89,28 @@ class _Backup:
             made_at = stamps.to_text(stamps.now())
             with self._installation.database.read() as session:
                 self._write_database(session)
-                files, books = list(_needed_files(self._installation, session)), list[str]()
+                files, books = (
+                    list(_needed_files(self._installation, session)),
+                    list[str](),
+                )
                 if isinstance(self._installation.files, Directory):
                     books = list(_books(session))
                 else:
-                    files += [_stored_book(session, dataset_id) for dataset_id in _books(session)]
+                    files += [
+                        _stored_book(session, dataset_id)
+                        for dataset_id in _books(session)
+                    ]
             with suppress(_FileGone):
                 copied = [self._copied(file) for file in files]
                 copied += [self._copied_book(dataset_id) for dataset_id in books]
                 listed = {name: self._files[name] for name in [*copied, DATABASE]}
-                for name in self._files.keys() - listed.keys():  # copied by earlier attempts, and erased since
+                # copied by earlier attempts, and erased since
+                for name in self._files.keys() - listed.keys():
                     (self._folder / name).unlink(missing_ok=True)
                 return Manifest(made_at, revisions.head_revision(), listed)
-        raise Unavailable("datasets or models were deleted during every attempt; run the backup again")
+        raise Unavailable(
+            "datasets or models were deleted during every attempt; run the backup again"
+        )
 
     def _write_database(self, session: Session) -> None:
         file = self._folder / DATABASE
@@ -104,21 +123,26 @@ class _Backup:
         self._files[DATABASE] = layout.facts_of(file)
 
     def _copied(self, source: str) -> str:
-        """Copies a file of the store, unless it is an artifact that an earlier attempt copied; returns its name in the
-        backup. Rows are copied anew: an erasure in between replaced their file, and the database tells of it."""
+        """Copies a file of the store, unless it is an artifact that an earlier attempt
+        copied; returns its name in the backup. Rows are copied anew: an erasure in
+        between replaced their file, and the database tells of it.
+        """
         name = f"{layout.HOME}/{source}"
         if name not in self._files or not source.startswith(f"{store.FOLDER}/"):
             (self._folder / name).unlink(missing_ok=True)
             target = StoredFile(Directory(self._folder), name)
             try:
-                self._files[name] = layout.copy(StoredFile(self._installation.files, source), target)
+                self._files[name] = layout.copy(
+                    StoredFile(self._installation.files, source), target
+                )
             except FileNotFoundError:
                 raise _FileGone from None
         return name
 
     def _copied_book(self, dataset_id: str) -> str:
-        """Copies the admission book of this machine. Every attempt copies it anew: it has to have the uploads of the
-        transaction."""
+        """Copies the admission book of this machine. Every attempt copies it anew: it
+        has to have the uploads of the transaction.
+        """
         name = f"{layout.HOME}/{row_files.admission_name(dataset_id)}"
         file = self._folder / name
         file.unlink(missing_ok=True)
@@ -135,7 +159,9 @@ class _Backup:
 
 
 def _needed_files(installation: Installation, session: Session) -> Iterator[str]:
-    """Names of the files that the database needs, and of fingerprints, which erased uploads lack."""
+    """Names of the files that the database needs, and of fingerprints, which erased
+    uploads lack.
+    """
     for dataset_id in catalog.living_ids(session):
         printed = row_files.printed(installation.files, dataset_id)
         for epoch in catalog.epochs(session, dataset_id):
@@ -156,7 +182,9 @@ def _books(session: Session) -> Iterator[str]:
 
 
 def _stored_book(session: Session, dataset_id: str) -> str:
-    """The name of the admission book of a dataset in a store that machines share: the one of the newest upload."""
+    """The name of the admission book of a dataset in a store that machines share: the
+    one of the newest upload.
+    """
     return row_files.book_name(dataset_id, catalog.epochs(session, dataset_id)[-1].id)
 
 

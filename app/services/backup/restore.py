@@ -1,12 +1,14 @@
 """Restores a backup into an empty installation: completely, or not at all.
 
-Tables, rows, checks and the consequences of lost entries are one transaction of the database, whose commit is the
-restore. Before it commits, all files of the home are in place and durable. A killed restore leaves a mark in the home:
-no process serves an installation with the mark, and the same command begins again or finishes.
+Tables, rows, checks and the consequences of lost entries are one transaction of the
+database, whose commit is the restore. Before it commits, all files of the home are in
+place and durable. A killed restore leaves a mark in the home: no process serves an
+installation with the mark, and the same command begins again or finishes.
 
-Accounts whose entries the backup lacks are closed. An account may spend again only if a signed head outside the
-database is there and the backup reaches it. The entries after the backup, which nobody has any more, may have charged
-everything that was left. So they count as spent: the cap of the account becomes 0 for ever
+Accounts whose entries the backup lacks are closed. An account may spend again only if a
+signed head outside the database is there and the backup reaches it. The entries after
+the backup, which nobody has any more, may have charged everything that was left. So
+they count as spent: the cap of the account becomes 0 for ever
 (docs/adr/0031-lost-entries-count-as-spent.md).
 """
 
@@ -26,13 +28,28 @@ from app.core.errors import InstallationError
 from app.core.files import Directory, StoredFile
 from app.core.sealed_files import SealBroken
 from app.core.settings import Settings
-from app.datasets import admission, catalog, erasure, fingerprints, row_files, row_layout
+from app.datasets import (
+    admission,
+    catalog,
+    erasure,
+    fingerprints,
+    row_files,
+    row_layout,
+)
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, revisions
 from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
-from app.ledger import accounts, checkpoints, control, kept_states, populations, statements, tables
+from app.ledger import (
+    accounts,
+    checkpoints,
+    control,
+    kept_states,
+    populations,
+    statements,
+    tables,
+)
 from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer
 from app.ledger.tables import EntryKind
 from app.registry import models, store
@@ -40,7 +57,12 @@ from app.services.backup import layout
 from app.services.backup.layout import DATABASE, HOME, BackupDamaged, Manifest
 from app.services.datasets.erase import mark_deleted, mark_upload_erased
 from app.services.guarantees import of_account
-from app.services.installation import UNFINISHED_RESTORE, open_heads, open_store, read_storage_keys
+from app.services.installation import (
+    UNFINISHED_RESTORE,
+    open_heads,
+    open_store,
+    read_storage_keys,
+)
 from app.services.ledger import heads as signed_heads
 from app.services.ledger.heads import open_signer
 from grovekeeper_forests.errors import GrovekeeperError
@@ -55,7 +77,8 @@ class Loss:
     Attributes:
         account_id: of a dataset or a population, or the control chain.
         n_entries: in the backup; 0 where the backup does not have the account.
-        head: the head that the backup does not reach; ``None`` where the account has no head.
+        head: the head that the backup does not reach; ``None`` where the account has no
+            head.
     """
 
     account_id: str
@@ -83,7 +106,8 @@ class Restored:
     """The result of a restore.
 
     Attributes:
-        problems: what was wrong with the installation already when the backup was made, as sentences.
+        problems: what was wrong with the installation already when the backup was made,
+            as sentences.
     """
 
     made_at: str
@@ -95,15 +119,17 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     """Restores a backup.
 
     Args:
-        settings: of an installation whose home has the signing key, and whose database is empty.
+        settings: of an installation whose home has the signing key, and whose database
+            is empty.
         source: the folder of the backup.
-        accept_loss: whether to restore a backup that does not reach the heads, and close the accounts that lack
-            entries.
+        accept_loss: whether to restore a backup that does not reach the heads, and
+            close the accounts that lack entries.
 
     Raises:
-        InstallationError: the installation is not empty, a key is missing, or the database cannot be reached. Nothing
-            was restored.
-        BackupDamaged: a file of the backup is missing or was changed, or another installation made the backup.
+        InstallationError: the installation is not empty, a key is missing, or the
+            database cannot be reached. Nothing was restored.
+        BackupDamaged: a file of the backup is missing or was changed, or another
+            installation made the backup.
         EntriesMissing: the backup does not reach the heads.
     """
     signer = open_signer(settings, [], make=False)
@@ -122,9 +148,15 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
         if not is_marked:
             mark.unlink()
             raise
-        restored = Restored(listed.made_at, [], ["a killed restore was completed; `audit list` shows lost entries"])
+        restored = Restored(
+            listed.made_at,
+            [],
+            ["a killed restore was completed; `audit list` shows lost entries"],
+        )
     except GrovekeeperError:
-        if not is_marked:  # else the restore before may have committed, and its files are those of the database
+        # else the restore before may have committed, and its files are those of the
+        # database
+        if not is_marked:
             restore.remove_files()
             mark.unlink()
         raise
@@ -136,7 +168,9 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
 
 
 class _NotEmpty(InstallationError):
-    """The database has tables: of another installation, or of a restore that committed before it was killed."""
+    """The database has tables: of another installation, or of a restore that committed
+    before it was killed.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -153,7 +187,13 @@ class _Restore:
     """One restore, in the transaction of a connection."""
 
     def __init__(
-        self, settings: Settings, source: Path, listed: Manifest, signer: Signer, *, accept_loss: bool
+        self,
+        settings: Settings,
+        source: Path,
+        listed: Manifest,
+        signer: Signer,
+        *,
+        accept_loss: bool,
     ) -> None:
         self._settings = settings
         self._signer = signer
@@ -169,8 +209,12 @@ class _Restore:
         self.remove_files()  # of a killed restore
         self._check_database_file()
         is_earlier = self._manifest.revision in revisions.MOVED
-        migrate.run_migrations(connection, revisions.FIRST if is_earlier else self._manifest.revision)
-        with layout.file_transaction(self._source / DATABASE, "ro&immutable=1") as backup:
+        migrate.run_migrations(
+            connection, revisions.FIRST if is_earlier else self._manifest.revision
+        )
+        with layout.file_transaction(
+            self._source / DATABASE, "ro&immutable=1"
+        ) as backup:
             layout.copy_rows(backup, connection)
         migrate.run_migrations(connection)
         with Session(connection, expire_on_commit=False) as session:
@@ -181,9 +225,15 @@ class _Restore:
             losses = find_losses(session, heads)
             if losses and not self._accept_loss:
                 raise EntriesMissing(losses)
-            log = signed_heads.log_of(open_heads(self._settings), self._signer, checkpoints.pinned_keys(session))
+            log = signed_heads.log_of(
+                open_heads(self._settings),
+                self._signer,
+                checkpoints.pinned_keys(session),
+            )
             if any(loss.account_id == control.CHAIN for loss in losses):
-                head = next((head for head in heads if head.account_id == control.CHAIN), None)
+                head = next(
+                    (head for head in heads if head.account_id == control.CHAIN), None
+                )
                 signed_heads.require_erasures(session, log, head)
             self._copy_files()
             problems += self._incomplete_books(session)
@@ -214,7 +264,9 @@ class _Restore:
             yield fingerprints.KEY_FILE
 
     def set_heads_aside(self, connection: Connection) -> None:
-        """Sets aside the heads of entries that the committed control chain records as lost."""
+        """Sets aside the heads of entries that the committed control chain records as
+        lost.
+        """
         with Session(connection) as session:
             folder = self._heads(session)
             for head in folder.read_all():
@@ -248,10 +300,17 @@ class _Restore:
                 raise BackupDamaged(name, "was changed or is incomplete")
 
     def _erase_again(self, session: Session, log: ErasureLog) -> None:
-        """Applies every recorded erasure to the restored rows; most of them change nothing."""
+        """Applies every recorded erasure to the restored rows; most of them change
+        nothing.
+        """
         for dataset_id in catalog.living_ids(session):
             if log.is_deleted(dataset_id):
-                mark_deleted(session, dataset_id, actor=control.OPERATOR, at=transaction_time(session))
+                mark_deleted(
+                    session,
+                    dataset_id,
+                    actor=control.OPERATOR,
+                    at=transaction_time(session),
+                )
                 row_files.erase_dataset(self._files, dataset_id)
                 continue
             dataset = catalog.find(session, dataset_id)
@@ -260,18 +319,33 @@ class _Restore:
             epochs = catalog.epochs(session, dataset_id)
             for epoch in epochs:
                 if epoch.erased_at is not None or log.is_erased(dataset_id, epoch.id):
-                    mark_upload_erased(session, epoch, actor=control.OPERATOR, at=transaction_time(session))
-                    erasure.erase_upload(self._files, dataset_id, epoch.id, form=form, key=key)
+                    mark_upload_erased(
+                        session,
+                        epoch,
+                        actor=control.OPERATOR,
+                        at=transaction_time(session),
+                    )
+                    erasure.erase_upload(
+                        self._files, dataset_id, epoch.id, form=form, key=key
+                    )
             try:
                 units = list(log.units(dataset_id, key=key))
             except SealBroken:
-                raise InstallationError(f"a record of an erased unit of {dataset_id} has another data key") from None
+                raise InstallationError(
+                    f"a record of an erased unit of {dataset_id} has another data key"
+                ) from None
             for unit in units:
-                affected = [epoch.id for epoch in epochs if epoch.ordinal <= unit.last_upload]
-                erasure.erase_rows(self._files, dataset_id, affected, key=key, row_id=unit.row_id)
+                affected = [
+                    epoch.id for epoch in epochs if epoch.ordinal <= unit.last_upload
+                ]
+                erasure.erase_rows(
+                    self._files, dataset_id, affected, key=key, row_id=unit.row_id
+                )
 
     def _has_book(self, dataset_id: str, epochs: Sequence[str]) -> bool:
-        """Whether there is an admission book with all uploads. A stored one names its newest upload."""
+        """Whether there is an admission book with all uploads. A stored one names its
+        newest upload.
+        """
         with suppress(FileNotFoundError):
             book = self._files.local(row_files.admission_name(dataset_id))
             return admission.is_complete(book, epoch_ids=epochs)
@@ -286,7 +360,9 @@ class _Restore:
             epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
             has_units = catalog.find(session, dataset_id).unit_column is not None
             if epochs and has_units and not self._has_book(dataset_id, epochs):
-                problems.append(f"the admission book of {dataset_id} lacks uploads; it takes no more uploads")
+                problems.append(
+                    f"the admission book of {dataset_id} lacks uploads; it takes no more uploads"
+                )
         return problems
 
 
@@ -300,27 +376,38 @@ def wrong_balances(session: Session) -> list[str]:
 
 
 def find_losses(session: Session, heads: Collection[Checkpoint]) -> list[Loss]:
-    """The accounts of the backup or of the heads whose entries are not proven to be complete, in order of id."""
+    """The accounts of the backup or of the heads whose entries are not proven to be
+    complete, in order of id.
+    """
     sizes, by_account = tables.sizes(session), {head.account_id: head for head in heads}
     losses = []
     for account_id in sorted(sizes.keys() | by_account.keys()):
         size, head = sizes.get(account_id, 0), by_account.get(account_id)
-        if head is None or size < head.size or Log(session, account_id).root(head.size) != head.root:
+        if (
+            head is None
+            or size < head.size
+            or Log(session, account_id).root(head.size) != head.root
+        ):
             losses.append(Loss(account_id, size, head))
     return losses
 
 
 def accept_losses(session: Session, losses: Sequence[Loss], *, at: datetime) -> None:
-    """Records losses in the control chain, closes their accounts, and ends the jobs that these would have paid.
+    """Records losses in the control chain, closes their accounts, and ends the jobs
+    that these would have paid.
 
-    The population of a closed account is closed, too: the load of that member is not known any more. If the control
-    chain itself lost entries, keys may have been revoked and grants removed in them, so no key of the backup is
-    accepted any more.
+    The population of a closed account is closed, too: the load of that member is not
+    known any more. If the control chain itself lost entries, keys may have been revoked
+    and grants removed in them, so no key of the backup is accepted any more.
     """
     for loss in losses:
-        control.record(session, EntryKind.HISTORY_LOST, actor=control.OPERATOR, **_details(loss))
+        control.record(
+            session, EntryKind.HISTORY_LOST, actor=control.OPERATOR, **_details(loss)
+        )
     present = {loss.account_id for loss in losses if loss.n_entries} - {control.CHAIN}
-    for account_id in sorted({*present, *populations.ids_of(session, present).values()}):
+    for account_id in sorted(
+        {*present, *populations.ids_of(session, present).values()}
+    ):
         _close(session, account_id, at=at)
     if any(loss.account_id == control.CHAIN for loss in losses):
         _revoke_everybody(session, at=at)
@@ -344,11 +431,21 @@ def _head(head: Checkpoint) -> dict[str, object]:
 
 
 def _close(session: Session, account_id: str, *, at: datetime) -> None:
-    """Closes an account. The reservations of its unfinished jobs stay, because the jobs may have been charged."""
+    """Closes an account. The reservations of its unfinished jobs stay, because the jobs
+    may have been charged.
+    """
     for job_id in queue.unfinished_of(session, account_id):
-        queue.finish(queue.locked(session, job_id), state=JobState.FAILED, reason=EndReason.LOST, at=at)
+        queue.finish(
+            queue.locked(session, job_id),
+            state=JobState.FAILED,
+            reason=EndReason.LOST,
+            at=at,
+        )
     accounts.close_account(
-        session, account_id, reason="entries were lost in a restore and count as spent", actor=control.OPERATOR
+        session,
+        account_id,
+        reason="entries were lost in a restore and count as spent",
+        actor=control.OPERATOR,
     )
     if account_id in catalog.named(session, [account_id]):
         dataset = catalog.find(session, account_id)
@@ -357,15 +454,29 @@ def _close(session: Session, account_id: str, *, at: datetime) -> None:
 
 
 def _revoke_everybody(session: Session, *, at: datetime) -> None:
-    """Revokes every key, and removes every grant of the identity provider's subjects, whose roles it states anew."""
+    """Revokes every key, and removes every grant of the identity provider's subjects,
+    whose roles it states anew.
+    """
     subjects = set()
-    for key in session.execute(select(KeyRow).where(KeyRow.revoked_at.is_(None)).order_by(KeyRow.id)).scalars():
+    for key in session.execute(
+        select(KeyRow).where(KeyRow.revoked_at.is_(None)).order_by(KeyRow.id)
+    ).scalars():
         if key.issuer is not None:
             subjects.add(key.id)
             continue
         key.revoked_at = at
-        control.record(session, EntryKind.KEY_REVOKED, actor=control.OPERATOR, key=key.id)
-    for grant in session.execute(select(GrantRow).order_by(GrantRow.key_id, GrantRow.dataset_id)).scalars().all():
-        if grant.key_id in subjects and grants.remove(session, dataset_id=grant.dataset_id, key_id=grant.key_id):
+        control.record(
+            session, EntryKind.KEY_REVOKED, actor=control.OPERATOR, key=key.id
+        )
+    for grant in (
+        session.execute(select(GrantRow).order_by(GrantRow.key_id, GrantRow.dataset_id))
+        .scalars()
+        .all()
+    ):
+        if grant.key_id in subjects and grants.remove(
+            session, dataset_id=grant.dataset_id, key_id=grant.key_id
+        ):
             acted = {"dataset": grant.dataset_id, "key": grant.key_id}
-            control.record(session, EntryKind.GRANT_REMOVED, actor=control.OPERATOR, **acted)
+            control.record(
+                session, EntryKind.GRANT_REMOVED, actor=control.OPERATOR, **acted
+            )

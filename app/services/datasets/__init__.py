@@ -1,1 +1,3 @@
-"""Declares, uploads, shows and erases datasets, and finds rows that several uploads share."""
+"""Declares, uploads, shows and erases datasets, and finds rows that several uploads
+share.
+"""

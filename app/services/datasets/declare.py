@@ -1,6 +1,7 @@
 """Declares datasets, checks declarations, and makes datasets members of populations.
 
-A budget survives its dataset: the name of an erased dataset leads to its account (:func:`take_up`).
+A budget survives its dataset: the name of an erased dataset leads to its account
+(:func:`take_up`).
 """
 
 import re
@@ -15,7 +16,13 @@ from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import limits, stamps
-from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitter, field_problem
+from app.core.errors import (
+    FieldProblem,
+    InvalidRequest,
+    NameTaken,
+    SameSubmitter,
+    field_problem,
+)
 from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog, unit_names
 from app.datasets.catalog import Dataset, DatasetRow
@@ -29,10 +36,22 @@ from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.balances import cap_of
-from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PartitionIn, PrivacyUnitIn
+from app.wire.datasets import (
+    DatasetIn,
+    DatasetOut,
+    DeclarationOut,
+    PartitionIn,
+    PrivacyUnitIn,
+)
 from grovekeeper_forests import amounts
 from grovekeeper_forests import limits as forest_limits
-from grovekeeper_forests.data.schema import Feature, Schema, column_name_problem, composed, value_list_problem
+from grovekeeper_forests.data.schema import (
+    Feature,
+    Schema,
+    column_name_problem,
+    composed,
+    value_list_problem,
+)
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.partitions import (
     MISSING_CELL,
@@ -49,12 +68,20 @@ _NO_VISIBILITY = (
     "research/papers/forests of the source code"
 )
 
-_FIELDS = {"hash": ("cells",), "column": ("column", "categories", "sizes"), "epoch": ("how",)}
+_FIELDS = {
+    "hash": ("cells",),
+    "column": ("column", "categories", "sizes"),
+    "epoch": ("how",),
+}
 _REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
 
 
 def register_dataset(
-    installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
+    installation: Installation,
+    principal: Principal,
+    declaration: DatasetIn,
+    *,
+    request: IdempotentRequest | None,
 ) -> Answer:
     """Declares a dataset. The calling key becomes its owner."""
     checked = _Checked.of(declaration)  # before anything is locked
@@ -66,49 +93,88 @@ def register_dataset(
         def work() -> Answer:
             declared = checked.declared(session, principal, keys, at=at)
             owner, dataset_id = principal.key_id, declared.dataset.id
-            grants.put(session, dataset_id=dataset_id, key_id=owner, role=Role.OWNER, by=owner, at=at)
-            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=dataset_id, **declared.act)
-            return Answer.of(201, declared.shown(session, principal), location=f"/datasets/{dataset_id}")
+            grants.put(
+                session,
+                dataset_id=dataset_id,
+                key_id=owner,
+                role=Role.OWNER,
+                by=owner,
+                at=at,
+            )
+            control.record(
+                session,
+                EntryKind.DATASET_DECLARED,
+                actor=owner,
+                dataset=dataset_id,
+                **declared.act,
+            )
+            return Answer.of(
+                201,
+                declared.shown(session, principal),
+                location=f"/datasets/{dataset_id}",
+            )
 
         return once(session, request, at=at, work=work)
 
 
-def check_declaration(installation: Installation, principal: Principal, declaration: DatasetIn) -> DeclarationOut:
+def check_declaration(
+    installation: Installation, principal: Principal, declaration: DatasetIn
+) -> DeclarationOut:
     """States what a declaration would become, and stores nothing.
 
-    A form asks for it at every pause in typing, so it only reads, unless the name was that of an erased dataset: then
-    it declares the dataset, which may continue an account, and rolls everything back.
+    A form asks for it at every pause in typing, so it only reads, unless the name was
+    that of an erased dataset: then it declares the dataset, which may continue an
+    account, and rolls everything back.
     """
     checked = _Checked.of(declaration)
     keys = installation.storage_keys
     with installation.database.read() as session:
         caller = refreshed(installation, session, principal)
         caller.require(Role.OWNER)
-        is_new = declaration.other_people is None and not catalog.erased(session, declaration.name)
-        facts = checked.facts(session, caller, keys, at=installation.database.now(session)) if is_new else {}
+        is_new = declaration.other_people is None and not catalog.erased(
+            session, declaration.name
+        )
+        facts = (
+            checked.facts(session, caller, keys, at=installation.database.now(session))
+            if is_new
+            else {}
+        )
     if not is_new:
         with write_as(installation, principal) as (session, caller):
             caller.require(Role.OWNER)
-            declared = checked.declared(session, caller, keys, at=installation.database.now(session))
+            declared = checked.declared(
+                session, caller, keys, at=installation.database.now(session)
+            )
             limit = statements.printable(session, declared.dataset.id)
-            facts = {**dict(declared.shown(session, caller)), "guarantee": guarantee_of(declared.dataset, limit)}
+            facts = {
+                **dict(declared.shown(session, caller)),
+                "guarantee": guarantee_of(declared.dataset, limit),
+            }
             session.rollback()
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
 
 
-def join_population(installation: Installation, principal: Principal, reference: str, *, population: str) -> DatasetOut:
-    """Makes a dataset a member of a population, for good, on the owner's public statement."""
+def join_population(
+    installation: Installation, principal: Principal, reference: str, *, population: str
+) -> DatasetOut:
+    """Makes a dataset a member of a population, for good, on the owner's public
+    statement.
+    """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         locked = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)
-        locked.row.population = populations.join(session, principal, dataset.id, population=population, at=at)
+        locked.row.population = populations.join(
+            session, principal, dataset.id, population=population, at=at
+        )
         return dataset_out(session, locked, principal)
 
 
 @dataclass(frozen=True)
 class _Declared:
-    """A stored declaration, further details of its act in the control chain, and warnings for its owner alone."""
+    """A stored declaration, further details of its act in the control chain, and
+    warnings for its owner alone.
+    """
 
     dataset: Dataset
     act: Mapping[str, str]
@@ -121,7 +187,9 @@ class _Declared:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A declaration that breaks no rule by itself. Its name and its population are checked when it is stored."""
+    """A declaration that breaks no rule by itself. Its name and its population are
+    checked when it is stored.
+    """
 
     declaration: DatasetIn
     schema: Schema
@@ -137,41 +205,79 @@ class _Checked:
         """
         schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
         unit_column, cap = declaration.privacy_unit.column, 0
-        problems = [*map(field_problem, schema.problems()), *_alike_names(declaration), *_misread_texts(declaration)]
+        problems = [
+            *map(field_problem, schema.problems()),
+            *_alike_names(declaration),
+            *_misread_texts(declaration),
+        ]
         problems += _unit_problems(declaration)
-        problems += partition_problems(declaration.partitions, schema, unit_column=unit_column)
+        problems += partition_problems(
+            declaration.partitions, schema, unit_column=unit_column
+        )
         if "visibility" in declaration.model_fields_set:
-            problems.append(FieldProblem("/visibility", "every-dataset-is-private", accepted=(_NO_VISIBILITY,)))
+            problems.append(
+                FieldProblem(
+                    "/visibility",
+                    "every-dataset-is-private",
+                    accepted=(_NO_VISIBILITY,),
+                )
+            )
         try:
             cap = cap_of(declaration.budget)
         except InvalidRequest as invalid:
             problems.extend(invalid.errors)
         if problems:
             raise InvalidRequest(list(dict.fromkeys(problems)))
-        return cls(declaration, schema, cap, read_partitions(declaration.partitions, schema, unit_column=unit_column))
+        return cls(
+            declaration,
+            schema,
+            cap,
+            read_partitions(declaration.partitions, schema, unit_column=unit_column),
+        )
 
-    def declared(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> _Declared:
+    def declared(
+        self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime
+    ) -> _Declared:
         """Stores the declaration, its account and its membership."""
-        dataset = catalog.declare(session, self._row(keys, declared_by=principal.key_id, at=at))
-        accounts.open_account(session, self._new_account(dataset), actor=principal.key_id)
+        dataset = catalog.declare(
+            session, self._row(keys, declared_by=principal.key_id, at=at)
+        )
+        accounts.open_account(
+            session, self._new_account(dataset), actor=principal.key_id
+        )
         act, warnings = take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
-            dataset.row.population = populations.join(session, principal, dataset.id, population=named, at=at)
-        return _Declared(dataset, act, [*warnings, *same_columns(session, principal, dataset)])
+            dataset.row.population = populations.join(
+                session, principal, dataset.id, population=named, at=at
+            )
+        return _Declared(
+            dataset, act, [*warnings, *same_columns(session, principal, dataset)]
+        )
 
-    def facts(self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime) -> dict[str, Any]:
-        """What :meth:`declared` would store under a name that no dataset ever had; raises what it raises."""
+    def facts(
+        self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime
+    ) -> dict[str, Any]:
+        """What :meth:`declared` would store under a name that no dataset ever had;
+        raises what it raises.
+        """
         dataset = Dataset(self._row(keys, declared_by=principal.key_id, at=at))
         catalog.require_free(session, dataset.name)
         account, totals = accounts.account_row(self._new_account(dataset)), None
         named = self.declaration.population
         if named is not None:
-            dataset.row.population, totals = populations.with_new_member(session, principal, account, population=named)
+            dataset.row.population, totals = populations.with_new_member(
+                session, principal, account, population=named
+            )
         highest = Limit(Amount(account.accountant, self.cap), account.split_delta)
         limit = statements.printable_at(highest, cap=self.cap, load=0)
-        facts = dict(declared_out(dataset, statements.balance_of_new(account, self.cap, totals)))
-        facts["warnings"] = [*facts["warnings"], *same_columns(session, principal, dataset)]
+        facts = dict(
+            declared_out(dataset, statements.balance_of_new(account, self.cap, totals))
+        )
+        facts["warnings"] = [
+            *facts["warnings"],
+            *same_columns(session, principal, dataset),
+        ]
         return {**facts, "guarantee": guarantee_of(dataset, limit)}
 
     def _row(self, keys: StorageKeys, *, declared_by: str, at: datetime) -> DatasetRow:
@@ -204,41 +310,61 @@ class _Checked:
             delta=None if budget.delta is None else amounts.to_text(budget.delta),
             privacy_unit=dataset.row.privacy_unit,
             partitions=dataset.partitions,
-            delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
+            delta_set_aside=None
+            if budget.delta_set_aside is None
+            else amounts.to_text(budget.delta_set_aside),
         )
 
 
 def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:
-    """The privacy unit as the opening entry fixes it. A unit column that is declared without a form is text."""
+    """The privacy unit as the opening entry fixes it. A unit column that is declared
+    without a form is text.
+    """
     stored: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
-    return stored if unit.column is None else {**stored, "form": unit.form or unit_names.TEXT}
+    return (
+        stored
+        if unit.column is None
+        else {**stored, "form": unit.form or unit_names.TEXT}
+    )
 
 
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
-    """The unit column is neither a feature nor the label: it is not learned from and not predicted."""
+    """The unit column is neither a feature nor the label: it is not learned from and
+    not predicted.
+    """
     unit, schema = declaration.privacy_unit, declaration.schema_
     if unit.column is None:
         problems = []
         if unit.max_rows != 1:
-            problems.append(FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column"))
+            problems.append(
+                FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")
+            )
         if unit.form is not None:
             problems.append(FieldProblem("/privacy_unit/form", "needs-a-unit-column"))
         return problems
     problem = column_name_problem(unit.column)
-    if unit.column in (schema.label.name, *(feature.name for feature in schema.features)):
+    if unit.column in (
+        schema.label.name,
+        *(feature.name for feature in schema.features),
+    ):
         problem = "not-distinct"
     return [FieldProblem("/privacy_unit/column", problem)] if problem else []
 
 
-def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None) -> Partitions:
+def read_partitions(
+    declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None
+) -> Partitions:
     """Reads the partitions of a declaration.
 
     Args:
-        schema: the schema of the declaration; a column partition may name one of its categorical features.
-        unit_column: the unit column of the declaration; no partition may use this column.
+        schema: the schema of the declaration; a column partition may name one of its
+            categorical features.
+        unit_column: the unit column of the declaration; no partition may use this
+            column.
 
     Raises:
-        InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken rule.
+        InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken
+            rule.
     """
     if problems := partition_problems(declared, schema, unit_column=unit_column):
         raise InvalidRequest(problems)
@@ -257,7 +383,10 @@ def partition_problems(
 
 
 def _problems(
-    partition: PartitionIn, earlier: Sequence[PartitionIn], schema: Schema, unit_column: str | None
+    partition: PartitionIn,
+    earlier: Sequence[PartitionIn],
+    schema: Schema,
+    unit_column: str | None,
 ) -> Iterator[tuple[str, str]]:
     if partition.name in (other.name for other in earlier):
         yield "name", "not-distinct"
@@ -278,7 +407,9 @@ def _problems(
             yield "how", problem
 
 
-def _column_problems(partition: PartitionIn, schema: Schema, taken: Sequence[str | None]) -> Iterator[tuple[str, str]]:
+def _column_problems(
+    partition: PartitionIn, schema: Schema, taken: Sequence[str | None]
+) -> Iterator[tuple[str, str]]:
     name = partition.column or ""
     problem = "not-distinct" if name in taken else column_name_problem(name)
     if problem:
@@ -289,7 +420,9 @@ def _column_problems(partition: PartitionIn, schema: Schema, taken: Sequence[str
         yield "categories", "required"
         return
     if feature is None:
-        problem = value_list_problem(partition.categories or (), smallest=1, largest=forest_limits.MAX_CATEGORIES)
+        problem = value_list_problem(
+            partition.categories or (), smallest=1, largest=forest_limits.MAX_CATEGORIES
+        )
         at, categories = "categories", tuple(partition.categories or ())
     else:
         problem = None if feature.is_categorical else "not-categorical"
@@ -304,7 +437,9 @@ def _column_problems(partition: PartitionIn, schema: Schema, taken: Sequence[str
         yield from _size_problems(partition, _read_column(partition, schema))
 
 
-def _size_problems(partition: PartitionIn, column: ColumnPartition) -> Iterator[tuple[str, str]]:
+def _size_problems(
+    partition: PartitionIn, column: ColumnPartition
+) -> Iterator[tuple[str, str]]:
     sized = [size.cell for size in partition.sizes or ()]
     if sorted(sized) != sorted(column.listed_cells):
         yield "sizes", "not-the-cells"
@@ -323,24 +458,44 @@ def _read(partition: PartitionIn, schema: Schema) -> Partition:
     rows = {size.cell: two_significant_digits(size.rows) for size in partition.sizes}
     sizes = tuple(rows[cell] for cell in column.listed_cells)
     return ColumnPartition(
-        column.name, column.column, column.is_feature, column.categories, has_missing=column.has_missing, sizes=sizes
+        column.name,
+        column.column,
+        column.is_feature,
+        column.categories,
+        has_missing=column.has_missing,
+        sizes=sizes,
     )
 
 
 def _read_column(partition: PartitionIn, schema: Schema) -> ColumnPartition:
-    """A column partition without its sizes. An additional column always has a MISSING cell, for empty values."""
+    """A column partition without its sizes. An additional column always has a MISSING
+    cell, for empty values.
+    """
     name, feature = partition.column or "", _feature(partition, schema)
     if feature is None:
-        return ColumnPartition(partition.name, name, False, tuple(partition.categories or ()), has_missing=True)
-    return ColumnPartition(partition.name, name, True, feature.categories, has_missing=feature.missing)
+        return ColumnPartition(
+            partition.name,
+            name,
+            False,
+            tuple(partition.categories or ()),
+            has_missing=True,
+        )
+    return ColumnPartition(
+        partition.name, name, True, feature.categories, has_missing=feature.missing
+    )
 
 
 def _feature(partition: PartitionIn, schema: Schema) -> Feature | None:
-    return next((feature for feature in schema.features if feature.name == partition.column), None)
+    return next(
+        (feature for feature in schema.features if feature.name == partition.column),
+        None,
+    )
 
 
 def two_significant_digits(size: int) -> int:
-    """A declared size rounded to two significant digits, half up; below 100 as it was declared. No row is counted."""
+    """A declared size rounded to two significant digits, half up; below 100 as it was
+    declared. No row is counted.
+    """
     scale: int = 10 ** max(len(str(size)) - 2, 0)
     return (2 * size + scale) // (2 * scale) * scale
 
@@ -348,26 +503,37 @@ def two_significant_digits(size: int) -> int:
 def take_up(
     session: Session, principal: Principal, dataset: Dataset, declaration: DatasetIn
 ) -> tuple[dict[str, str], list[str]]:
-    """Continues the account of the erased dataset of the name, or records that the rows are about other people.
+    """Continues the account of the erased dataset of the name, or records that the rows
+    are about other people.
 
-    The new dataset holds the name, so no other declaration takes up the same account. Of several erased datasets the
-    newest that spent something counts: its account has the loads of those before it, unless its owner stated that its
-    rows were about other people. One that spent nothing leaves nothing to continue.
+    The new dataset holds the name, so no other declaration takes up the same account.
+    Of several erased datasets the newest that spent something counts: its account has
+    the loads of those before it, unless its owner stated that its rows were about other
+    people. One that spent nothing leaves nothing to continue.
 
     Args:
         session: of the transaction that stored the declaration and opened its account.
 
     Returns:
-        Further details of the declaration's act in the control chain, and warnings for the owner.
+        Further details of the declaration's act in the control chain, and warnings for
+        the owner.
 
     Raises:
-        InvalidRequest: the declaration is told apart from an erased dataset, and there is none.
+        InvalidRequest: the declaration is told apart from an erased dataset, and there
+            is none.
         NameTaken: the erased dataset belongs to other owners.
-        SameSubmitter: the key declared the erased dataset of which it states that it was about other people.
+        SameSubmitter: the key declared the erased dataset of which it states that it
+            was about other people.
     """
     ids = catalog.erased(session, dataset.name)
-    erased = catalog.find(session, accounts.newest_with_load(session, ids) or ids[0]) if ids else None
-    if erased is not None and Role.OWNER not in principal.acts_as(grants.granted(session, principal, erased.id)):
+    erased = (
+        catalog.find(session, accounts.newest_with_load(session, ids) or ids[0])
+        if ids
+        else None
+    )
+    if erased is not None and Role.OWNER not in principal.acts_as(
+        grants.granted(session, principal, erased.id)
+    ):
         raise NameTaken
     reason = declaration.other_people
     if erased is None:
@@ -381,10 +547,18 @@ def take_up(
                 "about other people"
             )
         return {"erased": erased.id, "other_people": reason}, []
-    population = None if declaration.population is None else find_population(session, declaration.population)
+    population = (
+        None
+        if declaration.population is None
+        else find_population(session, declaration.population)
+    )
     population_id = None if population is None else population.id
     if not accounts.continue_account(
-        session, dataset.id, erased.id, population_id=population_id, actor=principal.key_id
+        session,
+        dataset.id,
+        erased.id,
+        population_id=population_id,
+        actor=principal.key_id,
     ):
         return {}, []
     balance = statements.balance(session, dataset.id)
@@ -396,12 +570,18 @@ def take_up(
 
 
 def same_columns(session: Session, principal: Principal, dataset: Dataset) -> list[str]:
-    """A warning where other datasets of the owner have the columns of a new dataset: their budgets do not add up by
-    themselves. Datasets of its population add up, and are left out."""
+    """A warning where other datasets of the owner have the columns of a new dataset:
+    their budgets do not add up by themselves. Datasets of its population add up, and
+    are left out.
+    """
     owned = grants.granted_as(session, principal, Role.OWNER)
-    newest: dict[str, str] = {}  # by name: the erased datasets of a name lead to the account of the newest
+    # by name: the erased datasets of a name lead to the account of the newest
+    newest: dict[str, str] = {}
     for dataset_id, named in catalog.of_same_columns(session, dataset, owned).items():
-        newest.setdefault(named.name, f"{named.name} ({dataset_id}{', erased' if named.deleted_at else ''})")
+        newest.setdefault(
+            named.name,
+            f"{named.name} ({dataset_id}{', erased' if named.deleted_at else ''})",
+        )
     if not newest:
         return []
     shown = ", ".join(list(newest.values())[: limits.MAX_SHOWN_SAME_COLUMNS])
@@ -415,9 +595,11 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
 
 
 def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:
-    """A problem for each column whose name has other characters than an earlier name, and looks the same.
+    """A problem for each column whose name has other characters than an earlier name,
+    and looks the same.
 
-    Equal names are the subject of other rules: a partition may name a feature, and no other two columns may be equal.
+    Equal names are the subject of other rules: a partition may name a feature, and no
+    other two columns may be equal.
     """
     seen: dict[str, str] = {}
     return [
@@ -428,27 +610,39 @@ def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:
 
 
 def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
-    """Texts that a person reads wrong. New declarations have none; earlier declarations stay readable."""
+    """Texts that a person reads wrong. New declarations have none; earlier declarations
+    stay readable.
+    """
     problems = []
     for at, texts in _texts(declaration):
         if "".join(texts).isascii():
             continue
         if any(map(_OBEYED.search, texts)):
-            problems.append(FieldProblem(at, "control-character", accepted=(_READABLE,)))
+            problems.append(
+                FieldProblem(at, "control-character", accepted=(_READABLE,))
+            )
         elif any(text and not _look(text) for text in texts):
             problems.append(FieldProblem(at, "not-visible", accepted=(_READABLE,)))
         elif len(set(map(_look, texts))) < len(set(texts)):
-            problems.append(FieldProblem(at, "not-distinct", accepted=("texts that look different",)))
+            problems.append(
+                FieldProblem(
+                    at, "not-distinct", accepted=("texts that look different",)
+                )
+            )
     return problems
 
 
-_READABLE = "a text with a visible character, without marks that turn the direction of the text"
+_READABLE = (
+    "a text with a visible character, without marks that turn the direction of the text"
+)
 _OBEYED = re.compile("[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Line separators, and marks that reverse the direction of a text."""
 
 
 def _look(text: str) -> str:
-    """What two texts have in common that look the same: Unicode's composed form without invisible signs."""
+    """What two texts have in common that look the same: Unicode's composed form without
+    invisible signs.
+    """
     return composed(unit_names.without_invisible(text))
 
 

@@ -1,4 +1,6 @@
-"""Erases all rows of a dataset, one upload, or the rows of one unit. Every charge stays."""
+"""Erases all rows of a dataset, one upload, or the rows of one unit. Every charge
+stays.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -9,12 +11,23 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
-from app.core.errors import BalanceMismatch, DatasetDeleted, InvalidRequest, NoRowsOfUnit, Unavailable
+from app.core.errors import (
+    BalanceMismatch,
+    DatasetDeleted,
+    InvalidRequest,
+    NoRowsOfUnit,
+    Unavailable,
+)
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files, unit_names
 from app.datasets.admission import digest_key
 from app.datasets.catalog import EpochRow
-from app.datasets.erasure_log import ErasedUnit, dataset_record, unit_record, upload_record
+from app.datasets.erasure_log import (
+    ErasedUnit,
+    dataset_record,
+    unit_record,
+    upload_record,
+)
 from app.jobs import queue
 from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules
@@ -51,24 +64,36 @@ _TAKEN = (
 )
 
 
-def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
-    """Marks a dataset as deleted, destroys its data key and erases its rows. Deleting a deleted dataset succeeds.
+def delete_dataset(
+    installation: Installation, principal: Principal, reference: str
+) -> None:
+    """Marks a dataset as deleted, destroys its data key and erases its rows. Deleting a
+    deleted dataset succeeds.
 
-    Running jobs are cancelled with the mark and stay charged; from then on no job of the dataset is charged. The mark
-    is committed first. Then the rows are erased and queued jobs end, a few in each transaction, which gives their
-    reservations back. The sweeper does what is left: because the process died, or because many jobs were queued.
+    Running jobs are cancelled with the mark and stay charged; from then on no job of
+    the dataset is charged. The mark is committed first. Then the rows are erased and
+    queued jobs end, a few in each transaction, which gives their reservations back. The
+    sweeper does what is left: because the process died, or because many jobs were
+    queued.
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        has_jobs = mark_deleted(session, dataset.id, actor=principal.key_id, at=installation.database.now(session))
+        has_jobs = mark_deleted(
+            session,
+            dataset.id,
+            actor=principal.key_id,
+            at=installation.database.now(session),
+        )
     erase_remains(installation, dataset.id)
     if has_jobs:
         end_jobs(installation, dataset.id, actor=principal.key_id)
 
 
-def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime) -> bool:
-    """Turns a dataset into a tombstone without a data key, cancels its charged jobs, and records the act. The files are
-    erased afterwards.
+def mark_deleted(
+    session: Session, dataset_id: str, *, actor: str, at: datetime
+) -> bool:
+    """Turns a dataset into a tombstone without a data key, cancels its charged jobs,
+    and records the act. The files are erased afterwards.
 
     Returns:
         Whether jobs that were not charged are left, which end afterwards (:func:`end_jobs`).
@@ -80,7 +105,9 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
     charged = queue.locked_several(session, queue.charged_of(session, dataset_id))
     cancel_locked(session, charged, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
     catalog.mark_deleted(row, at=at)
-    outbox.remove(session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)])
+    outbox.remove(
+        session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)]
+    )
     control.record(session, EntryKind.DATASET_DELETED, actor=actor, dataset=dataset_id)
     session.flush()
     row.jobs_ended_at = None if queue.unfinished_of(session, dataset_id) else at
@@ -88,9 +115,11 @@ def mark_deleted(session: Session, dataset_id: str, *, actor: str, at: datetime)
 
 
 def erase_remains(installation: Installation, dataset_id: str) -> None:
-    """Erases the files of a deleted dataset, and what the database still has of its key. The sweeper repeats both.
+    """Erases the files of a deleted dataset, and what the database still has of its
+    key. The sweeper repeats both.
 
-    The deletion is recorded first, so that no restore of an older backup brings the rows back.
+    The deletion is recorded first, so that no restore of an older backup brings the
+    rows back.
     """
     open_log(installation).write(dataset_record(dataset_id))
     row_files.erase_dataset(installation.files, dataset_id)
@@ -99,10 +128,12 @@ def erase_remains(installation: Installation, dataset_id: str) -> None:
 
 
 def end_jobs(installation: Installation, dataset_id: str, *, actor: str) -> None:
-    """Cancels jobs of a deleted dataset and gives their reservations back: ``limits.MAX_JOBS_ENDED_BY_A_SWEEP`` jobs.
+    """Cancels jobs of a deleted dataset and gives their reservations back:
+    ``limits.MAX_JOBS_ENDED_BY_A_SWEEP`` jobs.
 
-    A transaction ends a few jobs, so that others wait a moment at most for the accounts, or for SQLite's one writer. A
-    job whose reservation cannot be given back, because a balance differs from its entries, is left to a later call.
+    A transaction ends a few jobs, so that others wait a moment at most for the
+    accounts, or for SQLite's one writer. A job whose reservation cannot be given back,
+    because a balance differs from its entries, is left to a later call.
     """
     database, n_ended = installation.database, 0
     with database.read() as session:
@@ -110,7 +141,11 @@ def end_jobs(installation: Installation, dataset_id: str, *, actor: str) -> None
     for start in range(0, len(unfinished), limits.JOBS_ENDED_TOGETHER):
         if n_ended >= limits.MAX_JOBS_ENDED_BY_A_SWEEP:
             return
-        n_ended += _n_ended(installation, unfinished[start : start + limits.JOBS_ENDED_TOGETHER], actor=actor)
+        n_ended += _n_ended(
+            installation,
+            unfinished[start : start + limits.JOBS_ENDED_TOGETHER],
+            actor=actor,
+        )
     with database.write() as session:
         row = catalog.locked(session, dataset_id).row
         if not queue.unfinished_of(session, dataset_id):
@@ -118,23 +153,34 @@ def end_jobs(installation: Installation, dataset_id: str, *, actor: str) -> None
 
 
 def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) -> int:
-    """Ends jobs in one transaction or, if one of them cannot end, each in its own; returns how many ended."""
+    """Ends jobs in one transaction or, if one of them cannot end, each in its own;
+    returns how many ended.
+    """
     database = installation.database
     try:
         with database.write() as session:
             rows, at = queue.locked_several(session, job_ids), database.now(session)
-            cancel_locked(session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
+            cancel_locked(
+                session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED
+            )
     except BalanceMismatch:
-        return 0 if len(job_ids) == 1 else sum(_n_ended(installation, [job_id], actor=actor) for job_id in job_ids)
+        return (
+            0
+            if len(job_ids) == 1
+            else sum(
+                _n_ended(installation, [job_id], actor=actor) for job_id in job_ids
+            )
+        )
     return len(job_ids)
 
 
 def erase_due(installation: Installation) -> list[str]:
-    """Deletes every dataset whose date has come: the rows go, and the spend, the ledger and the models stay. Then ends
-    jobs of all datasets that were deleted.
+    """Deletes every dataset whose date has come: the rows go, and the spend, the ledger
+    and the models stay. Then ends jobs of all datasets that were deleted.
 
-    Workers and API processes repeat the search. Each dataset has its own transaction, which reads the dataset again
-    under its lock, so several processes may search at once. If the process dies before the files are erased,
+    Workers and API processes repeat the search. Each dataset has its own transaction,
+    which reads the dataset again under its lock, so several processes may search at
+    once. If the process dies before the files are erased,
     :func:`app.services.execution.sweep.tidy_rows` erases them.
 
     Returns:
@@ -144,7 +190,9 @@ def erase_due(installation: Installation) -> list[str]:
     with database.read() as session:
         due = rules.due_accounts(session, at=database.now(session))
         named = catalog.named(session, due)
-        living = [dataset_id for dataset_id in due if named[dataset_id].deleted_at is None]
+        living = [
+            dataset_id for dataset_id in due if named[dataset_id].deleted_at is None
+        ]
     for dataset_id in living:
         if _is_deleted_now(installation, dataset_id):
             erase_remains(installation, dataset_id)
@@ -172,17 +220,22 @@ def erase_upload(
 ) -> "UploadErasureOut":
     """Replaces the stored rows of an upload by none. The request may be repeated.
 
-    The upload stays a cell of partitions by upload, with its charges, and jobs that name it read no row there. Queued
-    jobs stay queued and run without the rows; a job that has opened the file finishes with the rows it opened. The
-    mark is committed first: if the process dies before the rows are erased, the sweeper erases them.
+    The upload stays a cell of partitions by upload, with its charges, and jobs that
+    name it read no row there. Queued jobs stay queued and run without the rows; a job
+    that has opened the file finishes with the rows it opened. The mark is committed
+    first: if the process dies before the rows are erased, the sweeper erases them.
 
-    Where the privacy unit is a column, the places of the upload's units are free again unless a job names the upload
-    (docs/proofs/accounting.md A7). This is decided after the rows are erased, so no job of a later charge finds them.
+    Where the privacy unit is a column, the places of the upload's units are free again
+    unless a job names the upload (docs/proofs/accounting.md A7). This is decided after
+    the rows are erased, so no job of a later charge finds them.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
+        dataset = authorized_dataset(
+            session, principal, reference, MANAGE_DATASET
+        ).living()
         catalog.epoch(session, dataset.id, upload)
-    from app.datasets import erasure, row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
+    # pyarrow takes 0.2 s of CPU and 40 MB to import
+    from app.datasets import erasure, row_layout
 
     key = dataset.data_key(installation.storage_keys)
     form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
@@ -193,16 +246,22 @@ def erase_upload(
                 catalog.locked(session, dataset.id).living()
                 row = catalog.epoch(session, dataset.id, upload)
                 erased_at = mark_upload_erased(
-                    session, row, actor=principal.key_id, at=installation.database.now(session)
+                    session,
+                    row,
+                    actor=principal.key_id,
+                    at=installation.database.now(session),
                 )
             open_log(installation).write(upload_record(dataset.id, upload))
-            erasure.erase_upload(installation.files, dataset.id, upload, form=form, key=key)
+            erasure.erase_upload(
+                installation.files, dataset.id, upload, form=form, key=key
+            )
             are_places_free = dataset.unit_column is not None and _free_places(
                 installation, principal, dataset.id, upload
             )
     except FileNotFoundError:
         with installation.database.read() as session:
-            catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
+            # if the dataset was erased meanwhile, this is the error
+            catalog.find(session, dataset.id).living()
         raise
 
     return UploadErasureOut(
@@ -210,21 +269,33 @@ def erase_upload(
         dataset_name=dataset.name,
         epoch=upload,
         erased_at=stamps.to_text(erased_at),
-        places=None if dataset.unit_column is None else "free" if are_places_free else "taken",
-        stays=STAYS if dataset.unit_column is None else f"{STAYS} {_FREE if are_places_free else _TAKEN}",
+        places=None
+        if dataset.unit_column is None
+        else "free"
+        if are_places_free
+        else "taken",
+        stays=STAYS
+        if dataset.unit_column is None
+        else f"{STAYS} {_FREE if are_places_free else _TAKEN}",
     )
 
 
-def _free_places(installation: Installation, caller: Principal, dataset_id: str, upload: str) -> bool:
-    """Frees the places of an upload without rows that no job has read; returns whether they are free.
+def _free_places(
+    installation: Installation, caller: Principal, dataset_id: str, upload: str
+) -> bool:
+    """Frees the places of an upload without rows that no job has read; returns whether
+    they are free.
 
-    The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's lock excludes submissions.
+    The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's
+    lock excludes submissions.
     """
     with write_as(installation, caller) as (session, principal):
         authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
         catalog.locked(session, dataset_id).living()
         row = catalog.epoch(session, dataset_id, upload)
-        is_covered = queue.reads_upload(session, dataset_id, upload) or reservations.is_charged_externally_since(
+        is_covered = queue.reads_upload(
+            session, dataset_id, upload
+        ) or reservations.is_charged_externally_since(
             session, dataset_id, row.uploaded_at
         )
         if row.places_freed_at is None and not is_covered:
@@ -232,51 +303,79 @@ def _free_places(installation: Installation, caller: Principal, dataset_id: str,
         return row.places_freed_at is not None
 
 
-def mark_upload_erased(session: Session, row: EpochRow, *, actor: str, at: datetime) -> datetime:
-    """Marks an upload as erased and records the act, unless both happened before; returns the time of the mark."""
+def mark_upload_erased(
+    session: Session, row: EpochRow, *, actor: str, at: datetime
+) -> datetime:
+    """Marks an upload as erased and records the act, unless both happened before;
+    returns the time of the mark.
+    """
     if row.erased_at is None:
         row.erased_at = at
-        control.record(session, EntryKind.UPLOAD_ERASED, actor=actor, dataset=row.dataset_id, upload=row.id)
+        control.record(
+            session,
+            EntryKind.UPLOAD_ERASED,
+            actor=actor,
+            dataset=row.dataset_id,
+            upload=row.id,
+        )
     return row.erased_at
 
 
 def complete_erasures(installation: Installation) -> None:
-    """Erases rows of uploads that are marked as erased and whose process died before it erased them."""
+    """Erases rows of uploads that are marked as erased and whose process died before it
+    erased them.
+    """
     with installation.database.read() as session:
         erased = catalog.erased_uploads(session)
     if not erased:
         return
-    from app.datasets import erasure, row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
+    # pyarrow takes 0.2 s of CPU and 40 MB to import
+    from app.datasets import erasure, row_layout
 
     for dataset, uploads in erased:
         key, store = dataset.data_key(installation.storage_keys), installation.files
-        with suppress(FileNotFoundError, Unavailable):  # the dataset was erased, or the next search completes it
-            remaining = [upload for upload in uploads if erasure.has_remains(store, dataset.id, upload, key=key)]
+        # the dataset was erased, or the next search completes it
+        with suppress(FileNotFoundError, Unavailable):
+            remaining = [
+                upload
+                for upload in uploads
+                if erasure.has_remains(store, dataset.id, upload, key=key)
+            ]
             if remaining:
                 form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
                 with _without_uploads(installation, dataset, key):
                     for upload in remaining:
-                        erasure.erase_upload(store, dataset.id, upload, form=form, key=key)
+                        erasure.erase_upload(
+                            store, dataset.id, upload, form=form, key=key
+                        )
 
 
 def _without_uploads(
     installation: Installation, dataset: catalog.Dataset, key: DataKey
 ) -> AbstractContextManager[object]:
-    """Where units have books, holds the dataset's book: an erasure of a unit writes the same files."""
+    """Where units have books, holds the dataset's book: an erasure of a unit writes the
+    same files.
+    """
     if dataset.unit_column is None:
         return nullcontext()
     return opened_book(installation, dataset, key)
 
 
-def erase_unit(installation: Installation, principal: Principal, reference: str, *, unit: str) -> ErasureOut:
-    """Erases every stored row with one value of the unit column, in any of its spellings, and stores it nowhere.
+def erase_unit(
+    installation: Installation, principal: Principal, reference: str, *, unit: str
+) -> ErasureOut:
+    """Erases every stored row with one value of the unit column, in any of its
+    spellings, and stores it nowhere.
 
-    Rows of uploads that were killed before they were committed are erased, too, whatever their unit.
+    Rows of uploads that were killed before they were committed are erased, too,
+    whatever their unit.
 
-    The erasure is recorded outside the database first, so that a restore of an older backup applies it again. If the
-    process dies after that, a repetition of the request erases what is left; an erasure without rows is no act.
-    The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
-    admitted only while the unit has places left. Models that were trained on the rows stay.
+    The erasure is recorded outside the database first, so that a restore of an older
+    backup applies it again. If the process dies after that, a repetition of the request
+    erases what is left; an erasure without rows is no act. The ledger does not change.
+    The unit's admitted rows still count towards ``max_rows``: later rows of the unit
+    are admitted only while the unit has places left. Models that were trained on the
+    rows stay.
 
     Raises:
         DatasetDeleted: the dataset's rows are erased.
@@ -292,28 +391,51 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
 
     key = dataset.data_key(installation.storage_keys)
     names = _spellings(unit, dataset.unit_form)
-    row_id, *similar_ids = row_ids = admission.unit_row_ids(names, dataset_key=digest_key(key))
+    row_id, *similar_ids = row_ids = admission.unit_row_ids(
+        names, dataset_key=digest_key(key)
+    )
     try:
         with opened_book(installation, dataset, key):
-            # Under the dataset's lock: the last upload may have closed the book without having committed yet.
+            # Under the dataset's lock: the last upload may have closed the book without
+            # having committed yet.
             with write_as(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 uploads = catalog.epochs(session, dataset.id)
                 epochs = [epoch.id for epoch in uploads]
-            row_files.erase_uncommitted(installation.files, dataset.id, committed=epochs)
-            found = erasure.stored_ids(installation.files, dataset.id, epochs, key=key, row_ids=row_ids)
+            row_files.erase_uncommitted(
+                installation.files, dataset.id, committed=epochs
+            )
+            found = erasure.stored_ids(
+                installation.files, dataset.id, epochs, key=key, row_ids=row_ids
+            )
             if row_id not in found:
                 raise NoRowsOfUnit
             with write_as(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-                record, erased = stamps.new(stamps.ERASURE), ErasedUnit(row_id, last_upload=uploads[-1].ordinal)
-                # The record is before the act: of a unit, it could not be written again from the act.
-                open_log(installation).write_unit(unit_record(dataset.id, record), erased, key=key)
+                record, erased = (
+                    stamps.new(stamps.ERASURE),
+                    ErasedUnit(row_id, last_upload=uploads[-1].ordinal),
+                )
+                # The record is before the act: of a unit, it could not be written again
+                # from the act.
+                open_log(installation).write_unit(
+                    unit_record(dataset.id, record), erased, key=key
+                )
                 actor = principal.key_id
-                control.record(session, EntryKind.UNIT_ERASED, actor=actor, dataset=dataset.id, record=record)
-                is_owner = dataset.id in grants.granted_as(session, principal, Role.OWNER)
-            n_erased = erasure.erase_rows(installation.files, dataset.id, epochs, key=key, row_id=row_id)
+                control.record(
+                    session,
+                    EntryKind.UNIT_ERASED,
+                    actor=actor,
+                    dataset=dataset.id,
+                    record=record,
+                )
+                is_owner = dataset.id in grants.granted_as(
+                    session, principal, Role.OWNER
+                )
+            n_erased = erasure.erase_rows(
+                installation.files, dataset.id, epochs, key=key, row_id=row_id
+            )
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
     return ErasureOut(
@@ -325,9 +447,15 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
 
 
 def _spellings(unit: str, form: str) -> list[str]:
-    """The spelling under which a unit is stored, then those of units that look like it; an integer has one spelling."""
+    """The spelling under which a unit is stored, then those of units that look like it;
+    an integer has one spelling.
+    """
     name = _canonical(unit, form)
-    return [name] if form == unit_names.INTEGER else [name, *sorted(unit_names.similar_spellings(name))]
+    return (
+        [name]
+        if form == unit_names.INTEGER
+        else [name, *sorted(unit_names.similar_spellings(name))]
+    )
 
 
 def _canonical(unit: str, form: str) -> str:

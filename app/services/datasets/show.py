@@ -1,4 +1,6 @@
-"""Shows datasets with their public facts and balances, their uploads, and the rows that an owner's datasets share."""
+"""Shows datasets with their public facts and balances, their uploads, and the rows that
+an owner's datasets share.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +22,22 @@ from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import DatasetList, DatasetOut
 from app.wire.limit_words import LimitedBy
-from app.wire.uploads import EpochOverlap, ListedUpload, OverlapOut, SharedRows, UploadList
+from app.wire.uploads import (
+    EpochOverlap,
+    ListedUpload,
+    OverlapOut,
+    SharedRows,
+    UploadList,
+)
 from grovekeeper_forests.privacy.accountants import Amount
 
 if TYPE_CHECKING:
     from app.datasets.fingerprints import Overlap
 
 
-def show_dataset(installation: Installation, principal: Principal, reference: str) -> DatasetOut:
+def show_dataset(
+    installation: Installation, principal: Principal, reference: str
+) -> DatasetOut:
     """Shows one dataset, by id or name."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
@@ -35,14 +45,22 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
 
 
 def list_datasets(
-    installation: Installation, principal: Principal, page: PageRequest, *, name: str | None = None
+    installation: Installation,
+    principal: Principal,
+    page: PageRequest,
+    *,
+    name: str | None = None,
 ) -> DatasetList:
-    """Lists the datasets on which the key has any grant, erased ones included; ``name`` is a part of their names."""
+    """Lists the datasets on which the key has any grant, erased ones included; ``name``
+    is a part of their names.
+    """
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown, following = page_of(
             page,
-            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit, name=name),
+            lambda limit: catalog.page(
+                session, ids=visible, after=page.cursor, limit=limit, name=name
+            ),
             lambda dataset: dataset.id,
             lambda dataset: dataset.n_bytes,
         )
@@ -51,10 +69,12 @@ def list_datasets(
 
 @dataclass(frozen=True)
 class Standing:
-    """What a key may do on a dataset: its granted role, and the largest ε of one job that fits now.
+    """What a key may do on a dataset: its granted role, and the largest ε of one job
+    that fits now.
 
-    The ε is the minimum over budget, population and rules, of which ``limited_by`` names the smallest. A key whose
-    roles do not include ``analyst`` may submit no job, whatever fits.
+    The ε is the minimum over budget, population and rules, of which ``limited_by``
+    names the smallest. A key whose roles do not include ``analyst`` may submit no job,
+    whatever fits.
     """
 
     role: str | None
@@ -63,23 +83,39 @@ class Standing:
     limited_by: LimitedBy
 
 
-def standings(installation: Installation, principal: Principal, ids: Sequence[str]) -> dict[str, Standing]:
+def standings(
+    installation: Installation, principal: Principal, ids: Sequence[str]
+) -> dict[str, Standing]:
     """The standing of a key on those of several datasets that it may see."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown = [dataset for dataset in ids if visible is None or dataset in visible]
         balances = statements.balances_for(session, shown, principal.key_id)
         roles = grants.granted_to(session, principal)
-    return {dataset: _standing(principal, roles.get(dataset), balances[dataset]) for dataset in shown}
+    return {
+        dataset: _standing(principal, roles.get(dataset), balances[dataset])
+        for dataset in shown
+    }
 
 
-def _standing(principal: Principal, role: str | None, balance: statements.Balance) -> Standing:
+def _standing(
+    principal: Principal, role: str | None, balance: statements.Balance
+) -> Standing:
     acts_as = principal.acts_as(None if role is None else Role(role))
-    return Standing(role, not acts_as.isdisjoint(TRAIN), balance.largest_that_fits, balance.limited_by)
+    return Standing(
+        role,
+        not acts_as.isdisjoint(TRAIN),
+        balance.largest_that_fits,
+        balance.limited_by,
+    )
 
 
-def dataset_out(session: Session, dataset: catalog.Dataset, principal: Principal) -> DatasetOut:
-    """Formats the public facts of a dataset, with the balance of its tightest joint cell and the room of a key."""
+def dataset_out(
+    session: Session, dataset: catalog.Dataset, principal: Principal
+) -> DatasetOut:
+    """Formats the public facts of a dataset, with the balance of its tightest joint
+    cell and the room of a key.
+    """
     return _all_out(session, [dataset], principal)[0]
 
 
@@ -88,21 +124,39 @@ def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> Datas
     return _out(dataset, balance, (), continues=None)
 
 
-def _all_out(session: Session, datasets: Sequence[catalog.Dataset], principal: Principal) -> list[DatasetOut]:
+def _all_out(
+    session: Session, datasets: Sequence[catalog.Dataset], principal: Principal
+) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
-    balances, epochs = statements.balances_for(session, ids, principal.key_id), catalog.epochs_of_each(session, ids)
+    balances, epochs = (
+        statements.balances_for(session, ids, principal.key_id),
+        catalog.epochs_of_each(session, ids),
+    )
     continued = tables.continued_by(session, ids)
     return [
-        _out(dataset, balances[dataset.id], epochs[dataset.id], continues=continued.get(dataset.id))
+        _out(
+            dataset,
+            balances[dataset.id],
+            epochs[dataset.id],
+            continues=continued.get(dataset.id),
+        )
         for dataset in datasets
     ]
 
 
 def _out(
-    dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence[EpochRow], *, continues: str | None
+    dataset: catalog.Dataset,
+    balance: statements.Balance,
+    epochs: Sequence[EpochRow],
+    *,
+    continues: str | None,
 ) -> DatasetOut:
     row = dataset.row
-    large = of_large_amount(Amount(balance.accountant, balance.cap), delta=balance.delta, adjacency=dataset.adjacency)
+    large = of_large_amount(
+        Amount(balance.accountant, balance.cap),
+        delta=balance.delta,
+        adjacency=dataset.adjacency,
+    )
     return DatasetOut.model_validate(
         {
             "id": row.id,
@@ -125,39 +179,60 @@ def _out(
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
-    uploaded_at, erased_at = stamps.to_text(row.uploaded_at), stamps.text_or_none(row.erased_at)
+    uploaded_at, erased_at = (
+        stamps.to_text(row.uploaded_at),
+        stamps.text_or_none(row.erased_at),
+    )
     return {"epoch": row.id, "uploaded_at": uploaded_at, "erased_at": erased_at}
 
 
-def list_uploads(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> UploadList:
-    """Lists uploads in the order of their arrival. Numbers of rows go to keys with the role ``owner``."""
+def list_uploads(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest
+) -> UploadList:
+    """Lists uploads in the order of their arrival. Numbers of rows go to keys with the
+    role ``owner``.
+    """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         is_owner = dataset.id in grants.granted_as(session, principal, Role.OWNER)
         after = page.sequence()
-        epochs = [epoch for epoch in catalog.epochs(session, dataset.id) if epoch.ordinal > after]
-        shown, following = page_of(page, lambda limit: epochs[:limit], lambda epoch: str(epoch.ordinal))
+        epochs = [
+            epoch
+            for epoch in catalog.epochs(session, dataset.id)
+            if epoch.ordinal > after
+        ]
+        shown, following = page_of(
+            page, lambda limit: epochs[:limit], lambda epoch: str(epoch.ordinal)
+        )
     rows: dict[str, int] = {}
     if is_owner and not dataset.is_deleted:
         ids = [epoch.id for epoch in shown]
         key = dataset.data_key(installation.storage_keys)
-        from app.datasets import row_layout  # pyarrow takes 0.2 s of CPU and 40 MB to import
+        # pyarrow takes 0.2 s of CPU and 40 MB to import
+        from app.datasets import row_layout
 
         stored = row_layout.stored_uploads(installation.files, dataset.id, ids, key=key)
         rows = {epoch: upload.n_rows for epoch, upload in stored.items()}
     return UploadList(
         dataset=dataset.id,
         dataset_name=dataset.name,
-        uploads=[ListedUpload.model_validate({**_epoch(epoch), "rows": rows.get(epoch.id)}) for epoch in shown],
+        uploads=[
+            ListedUpload.model_validate({**_epoch(epoch), "rows": rows.get(epoch.id)})
+            for epoch in shown
+        ],
         next=following,
     )
 
 
-def show_overlaps(installation: Installation, principal: Principal, reference: str) -> OverlapOut:
-    """Compares the uploads of a dataset with each other and with those of other datasets of the same owner.
+def show_overlaps(
+    installation: Installation, principal: Principal, reference: str
+) -> OverlapOut:
+    """Compares the uploads of a dataset with each other and with those of other
+    datasets of the same owner.
 
-    Compares only datasets on which the key was granted the role ``owner``, even if the key may see other datasets. So
-    an uploaded guess reveals nothing about rows of other owners. The comparison changes no dataset.
+    Compares only datasets on which the key was granted the role ``owner``, even if the
+    key may see other datasets. So an uploaded guess reveals nothing about rows of other
+    owners. The comparison changes no dataset.
 
     Raises:
         RoleMissing: the key was not granted the role ``owner``.
@@ -191,18 +266,28 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
 
 
 def _files(
-    installation: Installation, session: Session, dataset: catalog.Dataset, keys: StorageKeys
+    installation: Installation,
+    session: Session,
+    dataset: catalog.Dataset,
+    keys: StorageKeys,
 ) -> dict[str, SealedFile]:
     """Fingerprint files by epoch, without epochs whose file is missing."""
-    key, printed = dataset.data_key(keys), row_files.printed(installation.files, dataset.id)
+    key, printed = (
+        dataset.data_key(keys),
+        row_files.printed(installation.files, dataset.id),
+    )
     return {
-        epoch.id: row_files.sealed_prints(installation.files, dataset.id, epoch.id, key=key)
+        epoch.id: row_files.sealed_prints(
+            installation.files, dataset.id, epoch.id, key=key
+        )
         for epoch in catalog.epochs(session, dataset.id)
         if epoch.id in printed
     }
 
 
-def _overlap_out(epoch: EpochRow, overlap: "Overlap | None", facts: Mapping[str, catalog.Dataset]) -> EpochOverlap:
+def _overlap_out(
+    epoch: EpochRow, overlap: "Overlap | None", facts: Mapping[str, catalog.Dataset]
+) -> EpochOverlap:
     shared = {} if overlap is None else overlap.shared
     return EpochOverlap(
         epoch=epoch.id,
@@ -210,7 +295,12 @@ def _overlap_out(epoch: EpochRow, overlap: "Overlap | None", facts: Mapping[str,
         rows=None if overlap is None else overlap.rows,
         distinct=None if overlap is None else overlap.distinct,
         shared=[
-            SharedRows(dataset=other, dataset_name=facts[other].name, population=facts[other].row.population, rows=rows)
+            SharedRows(
+                dataset=other,
+                dataset_name=facts[other].name,
+                population=facts[other].row.population,
+                rows=rows,
+            )
             for other, rows in shared.items()
             if rows
         ],

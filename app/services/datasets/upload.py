@@ -1,4 +1,6 @@
-"""Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an epoch."""
+"""Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an
+epoch.
+"""
 
 import hmac
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,14 @@ from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core import limits, stamps
-from app.core.errors import CellsUnread, TooLarge, Unavailable, UnreadColumn, UploadEmpty, UploadRepeated
+from app.core.errors import (
+    CellsUnread,
+    TooLarge,
+    Unavailable,
+    UnreadColumn,
+    UploadEmpty,
+    UploadRepeated,
+)
 from app.core.files import Directory
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
@@ -63,12 +72,15 @@ class UploadTerms:
     """How the body of an upload is read.
 
     Attributes:
-        again: the caller insists that the rows of an earlier upload are stored once more.
-        accept_unknown: the caller accepts columns in which many cells are not as declared, and marks such as ``NA`` in
-            the unit column, each of which is then one unit.
+        again: the caller insists that the rows of an earlier upload are stored once
+            more.
+        accept_unknown: the caller accepts columns in which many cells are not as
+            declared, and marks such as ``NA`` in the unit column, each of which is then
+            one unit.
         accept_empty: the caller insists that a body without rows is stored.
         check: the body is only judged, as an upload would be, and nothing is stored.
-        replaces: of a check, the upload that is erased before; its rows count as no earlier ones.
+        replaces: of a check, the upload that is erased before; its rows count as no
+            earlier ones.
     """
 
     form: BodyForm
@@ -81,7 +93,9 @@ class UploadTerms:
 
 @dataclass(frozen=True)
 class SpooledBody:
-    """The body of a request, received completely, in a spool; ``sha256`` is of the bytes as they arrived."""
+    """The body of a request, received completely, in a spool; ``sha256`` is of the
+    bytes as they arrived.
+    """
 
     file: BinaryIO
     terms: UploadTerms
@@ -96,45 +110,66 @@ def upload_rows(
     *,
     request: IdempotentRequest | None,
 ) -> Answer:
-    """Sanitises and stores an upload, and adds it to the dataset as an epoch; or only checks whether it would.
+    """Sanitises and stores an upload, and adds it to the dataset as an epoch; or only
+    checks whether it would.
 
-    The file of rows is complete and durable before the epoch is committed, and removed if the commit fails. The
-    answer's status does not depend on rows of other uploads. Where the privacy unit is a column, uploads to one dataset
-    run one after another, because their order decides which rows are admitted.
+    The file of rows is complete and durable before the epoch is committed, and removed
+    if the commit fails. The answer's status does not depend on rows of other uploads.
+    Where the privacy unit is a column, uploads to one dataset run one after another,
+    because their order decides which rows are admitted.
 
     Raises:
-        UploadEmpty: the body has no row, and the caller does not insist; nothing was stored. Judged by the body alone:
-            if it depended on the rows that are left after the bound of units, the public list of uploads would say
-            something about the rows of other uploads.
-        CellsUnread: many cells are not as declared, or the unit column has marks for missing values, and the caller
-            does not accept that; nothing was stored.
-        UploadRepeated: the same key sent the same rows before, in the same packing or another, and the caller does
-            not insist; nothing was stored, and no place of a unit was taken.
+        UploadEmpty: the body has no row, and the caller does not insist; nothing was
+            stored. Judged by the body alone: if it depended on the rows that are left
+            after the bound of units, the public list of uploads would say something
+            about the rows of other uploads.
+        CellsUnread: many cells are not as declared, or the unit column has marks for
+            missing values, and the caller does not accept that; nothing was stored.
+        UploadRepeated: the same key sent the same rows before, in the same packing or
+            another, and the caller does not insist; nothing was stored, and no place of
+            a unit was taken.
         TooLarge: the file exceeds a public limit; nothing was stored.
-        Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
-        BalanceMismatch: the dataset differs from what the first entry of its account states; nothing was stored.
+        Unavailable: another upload to the dataset takes too long, or too many uploads
+            are waiting; nothing was stored.
+        BalanceMismatch: the dataset differs from what the first entry of its account
+            states; nothing was stored.
     """
     keys = installation.storage_keys
     with installation.database.read() as session:
-        principal = refreshed(installation, session, principal)  # a revoked key gets no stored answer
+        # a revoked key gets no stored answer
+        principal = refreshed(installation, session, principal)
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         account = tables.account(session, dataset.id)
-        kept_states.require_declared(session, account, dataset.facts)  # the bound of a unit, the cells of a row
+        # the bound of a unit, the cells of a row
+        kept_states.require_declared(session, account, dataset.facts)
         key = dataset.data_key(keys)
-        if request is not None:  # with a keyed digest of the body: nobody tests guesses of rows against the database
-            keyed = hmac.digest(key.derived(_BODY_DIGEST), request.body_sha256, "sha256")
+        # with a keyed digest of the body: nobody tests guesses of rows against the
+        # database
+        if request is not None:
+            keyed = hmac.digest(
+                key.derived(_BODY_DIGEST), request.body_sha256, "sha256"
+            )
             request = replace(request, body_sha256=keyed)
             earlier = stored(session, request)
             if earlier is not None:
                 return _opened(earlier, key)
     try:
         if dataset.unit_column is None:
-            return _opened(_Upload(installation, principal, dataset, key, book=None).run(body, request), key)
+            return _opened(
+                _Upload(installation, principal, dataset, key, book=None).run(
+                    body, request
+                ),
+                key,
+            )
         with opened_book(installation, dataset, key) as book:
-            return _opened(_Upload(installation, principal, dataset, key, book).run(body, request), key)
+            return _opened(
+                _Upload(installation, principal, dataset, key, book).run(body, request),
+                key,
+            )
     except FileNotFoundError:
         with installation.database.read() as session:
-            catalog.find(session, dataset.id).living()  # if the dataset was erased meanwhile, this is the error
+            # if the dataset was erased meanwhile, this is the error
+            catalog.find(session, dataset.id).living()
         raise
 
 
@@ -160,11 +195,14 @@ class _Upload:
         self._is_added = False
 
     def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
-        """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows."""
+        """Stores the rows, then commits the epoch; if the epoch is not committed,
+        removes the rows.
+        """
         if self._book is not None:
             self._begin(self._book)
         self._read_earlier()
-        if request is not None and self._equal(body):  # the same request, sent twice at once, has ended meanwhile
+        # the same request, sent twice at once, has ended meanwhile
+        if request is not None and self._equal(body):
             with self._installation.database.read() as session:
                 earlier = stored(session, request)
             if earlier is not None:
@@ -182,21 +220,29 @@ class _Upload:
             self._read_earlier()
             with self._acting() as session:
                 at = self._installation.database.now(session)
-                reply = once(session, request, at=at, work=lambda: self._add_epoch(session, body, report, at=at))
+                reply = once(
+                    session,
+                    request,
+                    at=at,
+                    work=lambda: self._add_epoch(session, body, report, at=at),
+                )
                 if self._book is not None and self._is_added:
                     self._book.commit()
         except BaseException:
             self._discard_unless_committed()
             raise
         if not self._is_added:
-            row_files.erase_epoch(self._installation.files, self._dataset.id, self._epoch_id)
+            row_files.erase_epoch(
+                self._installation.files, self._dataset.id, self._epoch_id
+            )
         elif self._book is not None:
             self._book.forget_older()
         return reply
 
     def _require_fit(self, body: SpooledBody, report: "IngestReport") -> None:
-        """Refuses a body for what is in it; at last for rows that were sent before, perhaps in another packing, so that
-        whoever checks what is to replace these rows learns of all else.
+        """Refuses a body for what is in it; at last for rows that were sent before,
+        perhaps in another packing, so that whoever checks what is to replace these rows
+        learns of all else.
         """
         if not (report.n_read or body.terms.accept_empty):
             raise UploadEmpty
@@ -212,7 +258,9 @@ class _Upload:
             yield session
 
     def _begin(self, book: AdmissionBook) -> None:
-        """Opens the upload in the book under the dataset's lock, since the upload before may not have committed yet."""
+        """Opens the upload in the book under the dataset's lock, since the upload
+        before may not have committed yet.
+        """
         with self._acting() as session:
             catalog.locked(session, self._dataset.id).living()
             epochs = catalog.epochs(session, self._dataset.id)
@@ -225,27 +273,50 @@ class _Upload:
 
         dataset = self._dataset
         rules = ingest.RowRules(
-            dataset.schema, dataset.partitions, digest_key(self._key), dataset.unit_column, dataset.unit_form
+            dataset.schema,
+            dataset.partitions,
+            digest_key(self._key),
+            dataset.unit_column,
+            dataset.unit_form,
         )
         store = self._installation.files
-        destination = row_files.sealed_rows(store, dataset.id, self._epoch_id, key=self._key)
+        destination = row_files.sealed_rows(
+            store, dataset.id, self._epoch_id, key=self._key
+        )
         prints = fingerprints.Fingerprints(
             row_files.sealed_prints(store, dataset.id, self._epoch_id, key=self._key),
             fingerprints.installation_key(store),
-            cells_key=hmac.digest(self._key.derived(_CELLS_KEY), self._caller.key_id.encode(), "sha256"),
+            cells_key=hmac.digest(
+                self._key.derived(_CELLS_KEY), self._caller.key_id.encode(), "sha256"
+            ),
             body=self._fingerprint(body),
         )
         form = body.terms.form
-        with admission.decoder_seat(self._installation.home) if form.is_columnar else nullcontext():
-            return ingest.ingest_rows(body.file, destination, rules=rules, book=self._book, prints=prints, form=form)
+        with (
+            admission.decoder_seat(self._installation.home)
+            if form.is_columnar
+            else nullcontext()
+        ):
+            return ingest.ingest_rows(
+                body.file,
+                destination,
+                rules=rules,
+                book=self._book,
+                prints=prints,
+                form=form,
+            )
 
     def _fingerprint(self, body: SpooledBody) -> bytes:
-        """Recognises a body that the same key sends again, and says nothing without the dataset's data key."""
+        """Recognises a body that the same key sends again, and says nothing without the
+        dataset's data key.
+        """
         sent = self._caller.key_id.encode() + b"\0" + body.sha256
         return hmac.digest(self._key.derived(_BODY_FINGERPRINT), sent, "sha256")
 
     def _read_earlier(self) -> None:
-        """Reads facts of the committed uploads before the transaction, which other requests wait for."""
+        """Reads facts of the committed uploads before the transaction, which other
+        requests wait for.
+        """
         with self._installation.database.read() as session:
             epochs = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
         self._read_facts(epochs)
@@ -253,60 +324,107 @@ class _Upload:
     def _read_facts(self, epochs: Sequence[str]) -> None:
         from app.datasets import row_layout
 
-        files, new = self._installation.files, [epoch for epoch in epochs if epoch not in self._earlier]
-        self._earlier |= row_layout.stored_uploads(files, self._dataset.id, new, key=self._key)
+        files, new = (
+            self._installation.files,
+            [epoch for epoch in epochs if epoch not in self._earlier],
+        )
+        self._earlier |= row_layout.stored_uploads(
+            files, self._dataset.id, new, key=self._key
+        )
 
-    def _refuse_repeated(self, body: SpooledBody, report: "IngestReport | None" = None) -> None:
+    def _refuse_repeated(
+        self, body: SpooledBody, report: "IngestReport | None" = None
+    ) -> None:
         """Refuses the rows of one of the earlier uploads, unless the caller insists."""
         equal = self._equal(body, report)
         if equal and not body.terms.again:
             raise UploadRepeated(equal[0])
 
-    def _equal(self, body: SpooledBody, report: "IngestReport | None" = None) -> list[str]:
-        """The earlier uploads of the same key with an equal body or, once the body has been read, equal rows."""
+    def _equal(
+        self, body: SpooledBody, report: "IngestReport | None" = None
+    ) -> list[str]:
+        """The earlier uploads of the same key with an equal body or, once the body has
+        been read, equal rows.
+        """
         fingerprint, earlier = self._fingerprint(body), self._earlier.items()
         cells = None if report is None else report.cells
         equal = [
             epoch
             for epoch, upload in earlier
-            if upload.body == fingerprint or (cells is not None and upload.cells == cells)
+            if upload.body == fingerprint
+            or (cells is not None and upload.cells == cells)
         ]
         return [epoch for epoch in equal if epoch != body.terms.replaces]
 
-    def _add_epoch(self, session: Session, body: SpooledBody, report: "IngestReport", *, at: datetime) -> Answer:
+    def _add_epoch(
+        self,
+        session: Session,
+        body: SpooledBody,
+        report: "IngestReport",
+        *,
+        at: datetime,
+    ) -> Answer:
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
-        if self._book is not None and epochs != self._before:  # the file system has no locks
+        # the file system has no locks
+        if self._book is not None and epochs != self._before:
             raise Unavailable("another upload to this dataset ended meanwhile")
-        if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
-            raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
+        if (
+            self._dataset.partitions.epoch_partition is not None
+            and len(epochs) >= limits.MAX_UPLOAD_CELLS
+        ):
+            raise TooLarge(
+                "the number of uploads to a dataset with a partition by upload",
+                limits.MAX_UPLOAD_CELLS,
+            )
         self._read_facts(epochs)
         self._refuse_repeated(body, report)
         if (
-            report.n_rows + sum(upload.n_rows for upload in self._earlier.values()) > forest_limits.MAX_ROWS_PER_DATASET
-        ):  # over all uploads, since a job reads all uploads
-            raise TooLarge("the number of rows of the dataset", forest_limits.MAX_ROWS_PER_DATASET)
+            report.n_rows + sum(upload.n_rows for upload in self._earlier.values())
+            > forest_limits.MAX_ROWS_PER_DATASET
+        ):
+            # over all uploads, since a job reads all uploads
+            raise TooLarge(
+                "the number of rows of the dataset", forest_limits.MAX_ROWS_PER_DATASET
+            )
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
         is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
-        sent_before = [_SENT_BEFORE.format(epoch=epoch) for epoch in self._equal(body, report)[:1]]
-        of_units = [*_similar_units(report), *_crowded_unit(report, self._dataset.max_rows)] if is_owner else []
+        sent_before = [
+            _SENT_BEFORE.format(epoch=epoch) for epoch in self._equal(body, report)[:1]
+        ]
+        of_units = (
+            [*_similar_units(report), *_crowded_unit(report, self._dataset.max_rows)]
+            if is_owner
+            else []
+        )
         warnings = [*sent_before, *of_units]
-        report_out = _report_out(self._epoch_id, report, shows_rows=is_owner, warnings=warnings)
+        report_out = _report_out(
+            self._epoch_id, report, shows_rows=is_owner, warnings=warnings
+        )
         return _sealed(Answer.of(201, report_out), self._key)
 
     def _discard_unless_committed(self) -> None:
-        """Erases the file of an epoch whose commit failed. After a lost connection it first reads the database."""
+        """Erases the file of an epoch whose commit failed. After a lost connection it
+        first reads the database.
+        """
         database, dataset_id = self._installation.database, self._dataset.id
-        with suppress(Unavailable, OSError), database.read() as session:  # otherwise the sweeper decides
-            if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
-                row_files.erase_epoch(self._installation.files, dataset_id, self._epoch_id)
+        # otherwise the sweeper decides
+        with suppress(Unavailable, OSError), database.read() as session:
+            if all(
+                epoch.id != self._epoch_id
+                for epoch in catalog.epochs(session, dataset_id)
+            ):
+                row_files.erase_epoch(
+                    self._installation.files, dataset_id, self._epoch_id
+                )
 
 
 def _refuse_unread(report: "IngestReport") -> None:
-    """Refuses columns in which many cells are not as declared: an owner has most likely sent another file. And a unit
-    column with any mark for a missing value: all rows with the mark would be one person's.
+    """Refuses columns in which many cells are not as declared: an owner has most likely
+    sent another file. And a unit column with any mark for a missing value: all rows
+    with the mark would be one person's.
 
     Both are judged by the body alone, stored or dropped rows.
     """
@@ -320,20 +438,28 @@ def _refuse_unread(report: "IngestReport") -> None:
         )
     ]
     unread = [
-        UnreadColumn(name, problem, count, round(_PERCENT * count / n_rows, 1), suspected)
+        UnreadColumn(
+            name, problem, count, round(_PERCENT * count / n_rows, 1), suspected
+        )
         for name, problem, count, suspected in counts
         if _PERCENT * count > limits.MAX_UNREAD_PERCENT * n_rows
     ]
     if report.marks is not None:
         mark = report.marks
         percent = max(round(_PERCENT * mark.count / n_rows, 1), _LEAST_PERCENT)
-        unread.append(UnreadColumn(mark.name, mark.problem, mark.count, percent, mark.suspected, mark.row))
+        unread.append(
+            UnreadColumn(
+                mark.name, mark.problem, mark.count, percent, mark.suspected, mark.row
+            )
+        )
     if unread:
         raise CellsUnread(unread)
 
 
 def _sealed(answer: Answer, key: DataKey) -> Answer:
-    """The answer as it is stored for repetitions: its counts are exact facts about rows, and end with the data key."""
+    """The answer as it is stored for repetitions: its counts are exact facts about
+    rows, and end with the data key.
+    """
     return replace(answer, body=key.seal(answer.body, purpose=_REPORT))
 
 
@@ -341,15 +467,24 @@ def _opened(answer: Answer, key: DataKey) -> Answer:
     return replace(answer, body=key.open(answer.body, purpose=_REPORT))
 
 
-def _report_out(epoch_id: str, report: "IngestReport", *, shows_rows: bool, warnings: list[str]) -> UploadOut:
+def _report_out(
+    epoch_id: str, report: "IngestReport", *, shows_rows: bool, warnings: list[str]
+) -> UploadOut:
     return UploadOut(
         epoch=epoch_id,
         rows=report.n_rows if shows_rows else None,
         columns=[
-            ColumnReport(name=column.name, clamped=column.clamped, missing=column.missing, unknown=column.unknown)
+            ColumnReport(
+                name=column.name,
+                clamped=column.clamped,
+                missing=column.missing,
+                unknown=column.unknown,
+            )
             for column in report.columns
         ],
-        dropped=DroppedRows(**vars(report.dropped)) if shows_rows and report.dropped is not None else None,
+        dropped=DroppedRows(**vars(report.dropped))
+        if shows_rows and report.dropped is not None
+        else None,
         warnings=warnings,
     )
 
@@ -362,25 +497,36 @@ def _similar_units(report: "IngestReport") -> Iterator[str]:
 
 
 def _crowded_unit(report: "IngestReport", max_rows: int) -> Iterator[str]:
-    """Warns of a value that many people share: marks of a missing id are more than any list of them names."""
+    """Warns of a value that many people share: marks of a missing id are more than any
+    list of them names.
+    """
     count, row = report.most_over or (0, 0)
     if count > _MANY_ROWS * max_rows and _PERCENT * count >= report.n_read:
         yield _CROWDED.format(count=count, row=row)
 
 
 @contextmanager
-def opened_book(installation: Installation, dataset: catalog.Dataset, key: DataKey) -> Iterator[AdmissionBook]:
-    """Opens the book of a dataset whose privacy unit is a column. Other uploads and erasures wait until the block ends.
+def opened_book(
+    installation: Installation, dataset: catalog.Dataset, key: DataKey
+) -> Iterator[AdmissionBook]:
+    """Opens the book of a dataset whose privacy unit is a column. Other uploads and
+    erasures wait until the block ends.
 
     Raises:
         FileNotFoundError: the dataset was erased during the upload.
     """
     max_rows, store = dataset.max_rows, installation.files
     if isinstance(store, Directory):
-        with admission.opened_home_book(installation.home, dataset.id, max_rows=max_rows, key=key) as book:
+        with admission.opened_home_book(
+            installation.home, dataset.id, max_rows=max_rows, key=key
+        ) as book:
             yield book
         return
-    lock = installation.database.named_lock(f"grovekeeper/book/{dataset.id}", wait_s=admission.WAIT_S)
-    stored_book = admission.opened_stored_book(store, dataset.id, max_rows=max_rows, key=key)
+    lock = installation.database.named_lock(
+        f"grovekeeper/book/{dataset.id}", wait_s=admission.WAIT_S
+    )
+    stored_book = admission.opened_stored_book(
+        store, dataset.id, max_rows=max_rows, key=key
+    )
     with admission.waiting_seat(), lock, stored_book as book:
         yield book

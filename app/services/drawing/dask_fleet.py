@@ -1,11 +1,15 @@
-"""Sends queries about the PRIVATE rows of a job to the workers of a Dask cluster. Runs in the job's child process.
+"""Sends queries about the PRIVATE rows of a job to the workers of a Dask cluster. Runs
+in the job's child process.
 
-Each shard is a future whose worker read the shard and keeps its rows (:mod:`app.services.drawing.shard_tasks`). A
-question is one task for each worker that has shards, so that one table of sums comes from each. The worker of a task
-is a preference: if a worker is lost, Dask runs its tasks on another worker, which reads the shards from storage. This
-process reads no rows, so it needs neither their files nor the address of a store.
+Each shard is a future whose worker read the shard and keeps its rows
+(:mod:`app.services.drawing.shard_tasks`). A question is one task for each worker that
+has shards, so that one table of sums comes from each. The worker of a task is a
+preference: if a worker is lost, Dask runs its tasks on another worker, which reads the
+shards from storage. This process reads no rows, so it needs neither their files nor the
+address of a store.
 
-Every wait ends at the deadline, also while a scheduler accepts connections and does not answer.
+Every wait ends at the deadline, also while a scheduler accepts connections and does not
+answer.
 """
 
 import logging
@@ -45,33 +49,46 @@ class ClusterFailed(GrovekeeperError):
 
 
 def require_workers(cluster: DaskCluster, files: Iterable[str]) -> None:
-    """Connects to the scheduler of a cluster, as a job does, and asks every worker whether it can read files.
+    """Connects to the scheduler of a cluster, as a job does, and asks every worker
+    whether it can read files.
 
-    Waits until the cluster has a worker. The caller ends this process when that takes too long.
+    Waits until the cluster has a worker. The caller ends this process when that takes
+    too long.
 
     Args:
         files: see :class:`Order`.
 
     Raises:
-        OSError: the scheduler cannot be reached, or refuses this process or is refused by it.
+        OSError: the scheduler cannot be reached, or refuses this process or is refused
+            by it.
         WorkerUnfit: a worker cannot read a file, or is of another version.
     """
-    with dask.config.set(CONFIG), Client(cluster.scheduler, security=security_of(cluster)) as client:
+    with (
+        dask.config.set(CONFIG),
+        Client(cluster.scheduler, security=security_of(cluster)) as client,
+    ):
         client.wait_for_workers(1)
-        answers = client.run(shard_tasks.look, remote.dumps(tuple(files)), on_error="return")
+        answers = client.run(
+            shard_tasks.look, remote.dumps(tuple(files)), on_error="return"
+        )
     expected = shard_tasks.ANSWER + shard_tasks.VERSION
     unfit = sorted(worker for worker, answer in answers.items() if answer != expected)
     if unfit:
         _log.error(
-            "workers of the Dask cluster cannot read the rows or are of another version", extra={"dask_workers": unfit}
+            "workers of the Dask cluster cannot read the rows or are of another version",
+            extra={"dask_workers": unfit},
         )
         raise WorkerUnfit
 
 
 class WorkerUnfit(GrovekeeperError):
-    """A worker of a cluster cannot read the rows of a job, or is of another version. Every job uses all workers."""
+    """A worker of a cluster cannot read the rows of a job, or is of another version.
+    Every job uses all workers.
+    """
 
-    sentence = "a worker of the Dask cluster cannot read the rows or is of another version"
+    sentence = (
+        "a worker of the Dask cluster cannot read the rows or is of another version"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +98,8 @@ class Connection:
     Attributes:
         client: connected. When it closes, workers drop the rows that they read for it.
         deadline_s: seconds in which all workers read their rows, or answer a question.
-        numbers: in the keys of tasks, each once in a job: Dask answers a task whose key it knows from memory.
+        numbers: in the keys of tasks, each once in a job: Dask answers a task whose key
+            it knows from memory.
     """
 
     client: Client
@@ -98,14 +116,27 @@ class Connection:
             try:
                 yield cls(client, cluster.deadline_s, job_id)
             finally:
-                with suppress(Exception):  # a forest that has grown is not lost with the scheduler
+                # a forest that has grown is not lost with the scheduler
+                with suppress(Exception):
                     client.close()
 
-    def rows(self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool) -> CodedDistributedRows:
-        """The PRIVATE rows of a part of the job, read by the workers of the cluster; the charge is committed."""
+    def rows(
+        self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool
+    ) -> CodedDistributedRows:
+        """The PRIVATE rows of a part of the job, read by the workers of the cluster;
+        the charge is committed.
+        """
         partitions = Partitions.from_json(part.partitions)
-        rows = shard_tasks.rows_of(part.data_key, partitions, part.scope, codes, keep_unlabelled=keep_unlabelled)
-        return CodedDistributedRows(DaskFleet(self, rows, [str(file) for file in part.row_files]))
+        rows = shard_tasks.rows_of(
+            part.data_key,
+            partitions,
+            part.scope,
+            codes,
+            keep_unlabelled=keep_unlabelled,
+        )
+        return CodedDistributedRows(
+            DaskFleet(self, rows, [str(file) for file in part.row_files])
+        )
 
 
 class DaskFleet:
@@ -114,29 +145,49 @@ class DaskFleet:
     Implements :class:`grovekeeper_forests.remote.Fleet`.
     """
 
-    def __init__(self, connection: Connection, rows: bytes, files: Sequence[str]) -> None:
+    def __init__(
+        self, connection: Connection, rows: bytes, files: Sequence[str]
+    ) -> None:
         """Lets workers divide the files into shards, and read them.
 
         Args:
             rows: what is read of every shard, with the data key.
-            files: all files in the scope, by path or name; see :class:`app.services.drawing.shard_tasks.Order`.
+            files: all files in the scope, by path or name; see
+                :class:`app.services.drawing.shard_tasks.Order`.
 
         Raises:
             ClusterFailed: not every shard was read before the deadline.
         """
-        self._client, self._deadline_s, self._job_id = connection.client, connection.deadline_s, connection.job_id
+        self._client, self._deadline_s, self._job_id = (
+            connection.client,
+            connection.deadline_s,
+            connection.job_id,
+        )
         self._rows, self._numbers = rows, connection.numbers
         ends_at = self._ends_at()
         workers = cycle(self._workers(ends_at))
-        self._orders = {order.key: order for order in self._divided(files, workers, ends_at)}
+        self._orders = {
+            order.key: order for order in self._divided(files, workers, ends_at)
+        }
         self._receipts = {
-            key: self._submit(shard_tasks.hold, remote.dumps(order.to_tuple()), rows, key=key, worker=next(workers))
+            key: self._submit(
+                shard_tasks.hold,
+                remote.dumps(order.to_tuple()),
+                rows,
+                key=key,
+                worker=next(workers),
+            )
             for key, order in self._orders.items()
         }
-        if any(receipt != shard_tasks.ANSWER for receipt in self._results(self._receipts.values(), ends_at)):
+        if any(
+            receipt != shard_tasks.ANSWER
+            for receipt in self._results(self._receipts.values(), ends_at)
+        ):
             raise ClusterFailed
 
-    def _divided(self, files: Sequence[str], workers: Iterator[str], ends_at: float) -> list[Order]:
+    def _divided(
+        self, files: Sequence[str], workers: Iterator[str], ends_at: float
+    ) -> list[Order]:
         n_rows = remote.dumps(SHARD_ROWS)
         tasks = [
             self._submit(
@@ -163,12 +214,17 @@ class DaskFleet:
         """See ``Fleet``.
 
         Raises:
-            ClusterFailed: not every worker answered before the deadline, or the scheduler is gone.
+            ClusterFailed: not every worker answered before the deadline, or the
+                scheduler is gone.
         """
         ends_at = self._ends_at()
         groups = self._groups(ends_at)
         answers = self._ask(groups, b"", brief, ends_at)
-        behind = [group for group, answer in zip(groups, answers, strict=True) if answer == shard_tasks.UNKNOWN]
+        behind = [
+            group
+            for group, answer in zip(groups, answers, strict=True)
+            if answer == shard_tasks.UNKNOWN
+        ]
         answers = [answer for answer in answers if answer != shard_tasks.UNKNOWN]
         if behind:
             answers += self._ask(behind, self._rows, full(), ends_at)
@@ -176,7 +232,13 @@ class DaskFleet:
             raise ClusterFailed
         return sum_of(remote.loads(answer[1:]) for answer in answers)
 
-    def _ask(self, groups: list[tuple[str, list[str]]], rows: bytes, question: bytes, ends_at: float) -> list[bytes]:
+    def _ask(
+        self,
+        groups: list[tuple[str, list[str]]],
+        rows: bytes,
+        question: bytes,
+        ends_at: float,
+    ) -> list[bytes]:
         tasks = [
             self._submit(
                 shard_tasks.count,
@@ -191,9 +253,14 @@ class DaskFleet:
         ]
         return self._results(tasks, ends_at)
 
-    def _submit(self, task: Callable[..., bytes], *args: object, key: str, worker: str) -> "Future[bytes]":
-        # Only a preference: a task that may run on one worker alone would wait for ever for a worker that is lost.
-        return self._client.submit(task, *args, key=key, workers=[worker], allow_other_workers=True, pure=False)
+    def _submit(
+        self, task: Callable[..., bytes], *args: object, key: str, worker: str
+    ) -> "Future[bytes]":
+        # Only a preference: a task that may run on one worker alone would wait for ever
+        # for a worker that is lost.
+        return self._client.submit(
+            task, *args, key=key, workers=[worker], allow_other_workers=True, pure=False
+        )
 
     def _results(self, tasks: Iterable["Future[bytes]"], ends_at: float) -> list[bytes]:
         waiting = list(tasks)
@@ -201,9 +268,17 @@ class DaskFleet:
         return results
 
     def _groups(self, ends_at: float) -> list[tuple[str, list[str]]]:
-        """The keys of the shards by a worker that has them; of shards that no worker has, by any worker."""
-        holders = self._by(ends_at, lambda: self._client.who_has(list(self._receipts.values())))
-        everyone = [] if all(holders.get(key) for key in self._orders) else self._workers(ends_at)
+        """The keys of the shards by a worker that has them; of shards that no worker
+        has, by any worker.
+        """
+        holders = self._by(
+            ends_at, lambda: self._client.who_has(list(self._receipts.values()))
+        )
+        everyone = (
+            []
+            if all(holders.get(key) for key in self._orders)
+            else self._workers(ends_at)
+        )
         groups: dict[str, list[str]] = {}
         for key in self._orders:
             workers = sorted(holders.get(key) or everyone)
@@ -223,10 +298,13 @@ class DaskFleet:
         """What a call of the client returns, if it does before the deadline."""
 
         async def answer() -> Any:
-            return await ask()  # called on the client's loop, where its methods return awaitables
+            # called on the client's loop, where its methods return awaitables
+            return await ask()
 
         try:
-            return self._client.sync(answer, callback_timeout=max(ends_at - time.monotonic(), 0.001))
+            return self._client.sync(
+                answer, callback_timeout=max(ends_at - time.monotonic(), 0.001)
+            )
         except Exception:  # noqa: BLE001  (late, cancelled, or no scheduler: the job fails in every case)
             raise ClusterFailed from None
 
@@ -235,7 +313,9 @@ class DaskFleet:
 
 
 def security_of(cluster: DaskCluster) -> Security:
-    """Certificates in Dask's form. With TLS, every connection is encrypted, and both ends show a certificate."""
+    """Certificates in Dask's form. With TLS, every connection is encrypted, and both
+    ends show a certificate.
+    """
     if cluster.ca_file is None:
         return Security(require_encryption=False)
     certificate = {
@@ -243,4 +323,6 @@ def security_of(cluster: DaskCluster) -> Security:
         for role in ("scheduler", "worker", "client")
         for kind, path in (("cert", cluster.cert_file), ("key", cluster.key_file))
     }
-    return Security(require_encryption=True, tls_ca_file=str(cluster.ca_file), **certificate)
+    return Security(
+        require_encryption=True, tls_ca_file=str(cluster.ca_file), **certificate
+    )

@@ -1,4 +1,6 @@
-"""Draws the release of a charged job in the child process: reads its rows, and writes the output."""
+"""Draws the release of a charged job in the child process: reads its rows, and writes
+the output.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,7 +22,9 @@ from grovekeeper_forests.releases.forest import draw as forest
 from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
 from grovekeeper_forests.releases.profile import draw as profile
 
-DRAW: Mapping[str, Draw] = MappingProxyType({MODEL: forest.draw, PROFILE: profile.draw, EVALUATION: evaluation.draw})
+DRAW: Mapping[str, Draw] = MappingProxyType(
+    {MODEL: forest.draw, PROFILE: profile.draw, EVALUATION: evaluation.draw}
+)
 """What draws each kind of release."""
 
 
@@ -33,32 +37,55 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     draw = DRAW[task.kind]
     with ExitStack() as stack:
         read_codes = _reader(task, stack)
-        released = draw(ChargedJob(task, task.work, task.metadata, SystemRandomness(), on_tree_done, read_codes))
+        released = draw(
+            ChargedJob(
+                task,
+                task.work,
+                task.metadata,
+                SystemRandomness(),
+                on_tree_done,
+                read_codes,
+            )
+        )
     task.write_output(released)
 
 
 class ReadCodes(Protocol):
     """Reading the rows of a part of a job as codes."""
 
-    def __call__(self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool) -> TrainingRows:
-        """The PRIVATE rows; ``keep_unlabelled``: also those whose label is missing or unknown."""
+    def __call__(
+        self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool
+    ) -> TrainingRows:
+        """The PRIVATE rows; ``keep_unlabelled``: also those whose label is missing or
+        unknown.
+        """
 
 
 def _reader(task: JobTask, stack: ExitStack) -> ReadCodes:
-    """How codes are read: in this process, or by the workers of a Dask cluster while ``stack`` is open."""
+    """How codes are read: in this process, or by the workers of a Dask cluster while
+    ``stack`` is open.
+    """
     if task.cluster is None:
         return _read_codes
-    from app.services.drawing import dask_fleet  # the extra, which jobs in this process do not need
+    # the extra, which jobs in this process do not need
+    from app.services.drawing import dask_fleet
 
     return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id)).rows
 
 
-def _read_codes(part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool) -> TrainingRows:
-    return private_rows.read(part.files, _selection(part, keep_unlabelled=keep_unlabelled), codes=codes)
+def _read_codes(
+    part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool
+) -> TrainingRows:
+    return private_rows.read(
+        part.files, _selection(part, keep_unlabelled=keep_unlabelled), codes=codes
+    )
 
 
 def _selection(part: PartRows, *, keep_unlabelled: bool) -> Selection:
-    schema, partitions = Schema.from_json(part.schema), Partitions.from_json(part.partitions)
+    schema, partitions = (
+        Schema.from_json(part.schema),
+        Partitions.from_json(part.partitions),
+    )
     return Selection(schema, partitions, part.scope, keep_unlabelled=keep_unlabelled)
 
 
@@ -80,11 +107,17 @@ class ChargedJob:
     def values(self, part: int = 0, *, keep_unlabelled: bool = False) -> SanitisedRows:
         """See :class:`Drawing`."""
         rows = self.task.parts[part]
-        return private_rows.read(rows.files, _selection(rows, keep_unlabelled=keep_unlabelled))
+        return private_rows.read(
+            rows.files, _selection(rows, keep_unlabelled=keep_unlabelled)
+        )
 
-    def codes(self, request: CodeRequest, part: int = 0, *, keep_unlabelled: bool = False) -> TrainingRows:
+    def codes(
+        self, request: CodeRequest, part: int = 0, *, keep_unlabelled: bool = False
+    ) -> TrainingRows:
         """See :class:`Drawing`."""
-        return self.read_codes(self.task.parts[part], request, keep_unlabelled=keep_unlabelled)
+        return self.read_codes(
+            self.task.parts[part], request, keep_unlabelled=keep_unlabelled
+        )
 
     def model(self, digest: str) -> bytes:
         """The artifact of a released model that the job names."""

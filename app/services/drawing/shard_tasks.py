@@ -1,9 +1,12 @@
-"""Defines the tasks that Dask workers run: they read shards of PRIVATE rows, and answer queries with sums over them.
+"""Defines the tasks that Dask workers run: they read shards of PRIVATE rows, and answer
+queries with sums over them.
 
-Tasks are functions of this module, and take and return bytes alone, so that Dask's pickle makes no object of ours
-(ADR 0043). Rows are never the result of a task: they stay in the process that read them, and Dask holds a receipt.
-When Dask drops the receipt, because the job ended or the child of the job died, the rows are dropped, too. A task
-raises nothing: Dask would log its arguments, which have the key of the rows, and send the text of the error.
+Tasks are functions of this module, and take and return bytes alone, so that Dask's
+pickle makes no object of ours (ADR 0043). Rows are never the result of a task: they
+stay in the process that read them, and Dask holds a receipt. When Dask drops the
+receipt, because the job ended or the child of the job died, the rows are dropped, too.
+A task raises nothing: Dask would log its arguments, which have the key of the rows, and
+send the text of the error.
 """
 
 import asyncio
@@ -35,9 +38,10 @@ class _Process:
     """What this process has.
 
     Attributes:
-        store: where machines share the rows; ``None`` if every machine has them at the same paths.
-        shards: the shards that this process has read. A worker has one thread for tasks, so that one task at a time
-            changes them.
+        store: where machines share the rows; ``None`` if every machine has them at the
+            same paths.
+        shards: the shards that this process has read. A worker has one thread for
+            tasks, so that one task at a time changes them.
     """
 
     store: Store | None = None
@@ -52,10 +56,11 @@ class Order:
     """A shard of a job, which any process that finds its file can read.
 
     Attributes:
-        key: of its future: the job, and a digest of the other attributes and of what is read of the file, because a
-            job may read two scopes of one file.
+        key: of its future: the job, and a digest of the other attributes and of what is
+            read of the file, because a job may read two scopes of one file.
         file: the path of the file on every machine, or its name in the store.
-        file_id: see :class:`app.datasets.row_layout.RowGroups`, as the other attributes.
+        file_id: see :class:`app.datasets.row_layout.RowGroups`, as the other
+            attributes.
     """
 
     key: str
@@ -65,8 +70,12 @@ class Order:
     stop: int
 
     @classmethod
-    def of(cls, job_id: str, rows: bytes, file: str, shard: Iterable[bytes | int]) -> Self:
-        """The order of a shard, one of those of :func:`divide`; ``rows`` as in :func:`hold`."""
+    def of(
+        cls, job_id: str, rows: bytes, file: str, shard: Iterable[bytes | int]
+    ) -> Self:
+        """The order of a shard, one of those of :func:`divide`; ``rows`` as in
+        :func:`hold`.
+        """
         place = (file, *shard)
         digest = hashlib.sha256(remote.dumps((rows, *place))).hexdigest()
         return cls(f"rows-{job_id}-{digest}", *place)  # type: ignore[arg-type]
@@ -78,8 +87,14 @@ class Order:
     def read(self, rows: bytes) -> CodedRows:
         """Reads the PRIVATE rows of the shard."""
         read = remote.loads(rows)
-        groups = RowGroups(_sealed(self.file, read), self.file_id, self.start, self.stop)
-        return private_rows.read_shard(groups, _selection(read), codes=CodeRequest(read["public"], read["with_ids"]))
+        groups = RowGroups(
+            _sealed(self.file, read), self.file_id, self.start, self.stop
+        )
+        return private_rows.read_shard(
+            groups,
+            _selection(read),
+            codes=CodeRequest(read["public"], read["with_ids"]),
+        )
 
 
 def _sealed(file: str, read: dict[str, Any]) -> SealedFile:
@@ -99,17 +114,26 @@ def _stored(file: str) -> StoredFile:
 def _selection(read: dict[str, Any]) -> Selection:
     partitions = Partitions.from_json(read["partitions"].value)
     scope = Scope(read["scope"].value)
-    return Selection(read["public"].schema, partitions, scope, keep_unlabelled=read["keep_unlabelled"])
+    return Selection(
+        read["public"].schema,
+        partitions,
+        scope,
+        keep_unlabelled=read["keep_unlabelled"],
+    )
 
 
 ANSWER: Final = b"\x01"
 """First byte of an answer; the sums follow. Also the receipt of rows that were read."""
 
 UNKNOWN: Final = b"\x02"
-"""The answer of a process that does not have the state, or the order, that a brief question needs."""
+"""The answer of a process that does not have the state, or the order, that a brief
+question needs.
+"""
 
 VERSION: Final = version("grovekeeper").encode()
-"""Of the code that this process loaded; an upgrade may have replaced it on the disk since."""
+"""Of the code that this process loaded; an upgrade may have replaced it on the disk
+since.
+"""
 
 FAILED: Final = b"\x00"
 """The answer whatever went wrong."""
@@ -121,9 +145,11 @@ def read_from(store: Store | None) -> None:
 
 
 async def look(files: bytes) -> bytes:
-    """Says which version this process is, if it can read files; before the charge, so without their keys.
+    """Says which version this process is, if it can read files; before the charge, so
+    without their keys.
 
-    Beside the one thread for tasks, in which the questions of another job may take long.
+    Beside the one thread for tasks, in which the questions of another job may take
+    long.
 
     Args:
         files: paths or names; see :class:`Order`.
@@ -137,7 +163,9 @@ def _looked(files: bytes) -> bytes:
             with _stored(file).open() as stored:
                 stored.read(1)
     except Exception:  # noqa: BLE001  (the log of this process says which; nothing private was read)
-        _log.exception("this Dask worker cannot read the rows of a job, which waits, uncharged")
+        _log.exception(
+            "this Dask worker cannot read the rows of a job, which waits, uncharged"
+        )
         return FAILED
     return ANSWER + VERSION
 
@@ -151,13 +179,18 @@ def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:
         rows: as in :func:`hold`.
 
     Returns:
-        The id of the file, start and stop of every shard. PRIVATE, as the number of rows is; sums are, too.
+        The id of the file, start and stop of every shard. PRIVATE, as the number of
+        rows is; sums are, too.
     """
     try:
         read = remote.loads(rows)
         sealed = _sealed(remote.loads(file), read)
-        shards = private_rows.shards(sealed, _selection(read), n_rows=remote.loads(n_rows))
-        return ANSWER + remote.dumps(tuple((shard.file_id, shard.start, shard.stop) for shard in shards))
+        shards = private_rows.shards(
+            sealed, _selection(read), n_rows=remote.loads(n_rows)
+        )
+        return ANSWER + remote.dumps(
+            tuple((shard.file_id, shard.start, shard.stop) for shard in shards)
+        )
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
         return FAILED
 
@@ -189,7 +222,9 @@ def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> byt
     """
     try:
         asked = remote.loads(question)
-        counted = [_shard(Order(*order), rows).answer(asked) for order in remote.loads(orders)]
+        counted = [
+            _shard(Order(*order), rows).answer(asked) for order in remote.loads(orders)
+        ]
         return ANSWER + remote.dumps(sum_of(counted))
     except StateMissing:
         return UNKNOWN
@@ -202,8 +237,17 @@ def forget(key: str) -> None:
     _HERE.shards.pop(key, None)
 
 
-def rows_of(key: DataKey, partitions: Partitions, scope: Scope, codes: CodeRequest, *, keep_unlabelled: bool) -> bytes:
-    """What is read of every shard of a job, with the data key: for workers, after the charge."""
+def rows_of(
+    key: DataKey,
+    partitions: Partitions,
+    scope: Scope,
+    codes: CodeRequest,
+    *,
+    keep_unlabelled: bool,
+) -> bytes:
+    """What is read of every shard of a job, with the data key: for workers, after the
+    charge.
+    """
     return remote.dumps(
         {
             "data_key": key.secret,

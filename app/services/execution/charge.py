@@ -1,4 +1,6 @@
-"""Charges a claimed job in one transaction, if its reservations pay for every release of its task."""
+"""Charges a claimed job in one transaction, if its reservations pay for every release
+of its task.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +14,14 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import TRAIN
 from app.core.dask_cluster import DaskCluster
-from app.core.errors import Frozen, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
+from app.core.errors import (
+    Frozen,
+    LeaseLost,
+    NotFound,
+    RoleMissing,
+    Unauthenticated,
+    Unavailable,
+)
 from app.datasets import catalog, row_files
 from app.datasets.catalog import Dataset, DatasetRow
 from app.db.locks import lock_rows
@@ -47,7 +56,8 @@ class TaskNotPaid(GrovekeeperError):
 
 @dataclass(eq=False)
 class SubmitterRevoked(GrovekeeperError):
-    """The submitter's key or grant was revoked, or the key expired, before the job was charged.
+    """The submitter's key or grant was revoked, or the key expired, before the job was
+    charged.
 
     Attributes:
         reason: ``REVOKED`` or ``KEY_EXPIRED``, with which the job ends.
@@ -59,18 +69,21 @@ class SubmitterRevoked(GrovekeeperError):
 
 
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
-    """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
+    """Transaction 1: the reservation becomes a charge. When this returns, the charge is
+    committed.
 
     Raises:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
-        SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
+        SubmitterRevoked: the submitter may not train on a dataset of the job any more;
+            nothing was charged.
         Frozen: a dataset of the job was frozen since the claim; nothing was charged.
     """
     planned = _planned_before(installation, claim)
     with installation.database.write() as session:
         row = queue.job(session, claim.job_id)
         _hold_submitter(installation, session, row)
-        lock_rows(session, (DatasetRow.id, {part.dataset for part in row.parts}))  # no deletion until the commit
+        # no deletion until the commit
+        lock_rows(session, (DatasetRow.id, {part.dataset for part in row.parts}))
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
@@ -83,9 +96,11 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
 
 
 def charged_task(installation: Installation, claim: Claim) -> JobTask | None:
-    """The task of a job that this claim has charged, although the answer was lost; ``None`` if it has not charged it.
+    """The task of a job that this claim has charged, although the answer was lost;
+    ``None`` if it has not charged it.
 
-    For the worker of the claim alone, which has read no row yet. The lock waits for a commit that is still under way.
+    For the worker of the claim alone, which has read no row yet. The lock waits for a
+    commit that is still under way.
 
     Raises:
         LeaseLost: another worker has the job, or the job ended.
@@ -96,58 +111,88 @@ def charged_task(installation: Installation, claim: Claim) -> JobTask | None:
 
 
 def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
-    """Locks the submitter's key, before the job is locked, and checks its roles on every dataset of the job."""
+    """Locks the submitter's key, before the job is locked, and checks its roles on
+    every dataset of the job.
+    """
     try:
         grants.lock(session, row.submitted_by)
-        submitter = grants.read(session, row.submitted_by, now=installation.database.now)
+        submitter = grants.read(
+            session, row.submitted_by, now=installation.database.now
+        )
         for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
     except Unauthenticated:
-        expired = grants.has_expired(session, row.submitted_by, now=installation.database.now)
-        raise SubmitterRevoked(EndReason.KEY_EXPIRED if expired else EndReason.REVOKED) from None
+        expired = grants.has_expired(
+            session, row.submitted_by, now=installation.database.now
+        )
+        raise SubmitterRevoked(
+            EndReason.KEY_EXPIRED if expired else EndReason.REVOKED
+        ) from None
     except (NotFound, RoleMissing):
         raise SubmitterRevoked from None
 
 
 def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | None:
-    """What a job follows from, if it is what planning makes of it; planning may take seconds, which hold no lock.
+    """What a job follows from, if it is what planning makes of it; planning may take
+    seconds, which hold no lock.
 
     ``None`` also if anything cannot be read: the transaction then finds why.
     """
     try:
         with installation.database.read() as session:
             row = queue.job(session, claim.job_id)
-            planning = _planning(row, [catalog.find(session, part.dataset) for part in row.parts])
+            planning = _planning(
+                row, [catalog.find(session, part.dataset) for part in row.parts]
+            )
         return planning if kind_of(planning.kind).is_planned(planning) else None
-    except (GrovekeeperError, ArithmeticError, IndexError, KeyError, TypeError, ValueError):
+    except (
+        GrovekeeperError,
+        ArithmeticError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):
         return None
 
 
 def _planning(row: JobRow, datasets: Sequence[Dataset]) -> StoredPlan:
-    terms = [_terms(dataset, part.price) for dataset, part in zip(datasets, row.parts, strict=True)]
-    return StoredPlan(row.kind, row.algorithm, row.task["work"], datasets[0].row.schema, terms)
+    terms = [
+        _terms(dataset, part.price)
+        for dataset, part in zip(datasets, row.parts, strict=True)
+    ]
+    return StoredPlan(
+        row.kind, row.algorithm, row.task["work"], datasets[0].row.schema, terms
+    )
 
 
 def require_paid(session: Session, row: JobRow, planned: StoredPlan | None) -> None:
-    """Compares what decides which rows a job reads, how noise is scaled and what is shown with what was reserved.
+    """Compares what decides which rows a job reads, how noise is scaled and what is
+    shown with what was reserved.
 
-    Runs in the transaction that charges the job, so a job with a changed queue row, a wrongly priced event, or a
-    dataset that is not as its account states reads no private row. Every part is what its reservation, which the charge
-    compares with its entry, pays for; the work is planned again. What the job draws is held to the event while it is
-    drawn (:mod:`grovekeeper_forests.noise.randomness`). Words (names, warnings) and numbers of earlier releases are
-    believed.
+    Runs in the transaction that charges the job, so a job with a changed queue row, a
+    wrongly priced event, or a dataset that is not as its account states reads no
+    private row. Every part is what its reservation, which the charge compares with its
+    entry, pays for; the work is planned again. What the job draws is held to the event
+    while it is drawn (:mod:`grovekeeper_forests.noise.randomness`). Words (names,
+    warnings) and numbers of earlier releases are believed.
 
     Args:
         session: of the transaction that charges the job.
         row: the job.
-        planned: what was planned again before the transaction; it is compared, and only if it differs planned here.
+        planned: what was planned again before the transaction; it is compared, and only
+            if it differs planned here.
 
     Raises:
-        TaskNotPaid: a part or the work differs, the event costs one privacy unit more than the reserved amount, or a
-            reservation has no part.
-        BalanceMismatch: a dataset differs from what the first entry of its account states.
+        TaskNotPaid: a part or the work differs, the event costs one privacy unit more
+            than the reserved amount, or a reservation has no part.
+        BalanceMismatch: a dataset differs from what the first entry of its account
+            states.
     """
-    by_id = {reservation.id: reservation for reservation in tables.reservations_of(session, [row.id])}
+    by_id = {
+        reservation.id: reservation
+        for reservation in tables.reservations_of(session, [row.id])
+    }
     named = [part.reservation_id for part in row.parts]
     if not named or by_id.keys() != set(named) or len(by_id) != len(named):
         raise TaskNotPaid
@@ -155,73 +200,123 @@ def require_paid(session: Session, row: JobRow, planned: StoredPlan | None) -> N
         is_paid = _is_paid(session, row, by_id, planned)
     except Unavailable:
         raise
-    except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError):  # not of the form of a task
+    except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError):
+        # not of the form of a task
         is_paid = False
     if not is_paid:
         raise TaskNotPaid
 
 
-def _is_paid(session: Session, row: JobRow, by_id: Mapping[str, ReservationRow], planned: StoredPlan | None) -> bool:
+def _is_paid(
+    session: Session,
+    row: JobRow,
+    by_id: Mapping[str, ReservationRow],
+    planned: StoredPlan | None,
+) -> bool:
     datasets = [catalog.find(session, part.dataset) for part in row.parts]
     parts = zip(row.parts, datasets, events_of(row), strict=True)
     for position, (part, dataset, event) in enumerate(parts):
         reservation = by_id[part.reservation_id]
         asked = (position, row.submitted_by, row.purpose)
-        stated = (reservation.part, reservation.reserved_by, (reservation.details or {}).get("purpose"))
-        if asked != stated or not _is_part_paid(session, reservation, dataset, part, event=event):
+        stated = (
+            reservation.part,
+            reservation.reserved_by,
+            (reservation.details or {}).get("purpose"),
+        )
+        if asked != stated or not _is_part_paid(
+            session, reservation, dataset, part, event=event
+        ):
             return False
     first, n_trees = datasets[0], row.task["work"]["plan"].get("n_trees", 0)
     of_job = (row.dataset_id, row.dataset_name, row.n_trees)
     planning = _planning(row, datasets)
     is_planned = planning == planned or kind_of(row.kind).is_planned(planning)
-    return is_planned and _reads_named_models(session, row) and of_job == (first.id, first.name, n_trees)
+    return (
+        is_planned
+        and _reads_named_models(session, row)
+        and of_job == (first.id, first.name, n_trees)
+    )
 
 
 def _reads_named_models(session: Session, row: JobRow) -> bool:
-    """Whether the files that a job reads beside rows are those of the models that it names."""
+    """Whether the files that a job reads beside rows are those of the models that it
+    names.
+    """
     named = kind_of(row.kind).inputs(row.task["work"])
     are_distinct = len({model_id for model_id, _ in named}) == len(named)
-    return are_distinct and all(releases.find(session, MODEL, model_id).digest == digest for model_id, digest in named)
+    return are_distinct and all(
+        releases.find(session, MODEL, model_id).digest == digest
+        for model_id, digest in named
+    )
 
 
 def _is_part_paid(
-    session: Session, reservation: ReservationRow, dataset: Dataset, part: JobPart, *, event: object
+    session: Session,
+    reservation: ReservationRow,
+    dataset: Dataset,
+    part: JobPart,
+    *,
+    event: object,
 ) -> bool:
-    kept_states.require_declared(session, tables.account(session, dataset.id), dataset.facts)
-    accountant = accountants.by_name(statements.highest_cap(session, dataset.id).amount.accountant)
+    kept_states.require_declared(
+        session, tables.account(session, dataset.id), dataset.facts
+    )
+    accountant = accountants.by_name(
+        statements.highest_cap(session, dataset.id).amount.accountant
+    )
     terms = replace(_terms(dataset, part.price), accountant=accountant.NAME)
     paid = JobPart(
         dataset=reservation.account_id,
         dataset_name=dataset.name,
         scope=reservation.scope,
-        epochs=_paid_uploads(session, dataset, Scope(reservation.scope), n_uploads=len(part.epochs)),
+        epochs=_paid_uploads(
+            session, dataset, Scope(reservation.scope), n_uploads=len(part.epochs)
+        ),
         price=terms.stated(reservation.amount),
         reservation_id=reservation.id,
     )
-    if part != paid or reservation.event != event or reservation.amount != terms.price():
+    if (
+        part != paid
+        or reservation.event != event
+        or reservation.amount != terms.price()
+    ):
         return False
-    of_unit = accountant.group(dataset.max_rows) * accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
+    of_unit = accountant.group(dataset.max_rows) * accountant.loss(
+        events.from_json(event), adjacency=dataset.adjacency
+    )
     return of_unit <= Fraction(reservation.amount, 10**accountant.PLACES)
 
 
-def _paid_uploads(session: Session, dataset: Dataset, scope: Scope, *, n_uploads: int) -> Sequence[str]:
+def _paid_uploads(
+    session: Session, dataset: Dataset, scope: Scope, *, n_uploads: int
+) -> Sequence[str]:
     """The uploads that a scope covers, each once, in the order of their arrival.
 
-    Without a partition by upload, the scope covers rows of all uploads, and those that came after the reservation, too;
-    a part reads the first ones.
+    Without a partition by upload, the scope covers rows of all uploads, and those that
+    came after the reservation, too; a part reads the first ones.
     """
     uploads = dataset.uploads_in(scope, catalog.upload_ids(session, dataset.id))
-    return uploads[:n_uploads] if dataset.partitions.epoch_partition is None else uploads
+    return (
+        uploads[:n_uploads] if dataset.partitions.epoch_partition is None else uploads
+    )
 
 
 def _terms(dataset: Dataset, price: Mapping[str, Any]) -> Terms:
     """What a dataset's account pays for, as the plan of the job was made from it."""
     delta = None if price["delta"] is None else Fraction(price["delta"])
-    return Terms(Fraction(price["epsilon"]), price["accountant"], delta, dataset.adjacency, dataset.max_rows)
+    return Terms(
+        Fraction(price["epsilon"]),
+        price["accountant"],
+        delta,
+        dataset.adjacency,
+        dataset.max_rows,
+    )
 
 
 def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
-    """Checks the rules under the locks of the job's accounts, which a change of rules takes, too."""
+    """Checks the rules under the locks of the job's accounts, which a change of rules
+    takes, too.
+    """
     closed = rules.closed_accounts(session, at=at)
     for part in row.parts:
         if part.dataset in closed:
@@ -229,7 +324,9 @@ def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
 
 
 def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
-    """The task of the child: public facts, and the files of exactly the uploads that were in scope at submission."""
+    """The task of the child: public facts, and the files of exactly the uploads that
+    were in scope at submission.
+    """
     return JobTask(
         kind=row.kind,
         job_id=row.id,
@@ -255,7 +352,9 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
 
 def row_names(part: JobPart) -> tuple[Path, ...]:
     """The names in the store of the rows of one part."""
-    return tuple(Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs)
+    return tuple(
+        Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs
+    )
 
 
 def planned_bytes(session: Session, row: JobRow) -> int:
@@ -274,11 +373,17 @@ def planned_bytes(session: Session, row: JobRow) -> int:
         raise TaskNotPaid from None
 
 
-def cluster_of(installation: Installation, session: Session, row: JobRow) -> DaskCluster | None:
-    """The Dask cluster that reads the rows of a job: for releases that count codes, on datasets whose declared,
-    public size is at least that of the setting.
+def cluster_of(
+    installation: Installation, session: Session, row: JobRow
+) -> DaskCluster | None:
+    """The Dask cluster that reads the rows of a job: for releases that count codes, on
+    datasets whose declared, public size is at least that of the setting.
     """
     if not kind_of(row.kind).counts_codes(row.algorithm):
         return None
     size = catalog.find(session, row.dataset_id).row.public_size or 0
-    return installation.settings.dask_cluster if size >= installation.settings.dask_rows else None
+    return (
+        installation.settings.dask_cluster
+        if size >= installation.settings.dask_rows
+        else None
+    )

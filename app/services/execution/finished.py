@@ -1,8 +1,10 @@
-"""Notes the output of a paid job that is stored and not registered yet, and registers it.
+"""Notes the output of a paid job that is stored and not registered yet, and registers
+it.
 
-A worker writes the note before the job's last transaction. If the worker ends before the database takes that
-transaction, the first sweep after the end of the lease does it, on any machine that shares the store. The note has the
-fencing token of the charge, and the transaction that registers the output ends the lease, so one of them commits.
+A worker writes the note before the job's last transaction. If the worker ends before
+the database takes that transaction, the first sweep after the end of the lease does it,
+on any machine that shares the store. The note has the fencing token of the charge, and
+the transaction that registers the output ends the lease, so one of them commits.
 """
 
 import json
@@ -40,13 +42,17 @@ class Note:
 
 
 def note(installation: Installation, claim: Claim, output: Output) -> None:
-    """Writes the note of an output. Without it, the worker can still register the output."""
+    """Writes the note of an output. Without it, the worker can still register the
+    output.
+    """
     text = json.dumps({"token": claim.token, "output": vars(output)})
     try:
         with _file(installation, claim.job_id).new(existing="replace") as file:
             file.write(text.encode("utf-8"))
     except OSError:
-        _log.warning("the output of a paid job is not noted; only its worker can register it")
+        _log.warning(
+            "the output of a paid job is not noted; only its worker can register it"
+        )
 
 
 def read(installation: Installation, job_id: str) -> Note | None:
@@ -67,7 +73,9 @@ def read(installation: Installation, job_id: str) -> Note | None:
 def noted_jobs(installation: Installation) -> list[str]:
     """Ids of the jobs that have a note."""
     names = [file.basename for file in installation.files.files(FINISHED_FOLDER)]
-    return [name.removesuffix(_ENDING) for name in names if not name.endswith(UNFINISHED)]
+    return [
+        name.removesuffix(_ENDING) for name in names if not name.endswith(UNFINISHED)
+    ]
 
 
 def erase_unfinished(installation: Installation, *, before: datetime) -> None:
@@ -82,7 +90,9 @@ def forget(installation: Installation, job_id: str) -> None:
     try:
         _file(installation, job_id).delete()
     except OSError:
-        _log.warning("the note of an output stays until a later sweep", extra={"job_id": job_id})
+        _log.warning(
+            "the note of an output stays until a later sweep", extra={"job_id": job_id}
+        )
 
 
 def register(session: Session, row: JobRow, output: Output, *, at: datetime) -> None:

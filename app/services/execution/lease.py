@@ -1,4 +1,6 @@
-"""Keeps the lease of a job while this process works on the job, and stores the job's progress."""
+"""Keeps the lease of a job while this process works on the job, and stores the job's
+progress.
+"""
 
 import logging
 import threading
@@ -19,7 +21,8 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.2  # seconds between two looks at the signal to stop, and at the lease
 _NEWS_S = 0.5  # seconds between two extensions that store progress
-_MOST_S = 1.0  # most seconds between two extensions, so that a cancellation ends the job soon
+# most seconds between two extensions, so that a cancellation ends the job soon
+_MOST_S = 1.0
 
 
 class Stopped(GrovekeeperError):
@@ -41,11 +44,13 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
 
 
 class Lease:
-    """The lease of one job. A thread extends it for as long as the block of the object lasts.
+    """The lease of one job. A thread extends it for as long as the block of the object
+    lasts.
 
-    If the database is unreachable or an extension fails, the work goes on and the thread tries again: what a charged
-    job spent stays spent. The token of the claim keeps out a job that another process has ended meanwhile, so the last
-    transaction notices a lost lease, too.
+    If the database is unreachable or an extension fails, the work goes on and the
+    thread tries again: what a charged job spent stays spent. The token of the claim
+    keeps out a job that another process has ended meanwhile, so the last transaction
+    notices a lost lease, too.
     """
 
     def __init__(self, installation: Installation, claim: Claim) -> None:
@@ -54,12 +59,15 @@ class Lease:
         self._trees_done = self._stored = 0
         self._lost = threading.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._extend_until_the_end, name="lease", daemon=True)
+        self._thread = threading.Thread(
+            target=self._extend_until_the_end, name="lease", daemon=True
+        )
 
     def __enter__(self) -> Self:
         try:
             self._thread.start()
-        except RuntimeError:  # a limit of threads; nothing is charged, and the job goes back to the queue
+        except RuntimeError:
+            # a limit of threads; nothing is charged, and the job goes back to the queue
             raise Unavailable("this machine starts no further thread") from None
         return self
 
@@ -80,11 +88,14 @@ class Lease:
         if self._lost.is_set():
             raise LeaseLost
 
-    def wait_for(self, work: Callable[[], Result], *, stopping: threading.Event) -> Result:
+    def wait_for(
+        self, work: Callable[[], Result], *, stopping: threading.Event
+    ) -> Result:
         """Does work that brings files, and returns or raises what the work does.
 
-        A read from a store cannot be interrupted. When nobody waits for the work any more, its thread is left to end by
-        itself, so the work must leave nothing but copies.
+        A read from a store cannot be interrupted. When nobody waits for the work any
+        more, its thread is left to end by itself, so the work must leave nothing but
+        copies.
 
         Raises:
             Stopped: ``stopping`` was set.
@@ -97,9 +108,15 @@ class Lease:
         return outcome.result()
 
     def _extend_until_the_end(self) -> None:
-        interval_s, extended_at = min(self._installation.settings.lease_ttl_s / 4, _MOST_S), time.monotonic()
+        interval_s, extended_at = (
+            min(self._installation.settings.lease_ttl_s / 4, _MOST_S),
+            time.monotonic(),
+        )
         while not (self._lost.is_set() or self._ended.wait(min(_NEWS_S, interval_s))):
-            if self._trees_done != self._stored or time.monotonic() - extended_at >= interval_s:
+            if (
+                self._trees_done != self._stored
+                or time.monotonic() - extended_at >= interval_s
+            ):
                 self._extend()
                 extended_at = time.monotonic()
 

@@ -1,10 +1,13 @@
-"""Runs a claimed job from its charge to its end: two transactions with the child process between them.
+"""Runs a claimed job from its charge to its end: two transactions with the child
+process between them.
 
-Before the charge, the files that the job needs are copied to this machine: models, and encrypted files of rows, which
-are authenticated. Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and
-commits the output and ``succeeded`` together. Its budget is spent, so it is repeated for as long as the database is
-unreachable. A worker that stops meanwhile leaves a note of the output, with which a sweep commits it. A job that is
-lost between the two transactions stays charged and fails.
+Before the charge, the files that the job needs are copied to this machine: models, and
+encrypted files of rows, which are authenticated. Transaction 1 charges and commits;
+only then are rows read. Transaction 2 checks the lease and commits the output and
+``succeeded`` together. Its budget is spent, so it is repeated for as long as the
+database is unreachable. A worker that stops meanwhile leaves a note of the output, with
+which a sweep commits it. A job that is lost between the two transactions stays charged
+and fails.
 """
 
 import errno
@@ -22,7 +25,13 @@ from typing import TypeAlias, TypeVar
 from sqlalchemy.orm import Session
 
 from app.core import files, limits
-from app.core.errors import DatasetDeleted, Frozen, InstallationError, LeaseLost, Unavailable
+from app.core.errors import (
+    DatasetDeleted,
+    Frozen,
+    InstallationError,
+    LeaseLost,
+    Unavailable,
+)
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
@@ -61,10 +70,14 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 COMMIT_RETRY_S = 2.0
-"""Longest pause between attempts of the last commit, in seconds; the first ones are shorter."""
+"""Longest pause between attempts of the last commit, in seconds; the first ones are
+shorter.
+"""
 
 COMMIT_STOP_S = 5.0
-"""Seconds for which a process that is asked to stop still tries the last commit: Docker kills after ten."""
+"""Seconds for which a process that is asked to stop still tries the last commit: Docker
+kills after ten.
+"""
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses between questions of a paid job to a store that does not answer, in seconds."""
@@ -72,7 +85,8 @@ STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 @dataclass(eq=False)
 class JobFailed(GrovekeeperError):
-    """The child ended without an output. The cause is not recorded: it may depend on rows.
+    """The child ended without an output. The cause is not recorded: it may depend on
+    rows.
 
     Attributes:
         reason: ``FAILED``, or ``LOST`` when the worker was asked to stop now.
@@ -82,7 +96,8 @@ class JobFailed(GrovekeeperError):
 
 
 class CodeNotLoaded(GrovekeeperError):
-    """A child of this worker could not load the code of jobs: a folder, memory or a library is missing on this machine.
+    """A child of this worker could not load the code of jobs: a folder, memory or a
+    library is missing on this machine.
 
     The job is uncharged and goes back to the queue.
     """
@@ -91,7 +106,8 @@ class CodeNotLoaded(GrovekeeperError):
 
 
 class CodeChanged(InstallationError, CodeNotLoaded):
-    """The files of the program are not those that this worker loaded: a child would run other code than the worker.
+    """The files of the program are not those that this worker loaded: a child would run
+    other code than the worker.
 
     The job is uncharged and goes back to the queue.
     """
@@ -106,10 +122,14 @@ class CodeChanged(InstallationError, CodeNotLoaded):
 def claim_next(installation: Installation) -> Claim | None:
     """Takes the oldest queued job under a lease; ``None`` if none waits.
 
-    Jobs of frozen or deleted datasets stay in the queue, and jobs of kinds or algorithms that this version does not
-    know: a newer worker takes them.
+    Jobs of frozen or deleted datasets stay in the queue, and jobs of kinds or
+    algorithms that this version does not know: a newer worker takes them.
     """
-    database, known, ttl_s = installation.database, known_work(), installation.settings.lease_ttl_s
+    database, known, ttl_s = (
+        installation.database,
+        known_work(),
+        installation.settings.lease_ttl_s,
+    )
     with database.read() as session:
         closed = _closed(session, at=database.now(session))
         if not queue.has_queued(session, closed=closed, known=known):
@@ -118,17 +138,23 @@ def claim_next(installation: Installation) -> Claim | None:
             return None
     with database.write() as session:
         at = database.now(session)
-        return queue.claim(session, at=at, ttl_s=ttl_s, closed=_closed(session, at=at), known=known)
+        return queue.claim(
+            session, at=at, ttl_s=ttl_s, closed=_closed(session, at=at), known=known
+        )
 
 
 @cache
 def _warn_of_newer_jobs() -> None:
     """Warns once in a process."""
-    _log.warning("jobs wait for a newer worker: this version does not know their kind or algorithm; upgrade this one")
+    _log.warning(
+        "jobs wait for a newer worker: this version does not know their kind or algorithm; upgrade this one"
+    )
 
 
 def _closed(session: Session, *, at: datetime) -> frozenset[str]:
-    """Ids of the datasets whose jobs are not started: by their rules, or because they were deleted."""
+    """Ids of the datasets whose jobs are not started: by their rules, or because they
+    were deleted.
+    """
     return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
@@ -144,17 +170,22 @@ def run_job(
     load: Load = nothing_to_load,
     stop: Stop | None = None,
 ) -> None:
-    """Charges the job, runs its child, and registers the output, while the job's lease is kept.
+    """Charges the job, runs its child, and registers the output, while the job's lease
+    is kept.
 
     Args:
-        run: gives the child its task and waits for it, outside any transaction; shows progress through the lease.
-        load: before the charge, starts the child, waits until it has loaded its code, and looks at what the job needs.
-        stop: once begun, an uncharged job returns to the queue; once to be done now, a charged job fails as lost.
+        run: gives the child its task and waits for it, outside any transaction; shows
+            progress through the lease.
+        load: before the charge, starts the child, waits until it has loaded its code,
+            and looks at what the job needs.
+        stop: once begun, an uncharged job returns to the queue; once to be done now, a
+            charged job fails as lost.
 
     Raises:
-        CodeNotLoaded: this machine cannot run the job, which is uncharged and in the queue again.
-        Unavailable: the database, the home or the store is unreachable; a charged job stays charged, an uncharged job
-            waits.
+        CodeNotLoaded: this machine cannot run the job, which is uncharged and in the
+            queue again.
+        Unavailable: the database, the home or the store is unreachable; a charged job
+            stays charged, an uncharged job waits.
     """
     stop = stop or Stop()
     with Lease(installation, claim) as lease:
@@ -166,12 +197,16 @@ def run_job(
         except LeaseLost:
             shutil.rmtree(task.folder, ignore_errors=True)
             raise
-        # Other exceptions keep the folder: if the last commit is in doubt, the sweeper finds the output through it.
+        # Other exceptions keep the folder: if the last commit is in doubt, the sweeper
+        # finds the output through it.
         shutil.rmtree(task.folder, ignore_errors=True)
 
 
-def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load, *, stop: Stop) -> JobTask | None:
-    """Brings the files and the code of a job and charges it; ``None`` if it ended uncharged, or is in the queue again.
+def _charged(
+    installation: Installation, claim: Claim, lease: Lease, load: Load, *, stop: Stop
+) -> JobTask | None:
+    """Brings the files and the code of a job and charges it; ``None`` if it ended
+    uncharged, or is in the queue again.
 
     Whatever this machine may lack is needed here, before the charge.
     """
@@ -188,7 +223,12 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
     except SubmitterRevoked as refusal:
         _give_back(installation, claim, reason=refusal.reason)
     except DatasetDeleted:
-        _give_back(installation, claim, state=JobState.CANCELLED, reason=EndReason.DATASET_ERASED)
+        _give_back(
+            installation,
+            claim,
+            state=JobState.CANCELLED,
+            reason=EndReason.DATASET_ERASED,
+        )
     except SealBroken:
         _give_back(installation, claim, reason=EndReason.DAMAGED)
     except CodeNotLoaded:
@@ -202,18 +242,24 @@ def _charged(installation: Installation, claim: Claim, lease: Lease, load: Load,
 def _needs(installation: Installation, claim: Claim) -> Needs:
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        cluster, output_bytes = cluster_of(installation, session, row), planned_bytes(session, row)
+        cluster, output_bytes = (
+            cluster_of(installation, session, row),
+            planned_bytes(session, row),
+        )
         names = [name.as_posix() for part in row.parts for name in row_names(part)]
     store = installation.files
     if isinstance(store, Directory):
         names = [str(store.path(name)) for name in names]
     elif cluster is None:
         names = []  # of copies, which this process has read, or makes later
-    return Needs(installation.job_folder(claim.job_id), output_bytes, tuple(names), cluster)
+    return Needs(
+        installation.job_folder(claim.job_id), output_bytes, tuple(names), cluster
+    )
 
 
 def _charge(installation: Installation, claim: Claim, *, stop: Stop) -> JobTask:
-    """Charges the job. If the connection breaks in the commit, asks whether the job is charged.
+    """Charges the job. If the connection breaks in the commit, asks whether the job is
+    charged.
 
     No other worker runs a job that is charged, so this worker must not leave it.
     """
@@ -227,10 +273,12 @@ def _charge(installation: Installation, claim: Claim, *, stop: Stop) -> JobTask:
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> bool:
-    """Copies the models that a job reads to its folder, so that nobody can remove them after the charge.
+    """Copies the models that a job reads to its folder, so that nobody can remove them
+    after the charge.
 
     Returns:
-        Whether every model exists. If not, the job has failed and its reservations were given back: no row was read.
+        Whether every model exists. If not, the job has failed and its reservations were
+        given back: no row was read.
 
     Raises:
         Unavailable: the home cannot be written now, or the file of a model is lost.
@@ -267,37 +315,58 @@ def _try_to_write(folder: Path) -> None:
 
 
 def _give_back(
-    installation: Installation, claim: Claim, *, reason: EndReason, state: JobState = JobState.FAILED
+    installation: Installation,
+    claim: Claim,
+    *,
+    reason: EndReason,
+    state: JobState = JobState.FAILED,
 ) -> None:
-    """Ends a job before its charge: no row was read, so its reservations are given back."""
+    """Ends a job before its charge: no row was read, so its reservations are given
+    back.
+    """
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         reservations.void_jobs(session, [row.id], actor=WORKER)
-        notices.end_job(session, row, state=state, reason=reason, at=installation.database.now(session))
+        notices.end_job(
+            session,
+            row,
+            state=state,
+            reason=reason,
+            at=installation.database.now(session),
+        )
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
 def _put_back(installation: Installation, claim: Claim) -> None:
-    """Returns a job to the queue before its charge: its dataset is frozen, or this process stops."""
+    """Returns a job to the queue before its charge: its dataset is frozen, or this
+    process stops.
+    """
     with installation.database.write() as session:
         queue.requeue(queue.leased(session, claim))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
-def _bring_rows(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> None:
+def _bring_rows(
+    installation: Installation, claim: Claim, lease: Lease, *, stop: Stop
+) -> None:
     try:
-        lease.wait_for(partial(_authenticate_rows, installation, claim), stopping=stop.begun)
-    except OSError:  # nothing was charged, and the job goes back to the queue with its lease
+        lease.wait_for(
+            partial(_authenticate_rows, installation, claim), stopping=stop.begun
+        )
+    except OSError:
+        # nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the rows of a job cannot be read") from None
 
 
 def _authenticate_rows(installation: Installation, claim: Claim) -> None:
-    """Copies the files of a job's rows to this machine, unless they are on it, and authenticates every byte of them.
+    """Copies the files of a job's rows to this machine, unless they are on it, and
+    authenticates every byte of them.
 
-    Runs before the charge, so a damaged file costs nobody budget. An upload is a public event, so a file that is absent
-    or damaged reveals nothing private: the tags of the file decide, and no row is interpreted. The time of a copy
-    depends on the size of a file: with public times, files are copied after the charge, and here only looked up. Files
-    that a cluster reads are only looked up, too.
+    Runs before the charge, so a damaged file costs nobody budget. An upload is a public
+    event, so a file that is absent or damaged reveals nothing private: the tags of the
+    file decide, and no row is interpreted. The time of a copy depends on the size of a
+    file: with public times, files are copied after the charge, and here only looked up.
+    Files that a cluster reads are only looked up, too.
 
     Raises:
         OSError: a file cannot be read now.
@@ -307,8 +376,15 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
         row = queue.job(session, claim.job_id)
         datasets = [(part, catalog.find(session, part.dataset)) for part in row.parts]
         keys = installation.storage_keys
-        living = [(part, dataset.data_key(keys)) for part, dataset in datasets if not dataset.is_deleted]
-        is_copied_later = cluster_of(installation, session, row) or installation.settings.release_interval_s > 0
+        living = [
+            (part, dataset.data_key(keys))
+            for part, dataset in datasets
+            if not dataset.is_deleted
+        ]
+        is_copied_later = (
+            cluster_of(installation, session, row)
+            or installation.settings.release_interval_s > 0
+        )
     store = installation.files
     for part, key in living:
         try:
@@ -320,7 +396,11 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
         except SealBroken:
             _log.error(
                 "a job fails, uncharged: a file of its rows is damaged; restore the file from a backup",
-                extra={"job_id": claim.job_id, "dataset_id": part.dataset, "upload_id": name.stem},
+                extra={
+                    "job_id": claim.job_id,
+                    "dataset_id": part.dataset,
+                    "upload_id": name.stem,
+                },
             )
             raise
         except FileNotFoundError:
@@ -331,26 +411,35 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
             raise
 
 
-def _require_room(installation: Installation, claim: Claim, lease: Lease, *, stop: Stop) -> None:
-    """Checks that the output of a job can be stored; with too little space, the job waits for another machine or time.
+def _require_room(
+    installation: Installation, claim: Claim, lease: Lease, *, stop: Stop
+) -> None:
+    """Checks that the output of a job can be stored; with too little space, the job
+    waits for another machine or time.
 
-    The child writes the output, and this process stores what is a file a second time. The size is public.
+    The child writes the output, and this process stores what is a file a second time.
+    The size is public.
     """
     with installation.database.read() as session:
         n_bytes = planned_bytes(session, queue.job(session, claim.job_id))
 
     def look() -> None:
         needed = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
-        if shutil.disk_usage(installation.job_folder(claim.job_id).parent).free < needed:
+        if (
+            shutil.disk_usage(installation.job_folder(claim.job_id).parent).free
+            < needed
+        ):
             raise OSError(errno.ENOSPC, "too little space for the output of a job")
         if n_bytes:
             installation.store.require_room(needed)
         if not isinstance(installation.files, Directory):
-            _try_to_write(installation.home / "cache")  # rows may be copied after the charge
+            # rows may be copied after the charge
+            _try_to_write(installation.home / "cache")
 
     try:
         lease.wait_for(look, stopping=stop.begun)
-    except OSError:  # nothing was charged, and the job goes back to the queue with its lease
+    except OSError:
+        # nothing was charged, and the job goes back to the queue with its lease
         _log.error(
             "a job waits, uncharged: the home or the store of models is full or cannot be written",
             extra={"job_id": claim.job_id},
@@ -358,23 +447,35 @@ def _require_room(installation: Installation, claim: Claim, lease: Lease, *, sto
         raise Unavailable("the output of a job cannot be stored") from None
 
 
-def located(installation: Installation, task: JobTask, *, stop: Stop | None = None) -> JobTask:
-    """The task with the paths of its rows on this machine, as they are now: an erasure may have replaced a file.
+def located(
+    installation: Installation, task: JobTask, *, stop: Stop | None = None
+) -> JobTask:
+    """The task with the paths of its rows on this machine, as they are now: an erasure
+    may have replaced a file.
 
-    So a store that does not answer is asked again, although a copy from before the charge is on this machine.
-    A file that cannot be brought keeps its name, at which the child finds nothing. So the child fails as it does with a
-    broken disk, and the job ends when the end of a child shows (ADR 0030). The workers of a cluster read files of a
-    store that machines share by their names.
+    So a store that does not answer is asked again, although a copy from before the
+    charge is on this machine. A file that cannot be brought keeps its name, at which
+    the child finds nothing. So the child fails as it does with a broken disk, and the
+    job ends when the end of a child shows (ADR 0030). The workers of a cluster read
+    files of a store that machines share by their names.
     """
     if task.cluster is not None and not isinstance(installation.files, Directory):
         return task
-    return replace(task, parts=tuple(_located(installation, part, stop=stop or Stop()) for part in task.parts))
+    return replace(
+        task,
+        parts=tuple(
+            _located(installation, part, stop=stop or Stop()) for part in task.parts
+        ),
+    )
 
 
 def _located(installation: Installation, part: PartRows, *, stop: Stop) -> PartRows:
     local = installation.files.local
     try:
-        paths = tuple(_answer(partial(local, name.as_posix()), stop=stop) for name in part.row_files)
+        paths = tuple(
+            _answer(partial(local, name.as_posix()), stop=stop)
+            for name in part.row_files
+        )
     except OSError:
         _log.warning("the rows of a charged job cannot be read")
         return part
@@ -392,7 +493,12 @@ def _run_and_end(
 ) -> None:
     try:
         files.make_folder(task.folder)
-        run(lease.wait_for(partial(located, installation, task, stop=stop), stopping=stop.now), lease)
+        run(
+            lease.wait_for(
+                partial(located, installation, task, stop=stop), stopping=stop.now
+            ),
+            lease,
+        )
         lease.show(task.n_trees)
         output = _stored(installation, task, stop=stop)
     except Stopped:
@@ -402,7 +508,9 @@ def _run_and_end(
     except OutputInvalid:
         _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     except OSError:
-        _log.error("the output of a paid job cannot be stored: the home or the store of models failed")
+        _log.error(
+            "the output of a paid job cannot be stored: the home or the store of models failed"
+        )
         _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     else:
         finished.note(installation, claim, output)
@@ -415,7 +523,9 @@ def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> Output:
 
 
 def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
-    """What a store answers, which is asked again while it does not: what the job spent stays spent."""
+    """What a store answers, which is asked again while it does not: what the job spent
+    stays spent.
+    """
     for wait_s in STORE_RETRY_S:
         try:
             return ask()
@@ -425,29 +535,46 @@ def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
     return ask()
 
 
-def _fail(installation: Installation, claim: Claim, *, reason: EndReason, stop: Stop) -> None:
-    _until_reached(partial(_end_as_failed, installation, claim, reason=reason), stop=stop)
+def _fail(
+    installation: Installation, claim: Claim, *, reason: EndReason, stop: Stop
+) -> None:
+    _until_reached(
+        partial(_end_as_failed, installation, claim, reason=reason), stop=stop
+    )
 
 
-def _end_as_failed(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
+def _end_as_failed(
+    installation: Installation, claim: Claim, *, reason: EndReason
+) -> None:
     with installation.database.write() as session:
         row = queue.leased(session, claim)
-        notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
+        notices.end_job(
+            session,
+            row,
+            state=JobState.FAILED,
+            reason=reason,
+            at=installation.database.now(session),
+        )
         parts = row.parts
     for part in parts:  # after the commit; whatever the cause was, the line is the same
         _log.error(
             "a paid job failed, and its charge stays",
             extra={
                 "job_id": claim.job_id,
-                "account_id": part.dataset,  # the account of a dataset has the dataset's id
+                # the account of a dataset has the dataset's id
+                "account_id": part.dataset,
                 "dataset_id": part.dataset,
                 "reservation_id": part.reservation_id,
             },
         )
 
 
-def _succeed(installation: Installation, claim: Claim, output: Output, *, stop: Stop) -> None:
-    """Transaction 2. The note of the output outlives a worker that cannot wait for the database."""
+def _succeed(
+    installation: Installation, claim: Claim, output: Output, *, stop: Stop
+) -> None:
+    """Transaction 2. The note of the output outlives a worker that cannot wait for the
+    database.
+    """
     try:
         _until_reached(partial(_register, installation, claim, output), stop=stop)
     except LeaseLost:
@@ -465,18 +592,22 @@ def _register(installation: Installation, claim: Claim, output: Output) -> None:
 
 
 def _has_succeeded(installation: Installation, claim: Claim) -> bool:
-    """Whether an earlier attempt, whose answer was lost, or a sweep has registered the output."""
+    """Whether an earlier attempt, whose answer was lost, or a sweep has registered the
+    output.
+    """
     with installation.database.read() as session:
         return queue.job(session, claim.job_id).state == JobState.SUCCEEDED
 
 
 def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
-    """Repeats a transaction while the database is unreachable, because what the job spent stays spent.
+    """Repeats a transaction while the database is unreachable, because what the job
+    spent stays spent.
 
     The lease is extended meanwhile, as soon as the database answers.
 
     Raises:
-        Unavailable: the process is to stop now, or was asked to stop :data:`COMMIT_STOP_S` ago.
+        Unavailable: the process is to stop now, or was asked to stop
+            :data:`COMMIT_STOP_S` ago.
     """
     pause_s, stops_at = COMMIT_RETRY_S / 8, float("inf")
     while True:
@@ -487,6 +618,8 @@ def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
                 stops_at = min(stops_at, time.monotonic() + COMMIT_STOP_S)
             left_s = max(stops_at - time.monotonic(), 0)
             if stop.now.wait(min(pause_s, left_s)) or time.monotonic() >= stops_at:
-                _log.warning("this worker stops before the database could take the end of a paid job")
+                _log.warning(
+                    "this worker stops before the database could take the end of a paid job"
+                )
                 raise
             pause_s = min(2 * pause_s, COMMIT_RETRY_S)

@@ -1,7 +1,8 @@
-"""Ends jobs of dead workers and expired jobs, and removes files that no database row refers to (the sweeper).
+"""Ends jobs of dead workers and expired jobs, and removes files that no database row
+refers to (the sweeper).
 
-Each job is ended in its own transaction, which first reads the job again under its lock, because the job's worker
-may have resumed.
+Each job is ended in its own transaction, which first reads the job again under its
+lock, because the job's worker may have resumed.
 """
 
 import hashlib
@@ -41,13 +42,15 @@ STALE_ARTIFACT = timedelta(hours=24)
 def expire_jobs(installation: Installation) -> int:
     """Ends or requeues every job whose lease ran out or that waited for too long.
 
-    Claimed but not charged: back to the queue. Charged: succeeded, if a note has its output; otherwise failed, reason
-    ``lost``, once its worker did not extend the lease for another term; the charge stays. Queued for longer than the
-    limit: failed, reason ``not-started``; waiting for an approval for longer than its limit: failed, reason
+    Claimed but not charged: back to the queue. Charged: succeeded, if a note has its
+    output; otherwise failed, reason ``lost``, once its worker did not extend the lease
+    for another term; the charge stays. Queued for longer than the limit: failed, reason
+    ``not-started``; waiting for an approval for longer than its limit: failed, reason
     ``not-approved``; and its reservation expires in the same transaction.
 
-    A lease that ends too late, because the clock was set back, is shortened to that of a claim made now. Otherwise, a
-    dead worker would keep its job for as long as the clock was ahead. A worker that lives extends the lease again.
+    A lease that ends too late, because the clock was set back, is shortened to that of
+    a claim made now. Otherwise, a dead worker would keep its job for as long as the
+    clock was ahead. A worker that lives extends the lease again.
 
     Returns:
         Number of jobs that were ended or requeued.
@@ -69,8 +72,8 @@ def expire_jobs(installation: Installation) -> int:
 def tidy_jobs(installation: Installation) -> None:
     """Removes folders of finished jobs, and artifacts in them that no model refers to.
 
-    A job's folder exists until the job's last transaction has committed. So an artifact that was stored but not
-    registered is found through the folder, whatever its age.
+    A job's folder exists until the job's last transaction has committed. So an artifact
+    that was stored but not registered is found through the folder, whatever its age.
     """
     folder = installation.home / "jobs"
     if not folder.is_dir():
@@ -95,8 +98,8 @@ def _remove_unregistered(installation: Installation, job_folder: Path) -> None:
 
 
 def tidy_rows(installation: Installation) -> None:
-    """Erases rows of deleted datasets and of erased uploads, and files of uploads that were interrupted
-    :data:`STALE_UPLOAD` ago.
+    """Erases rows of deleted datasets and of erased uploads, and files of uploads that
+    were interrupted :data:`STALE_UPLOAD` ago.
     """
     complete_erasures(installation)
     stale_before = stamps.now() - STALE_UPLOAD
@@ -108,7 +111,11 @@ def tidy_rows(installation: Installation) -> None:
         erase_remains(installation, dataset_id)
     for dataset_id, file in files:
         epoch_id = row_files.upload_of(file)
-        if epoch_id is not None and epoch_id not in epochs and file.changed_at < stale_before:
+        if (
+            epoch_id is not None
+            and epoch_id not in epochs
+            and file.changed_at < stale_before
+        ):
             row_files.erase_epoch(store, dataset_id, epoch_id)
     installation.database.forget_deleted()
     row_files.erase_unfinished(store, before=stale_before)
@@ -116,51 +123,76 @@ def tidy_rows(installation: Installation) -> None:
 
 
 def tidy_artifacts(installation: Installation) -> None:
-    """Removes artifacts of removed models whose process died before it removed the file, and notes of ended jobs.
+    """Removes artifacts of removed models whose process died before it removed the
+    file, and notes of ended jobs.
 
-    Younger artifacts stay: their models may be about to be registered. So do those that a note names.
+    Younger artifacts stay: their models may be about to be registered. So do those that
+    a note names.
     """
     stale_before = stamps.now() - STALE_ARTIFACT
     finished.erase_unfinished(installation, before=stale_before)
     stored = installation.store.digests(before=stale_before)
-    notes = {job_id: finished.read(installation, job_id) for job_id in finished.noted_jobs(installation)}
+    notes = {
+        job_id: finished.read(installation, job_id)
+        for job_id in finished.noted_jobs(installation)
+    }
     if not stored and not notes:
         return
-    with installation.database.read() as session:  # after the files were listed, so that no new model is missed
+    # after the files were listed, so that no new model is missed
+    with installation.database.read() as session:
         needed = models.digests(session)
         ended = [job_id for job_id in notes if not queue.is_unfinished(session, job_id)]
-    noted = {note.output.digest for job_id, note in notes.items() if note is not None and job_id not in ended}
+    noted = {
+        note.output.digest
+        for job_id, note in notes.items()
+        if note is not None and job_id not in ended
+    }
     for digest in set(stored) - needed - noted:
         installation.store.remove(digest)
     for job_id in ended:
         finished.forget(installation, job_id)
 
 
-def _settle(installation: Installation, job_id: str, *, closed: Collection[str]) -> bool:
-    """Ends or requeues one overdue job, unless its worker resumed, and then says what became of a paid job."""
+def _settle(
+    installation: Installation, job_id: str, *, closed: Collection[str]
+) -> bool:
+    """Ends or requeues one overdue job, unless its worker resumed, and then says what
+    became of a paid job.
+    """
     database = installation.database
     try:
         note = finished.read(installation, job_id)
-    except OSError:  # nobody knows whether the job has an output; the next sweep asks again
-        _log.warning("an overdue job waits, because the store does not answer", extra={"job_id": job_id})
+    except OSError:
+        # nobody knows whether the job has an output; the next sweep asks again
+        _log.warning(
+            "an overdue job waits, because the store does not answer",
+            extra={"job_id": job_id},
+        )
         return False
     with database.write() as session:
         row, at = queue.locked(session, job_id), database.now(session)
         if row.lease_until is not None:
-            row.lease_until = min(row.lease_until, at + timedelta(seconds=installation.settings.lease_ttl_s))
+            row.lease_until = min(
+                row.lease_until,
+                at + timedelta(seconds=installation.settings.lease_ttl_s),
+            )
         is_paid = row.state == JobState.RUNNING and row.charged_at is not None
         if is_paid:
             is_settled = _end_paid(installation, session, row, note, at=at)
         else:
             is_settled = _end_unpaid(session, row, at=at, closed=closed)
-    if is_paid and is_settled:  # after the commit: a sweep that is rolled back has ended no job
+    # after the commit: a sweep that is rolled back has ended no job
+    if is_paid and is_settled:
         _tell_end(installation, row)
     return is_settled
 
 
 def _tell_end(installation: Installation, row: JobRow) -> None:
     if row.state == JobState.SUCCEEDED:
-        _log.info("a sweep registered the output of a paid job, because its worker did not", extra={"job_id": row.id})
+        _log.info(
+            "a sweep registered the output of a paid job, because its worker did not",
+            extra={"job_id": row.id},
+        )
         finished.forget(installation, row.id)
         return
     for part in row.parts:
@@ -168,14 +200,22 @@ def _tell_end(installation: Installation, row: JobRow) -> None:
             "a paid job was lost: its lease was not extended, and no output is noted; its charge stays",
             extra={
                 "job_id": row.id,
-                "account_id": part.dataset,  # the account of a dataset has the dataset's id
+                # the account of a dataset has the dataset's id
+                "account_id": part.dataset,
                 "dataset_id": part.dataset,
                 "reservation_id": part.reservation_id,
             },
         )
 
 
-def _end_paid(installation: Installation, session: Session, row: JobRow, note: Note | None, *, at: datetime) -> bool:
+def _end_paid(
+    installation: Installation,
+    session: Session,
+    row: JobRow,
+    note: Note | None,
+    *,
+    at: datetime,
+) -> bool:
     if row.lease_until is None or row.lease_until >= at:
         return False
     if note is not None and note.token == row.lease_token:
@@ -187,26 +227,39 @@ def _end_paid(installation: Installation, session: Session, row: JobRow, note: N
     return True
 
 
-def _may_be_extended(installation: Installation, job_id: str, lease_until: datetime) -> bool:
+def _may_be_extended(
+    installation: Installation, job_id: str, lease_until: datetime
+) -> bool:
     """Whether the worker of a paid job may still extend a lease that has ended.
 
-    While the database is away, no worker can extend a lease. The first sweep after an outage finds the leases of living
-    workers ended, too. So a worker has as long as a lease takes, counted in sweeps, which run while the database
-    answers: no clock tells how long it was away.
+    While the database is away, no worker can extend a lease. The first sweep after an
+    outage finds the leases of living workers ended, too. So a worker has as long as a
+    lease takes, counted in sweeps, which run while the database answers: no clock tells
+    how long it was away.
     """
     installation.late_leases[job_id, lease_until] += 1
     n_waits = installation.late_leases[job_id, lease_until] - 1
     return n_waits * limits.SWEEP_INTERVAL_S < installation.settings.lease_ttl_s
 
 
-def _end_unpaid(session: Session, row: JobRow, *, at: datetime, closed: Collection[str]) -> bool:
+def _end_unpaid(
+    session: Session, row: JobRow, *, at: datetime, closed: Collection[str]
+) -> bool:
     can_start = all(part.dataset not in closed for part in row.parts)
-    waited_too_long = can_start and row.waits_since < at - timedelta(seconds=limits.MAX_QUEUE_S)
-    if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
+    waited_too_long = can_start and row.waits_since < at - timedelta(
+        seconds=limits.MAX_QUEUE_S
+    )
+    if (
+        row.state == JobState.RUNNING
+        and row.lease_until is not None
+        and row.lease_until < at
+    ):
         queue.requeue(row)
         if not waited_too_long:
             return True
-    is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(seconds=limits.MAX_APPROVAL_S)
+    is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(
+        seconds=limits.MAX_APPROVAL_S
+    )
     if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
         reservations.expire_job(session, row.id, actor=SWEEPER)
         reason = EndReason.NOT_APPROVED if is_undecided else EndReason.NOT_STARTED

@@ -1,1 +1,3 @@
-"""Shows and cancels jobs, and defines what every kind of job builds on: interface, task and public facts."""
+"""Shows and cancels jobs, and defines what every kind of job builds on: interface, task
+and public facts.
+"""

@@ -1,7 +1,9 @@
-"""Ends jobs, and tells webhooks about jobs and low budgets in the transaction that causes the event.
+"""Ends jobs, and tells webhooks about jobs and low budgets in the transaction that
+causes the event.
 
-A refusal rolls its transaction back, so webhooks learn of it in another one. Every fact is one that an owner of the
-dataset may read anyway. With public times of release, the transactions themselves happen at public times.
+A refusal rolls its transaction back, so webhooks learn of it in another one. Every fact
+is one that an owner of the dataset may read anyway. With public times of release, the
+transactions themselves happen at public times.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +13,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import BudgetExceeded, ErasureDue, Frozen, NeedsApproval, QuotaExceeded, TooManyCells
+from app.core.errors import (
+    BudgetExceeded,
+    ErasureDue,
+    Frozen,
+    NeedsApproval,
+    QuotaExceeded,
+    TooManyCells,
+)
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
@@ -33,13 +42,24 @@ _REFUSALS = {
     Frozen: "frozen",
     ErasureDue: "erasure-due",
 }
-"""The problems of refused requests that webhooks are told about: those that the command line calls refusals."""
+"""The problems of refused requests that webhooks are told about: those that the command
+line calls refusals.
+"""
 
 
-def end_job(session: Session, row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
-    """Ends a job that the caller has locked, and its lease; every service ends jobs by this function.
+def end_job(
+    session: Session,
+    row: JobRow,
+    *,
+    state: JobState,
+    reason: EndReason | None,
+    at: datetime,
+) -> None:
+    """Ends a job that the caller has locked, and its lease; every service ends jobs by
+    this function.
 
-    The caller has given back the reservations of a job that is not charged: so a budget may be low no more.
+    The caller has given back the reservations of a job that is not charged: so a budget
+    may be low no more.
     """
     queue.finish(row, state=state, reason=reason, at=at)
     job_changed(session, row, JOB_ENDED, at=at)
@@ -55,9 +75,13 @@ def cancel_locked(
     at: datetime,
     reason: EndReason = EndReason.CANCELLED,
 ) -> None:
-    """Cancels jobs that the caller has locked. Their workers lose the lease and kill the child."""
+    """Cancels jobs that the caller has locked. Their workers lose the lease and kill
+    the child.
+    """
     unfinished = [row for row in rows if row.state in UNFINISHED]
-    reservations.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
+    reservations.void_jobs(
+        session, [row.id for row in unfinished if row.charged_at is None], actor=actor
+    )
     for row in unfinished:
         end_job(session, row, state=JobState.CANCELLED, reason=reason, at=at)
 
@@ -69,15 +93,26 @@ def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> N
 
 
 def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
-    """Tells webhooks about a new job that is queued, and about budgets that its reservations made low."""
-    listeners, watch_budgets = outbox.audience(session, {row.dataset_id, *(part.dataset for part in row.parts)})
+    """Tells webhooks about a new job that is queued, and about budgets that its
+    reservations made low.
+    """
+    listeners, watch_budgets = outbox.audience(
+        session, {row.dataset_id, *(part.dataset for part in row.parts)}
+    )
     if row.state == JobState.QUEUED:
         _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
     if watch_budgets:
         budgets_changed(session, {part.dataset for part in row.parts}, at=at)
 
 
-def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[WebhookRow], *, at: datetime) -> None:
+def _tell_of_job(
+    session: Session,
+    row: JobRow,
+    event: str,
+    listeners: Sequence[WebhookRow],
+    *,
+    at: datetime,
+) -> None:
     for dataset_id in sorted({row.dataset_id, *(part.dataset for part in row.parts)}):
         facts = {
             "dataset": dataset_id,
@@ -87,15 +122,29 @@ def _tell_of_job(session: Session, row: JobRow, event: str, listeners: Sequence[
             "state": row.state,
             "reason": row.reason,
         }
-        _put(session, [each for each in listeners if each.dataset_id == dataset_id], event, facts, at=at)
+        _put(
+            session,
+            [each for each in listeners if each.dataset_id == dataset_id],
+            event,
+            facts,
+            at=at,
+        )
 
 
 def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
-    """Tells the webhooks of a dataset that a request to spend was refused. The request's transaction has ended."""
-    if not isinstance(error, BudgetExceeded | QuotaExceeded | TooManyCells | Frozen | ErasureDue):
+    """Tells the webhooks of a dataset that a request to spend was refused. The
+    request's transaction has ended.
+    """
+    if not isinstance(
+        error, BudgetExceeded | QuotaExceeded | TooManyCells | Frozen | ErasureDue
+    ):
         return
     with installation.database.read() as session:
-        listeners = [row for row in outbox.of_dataset(session, error.dataset) if REFUSED in row.events]
+        listeners = [
+            row
+            for row in outbox.of_dataset(session, error.dataset)
+            if REFUSED in row.events
+        ]
     if not listeners:
         return
     facts = {"dataset": error.dataset, "problem": _REFUSALS[type(error)], "by": by}
@@ -104,8 +153,11 @@ def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> 
         _put(session, listeners, REFUSED, facts, at=installation.database.now(session))
 
 
-def budgets_changed(session: Session, account_ids: Collection[str], *, at: datetime) -> None:
-    """Tells webhooks with a threshold that accounts have changed: of datasets, and of all members of their populations.
+def budgets_changed(
+    session: Session, account_ids: Collection[str], *, at: datetime
+) -> None:
+    """Tells webhooks with a threshold that accounts have changed: of datasets, and of
+    all members of their populations.
 
     Args:
         session: of a transaction that has locked the accounts, and their populations.
@@ -113,15 +165,21 @@ def budgets_changed(session: Session, account_ids: Collection[str], *, at: datet
     if not outbox.watch_budgets(session):
         return
     changed = {*account_ids, *populations.ids_of(session, account_ids).values()}
-    members = {member for population in populations.of_ids(session, changed).values() for member in population.members}
+    members = {
+        member
+        for population in populations.of_ids(session, changed).values()
+        for member in population.members
+    }
     tell_low(session, members.union(account_ids), at=at)
 
 
 def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) -> None:
-    """Tells webhooks with a threshold that what is available has fallen below that share of the dataset's cap.
+    """Tells webhooks with a threshold that what is available has fallen below that
+    share of the dataset's cap.
 
-    Available is the room of the dataset's account, or less where the cap of its population leaves less. A share that
-    rises above the threshold makes the next fall an event again.
+    Available is the room of the dataset's account, or less where the cap of its
+    population leaves less. A share that rises above the threshold makes the next fall
+    an event again.
     """
     rows = outbox.with_threshold(session, dataset_ids)
     balances = statements.balances(session, sorted({row.dataset_id for row in rows}))
@@ -139,11 +197,19 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
                 "available": balance.text(balance.room),
                 "limited_by": balance.limited_by,
             }
-            is_low = outbox.put(session, row, BUDGET_LOW, facts, at=at)  # a dropped event is told by the next change
+            # a dropped event is told by the next change
+            is_low = outbox.put(session, row, BUDGET_LOW, facts, at=at)
         row.is_low = is_low
 
 
-def _put(session: Session, listeners: Sequence[WebhookRow], event: str, facts: dict[str, Any], *, at: datetime) -> None:
+def _put(
+    session: Session,
+    listeners: Sequence[WebhookRow],
+    event: str,
+    facts: dict[str, Any],
+    *,
+    at: datetime,
+) -> None:
     for row in listeners:
         if event in row.events:
             outbox.put(session, row, event, facts, at=at)

@@ -39,9 +39,13 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
 
 
 def list_jobs(
-    installation: Installation, principal: Principal, page: PageRequest, matching: JobFilter = ALL_JOBS
+    installation: Installation,
+    principal: Principal,
+    page: PageRequest,
+    matching: JobFilter = ALL_JOBS,
 ) -> JobList:
-    """Lists the jobs of all datasets on which the key may train or is an auditor, newest first.
+    """Lists the jobs of all datasets on which the key may train or is an auditor,
+    newest first.
 
     Raises:
         NotFound: the filter names no dataset that the key sees.
@@ -53,15 +57,24 @@ def list_jobs(
         holds = rules.holds(session, at=installation.database.now(session))
 
         def fetch(limit: int) -> Iterator[JobOut]:
-            ids = queue.page(session, dataset_ids=visible, before=page.cursor, limit=limit, matching=matching)
+            ids = queue.page(
+                session,
+                dataset_ids=visible,
+                before=page.cursor,
+                limit=limit,
+                matching=matching,
+            )
             return (job_out(row, holds) for row in queue.several(session, ids))
 
-        shown, following = page_of(page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json()))
+        shown, following = page_of(
+            page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json())
+        )
         return JobList(jobs=list(shown), next=following)
 
 
 def cancel_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
-    """Cancels a job. Before its charge the reservation is voided; after it the charge stays and the child is killed.
+    """Cancels a job. Before its charge the reservation is voided; after it the charge
+    stays and the child is killed.
 
     Raises:
         JobFinished: the job has already ended.
@@ -72,11 +85,18 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         grants.require(session, principal, row.dataset_id, needed, kind="job")
         if row.state not in UNFINISHED:
             raise JobFinished
-        cancel_locked(session, [row], actor=principal.key_id, at=installation.database.now(session))
+        cancel_locked(
+            session,
+            [row],
+            actor=principal.key_id,
+            at=installation.database.now(session),
+        )
         return job_out(row, {})
 
 
-def _holds(installation: Installation, session: Session, rows: Collection[JobRow]) -> Mapping[str, HeldBy]:
+def _holds(
+    installation: Installation, session: Session, rows: Collection[JobRow]
+) -> Mapping[str, HeldBy]:
     """Why jobs are not started, by dataset; read only where one of the jobs is queued."""
     if all(row.state != JobState.QUEUED for row in rows):
         return {}
@@ -84,7 +104,8 @@ def _holds(installation: Installation, session: Session, rows: Collection[JobRow
 
 
 def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
-    """Formats the facts of a job that analysts and auditors may see: states and public numbers, no durations.
+    """Formats the facts of a job that analysts and auditors may see: states and public
+    numbers, no durations.
 
     Args:
         row: the job.
@@ -107,18 +128,27 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
             "held_by": held_by[0] if held_by and row.state == JobState.QUEUED else None,
             "charged": row.charged_at is not None,
             "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
-            "progress": 1.0 if row.state == JobState.SUCCEEDED else min(trees_done / max(row.n_trees, 1), 1.0),
+            "progress": 1.0
+            if row.state == JobState.SUCCEEDED
+            else min(trees_done / max(row.n_trees, 1), 1.0),
             "trees_done": trees_done,
             "n_trees": row.n_trees,
-            **{name: row.release_id if row.kind == kind else None for kind, name in _RELEASE_IDS.items()},
+            **{
+                name: row.release_id if row.kind == kind else None
+                for kind, name in _RELEASE_IDS.items()
+            },
             **part_fields(row.parts),
             "submitted_at": stamps.to_text(row.submitted_at),
         }
     )
 
 
-def charged_jobs(session: Session, job_ids: Iterable[str | None]) -> dict[str, ChargedJob]:
-    """The facts of jobs that stand beside their entries, by id, in the given order; ids of other things have none."""
+def charged_jobs(
+    session: Session, job_ids: Iterable[str | None]
+) -> dict[str, ChargedJob]:
+    """The facts of jobs that stand beside their entries, by id, in the given order; ids
+    of other things have none.
+    """
     ids = list(dict.fromkeys(job_id for job_id in job_ids if job_id is not None))
     jobs = {row.id: _charged_job(row) for row in queue.several(session, ids)}
     return {job_id: jobs[job_id] for job_id in ids if job_id in jobs}
@@ -131,27 +161,47 @@ def _charged_job(row: JobRow) -> ChargedJob:
             "kind": row.kind,
             "algorithm": row.algorithm,
             "name": row.name,
-            "models": [row.release_id] if row.kind == MODEL and row.release_id is not None else evaluated,
+            "models": [row.release_id]
+            if row.kind == MODEL and row.release_id is not None
+            else evaluated,
             "submitted_by": row.submitted_by,
         }
     )
 
 
-def look_at(installation: Installation, followed: Collection[Followed]) -> dict[Followed, JobOut]:
-    """Shows followed jobs that still exist to the followers who may still see them: key and grant are read again."""
+def look_at(
+    installation: Installation, followed: Collection[Followed]
+) -> dict[Followed, JobOut]:
+    """Shows followed jobs that still exist to the followers who may still see them: key
+    and grant are read again.
+    """
     with installation.database.read() as session:
-        rows = {row.id: row for row in queue.several(session, sorted({job_id for _, job_id in followed}))}
+        rows = {
+            row.id: row
+            for row in queue.several(
+                session, sorted({job_id for _, job_id in followed})
+            )
+        }
         holds = _holds(installation, session, rows.values())
         return {
             (follower, job_id): job_out(rows[job_id], holds)
             for follower, job_id in followed
-            if job_id in rows and _may_still_see(installation, session, follower, rows[job_id])
+            if job_id in rows
+            and _may_still_see(installation, session, follower, rows[job_id])
         }
 
 
-def _may_still_see(installation: Installation, session: Session, follower: Principal, row: JobRow) -> bool:
+def _may_still_see(
+    installation: Installation, session: Session, follower: Principal, row: JobRow
+) -> bool:
     try:
-        grants.require(session, refreshed(installation, session, follower), row.dataset_id, SEE_JOB, kind="job")
+        grants.require(
+            session,
+            refreshed(installation, session, follower),
+            row.dataset_id,
+            SEE_JOB,
+            kind="job",
+        )
     except (Unauthenticated, NotFound, RoleMissing):
         return False
     return True

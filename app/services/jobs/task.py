@@ -1,4 +1,6 @@
-"""Defines the task that a worker sends to its child process, with no keys but those of the rows that the job reads."""
+"""Defines the task that a worker sends to its child process, with no keys but those of
+the rows that the job reads.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -26,12 +28,14 @@ def input_paths(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a job will use of the machines that run it: public, and looked at before the charge.
+    """What a job will use of the machines that run it: public, and looked at before the
+    charge.
 
     Attributes:
         folder: of the job; exists.
         output_bytes: planned size of the file that the child writes.
-        files: of rows that the child opens, or the workers of the cluster; without those that are copied later.
+        files: of rows that the child opens, or the workers of the cluster; without
+            those that are copied later.
         cluster: reads the rows; ``None`` if the child does.
     """
 
@@ -43,13 +47,21 @@ class Needs:
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input: what the child itself uses."""
         read_here = () if self.cluster else self.files
-        return json.dumps({"folder": str(self.folder), "output_bytes": self.output_bytes, "files": read_here})
+        return json.dumps(
+            {
+                "folder": str(self.folder),
+                "output_bytes": self.output_bytes,
+                "files": read_here,
+            }
+        )
 
     @classmethod
     def from_text(cls, text: str) -> "Needs":
         """What :meth:`to_text` names."""
         value = json.loads(text)
-        return cls(Path(value["folder"]), value["output_bytes"], tuple(value["files"]), None)
+        return cls(
+            Path(value["folder"]), value["output_bytes"], tuple(value["files"]), None
+        )
 
 
 @dataclass(frozen=True)
@@ -58,8 +70,9 @@ class PartRows:
 
     Attributes:
         schema: the dataset's public declaration, JSON form.
-        row_files: encrypted files of the uploads in the scope: names in the store; paths for a child that reads rows,
-            and for a cluster whose machines have them at the same paths.
+        row_files: encrypted files of the uploads in the scope: names in the store;
+            paths for a child that reads rows, and for a cluster whose machines have
+            them at the same paths.
         partitions: how the dataset is cut, JSON form.
         scope: the scope that was charged; ``row_files`` holds its uploads.
     """
@@ -78,13 +91,21 @@ class PartRows:
     def to_json(self) -> dict[str, Any]:
         """For the child's standard input."""
         row_files, scope = [str(path) for path in self.row_files], self.scope.to_json()
-        return {**vars(self), "row_files": row_files, "scope": scope, "data_key": self.data_key.secret.hex()}
+        return {
+            **vars(self),
+            "row_files": row_files,
+            "scope": scope,
+            "data_key": self.data_key.secret.hex(),
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "PartRows":
         """Inverse of :meth:`to_json`."""
         scope = Scope(value["scope"])
-        row_files, key = tuple(Path(path) for path in value["row_files"]), DataKey(bytes.fromhex(value["data_key"]))
+        row_files, key = (
+            tuple(Path(path) for path in value["row_files"]),
+            DataKey(bytes.fromhex(value["data_key"])),
+        )
         return cls(**{**value, "row_files": row_files, "scope": scope, "data_key": key})
 
 
@@ -100,7 +121,8 @@ class JobTask:
         n_trees: trees to grow, the unit of progress; 0 for kinds that grow no tree.
         parts: the rows that were paid for, in the order in which ``work`` names them.
         metadata: public facts that the output carries beside the release.
-        cluster: reads and counts the rows, by their names where machines share a store; ``None`` if the child does.
+        cluster: reads and counts the rows, by their names where machines share a store;
+            ``None`` if the child does.
     """
 
     kind: str
@@ -125,7 +147,14 @@ class JobTask:
         """One line of JSON, for the child's standard input."""
         parts = [part.to_json() for part in self.parts]
         cluster = self.cluster and self.cluster.to_json()
-        return json.dumps({**vars(self), "folder": str(self.folder), "parts": parts, "cluster": cluster})
+        return json.dumps(
+            {
+                **vars(self),
+                "folder": str(self.folder),
+                "parts": parts,
+                "cluster": cluster,
+            }
+        )
 
     @classmethod
     def from_text(cls, text: str) -> "JobTask":
@@ -133,4 +162,11 @@ class JobTask:
         value = json.loads(text)
         parts = tuple(PartRows.from_json(part) for part in value["parts"])
         cluster = value["cluster"] and DaskCluster.from_json(value["cluster"])
-        return cls(**{**value, "folder": Path(value["folder"]), "parts": parts, "cluster": cluster})
+        return cls(
+            **{
+                **value,
+                "folder": Path(value["folder"]),
+                "parts": parts,
+                "cluster": cluster,
+            }
+        )

@@ -1,1 +1,3 @@
-"""Answers requests about ledgers: balances, history, caps, external charges, proofs and heads."""
+"""Answers requests about ledgers: balances, history, caps, external charges, proofs and
+heads.
+"""

@@ -1,4 +1,6 @@
-"""Lists, finds and exports administrative acts, with the names of what they concern; shows their signed head."""
+"""Lists, finds and exports administrative acts, with the names of what they concern;
+shows their signed head.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ from app.wire.acts import ActList, ActOut
 _READ_AT_ONCE = 100  # acts: rules may list 10,000 keys
 
 
-def list_acts(installation: Installation, principal: Principal, page: PageRequest) -> ActList:
+def list_acts(
+    installation: Installation, principal: Principal, page: PageRequest
+) -> ActList:
     """Lists a page of administrative acts, in order."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
@@ -32,8 +36,13 @@ def list_acts(installation: Installation, principal: Principal, page: PageReques
         def after(last: int, limit: int) -> list[Entry]:
             return tables.entries(session, control.CHAIN, after=last, limit=limit)
 
-        shown, following = matching_entries(after, lambda _: True, page, batch_size=_READ_AT_ONCE)
-        return ActList(acts=[ActOut.model_validate(entry.to_json()) for entry in shown], next=following)
+        shown, following = matching_entries(
+            after, lambda _: True, page, batch_size=_READ_AT_ONCE
+        )
+        return ActList(
+            acts=[ActOut.model_validate(entry.to_json()) for entry in shown],
+            next=following,
+        )
 
 
 def export_acts(installation: Installation, principal: Principal) -> Iterator[bytes]:
@@ -44,11 +53,15 @@ def export_acts(installation: Installation, principal: Principal) -> Iterator[by
     return json_lines(header, entries_up_to(installation, control.CHAIN, last))
 
 
-def show_checkpoint_of_acts(installation: Installation, principal: Principal, *, signer: Signer) -> str:
+def show_checkpoint_of_acts(
+    installation: Installation, principal: Principal, *, signer: Signer
+) -> str:
     """Shows the signed head of the control chain, as a note."""
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
-        head = checkpoint_of(session, control.CHAIN, statements.size(session, control.CHAIN))
+        head = checkpoint_of(
+            session, control.CHAIN, statements.size(session, control.CHAIN)
+        )
     return signer.sign(head)
 
 
@@ -58,7 +71,8 @@ class ActSearch:
 
     Attributes:
         by: id, or a part of the name, of the key that acted.
-        about: id, or a part of the name, of a key, dataset, population, model or job that the act concerns.
+        about: id, or a part of the name, of a key, dataset, population, model or job
+            that the act concerns.
     """
 
     kind: EntryKind | None = None
@@ -71,7 +85,8 @@ class ActPage:
     """A page of acts, newest first.
 
     Attributes:
-        names: of keys, datasets, populations and models, by id. A deleted model has no name.
+        names: of keys, datasets, populations and models, by id. A deleted model has no
+            name.
     """
 
     acts: Sequence[ActOut]
@@ -89,10 +104,16 @@ class ShownAct:
     size: int
 
 
-def search_acts(installation: Installation, principal: Principal, search: ActSearch, page: PageRequest) -> ActPage:
+def search_acts(
+    installation: Installation,
+    principal: Principal,
+    search: ActSearch,
+    page: PageRequest,
+) -> ActPage:
     """Finds a page of administrative acts, newest first.
 
-    A search for a key or a subject reads at most ``limits.MAX_SEARCHED_ENTRIES`` acts for a page, which may be short.
+    A search for a key or a subject reads at most ``limits.MAX_SEARCHED_ENTRIES`` acts
+    for a page, which may be short.
     """
     principal.require(Role.AUDITOR)
     kinds = None if search.kind is None else [search.kind]
@@ -101,20 +122,35 @@ def search_acts(installation: Installation, principal: Principal, search: ActSea
 
         def before(last: int, limit: int) -> list[Entry]:
             chosen = EntryFilter(kinds=kinds)
-            acts = statements.newest_entries(session, control.CHAIN, before=last or None, limit=limit, chosen=chosen)
+            acts = statements.newest_entries(
+                session, control.CHAIN, before=last or None, limit=limit, chosen=chosen
+            )
             names.update(_names(session, principal, acts))
             return acts
 
         def is_match(act: Entry) -> bool:
-            return _mentions(search.by, [act.actor], names) and _mentions(search.about, _texts(act.details), names)
+            return _mentions(search.by, [act.actor], names) and _mentions(
+                search.about, _texts(act.details), names
+            )
 
-        batch_size = page.limit if search.by is None and search.about is None else _READ_AT_ONCE
-        matches, following = matching_entries(before, is_match, page, batch_size=min(batch_size, _READ_AT_ONCE))
+        batch_size = (
+            page.limit if search.by is None and search.about is None else _READ_AT_ONCE
+        )
+        matches, following = matching_entries(
+            before, is_match, page, batch_size=min(batch_size, _READ_AT_ONCE)
+        )
         size = statements.size(session, control.CHAIN)
-    return ActPage([ActOut.model_validate(act.to_json()) for act in matches], names, size, following)
+    return ActPage(
+        [ActOut.model_validate(act.to_json()) for act in matches],
+        names,
+        size,
+        following,
+    )
 
 
-def show_act(installation: Installation, principal: Principal, sequence: int) -> ShownAct:
+def show_act(
+    installation: Installation, principal: Principal, sequence: int
+) -> ShownAct:
     """Shows one administrative act.
 
     Raises:
@@ -126,11 +162,17 @@ def show_act(installation: Installation, principal: Principal, sequence: int) ->
         if not 1 <= sequence <= size:
             raise NotFound("act")
         [act] = tables.entries(session, control.CHAIN, after=sequence - 1, limit=1)
-        return ShownAct(ActOut.model_validate(act.to_json()), _names(session, principal, [act]), size)
+        return ShownAct(
+            ActOut.model_validate(act.to_json()),
+            _names(session, principal, [act]),
+            size,
+        )
 
 
 def _mentions(text: str | None, ids: Iterable[str], names: Mapping[str, str]) -> bool:
-    """Whether a text is one of several ids, or a part of the name of one; every act matches no text."""
+    """Whether a text is one of several ids, or a part of the name of one; every act
+    matches no text.
+    """
     if text is None:
         return True
     part = text.casefold()
@@ -138,7 +180,9 @@ def _mentions(text: str | None, ids: Iterable[str], names: Mapping[str, str]) ->
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in the details of an act, ids of keys, datasets, models and others among them."""
+    """The texts in the details of an act, ids of keys, datasets, models and others
+    among them.
+    """
     match value:
         case str():
             yield value
@@ -150,11 +194,16 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(item)
 
 
-def _names(session: Session, principal: Principal, acts: Sequence[Entry]) -> dict[str, str]:
+def _names(
+    session: Session, principal: Principal, acts: Sequence[Entry]
+) -> dict[str, str]:
     ids = sorted({text for act in acts for text in (act.actor, *_texts(act.details))})
     return {
         **{row.id: row.name for row in tables.accounts(session, ids)},
-        **{dataset_id: named.name for dataset_id, named in catalog.named(session, ids).items()},
+        **{
+            dataset_id: named.name
+            for dataset_id, named in catalog.named(session, ids).items()
+        },
         **models.names(session, ids),
         **grants.names_of_keys(session, principal, None, ids),
     }

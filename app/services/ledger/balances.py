@@ -1,7 +1,7 @@
 """Finds the account that a request names, states its balance, and changes its cap.
 
-A dataset's account is named by the dataset's id or name, a population's by its id alone: a population may have the name
-of a dataset.
+A dataset's account is named by the dataset's id or name, a population's by its id
+alone: a population may have the name of a dataset.
 """
 
 from collections.abc import Mapping, Set
@@ -67,7 +67,9 @@ class Account:
 
     @property
     def adjacency(self) -> Adjacency:
-        """The change that the account protects against; of a population without members, that of most datasets."""
+        """The change that the account protects against; of a population without
+        members, that of most datasets.
+        """
         if isinstance(self.holder, Dataset):
             return self.holder.adjacency
         return Adjacency(self.holder.adjacency or Adjacency.ADD_REMOVE_ONE)
@@ -83,11 +85,15 @@ class Account:
         return self.holder if isinstance(self.holder, Dataset) else None
 
 
-def find_account(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Account:
-    """Finds the account of a dataset (id or name) or population (id), and checks the caller's role on it.
+def find_account(
+    session: Session, principal: Principal, reference: str, roles: Set[Role]
+) -> Account:
+    """Finds the account of a dataset (id or name) or population (id), and checks the
+    caller's role on it.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key; the error does not say which.
+        NotFound: no such account, or it is not visible to this key; the error does not
+            say which.
     """
     try:
         population = populations.with_id(session, reference)
@@ -99,11 +105,15 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
         raise NotFound("account") from None
 
 
-def visible_population(session: Session, principal: Principal, reference: str) -> PopulationRow:
-    """Finds a population by id or name, if the key opened it or belongs to an admin or auditor.
+def visible_population(
+    session: Session, principal: Principal, reference: str
+) -> PopulationRow:
+    """Finds a population by id or name, if the key opened it or belongs to an admin or
+    auditor.
 
     Raises:
-        NotFound: no such population, or another key opened it; the error does not say which.
+        NotFound: no such population, or another key opened it; the error does not say
+            which.
     """
     population = populations.find(session, reference)
     if population is None:
@@ -118,12 +128,16 @@ def sees_all_populations(principal: Principal) -> bool:
 
 
 def _check(principal: Principal, population: PopulationRow, roles: Set[Role]) -> None:
-    """The key that opened a population is its owner. No other key has a grant on a population."""
+    """The key that opened a population is its owner. No other key has a grant on a
+    population.
+    """
     role = Role.OWNER if population.declared_by == principal.key_id else None
     grants.check(principal, role, roles, kind="population")
 
 
-def list_balances(installation: Installation, principal: Principal, page: PageRequest) -> BalanceList:
+def list_balances(
+    installation: Installation, principal: Principal, page: PageRequest
+) -> BalanceList:
     """Lists the balance of every dataset whose ledger the key may read.
 
     Raises:
@@ -135,22 +149,34 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             raise RoleMissing(sorted(role.value for role in SEE_LEDGER))
         shown, following = page_of(
             page,
-            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda limit: catalog.page(
+                session, ids=visible, after=page.cursor, limit=limit
+            ),
             lambda dataset: dataset.id,
             lambda dataset: dataset.n_bytes,
         )
-        balances = statements.balances_for(session, [dataset.id for dataset in shown], principal.key_id)
+        balances = statements.balances_for(
+            session, [dataset.id for dataset in shown], principal.key_id
+        )
         listed = [
-            balance_out(Account(dataset), balances[dataset.id].unless_erased(is_erased=dataset.is_deleted))
+            balance_out(
+                Account(dataset),
+                balances[dataset.id].unless_erased(is_erased=dataset.is_deleted),
+            )
             for dataset in shown
         ]
         return BalanceList(datasets=listed, next=following)
 
 
 def show_balance(
-    installation: Installation, principal: Principal, reference: str, *, scope: Mapping[str, object]
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    *,
+    scope: Mapping[str, object],
 ) -> AccountBalance:
-    """Shows the balance of a dataset (at the tightest joint cell and in each cell of a scope) or of a population.
+    """Shows the balance of a dataset (at the tightest joint cell and in each cell of a
+    scope) or of a population.
 
     Raises:
         InvalidRequest: the scope names a partition or a cell that does not exist.
@@ -162,7 +188,12 @@ def show_balance(
         return detailed(session, principal, account, scope)
 
 
-def detailed(session: Session, principal: Principal, account: Account, scope: Mapping[str, object]) -> AccountBalance:
+def detailed(
+    session: Session,
+    principal: Principal,
+    account: Account,
+    scope: Mapping[str, object],
+) -> AccountBalance:
     """Shows an account with its cells and its guarantee, to a caller who may read it."""
     if isinstance(account.holder, Dataset):
         return _of_dataset(session, principal, account.holder, scope)
@@ -174,7 +205,9 @@ def balance_of(session: Session, account: Account) -> statements.Balance:
     if account.dataset is not None:
         return statements.balance(session, account.id)
     population = populations.of_population(session, account.id)
-    return balance_of_population(population, statements.highest_cap(session, account.id))
+    return balance_of_population(
+        population, statements.highest_cap(session, account.id)
+    )
 
 
 def balance_out(account: Account, balance: statements.Balance) -> BalanceOut:
@@ -200,23 +233,34 @@ def balance_of_population(population: Population, limit: Limit) -> statements.Ba
 
 
 def _of_dataset(
-    session: Session, principal: Principal, dataset: Dataset, scope: Mapping[str, object]
+    session: Session,
+    principal: Principal,
+    dataset: Dataset,
+    scope: Mapping[str, object],
 ) -> AccountBalance:
     uploads = catalog.upload_ids(session, dataset.id)
     box = dataset.with_uploads(dataset.read_scope(scope, uploads), uploads)
-    detail, highest = statements.detail(session, dataset.id, box), statements.highest_cap(session, dataset.id)
+    detail, highest = (
+        statements.detail(session, dataset.id, box),
+        statements.highest_cap(session, dataset.id),
+    )
     delta = statements.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
             name=partition.name,
             kind=partition.kind,
-            cells=[cell_out(cell.cell[partition.name], cell, detail.balance) for cell in detail.cells[partition.name]],
+            cells=[
+                cell_out(cell.cell[partition.name], cell, detail.balance)
+                for cell in detail.cells[partition.name]
+            ],
         )
         for partition in dataset.partitions.declared
     ]
     allowance = rules.allowance(session, dataset.id, principal.key_id)
     limit = statements.printable_at(highest, cap=detail.balance.cap, load=detail.load)
-    balance = detail.balance.within(allowance.room, allowance.limited_by).unless_erased(is_erased=dataset.is_deleted)
+    balance = detail.balance.within(allowance.room, allowance.limited_by).unless_erased(
+        is_erased=dataset.is_deleted
+    )
     return AccountBalance.model_validate(
         {
             **_members(Account(dataset), balance),
@@ -257,7 +301,9 @@ def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]
         **account.facts,
         "dataset": None if dataset is None else dataset.id,
         "dataset_name": None if dataset is None else dataset.name,
-        "deleted_at": None if dataset is None or dataset.row.deleted_at is None else to_text(dataset.row.deleted_at),
+        "deleted_at": None
+        if dataset is None or dataset.row.deleted_at is None
+        else to_text(dataset.row.deleted_at),
         **balance.shown,
     }
 
@@ -283,7 +329,11 @@ def _delta(delta: statements.DeltaBalance) -> DeltaOut:
 def largest_epsilon(accountant: str) -> int:
     """The largest ε of a cap: amounts are stored in 64 bits."""
     takes_delta = accountants.by_name(accountant).TAKES_DELTA
-    return forest_limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
+    return (
+        forest_limits.MAX_CAP_EPSILON_WITH_DELTA
+        if takes_delta
+        else limits.MAX_CAP_EPSILON
+    )
 
 
 def cap_of(budget: BudgetIn) -> int:
@@ -292,54 +342,94 @@ def cap_of(budget: BudgetIn) -> int:
     Raises:
         InvalidRequest: the cap is too large for 64 bits, or less than one step.
     """
-    return _cap(budget.accountant, budget.epsilon, budget.conversion_delta, at="/budget/epsilon")
+    return _cap(
+        budget.accountant, budget.epsilon, budget.conversion_delta, at="/budget/epsilon"
+    )
 
 
 def change_cap(
-    installation: Installation, principal: Principal, reference: str, body: CapIn, *, request: IdempotentRequest | None
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    body: CapIn,
+    *,
+    request: IdempotentRequest | None,
 ) -> Answer:
-    """Lowers or raises the cap of an account, and answers with the balance under the new cap.
+    """Lowers or raises the cap of an account, and answers with the balance under the
+    new cap.
 
-    A cap is lowered by the dataset's owner, or by the key that opened the population; a lower cap restricts later
-    admissions only. Raising a cap weakens the guarantee that was promised, so only an admin may. A change never alters
-    what is reserved or charged.
+    A cap is lowered by the dataset's owner, or by the key that opened the population; a
+    lower cap restricts later admissions only. Raising a cap weakens the guarantee that
+    was promised, so only an admin may. A change never alters what is reserved or
+    charged.
 
     Raises:
         RoleMissing: only the owner lowers, only an admin raises.
-        InvalidRequest: the cap is out of range, or is in force already, or the account lost entries in a restore.
+        InvalidRequest: the cap is out of range, or is in force already, or the account
+            lost entries in a restore.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, MANAGE_DATASET)
-        # The conversion is slow on zcdp and gdp accounts, so it runs before anything is locked.
+        # The conversion is slow on zcdp and gdp accounts, so it runs before anything is
+        # locked.
         limit = statements.highest_cap(session, account.id)
         accountant, delta = limit.amount.accountant, limit.delta.converted_at
         cap = _cap(accountant, body.cap, delta, at="/cap")
-        warnings = of_large_amount(Amount(accountant, cap), delta=delta, adjacency=account.adjacency)
-    # The route of the idempotency key names the id, because a name may come to mean another dataset.
-    identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
+        warnings = of_large_amount(
+            Amount(accountant, cap), delta=delta, adjacency=account.adjacency
+        )
+    # The route of the idempotency key names the id, because a name may come to mean
+    # another dataset.
+    identity = (
+        None
+        if request is None
+        else replace(request, route=f"POST /ledger/{account.id}/cap")
+    )
     with write_as(installation, principal) as (session, principal):
         account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:
-            dataset = None if account.dataset is None else catalog.locked(session, account.id).living()
-            entry = _changed(session, principal, account.id, cap=cap, reason=body.reason)
+            dataset = (
+                None
+                if account.dataset is None
+                else catalog.locked(session, account.id).living()
+            )
+            entry = _changed(
+                session, principal, account.id, cap=cap, reason=body.reason
+            )
             balance = balance_of(session, account)
             if dataset is not None:
                 highest = statements.highest_cap(session, dataset.id)
-                limit = statements.printable_at(highest, cap=balance.cap, load=balance.load)
-                models.put_guarantee(session, dataset.id, of_account(session, dataset, limit))
-            notices.budgets_changed(session, [account.id], at=installation.database.now(session))
+                limit = statements.printable_at(
+                    highest, cap=balance.cap, load=balance.load
+                )
+                models.put_guarantee(
+                    session, dataset.id, of_account(session, dataset, limit)
+                )
+            notices.budgets_changed(
+                session, [account.id], at=installation.database.now(session)
+            )
             facts = {"account": account.id, "sequence": entry.sequence}
-            control.record(session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts)
+            control.record(
+                session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts
+            )
             allowance = rules.allowance(session, account.id, principal.key_id)
-            shown = balance_out(account, balance.within(allowance.room, allowance.limited_by)).model_dump()
-            return Answer.of(200, ChangedCap.model_validate({**shown, "warnings": warnings}))
+            shown = balance_out(
+                account, balance.within(allowance.room, allowance.limited_by)
+            ).model_dump()
+            return Answer.of(
+                200, ChangedCap.model_validate({**shown, "warnings": warnings})
+            )
 
         return once(session, identity, at=installation.database.now(session), work=work)
 
 
-def may_change_cap(installation: Installation, principal: Principal, reference: str) -> bool:
-    """Whether the key may lower the cap of an account that it sees; an admin may also raise it."""
+def may_change_cap(
+    installation: Installation, principal: Principal, reference: str
+) -> bool:
+    """Whether the key may lower the cap of an account that it sees; an admin may also
+    raise it.
+    """
     with installation.database.read() as session:
         try:
             find_account(session, principal, reference, MANAGE_DATASET)
@@ -348,7 +438,9 @@ def may_change_cap(installation: Installation, principal: Principal, reference: 
         return True
 
 
-def _changed(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> Entry:
+def _changed(
+    session: Session, principal: Principal, account_id: str, *, cap: int, reason: str
+) -> Entry:
     in_force = accounts.locked_cap(session, account_id)
     if in_force == statements.CLOSED:
         raise InvalidRequest.at("/cap", "account-closed")
@@ -356,12 +448,16 @@ def _changed(session: Session, principal: Principal, account_id: str, *, cap: in
         principal.require()  # an admin
     if cap == in_force:
         raise InvalidRequest.at("/cap", "unchanged")
-    return accounts.change_cap(session, account_id, cap, reason=reason, actor=principal.key_id)
+    return accounts.change_cap(
+        session, account_id, cap, reason=reason, actor=principal.key_id
+    )
 
 
 def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str) -> int:
     if epsilon > largest_epsilon(accountant):
-        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {largest_epsilon(accountant)}"])
+        raise InvalidRequest.at(
+            at, "too-large", accepted=[f"at most {largest_epsilon(accountant)}"]
+        )
     cap = accountants.by_name(accountant).cap(epsilon, delta)
     if cap == 0:
         smallest = Amount(accountant, 1).epsilon_at(delta)

@@ -1,7 +1,9 @@
-"""Serves checkpoints, proofs, the signer's public key and the record of a public registry; runs the verifier.
+"""Serves checkpoints, proofs, the signer's public key and the record of a public
+registry; runs the verifier.
 
-The verifier shares no code with the service, so it runs as a program of its own. The record is a form of a public
-registry of deployments, filled with the facts of an account (``GET /ledger/{account}/deployment``).
+The verifier shares no code with the service, so it runs as a program of its own. The
+record is a form of a public registry of deployments, filled with the facts of an
+account (``GET /ledger/{account}/deployment``).
 """
 
 import json
@@ -42,7 +44,8 @@ from grovekeeper_forests.privacy.events import Adjacency
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """A request for a proof against the checkpoint over ``size`` entries, or over all entries where it is ``None``.
+    """A request for a proof against the checkpoint over ``size`` entries, or over all
+    entries where it is ``None``.
 
     Exactly one of ``sequence`` and ``from_size`` is given.
 
@@ -57,7 +60,9 @@ class ProofRequest:
     size: int | None
 
 
-def show_checkpoint(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> str:
+def show_checkpoint(
+    installation: Installation, principal: Principal, reference: str, *, signer: Signer
+) -> str:
     """Shows the signed head of an account, as a note."""
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
@@ -66,7 +71,10 @@ def show_checkpoint(installation: Installation, principal: Principal, reference:
 
 
 def show_proof(
-    installation: Installation, principal: Principal, reference: str, proof: ProofRequest
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    proof: ProofRequest,
 ) -> InclusionOut | ConsistencyOut:
     """Shows a proof of inclusion or of consistency.
 
@@ -75,12 +83,20 @@ def show_proof(
     """
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
-        size = _in_range("/size", proof.size, at_most=statements.size(session, account_id))
+        size = _in_range(
+            "/size", proof.size, at_most=statements.size(session, account_id)
+        )
         origin, log = checkpoints.origin(account_id), Log(session, account_id)
         if proof.sequence is None:
             from_size = _in_range("/from_size", proof.from_size, at_most=size)
             path = [digest.hex() for digest in log.consistency(from_size, size)]
-            return ConsistencyOut(kind="consistency", origin=origin, from_size=from_size, size=size, path=path)
+            return ConsistencyOut(
+                kind="consistency",
+                origin=origin,
+                from_size=from_size,
+                size=size,
+                path=path,
+            )
         sequence = _in_range("/sequence", proof.sequence, at_most=size)
         (entry,) = tables.entries(session, account_id, after=sequence - 1, limit=1)
         return InclusionOut(
@@ -94,9 +110,14 @@ def show_proof(
 
 
 def show_signer(signer: Signer) -> SignerOut:
-    """Shows the public key that verifies the signatures of checkpoints; any key may read it."""
+    """Shows the public key that verifies the signatures of checkpoints; any key may
+    read it.
+    """
     return SignerOut(
-        name=checkpoints.KEY_NAME, algorithm="ed25519", public_key=signer.public_pem, verifier_key=signer.verifier_key
+        name=checkpoints.KEY_NAME,
+        algorithm="ed25519",
+        public_key=signer.public_pem,
+        verifier_key=signer.verifier_key,
     )
 
 
@@ -113,7 +134,8 @@ class Verification:
     """What the verifier says about an export and its checkpoint.
 
     Attributes:
-        result: the verifier's JSON; ``None`` where it was not run, because the export is too large or the time ran out.
+        result: the verifier's JSON; ``None`` where it was not run, because the export
+            is too large or the time ran out.
     """
 
     entries: int
@@ -121,8 +143,12 @@ class Verification:
     result: dict[str, Any] | None
 
 
-def verify_ledger(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> Verification:
-    """Runs the verifier over the export of an account, its signed head and the signer's public key."""
+def verify_ledger(
+    installation: Installation, principal: Principal, reference: str, *, signer: Signer
+) -> Verification:
+    """Runs the verifier over the export of an account, its signed head and the signer's
+    public key.
+    """
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         header, last = statements.export_header(session, account_id)
@@ -130,8 +156,12 @@ def verify_ledger(installation: Installation, principal: Principal, reference: s
     return _verified(installation, header, head, signer)
 
 
-def verify_acts(installation: Installation, principal: Principal, *, signer: Signer) -> Verification:
-    """Runs the verifier over the export of the control chain, its signed head and the signer's public key."""
+def verify_acts(
+    installation: Installation, principal: Principal, *, signer: Signer
+) -> Verification:
+    """Runs the verifier over the export of the control chain, its signed head and the
+    signer's public key.
+    """
     principal.require(Role.AUDITOR)
     with installation.database.read() as session:
         header, last = control.export_header(session)
@@ -139,13 +169,22 @@ def verify_acts(installation: Installation, principal: Principal, *, signer: Sig
     return _verified(installation, header, head, signer)
 
 
-def _verified(installation: Installation, header: Mapping[str, Any], head: Checkpoint, signer: Signer) -> Verification:
+def _verified(
+    installation: Installation,
+    header: Mapping[str, Any],
+    head: Checkpoint,
+    signer: Signer,
+) -> Verification:
     note, last = signer.sign(head), head.size
     if last > limits.MAX_VERIFIED_ENTRIES:
         return Verification(last, note, None)
     with ExitStack() as opened:
-        export, checkpoint, key = (opened.enter_context(installation.spool()) for _ in range(3))
-        export.writelines(json_lines(header, entries_up_to(installation, head.account_id, last)))
+        export, checkpoint, key = (
+            opened.enter_context(installation.spool()) for _ in range(3)
+        )
+        export.writelines(
+            json_lines(header, entries_up_to(installation, head.account_id, last))
+        )
         checkpoint.write(note.encode("utf-8"))
         key.write(signer.public_pem.encode("ascii"))
         descriptors = []
@@ -156,12 +195,23 @@ def _verified(installation: Installation, header: Mapping[str, Any], head: Check
 
 
 def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
-    """The verifier's result for files without a name, which it opens by their descriptors."""
+    """The verifier's result for files without a name, which it opens by their
+    descriptors.
+    """
     files = {"--checkpoint": checkpoint, "--public-key": key}
-    options = [text for name, file in files.items() for text in (name, f"/dev/fd/{file}")]
+    options = [
+        text for name, file in files.items() for text in (name, f"/dev/fd/{file}")
+    ]
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "grovekeeper_verifier", f"/dev/fd/{export}", *options, "--json"],
+            [
+                sys.executable,
+                "-m",
+                "grovekeeper_verifier",
+                f"/dev/fd/{export}",
+                *options,
+                "--json",
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -176,7 +226,11 @@ def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
     return result
 
 
-_VARIANTS = {pure.NAME: "Pure DP", zcdp.NAME: "Zero-concentrated DP", gdp.NAME: "Approximate DP"}
+_VARIANTS = {
+    pure.NAME: "Pure DP",
+    zcdp.NAME: "Zero-concentrated DP",
+    gdp.NAME: "Approximate DP",
+}
 _REPLACEMENT = "Where one replaces another: ε = {epsilon}, δ = {delta}. "
 
 
@@ -190,23 +244,53 @@ def show_deployment(
         limit = statements.highest_cap(session, account.id)
         datasets = [account.id]
         if account.dataset is None:
-            datasets = sorted(populations.of_ids(session, [account.id])[account.id].members)
-        slugs = sorted(set[str]().union(*(queue.charged_algorithms(session, dataset_id) for dataset_id in datasets)))
-        n_external = sum(tables.n_external_reservations(session, dataset_id) for dataset_id in datasets)
-        n_uploads = sum(len(catalog.epochs(session, dataset_id)) for dataset_id in datasets)
+            datasets = sorted(
+                populations.of_ids(session, [account.id])[account.id].members
+            )
+        slugs = sorted(
+            set[str]().union(
+                *(
+                    queue.charged_algorithms(session, dataset_id)
+                    for dataset_id in datasets
+                )
+            )
+        )
+        n_external = sum(
+            tables.n_external_reservations(session, dataset_id)
+            for dataset_id in datasets
+        )
+        n_uploads = sum(
+            len(catalog.epochs(session, dataset_id)) for dataset_id in datasets
+        )
         head = checkpoint_of(session, account.id, statements.size(session, account.id))
     highest_cap = limit.amount.text
-    words = _words(account, balance) | {"highest_cap": highest_cap, "uploads": n_uploads, "algorithms": _titles(slugs)}
-    document = _filled(_template(), words | {"source_type": "Static" if n_uploads <= 1 else "Dynamic"})
-    document["record"]["deployment"]["privacy_loss"]["privacy_parameters"] = _parameters(balance, highest_cap)
-    known = {"guarantee": balance.guarantee, "external_charges": n_external, "algorithms": slugs}
+    words = _words(account, balance) | {
+        "highest_cap": highest_cap,
+        "uploads": n_uploads,
+        "algorithms": _titles(slugs),
+    }
+    document = _filled(
+        _template(), words | {"source_type": "Static" if n_uploads <= 1 else "Dynamic"}
+    )
+    document["record"]["deployment"]["privacy_loss"]["privacy_parameters"] = (
+        _parameters(balance, highest_cap)
+    )
+    known = {
+        "guarantee": balance.guarantee,
+        "external_charges": n_external,
+        "algorithms": slugs,
+    }
     document["facts"] |= known | {"checkpoint": signer.sign(head)}
     return DeploymentOut.model_validate({**account.facts, **document})
 
 
 @cache
 def _template() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("deployment.yaml").read_text(encoding="utf-8")
+    text = (
+        resources.files(__package__)
+        .joinpath("deployment.yaml")
+        .read_text(encoding="utf-8")
+    )
     template: dict[str, Any] = yaml.safe_load(text)
     return template
 
@@ -223,7 +307,11 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
     protects_labels = holder.adjacency == Adjacency.LABEL.value
     unit = "Label of a row" if protects_labels else "Row"
     if holder.unit_column is not None:
-        rows = f", at most {holder.max_rows} rows of each" if isinstance(holder, Dataset) else ""
+        rows = (
+            f", at most {holder.max_rows} rows of each"
+            if isinstance(holder, Dataset)
+            else ""
+        )
         unit = f"All rows with one value of the column {holder.unit_column}{rows}"
     domain = "Tables of datasets that are declared to be about the same people, each with its declared schema."
     public = "The declarations of the member datasets."
@@ -233,9 +321,13 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
         domain += "whose bounds and categories are public."
         public = "The declaration: names, bounds, categories and classes of columns. Declared public size: "
         public += f"{account.dataset.row.public_size or 'none'}. Partitions: "
-        public += f"{', '.join(partition['name'] for partition in partitions) or 'none'}. "
+        public += (
+            f"{', '.join(partition['name'] for partition in partitions) or 'none'}. "
+        )
         public += "Number and times of uploads and jobs."
-    return balance.model_dump(include={"unit", "cap", "charged", "reserved", "remaining"}) | {
+    return balance.model_dump(
+        include={"unit", "cap", "charged", "reserved", "remaining"}
+    ) | {
         "slug": re.sub(r"[^a-z0-9]+", "-", account.name.lower()).strip("-"),
         "variant": "Custom" if protects_labels else _VARIANTS[balance.accountant],
         "symbol": SYMBOLS[balance.unit],
@@ -248,8 +340,13 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
 
 
 def _parameters(balance: AccountBalance, highest_cap: str) -> dict[str, float]:
-    # The guarantee of a population has one pair, that of a dataset has pairs by adjacency.
-    stated = balance.guarantee.get("label") or balance.guarantee.get("add_remove") or balance.guarantee
+    # The guarantee of a population has one pair, that of a dataset has pairs by
+    # adjacency.
+    stated = (
+        balance.guarantee.get("label")
+        or balance.guarantee.get("add_remove")
+        or balance.guarantee
+    )
     parameters = {"epsilon": _at_least(stated["epsilon"])}
     if balance.accountant != pure.NAME:
         parameters["delta"] = _at_least(stated["delta"])
@@ -259,11 +356,23 @@ def _parameters(balance: AccountBalance, highest_cap: str) -> dict[str, float]:
 
 
 def _at_least(text: str) -> float:
-    """The least floating-point number that is not below an exact amount: a guarantee is rounded up."""
+    """The least floating-point number that is not below an exact amount: a guarantee is
+    rounded up.
+    """
     number = float(text)
-    return number if Fraction(number) >= Fraction(text) else math.nextafter(number, math.inf)
+    return (
+        number
+        if Fraction(number) >= Fraction(text)
+        else math.nextafter(number, math.inf)
+    )
 
 
 def _titles(slugs: list[str]) -> str:
     pages: dict[str, Any] = {str(item["slug"]): item for item in catalogue.algorithms()}
-    return "; ".join(f"{pages[slug]['title']} ({pages[slug]['about']['proof']})" for slug in slugs) or "no model yet"
+    return (
+        "; ".join(
+            f"{pages[slug]['title']} ({pages[slug]['about']['proof']})"
+            for slug in slugs
+        )
+        or "no model yet"
+    )

@@ -1,12 +1,15 @@
-"""Compares what stands outside the database with it before a process serves requests: heads, keys, records of erasures.
+"""Compares what stands outside the database with it before a process serves requests:
+heads, keys, records of erasures.
 
-Signed heads are written outside the database after every commit. The signing key is opened here, its public key pinned
-in the database, and a lost key replaced. The storage keys must be those that wrapped the data keys of the datasets.
+Signed heads are written outside the database after every commit. The signing key is
+opened here, its public key pinned in the database, and a lost key replaced. The storage
+keys must be those that wrapped the data keys of the datasets.
 
-The records of erasures stand beside the heads. The control chain names every erasure, so a record of a dataset or an
-upload that is missing is written again. Whoever changes files beside the heads can take records away and cannot make
-any: what nobody signed is believed only where the control chain says that it happened, as in records of versions that
-signed none.
+The records of erasures stand beside the heads. The control chain names every erasure,
+so a record of a dataset or an upload that is missing is written again. Whoever changes
+files beside the heads can take records away and cannot make any: what nobody signed is
+believed only where the control chain says that it happened, as in records of versions
+that signed none.
 """
 
 import json
@@ -77,11 +80,14 @@ def pin_first_signer(database: Database, signer: Signer) -> None:
     except IntegrityError:
         with database.read() as session:
             if checkpoints.pinned_keys(session)[-1] != signer.verifier_key:
-                raise InstallationError("another process uses another signing key; share one home or key") from None
+                raise InstallationError(
+                    "another process uses another signing key; share one home or key"
+                ) from None
 
 
 def replace_signer(settings: Settings, database: Database) -> Signer:
-    """Pins the key in the file of the signing key, and makes it first if the default file is missing.
+    """Pins the key in the file of the signing key, and makes it first if the default
+    file is missing.
 
     Heads of earlier signers stay valid.
 
@@ -93,7 +99,9 @@ def replace_signer(settings: Settings, database: Database) -> Signer:
         pinned = checkpoints.pinned_keys(session)
     signer = Signer.open(file, make=settings.signing_key_file is None)
     if signer.verifier_key in pinned[-1:]:
-        raise InstallationError(f"the key in {file} is the signing key already; move the file away to make another key")
+        raise InstallationError(
+            f"the key in {file} is the signing key already; move the file away to make another key"
+        )
     _pin(database, signer, after=pinned)
     return signer
 
@@ -104,8 +112,15 @@ def _file(settings: Settings) -> Path:
 
 def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
     with database.write() as session:
-        checkpoints.pin_key(session, signer.verifier_key, after=after, at=database.now(session))
-        control.record(session, EntryKind.SIGNER_PINNED, actor=control.OPERATOR, verifier_key=signer.verifier_key)
+        checkpoints.pin_key(
+            session, signer.verifier_key, after=after, at=database.now(session)
+        )
+        control.record(
+            session,
+            EntryKind.SIGNER_PINNED,
+            actor=control.OPERATOR,
+            verifier_key=signer.verifier_key,
+        )
 
 
 def open_log(installation: Installation) -> ErasureLog:
@@ -115,12 +130,19 @@ def open_log(installation: Installation) -> ErasureLog:
 
 
 def log_of(store: Store, signer: Signer, verifier_keys: Collection[str]) -> ErasureLog:
-    """The records of erasures beside the heads in a store, of which those with a signature of a key are believed."""
-    return ErasureLog(store, sign=signer.sign_text, is_signed=lambda note: checkpoints.is_signed(note, verifier_keys))
+    """The records of erasures beside the heads in a store, of which those with a
+    signature of a key are believed.
+    """
+    return ErasureLog(
+        store,
+        sign=signer.sign_text,
+        is_signed=lambda note: checkpoints.is_signed(note, verifier_keys),
+    )
 
 
 def confirm_erasures(session: Session, log: ErasureLog) -> None:
-    """Compares the records with the control chain at a start; signs those of earlier versions, writes missing ones.
+    """Compares the records with the control chain at a start; signs those of earlier
+    versions, writes missing ones.
 
     Raises:
         OSError: the records cannot be read or written.
@@ -128,12 +150,18 @@ def confirm_erasures(session: Session, log: ErasureLog) -> None:
     explained = _explained(session)
     units = control.details_of(session, EntryKind.UNIT_ERASED)
     n_old_units = Counter(act["dataset"] for act in units if "record" not in act)
-    n_old_units.subtract(name.partition(".")[0] for name in log.records.keys() - explained if name.endswith(UNIT))
+    n_old_units.subtract(
+        name.partition(".")[0]
+        for name in log.records.keys() - explained
+        if name.endswith(UNIT)
+    )
     for name, content in sorted(log.unsigned.items()):
         dataset_id = name.partition(".")[0]
         is_old_unit = name.endswith(UNIT) and n_old_units[dataset_id] > 0
         facts = _facts_of_old_unit(content) if is_old_unit else {}
-        if facts is None or not (is_old_unit or (name in explained and not name.endswith(UNIT))):
+        if facts is None or not (
+            is_old_unit or (name in explained and not name.endswith(UNIT))
+        ):
             raise NotARecord(name)
         n_old_units[dataset_id] -= is_old_unit
         log.write(name, facts, existing="replace")
@@ -149,11 +177,15 @@ def confirm_erasures(session: Session, log: ErasureLog) -> None:
             log.write(name)
 
 
-def require_erasures(session: Session, log: ErasureLog, head: Checkpoint | None) -> None:
-    """Checks before a restore that the records of all acts are there that the restored control chain lacks.
+def require_erasures(
+    session: Session, log: ErasureLog, head: Checkpoint | None
+) -> None:
+    """Checks before a restore that the records of all acts are there that the restored
+    control chain lacks.
 
     Raises:
-        InstallationError: a record is missing, or a file is no record of this installation and no act explains it.
+        InstallationError: a record is missing, or a file is no record of this
+            installation and no act explains it.
     """
     explained = _explained(session)
     for name in sorted(log.unsigned.keys() - explained):
@@ -169,7 +201,9 @@ def require_erasures(session: Session, log: ErasureLog, head: Checkpoint | None)
 
 
 class NotARecord(InstallationError):
-    """A file among the records of erasures that this installation did not sign, or not under this name."""
+    """A file among the records of erasures that this installation did not sign, or not
+    under this name.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -180,32 +214,51 @@ class NotARecord(InstallationError):
 
 
 def _explained(session: Session, *, until: int | None = None) -> set[str]:
-    """The names of the records of all erasures in the control chain. Earlier versions named no record of a unit."""
+    """The names of the records of all erasures in the control chain. Earlier versions
+    named no record of a unit.
+    """
     deleted, uploads, units = (
         control.details_of(session, kind, until=until)
-        for kind in (EntryKind.DATASET_DELETED, EntryKind.UPLOAD_ERASED, EntryKind.UNIT_ERASED)
+        for kind in (
+            EntryKind.DATASET_DELETED,
+            EntryKind.UPLOAD_ERASED,
+            EntryKind.UNIT_ERASED,
+        )
     )
     names = {erasure_log.dataset_record(act["dataset"]) for act in deleted}
-    names |= {erasure_log.upload_record(act["dataset"], act["upload"]) for act in uploads}
-    return names | {erasure_log.unit_record(act["dataset"], act["record"]) for act in units if "record" in act}
+    names |= {
+        erasure_log.upload_record(act["dataset"], act["upload"]) for act in uploads
+    }
+    return names | {
+        erasure_log.unit_record(act["dataset"], act["record"])
+        for act in units
+        if "record" in act
+    }
 
 
 def _facts_of_old_unit(content: bytes) -> dict[str, object] | None:
-    """The facts of a record that an earlier version wrote; ``None`` if the file is damaged."""
+    """The facts of a record that an earlier version wrote; ``None`` if the file is
+    damaged.
+    """
     try:
         facts = json.loads(content)
-        return {"last_upload": int(facts["last_upload"]), "row_id": bytes.fromhex(facts["row_id"]).hex()}
+        return {
+            "last_upload": int(facts["last_upload"]),
+            "row_id": bytes.fromhex(facts["row_id"]).hex(),
+        }
     except (ValueError, KeyError, TypeError):
         return None
 
 
 class Heads:
-    """The heads of all accounts as one process knows them, and their signing key. Threads may share an instance.
+    """The heads of all accounts as one process knows them, and their signing key.
+    Threads may share an instance.
 
     Call a method only when the database is at this program's revision.
 
     Args:
-        installation: its home holds the signing key and the heads, unless the settings name other places.
+        installation: its home holds the signing key and the heads, unless the settings
+            name other places.
     """
 
     def __init__(self, installation: Installation) -> None:
@@ -223,7 +276,9 @@ class Heads:
         return self._is_current or self.read_revision()
 
     def read_revision(self) -> bool:
-        """Reads whether the database is at this program's revision: a newer version may have upgraded it meanwhile."""
+        """Reads whether the database is at this program's revision: a newer version may
+        have upgraded it meanwhile.
+        """
         self._is_current = revisions.is_current(self._database)
         return self._is_current
 
@@ -238,14 +293,17 @@ class Heads:
         return self._rewound is not None
 
     def confirm(self) -> None:
-        """Compares the database with every written head, once in this process; later calls read nothing.
+        """Compares the database with every written head, once in this process; later
+        calls read nothing.
 
         Raises:
-            LedgerRewound: an account is missing, shorter than its head, or has another history, now or at an earlier
-                call of :meth:`publish`; or a head is not signed.
-            InstallationError: a head cannot be read, heads cannot be written, a file beside them is not a record of an
-                erasure that this installation signed, the signing key is missing, invalid, or
-                not the key that the database names, or the storage key of a dataset is missing.
+            LedgerRewound: an account is missing, shorter than its head, or has another
+                history, now or at an earlier call of :meth:`publish`; or a head is not
+                signed.
+            InstallationError: a head cannot be read, heads cannot be written, a file
+                beside them is not a record of an erasure that this installation signed,
+                the signing key is missing, invalid, or not the key that the database
+                names, or the storage key of a dataset is missing.
         """
         self._confirmation()
 
@@ -256,13 +314,17 @@ class Heads:
             sizes: number of entries of every account, by id.
         """
         heads = dict(self._confirmation().heads)
-        return sum(account_id not in heads or heads[account_id].size < size for account_id, size in sizes.items())
+        return sum(
+            account_id not in heads or heads[account_id].size < size
+            for account_id, size in sizes.items()
+        )
 
     def publish(self) -> None:
         """Writes the head of every account that grew since the last call.
 
         Raises:
-            LedgerRewound: an account is shorter than before, or its earlier entries differ.
+            LedgerRewound: an account is shorter than before, or its earlier entries
+                differ.
             OSError: heads cannot be written; the next call writes the missing heads.
         """
         confirmed = self._confirmation()
@@ -275,13 +337,20 @@ class Heads:
             for account_id, size in sizes.items():
                 before = confirmed.heads.get(account_id)
                 if before is None or size > before.size:
-                    confirmed.heads[account_id] = self._write(confirmed, account_id, size)
+                    confirmed.heads[account_id] = self._write(
+                        confirmed, account_id, size
+                    )
 
     def _write(self, confirmed: "_Confirmed", account_id: str, size: int) -> Checkpoint:
-        """Compares with the last head again: a restored database may already have grown beyond the head."""
+        """Compares with the last head again: a restored database may already have grown
+        beyond the head.
+        """
         before = confirmed.heads.get(account_id)
         with self._database.read() as session:
-            if before is not None and Log(session, account_id).root(before.size) != before.root:
+            if (
+                before is not None
+                and Log(session, account_id).root(before.size) != before.root
+            ):
                 raise self._refusal(account_id)
             head = checkpoint_of(session, account_id, size)
             if account_id == control.CHAIN:
@@ -301,7 +370,9 @@ class Heads:
         return confirmed
 
     def _compare(self) -> "_Confirmed":
-        """Compares with the heads of pinned signers. The first key is made where no head is, and pinned at the end."""
+        """Compares with the heads of pinned signers. The first key is made where no
+        head is, and pinned at the end.
+        """
         store = self._installation.heads
         with self._database.read() as session:
             pinned = checkpoints.pinned_keys(session)
@@ -317,12 +388,19 @@ class Heads:
             sizes = tables.sizes(session)
             for head in heads:
                 same = sizes.get(head.account_id, 0) >= head.size
-                if not same or Log(session, head.account_id).root(head.size) != head.root:
+                if (
+                    not same
+                    or Log(session, head.account_id).root(head.size) != head.root
+                ):
                     raise self._refusal(head.account_id)
             try:
-                confirm_erasures(session, log_of(store, signer, pinned or [signer.verifier_key]))
+                confirm_erasures(
+                    session, log_of(store, signer, pinned or [signer.verifier_key])
+                )
             except OSError as error:
-                raise InstallationError(f"the records of erasures cannot be kept: {error.strerror}") from None
+                raise InstallationError(
+                    f"the records of erasures cannot be kept: {error.strerror}"
+                ) from None
         confirm_storage_keys(self._installation)
         if not pinned:
             pin_first_signer(self._database, signer)
@@ -330,14 +408,18 @@ class Heads:
 
     def _refusal(self, account_id: str) -> LedgerRewound:
         """Makes the refusal permanent for this process."""
-        _log.error("the ledger contradicts its written head", extra={"account_id": account_id})
+        _log.error(
+            "the ledger contradicts its written head", extra={"account_id": account_id}
+        )
         self._rewound = LedgerRewound(account_id)
         return self._rewound
 
 
 @dataclass
 class _Confirmed:
-    """The state after a successful comparison: signing key, folder, and the newest head of every account."""
+    """The state after a successful comparison: signing key, folder, and the newest head
+    of every account.
+    """
 
     signer: Signer
     folder: HeadFolder
@@ -345,7 +427,9 @@ class _Confirmed:
 
 
 class HeadWriter(Periodic):
-    """Publishes heads, once more when it is stopped: after an orderly stop they cover every entry."""
+    """Publishes heads, once more when it is stopped: after an orderly stop they cover
+    every entry.
+    """
 
     def __init__(self, heads: Heads) -> None:
         super().__init__("heads", self._publish, interval_s=PUBLISH_INTERVAL_S)
@@ -367,23 +451,32 @@ def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:
 
 
 def confirm_storage_keys(installation: Installation) -> None:
-    """Checks that this process can read every data key in the database. Makes a key at the first start.
+    """Checks that this process can read every data key in the database. Makes a key at
+    the first start.
 
-    A key is made in the home if no setting names one and the database has no data key. If several processes make one at
-    once, they share the key of the first. Where machines share a store, no key is made: each would make another one.
+    A key is made in the home if no setting names one and the database has no data key.
+    If several processes make one at once, they share the key of the first. Where
+    machines share a store, no key is made: each would make another one.
     """
     with installation.database.read() as session:
         wrapped = catalog.wrapped_keys(session)
     settings, file = installation.settings, storage_key_file(installation.settings)
-    if settings.storage_key is None and settings.store is None and not wrapped and not file.exists():
+    if (
+        settings.storage_key is None
+        and settings.store is None
+        and not wrapped
+        and not file.exists()
+    ):
         files.write(file, StorageKeys.new_text().encode(), existing="keep")
     installation.storage_keys.require(wrapped)
 
 
 def rewrap_data_keys(settings: Settings, database: Database) -> tuple[str, int]:
-    """Wraps every data key with the newest storage key, in one transaction, so that older keys can be removed.
+    """Wraps every data key with the newest storage key, in one transaction, so that
+    older keys can be removed.
 
-    Processes may serve meanwhile, if they were started with the newest key. A repeated call changes nothing.
+    Processes may serve meanwhile, if they were started with the newest key. A repeated
+    call changes nothing.
 
     Returns:
         The id of the newest key, and the number of datasets whose keys were wrapped.

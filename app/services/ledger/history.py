@@ -1,4 +1,6 @@
-"""Lists and searches entries of an account, with a running balance; exports them as they were hashed."""
+"""Lists and searches entries of an account, with a running balance; exports them as
+they were hashed.
+"""
 
 import csv
 import io
@@ -38,10 +40,12 @@ def matching_entries(
 ) -> tuple[list[Entry], str | None]:
     """The matches of a page, and the cursor of the next page.
 
-    A page ends early after ``limits.MAX_SEARCHED_ENTRIES`` entries, or with a match that reaches ``MAX_PAGE_BYTES``.
+    A page ends early after ``limits.MAX_SEARCHED_ENTRIES`` entries, or with a match
+    that reaches ``MAX_PAGE_BYTES``.
 
     Args:
-        following: the entries that follow a sequence in the order of the list, at most so many.
+        following: the entries that follow a sequence in the order of the list, at most
+            so many.
     """
     last, n_read, size = page.sequence(), 0, 0
     entries: list[Entry] = []
@@ -63,13 +67,19 @@ CSV_COLUMNS = (
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash", "details",
     "purpose", "job_kind", "algorithm", "job_name", "models", "submitted_by", "submitted_by_name",
 )  # fmt: skip
-"""The fields of an entry as it was hashed, its job's purpose out of ``details``, and the public facts of its job."""
+"""The fields of an entry as it was hashed, its job's purpose out of ``details``, and
+the public facts of its job.
+"""
 _READ_AS_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a cell that spreadsheets compute; people choose purposes and names."""
 
 
-def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
-    """Exports the whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed."""
+def export_json_lines(
+    installation: Installation, principal: Principal, reference: str
+) -> Iterator[bytes]:
+    """Exports the whole history as JSON Lines, for the verifier: a header, then every
+    entry as it was hashed.
+    """
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         header, last = statements.export_header(session, account_id)
@@ -79,34 +89,56 @@ def export_json_lines(installation: Installation, principal: Principal, referenc
 def json_lines(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
     """The lines of an export: a header, then every entry as it was hashed."""
     lines = (entry.to_json() for entry in entries)
-    return (rfc8785.dumps(line) + b"\n" for line in itertools.chain([dict(header)], lines))
+    return (
+        rfc8785.dumps(line) + b"\n" for line in itertools.chain([dict(header)], lines)
+    )
 
 
-def export_csv(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
-    """Exports the whole history as a table for spreadsheets; objects are canonical JSON text.
+def export_csv(
+    installation: Installation, principal: Principal, reference: str
+) -> Iterator[bytes]:
+    """Exports the whole history as a table for spreadsheets; objects are canonical JSON
+    text.
 
-    Beside every entry stand the facts of its job. A cell that a spreadsheet would compute begins with an apostrophe.
+    Beside every entry stand the facts of its job. A cell that a spreadsheet would
+    compute begins with an apostrophe.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
         last = statements.size(session, account.id)
     lines = _in_batches(
-        installation, account.id, last, lambda session, batch: _csv_lines(session, principal, account, batch)
+        installation,
+        account.id,
+        last,
+        lambda session, batch: _csv_lines(session, principal, account, batch),
     )
     return itertools.chain([_csv_line(CSV_COLUMNS)], lines)
 
 
-def _csv_lines(session: Session, principal: Principal, account: Account, batch: Sequence[Entry]) -> list[bytes]:
+def _csv_lines(
+    session: Session, principal: Principal, account: Account, batch: Sequence[Entry]
+) -> list[bytes]:
     jobs = charged_jobs(session, [entry.job_id for entry in batch])
     dataset_id = None if account.dataset is None else account.dataset.id
-    names = grants.names_of_keys(session, principal, dataset_id, {job.submitted_by for job in jobs.values()})
+    names = grants.names_of_keys(
+        session, principal, dataset_id, {job.submitted_by for job in jobs.values()}
+    )
     return [
-        _csv_line(_csv_cells({**entry.to_json(), **_job_cells(entry, jobs.get(entry.job_id or ""), names)}))
+        _csv_line(
+            _csv_cells(
+                {
+                    **entry.to_json(),
+                    **_job_cells(entry, jobs.get(entry.job_id or ""), names),
+                }
+            )
+        )
         for entry in batch
     ]
 
 
-def _job_cells(entry: Entry, job: ChargedJob | None, names: Mapping[str, str]) -> dict[str, str | None]:
+def _job_cells(
+    entry: Entry, job: ChargedJob | None, names: Mapping[str, str]
+) -> dict[str, str | None]:
     if job is None:
         return {}
     return {
@@ -120,19 +152,30 @@ def _job_cells(entry: Entry, job: ChargedJob | None, names: Mapping[str, str]) -
     }
 
 
-def entries_up_to(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
-    """Reads entries up to ``last``, each batch in a separate transaction, because entries never change."""
+def entries_up_to(
+    installation: Installation, account_id: str, last: int
+) -> Iterator[Entry]:
+    """Reads entries up to ``last``, each batch in a separate transaction, because
+    entries never change.
+    """
     return _in_batches(installation, account_id, last, lambda _session, batch: batch)
 
 
 def _in_batches(
-    installation: Installation, account_id: str, last: int, read: Callable[[Session, list[Entry]], list[T]]
+    installation: Installation,
+    account_id: str,
+    last: int,
+    read: Callable[[Session, list[Entry]], list[T]],
 ) -> Iterator[T]:
-    """What ``read`` makes of the entries up to ``last``; no transaction stays open while the client takes it."""
+    """What ``read`` makes of the entries up to ``last``; no transaction stays open
+    while the client takes it.
+    """
     after = 0
     while after < last:
         with installation.database.read() as session:
-            batch = tables.entries(session, account_id, after=after, limit=min(EXPORT_BATCH, last - after))
+            batch = tables.entries(
+                session, account_id, after=after, limit=min(EXPORT_BATCH, last - after)
+            )
             made = read(session, batch)
         yield from made
         after = batch[-1].sequence
@@ -167,7 +210,8 @@ class Search:
 
     Attributes:
         job_id: entries of a job, or of the reservation of an external mechanism.
-        actor: id or name of the key that caused entries, or submitted the jobs that they belong to; or ``worker``.
+        actor: id or name of the key that caused entries, or submitted the jobs that
+            they belong to; or ``worker``.
         scope: cells of a dataset: entries that cover a part of them.
     """
 
@@ -176,13 +220,20 @@ class Search:
     actor: str | None = None
     scope: Mapping[str, object] | None = None
 
-    def by_fields(self, session: Session, principal: Principal, account: Account) -> EntryFilter:
+    def by_fields(
+        self, session: Session, principal: Principal, account: Account
+    ) -> EntryFilter:
         """The part of the search that the database answers.
 
         Raises:
-            InvalidRequest: the actor caused no entry of the account, or its name stands for several keys that did.
+            InvalidRequest: the actor caused no entry of the account, or its name stands
+                for several keys that did.
         """
-        actor = None if self.actor is None else _actor(session, principal, account, self.actor)
+        actor = (
+            None
+            if self.actor is None
+            else _actor(session, principal, account, self.actor)
+        )
         return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=actor)
 
 
@@ -208,8 +259,10 @@ class ListedEntry:
     """An entry, and what was spent after it.
 
     Attributes:
-        charged: of a dataset's tightest cell, with ``reserved``; ``None`` where the list leaves out entries.
-        load: of all members of a population together; ``None`` where the list leaves out entries.
+        charged: of a dataset's tightest cell, with ``reserved``; ``None`` where the
+            list leaves out entries.
+        load: of all members of a population together; ``None`` where the list leaves
+            out entries.
     """
 
     entry: EntryOut
@@ -236,7 +289,9 @@ class EntryPage:
 
 @dataclass(frozen=True)
 class ShownEntry:
-    """One entry of ``size``, the facts of its job, the names of keys that the reader may know, the event in words."""
+    """One entry of ``size``, the facts of its job, the names of keys that the reader
+    may know, the event in words.
+    """
 
     entry: EntryOut
     job: ChargedJob | None
@@ -246,15 +301,20 @@ class ShownEntry:
 
 
 def list_entries(
-    installation: Installation, principal: Principal, reference: str, page: PageRequest, search: Search = EVERY_ENTRY
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    page: PageRequest,
+    search: Search = EVERY_ENTRY,
 ) -> EntryList:
     """Lists a page of entries in order, as they were hashed.
 
-    A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page, which may then be short.
+    A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page,
+    which may then be short.
 
     Raises:
-        InvalidRequest: the scope names a partition or a cell that does not exist, the actor has no entry, or the cursor
-            is of another list.
+        InvalidRequest: the scope names a partition or a cell that does not exist, the
+            actor has no entry, or the cursor is of another list.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
@@ -262,58 +322,87 @@ def list_entries(
         chosen = search.by_fields(session, principal, account)
 
         def after(last: int, limit: int) -> list[Entry]:
-            return statements.oldest_entries(session, account.id, after=last, limit=limit, chosen=chosen)
+            return statements.oldest_entries(
+                session, account.id, after=last, limit=limit, chosen=chosen
+            )
 
         uploads = statements.named_uploads(session, account.id) if scope else ()
 
         def is_match(entry: Entry) -> bool:
             return tables.listed(entry.scope, uploads).overlaps(scope)
 
-        entries, following = matching_entries(after, is_match, page, batch_size=_batch_size(scope, page))
+        entries, following = matching_entries(
+            after, is_match, page, batch_size=_batch_size(scope, page)
+        )
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         names = _names(session, principal, account, entries, jobs)
         beside = {**account.facts, "actors": names, "jobs": jobs, "next": following}
-        return EntryList.model_validate({**beside, "entries": list(map(entry_out, entries))})
+        return EntryList.model_validate(
+            {**beside, "entries": list(map(entry_out, entries))}
+        )
 
 
 def search_entries(
-    installation: Installation, principal: Principal, reference: str, search: Search, page: PageRequest
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    search: Search,
+    page: PageRequest,
 ) -> EntryPage:
     """Finds a page of entries, newest first, with what was spent after each.
 
     Raises:
-        InvalidRequest: the scope names a partition or a cell that does not exist, or the cursor is of another list.
+        InvalidRequest: the scope names a partition or a cell that does not exist, or
+            the cursor is of another list.
     """
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
         scope = _scope(session, account, search)
-        balance = statements.balance(session, account.id, scope) if scope else balance_of(session, account)
+        balance = (
+            statements.balance(session, account.id, scope)
+            if scope
+            else balance_of(session, account)
+        )
         cell, read = balance.tightest_cell, list[Entry]()
-        chosen, uploads = search.by_fields(session, principal, account), statements.named_uploads(session, account.id)
+        chosen, uploads = (
+            search.by_fields(session, principal, account),
+            statements.named_uploads(session, account.id),
+        )
 
         def before(last: int, limit: int) -> list[Entry]:
-            return statements.newest_entries(session, account.id, before=last or None, limit=limit, chosen=chosen)
+            return statements.newest_entries(
+                session, account.id, before=last or None, limit=limit, chosen=chosen
+            )
 
         def is_match(entry: Entry) -> bool:
-            # What is read is kept as its effect on the cell, without the scope, which may be large.
+            # What is read is kept as its effect on the cell, without the scope, which
+            # may be large.
             entry_scope = tables.listed(entry.scope, uploads)
             amount = entry.amount if entry_scope.covers(cell) else 0
             read.append(replace(entry, amount=amount, scope={}, event=None))
             return entry_scope.overlaps(scope)
 
-        entries, following = matching_entries(before, is_match, page, batch_size=_batch_size(scope, page))
+        entries, following = matching_entries(
+            before, is_match, page, batch_size=_batch_size(scope, page)
+        )
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         names = _names(session, principal, account, entries, jobs)
         is_complete = chosen == EntryFilter()
         spent = _spent_after(session, account, read, balance) if is_complete else {}
         listed = [
-            ListedEntry(entry_out(entry), jobs.get(entry.job_id or ""), **spent.get(entry.sequence, {}))
+            ListedEntry(
+                entry_out(entry),
+                jobs.get(entry.job_id or ""),
+                **spent.get(entry.sequence, {}),
+            )
             for entry in entries
         ]
         return EntryPage(listed, names, cell, following)
 
 
-def show_entry(installation: Installation, principal: Principal, reference: str, sequence: int) -> ShownEntry:
+def show_entry(
+    installation: Installation, principal: Principal, reference: str, sequence: int
+) -> ShownEntry:
     """Shows one entry of an account.
 
     Raises:
@@ -328,7 +417,9 @@ def show_entry(installation: Installation, principal: Principal, reference: str,
         jobs = charged_jobs(session, [entry.job_id])
         names = _names(session, principal, account, [entry], jobs)
         receipt = _receipt(session, account.dataset, entry)
-        return ShownEntry(entry_out(entry), jobs.get(entry.job_id or ""), names, receipt, size)
+        return ShownEntry(
+            entry_out(entry), jobs.get(entry.job_id or ""), names, receipt, size
+        )
 
 
 def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | None:
@@ -343,8 +434,12 @@ def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | N
 
 
 def _batch_size(scope: Scope, page: PageRequest) -> int:
-    """The number of entries that are read at a time; those that cover no part of a scope are no matches."""
-    return limits.DEFAULT_PAGE_SIZE if scope else min(limits.DEFAULT_PAGE_SIZE, page.limit)
+    """The number of entries that are read at a time; those that cover no part of a
+    scope are no matches.
+    """
+    return (
+        limits.DEFAULT_PAGE_SIZE if scope else min(limits.DEFAULT_PAGE_SIZE, page.limit)
+    )
 
 
 def _scope(session: Session, account: Account, search: Search) -> Scope:
@@ -353,21 +448,36 @@ def _scope(session: Session, account: Account, search: Search) -> Scope:
         return WHOLE
     if account.dataset is None:
         raise InvalidRequest.at("/scope", "unknown-partition")
-    return account.dataset.read_scope(search.scope, catalog.upload_ids(session, account.dataset.id))
+    return account.dataset.read_scope(
+        search.scope, catalog.upload_ids(session, account.dataset.id)
+    )
 
 
 def _spent_after(
-    session: Session, account: Account, read: Sequence[Entry], balance: statements.Balance
+    session: Session,
+    account: Account,
+    read: Sequence[Entry],
+    balance: statements.Balance,
 ) -> dict[int, dict[str, str]]:
-    """What was spent after each entry of a page that leaves out no entry of the tightest cell, by sequence."""
+    """What was spent after each entry of a page that leaves out no entry of the
+    tightest cell, by sequence.
+    """
     if not read:
         return {}
     if account.dataset is None:
-        return {sequence: {"load": balance.text(load)} for sequence, load in _loads(session, account, read).items()}
+        return {
+            sequence: {"load": balance.text(load)}
+            for sequence, load in _loads(session, account, read).items()
+        }
     amounts = {}
-    spent = statements.spent_after(session, account.id, balance.tightest_cell, read[0].sequence)
+    spent = statements.spent_after(
+        session, account.id, balance.tightest_cell, read[0].sequence
+    )
     for entry in read:
-        amounts[entry.sequence] = {"charged": balance.text(spent.charged), "reserved": balance.text(spent.reserved)}
+        amounts[entry.sequence] = {
+            "charged": balance.text(spent.charged),
+            "reserved": balance.text(spent.reserved),
+        }
         spent = spent.before(entry)
     return amounts
 
@@ -387,9 +497,19 @@ def _loads(session: Session, account: Account, read: Sequence[Entry]) -> dict[in
 
 
 def _names(
-    session: Session, principal: Principal, account: Account, entries: Sequence[Entry], jobs: Mapping[str, ChargedJob]
+    session: Session,
+    principal: Principal,
+    account: Account,
+    entries: Sequence[Entry],
+    jobs: Mapping[str, ChargedJob],
 ) -> dict[str, str]:
     dataset_id = None if account.dataset is None else account.dataset.id
-    # In the order of their first entry: a set of texts has another order in every process.
-    keys = dict.fromkeys([*(entry.actor for entry in entries), *(job.submitted_by for job in jobs.values())])
+    # In the order of their first entry: a set of texts has another order in every
+    # process.
+    keys = dict.fromkeys(
+        [
+            *(entry.actor for entry in entries),
+            *(job.submitted_by for job in jobs.values()),
+        ]
+    )
     return grants.names_of_keys(session, principal, dataset_id, list(keys))

@@ -1,4 +1,6 @@
-"""Shows how an account was spent: its charges with what the tightest cell had spent after each, and pairs of cells."""
+"""Shows how an account was spent: its charges with what the tightest cell had spent
+after each, and pairs of cells.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +27,12 @@ class Charge:
 
     Attributes:
         amount: in the account's unit.
-        job_id: of the job; ``None`` for a mechanism outside the service, which has a ``description``.
+        job_id: of the job; ``None`` for a mechanism outside the service, which has a
+            ``description``.
         by: the key that submitted the job, or that attested the external mechanism.
         by_name: the name of the key, for a reader who may know it.
-        covers: whether the tightest cell lies in the scope, so that the charge is a step of the plot.
+        covers: whether the tightest cell lies in the scope, so that the charge is a
+            step of the plot.
         total: what the tightest cell has charged after it.
     """
 
@@ -61,23 +65,33 @@ class Spend:
     are_all: bool
 
 
-def list_charges(installation: Installation, principal: Principal, reference: str) -> Spend:
+def list_charges(
+    installation: Installation, principal: Principal, reference: str
+) -> Spend:
     """Lists the newest charges of a dataset's account."""
     with installation.database.read() as session:
         dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
         balance = statements.balance(session, dataset_id)
         size, limit = statements.size(session, dataset_id), limits.MAX_SHOWN_CHARGES
         chosen = EntryFilter(kinds=[EntryKind.CHARGE])
-        entries = statements.newest_entries(session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen)
-        level = statements.spent_after(session, dataset_id, balance.tightest_cell, size).charged
+        entries = statements.newest_entries(
+            session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen
+        )
+        level = statements.spent_after(
+            session, dataset_id, balance.tightest_cell, size
+        ).charged
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
-        # A job's charge is an act of the worker; the key that submitted the job asked for it.
+        # A job's charge is an act of the worker; the key that submitted the job asked
+        # for it.
         asked_by = {key: job.submitted_by for key, job in jobs.items()}
         keys = {asked_by.get(entry.job_id or "", entry.actor) for entry in entries}
         names = grants.names_of_keys(session, principal, dataset_id, keys)
         charges, uploads = [], statements.named_uploads(session, dataset_id)
         for entry in entries[:limit]:
-            by, details = asked_by.get(entry.job_id or "", entry.actor), entry.details or {}
+            by, details = (
+                asked_by.get(entry.job_id or "", entry.actor),
+                entry.details or {},
+            )
             covers = tables.listed(entry.scope, uploads).covers(balance.tightest_cell)
             charges.append(
                 Charge(
@@ -96,16 +110,25 @@ def list_charges(installation: Installation, principal: Principal, reference: st
                 )
             )
             level -= entry.amount if covers else 0
-        return Spend(charges[::-1], before=balance.text(level), are_all=len(entries) <= limit)
+        return Spend(
+            charges[::-1], before=balance.text(level), are_all=len(entries) <= limit
+        )
 
 
 def show_pairs(
-    installation: Installation, principal: Principal, reference: str, *, first: str, second: str
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    *,
+    first: str,
+    second: str,
 ) -> list[tuple[Cell, list[CellOut]]]:
-    """Shows the tightest joint cell in every pair of a cell of one partition and a cell of another.
+    """Shows the tightest joint cell in every pair of a cell of one partition and a cell
+    of another.
 
     Returns:
-        For every cell of the first partition, the pairs with every cell of the second partition.
+        For every cell of the first partition, the pairs with every cell of the second
+        partition.
 
     Raises:
         InvalidRequest: not two partitions of the dataset, or they have too many pairs.
@@ -115,14 +138,34 @@ def show_pairs(
         detail = statements.detail(session, dataset.id)
         if first == second or not {first, second} <= set(detail.cells):
             raise InvalidRequest.at("/pair", "unknown-partition")
-        if len(detail.cells[first]) * len(detail.cells[second]) > limits.MAX_SHOWN_PAIRS:
+        if (
+            len(detail.cells[first]) * len(detail.cells[second])
+            > limits.MAX_SHOWN_PAIRS
+        ):
             raise InvalidRequest.at("/pair", "too-many")
-        cells = {name: [cell.cell[name] for cell in detail.cells[name]] for name in (first, second)}
+        cells = {
+            name: [cell.cell[name] for cell in detail.cells[name]]
+            for name in (first, second)
+        }
         shorter, longer = sorted(cells, key=lambda name: len(cells[name]))
-        boxes = [Scope({shorter: [cell]}) for cell in cells[shorter]]  # few, because each box is a new computation
-        lines = [statements.detail(session, dataset.id, box, only=longer).cells[longer] for box in boxes]
-        rows = lines if shorter == first else [[line[at] for line in lines] for at in range(len(cells[first]))]
+        # few, because each box is a new computation
+        boxes = [Scope({shorter: [cell]}) for cell in cells[shorter]]
+        lines = [
+            statements.detail(session, dataset.id, box, only=longer).cells[longer]
+            for box in boxes
+        ]
+        rows = (
+            lines
+            if shorter == first
+            else [[line[at] for line in lines] for at in range(len(cells[first]))]
+        )
         return [
-            (name, [cell_out(cell, pair, detail.balance) for cell, pair in zip(cells[second], row, strict=True)])
+            (
+                name,
+                [
+                    cell_out(cell, pair, detail.balance)
+                    for cell, pair in zip(cells[second], row, strict=True)
+                ],
+            )
             for name, row in zip(cells[first], rows, strict=True)
         ]

@@ -1,1 +1,3 @@
-"""Quotes, accepts, keeps and shows what jobs release: one way for all kinds, and a module for each kind."""
+"""Quotes, accepts, keeps and shows what jobs release: one way for all kinds, and a
+module for each kind.
+"""

@@ -1,7 +1,9 @@
-"""Defines what a kind of release adds to the service: what its requests name, its plan, and the facts of its jobs.
+"""Defines what a kind of release adds to the service: what its requests name, its plan,
+and the facts of its jobs.
 
-Mathematics is in :mod:`grovekeeper_forests.releases`. All kinds share the way of a request (:mod:`.requests`), the
-queue, the charge, the child process, and the end of a job (:mod:`.outputs`).
+Mathematics is in :mod:`grovekeeper_forests.releases`. All kinds share the way of a
+request (:mod:`.requests`), the queue, the charge, the child process, and the end of a
+job (:mod:`.outputs`).
 """
 
 from abc import ABC, abstractmethod
@@ -43,7 +45,9 @@ class OutputInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier release that a request names, and the parts of the job that released it."""
+    """An earlier release that a request names, and the parts of the job that released
+    it.
+    """
 
     row: ReleaseRow
     parts: Sequence[JobPart] = ()
@@ -51,7 +55,9 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Named:
-    """What a request names: datasets by id or name, in the order of the job's parts, and earlier releases."""
+    """What a request names: datasets by id or name, in the order of the job's parts,
+    and earlier releases.
+    """
 
     datasets: Sequence[str]
     releases: Sequence[Earlier] = ()
@@ -84,8 +90,8 @@ class ReleaseRequest(ABC, Generic[Quote]):
 
     Attributes:
         kind: of the release.
-        route: of the idempotency key, with a place for the dataset's id where the path may have its name; ``None``: the
-            path.
+        route: of the idempotency key, with a place for the dataset's id where the path
+            may have its name; ``None``: the path.
         body: what the client sent.
     """
 
@@ -98,13 +104,16 @@ class ReleaseRequest(ABC, Generic[Quote]):
         """What the request names; checks that the caller may use the earlier releases."""
 
     def confirm(self, session: Session, principal: Principal, named: Named) -> None:
-        """Checks, with the caller's present roles, that the request still names the earlier releases that were found.
+        """Checks, with the caller's present roles, that the request still names the
+        earlier releases that were found.
 
         Runs under the locks of the job's datasets, so it loads no body and no file.
         """
 
     @abstractmethod
-    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> Planned[Quote]:
+    def plan(
+        self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
+    ) -> Planned[Quote]:
         """Plans and prices. Reads artifacts, which do not change, and no database."""
 
 
@@ -112,7 +121,8 @@ class StoredPlan(NamedTuple):
     """What the row of a job says of its plan, and what the plan follows from.
 
     Attributes:
-        declaration: of the first part's dataset, in JSON form: comparing it takes less time than reading it.
+        declaration: of the first part's dataset, in JSON form: comparing it takes less
+            time than reading it.
         terms: on which each part is paid.
     """
 
@@ -133,7 +143,8 @@ class ReleaseKind(ABC):
 
     Attributes:
         prefix: of the ids of the releases.
-        is_file: whether the release is the file that the child wrote; otherwise :meth:`body` makes a body of it.
+        is_file: whether the release is the file that the child wrote; otherwise
+            :meth:`body` makes a body of it.
     """
 
     prefix: str
@@ -141,12 +152,14 @@ class ReleaseKind(ABC):
 
     @abstractmethod
     def is_planned(self, stored: StoredPlan) -> bool:
-        """Whether a stored plan is what planning makes of its parameters. Raises an error of any kind where the work is
-        not of its form.
+        """Whether a stored plan is what planning makes of its parameters. Raises an
+        error of any kind where the work is not of its form.
         """
 
     def inputs(self, work: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-        """Ids and digests of the models that the child reads; they are copied to the job's folder before the charge."""
+        """Ids and digests of the models that the child reads; they are copied to the
+        job's folder before the charge.
+        """
         return ()
 
     def planned_bytes(self, work: Mapping[str, Any], schema: Schema) -> int:
@@ -154,23 +167,30 @@ class ReleaseKind(ABC):
         return 0
 
     def counts_codes(self, algorithm: str | None) -> bool:
-        """Whether the workers of a Dask cluster may read the rows: where a release needs no more than sums of codes."""
+        """Whether the workers of a Dask cluster may read the rows: where a release
+        needs no more than sums of codes.
+        """
         return False
 
     @abstractmethod
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
-        """The public facts that the release carries beside its numbers: price, guarantee, receipt."""
+        """The public facts that the release carries beside its numbers: price,
+        guarantee, receipt.
+        """
 
     @abstractmethod
     def body(self, task: JobTask, data: bytes) -> dict[str, Any] | None:
-        """Checks the child's output, and makes the body that is stored of it; ``None`` where the file is stored.
+        """Checks the child's output, and makes the body that is stored of it; ``None``
+        where the file is stored.
 
         Raises:
             OutputInvalid: the bytes are not a release of this kind.
         """
 
 
-def visible(session: Session, principal: Principal, kind: str, release_id: str) -> ReleaseRow:
+def visible(
+    session: Session, principal: Principal, kind: str, release_id: str
+) -> ReleaseRow:
     """Finds a release of a kind for a caller who may train on its dataset."""
     row = releases.find(session, kind, release_id)
     grants.require(session, principal, row.dataset_id, TRAIN, kind=names.IN_WORDS[kind])
@@ -181,7 +201,8 @@ def facts_of_job(session: Session, row: JobRow) -> dict[str, Any]:
     """The facts of a job that is being charged, with the facts of its first part.
 
     Args:
-        session: the session of the charging transaction; the guarantee follows from the caps in it.
+        session: the session of the charging transaction; the guarantee follows from the
+            caps in it.
     """
     return {"job_id": row.id, "name": row.name, **facts_of_part(session, row, 0)}
 
@@ -194,28 +215,48 @@ def facts_of_part(session: Session, row: JobRow, position: int) -> dict[str, Any
     accountant = part.price["accountant"]
     return {
         **facts,
-        "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=names.IN_WORDS[row.kind]),
-        "receipt": receipts.in_words(
-            events.from_json(event), accountant=accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
+        "guarantee": of_charged(
+            session,
+            dataset,
+            amount=_charged(row, dataset.id),
+            output=names.IN_WORDS[row.kind],
         ),
-        "ledger": {"dataset": dataset.id, "reservation_id": part.reservation_id, "job_id": row.id},
+        "receipt": receipts.in_words(
+            events.from_json(event),
+            accountant=accountant,
+            adjacency=dataset.adjacency,
+            max_rows=dataset.max_rows,
+        ),
+        "ledger": {
+            "dataset": dataset.id,
+            "reservation_id": part.reservation_id,
+            "job_id": row.id,
+        },
     }
 
 
 def events_of(row: JobRow) -> list[Any]:
     """The events of a job's plan, one per part, in JSON form."""
     plan = row.task["work"]["plan"]
-    return [plan["event"], *([plan["unlabelled"]["event"]] if "unlabelled" in plan else [])]
+    return [
+        plan["event"],
+        *([plan["unlabelled"]["event"]] if "unlabelled" in plan else []),
+    ]
 
 
 def _charged(row: JobRow, dataset_id: str) -> int:
-    """The steps that a job charges for one unit of a dataset: the largest price of its parts there.
+    """The steps that a job charges for one unit of a dataset: the largest price of its
+    parts there.
 
-    The scopes of two parts of one dataset are disjoint, so a row is in one part at most (docs/proofs/sspe-1.md).
+    The scopes of two parts of one dataset are disjoint, so a row is in one part at most
+    (docs/proofs/sspe-1.md).
     """
     return max(steps_of(part.price) for part in row.parts if part.dataset == dataset_id)
 
 
 def steps_of(price: Mapping[str, Any]) -> int:
     """The amount of a price in whole steps of its accountant's unit."""
-    return int(Fraction(price["amount"]) * 10 ** accountants.by_name(price["accountant"]).PLACES)
+    return int(
+        Fraction(price["amount"])
+        * 10 ** accountants.by_name(price["accountant"]).PLACES
+    )

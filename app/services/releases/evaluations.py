@@ -1,4 +1,5 @@
-"""Plans and quotes evaluations of models and choices of the best model, checks the released ones, and shows them.
+"""Plans and quotes evaluations of models and choices of the best model, checks the
+released ones, and shows them.
 
 What is shown is post-processing of released counts.
 """
@@ -82,7 +83,8 @@ class PlannedEvaluation(Planned[EvaluationQuoteOut]):
     Attributes:
         models: their ids, in the order of the request.
         plan: the releases.
-        warnings: sentences about rows that a model was trained on, and about models that answer one class.
+        warnings: sentences about rows that a model was trained on, and about models
+            that answer one class.
     """
 
     models: list[str]
@@ -94,13 +96,17 @@ class PlannedEvaluation(Planned[EvaluationQuoteOut]):
         [quote] = quotes
         warnings = [*quote.warnings, *self.warnings]
         return EvaluationQuoteOut(
-            **quote.fields, models=self.models, releases=list(self.plan.releases), warnings=warnings
+            **quote.fields,
+            models=self.models,
+            releases=list(self.plan.releases),
+            warnings=warnings,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
-    """A request to evaluate a model, or to choose the best of several, or for its quote.
+    """A request to evaluate a model, or to choose the best of several, or for its
+    quote.
 
     Attributes:
         models: ids or addresses.
@@ -111,7 +117,9 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
     body: EvaluationIn | SelectionIn
 
     def find(self, session: Session, principal: Principal) -> Named:
-        """See :class:`ReleaseRequest`. The rows that are read are by default of the dataset of the first model."""
+        """See :class:`ReleaseRequest`. The rows that are read are by default of the
+        dataset of the first model.
+        """
         rows = self._models(session, principal)
         models = [Earlier(row, queue.job(session, row.job_id).parts) for row in rows]
         return Named([self.body.dataset or rows[0].dataset_id], models)
@@ -120,18 +128,26 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         """See :class:`ReleaseRequest`."""
         found = [model.row.id for model in named.releases]
         if [row.id for row in self._models(session, principal)] != found:
-            raise Unavailable("an alias moved while the job was planned; nothing was charged")
+            raise Unavailable(
+                "an alias moved while the job was planned; nothing was charged"
+            )
 
     def _models(self, session: Session, principal: Principal) -> list[ReleaseRow]:
-        rows = [addressed_model(session, principal, address, SEE_MODEL) for address in self.models]
+        rows = [
+            addressed_model(session, principal, address, SEE_MODEL)
+            for address in self.models
+        ]
         if len({row.id for row in rows}) < len(rows):
             raise InvalidRequest.at("/models", "not-distinct")
         return rows
 
-    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedEvaluation:
+    def plan(
+        self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
+    ) -> PlannedEvaluation:
         """See :class:`ReleaseRequest`."""
         [source], warnings = sources, []
-        for model in named.releases:  # one after another: an artifact stays in memory only if the cache keeps it
+        # one after another: an artifact stays in memory only if the cache keeps it
+        for model in named.releases:
             artifact = installation.cache.get(model.row.file)
             if not artifact.schema.reads_like(source.dataset.schema):
                 raise InvalidRequest.at("/dataset", "other-declaration")
@@ -143,7 +159,9 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         plan = _plan(self.body, public_facts(asked.terms, None, schema))
         if any(_was_trained_on(model, asked) for model in named.releases):
             warnings.insert(0, _TRAINED_ON)
-        models = [{"id": model.row.id, "digest": model.row.file} for model in named.releases]
+        models = [
+            {"id": model.row.id, "digest": model.row.file} for model in named.releases
+        ]
         work = {
             "plan": plan.to_json(),
             "models": models,
@@ -152,7 +170,11 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         }
         parts = [PricedPart(asked, plan.event)]
         return PlannedEvaluation(
-            parts=parts, work=work, models=[model["id"] for model in models], plan=plan, warnings=warnings
+            parts=parts,
+            work=work,
+            models=[model["id"] for model in models],
+            plan=plan,
+            warnings=warnings,
         )
 
 
@@ -163,7 +185,9 @@ def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPla
 
 
 def _was_trained_on(model: Earlier, part: AskedPart) -> bool:
-    """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
+    """Whether the scope shares a cell and an upload with rows that a model read; both
+    scopes are public.
+    """
     epochs = set(part.dataset.uploads_in(part.scope, part.source.uploads))
     return any(
         trained.dataset == part.dataset.id
@@ -184,10 +208,15 @@ class EvaluationKind(ReleaseKind):
         plan, n_models = EvaluationPlan.from_json(work["plan"]), len(work["models"])
         facts = public_facts(paid, None, stored.schema)
         if BEST in plan.releases:
-            planned = plan_best(n_models, facts, winner_accuracy=ACCURACY in plan.releases)
+            planned = plan_best(
+                n_models, facts, winner_accuracy=ACCURACY in plan.releases
+            )
         else:
             planned = plan_tables(plan.releases, facts, score_bins=plan.score_bins)
-        is_whole = planned.n_models == n_models and tuple(work["classes"]) == stored.schema.label.classes
+        is_whole = (
+            planned.n_models == n_models
+            and tuple(work["classes"]) == stored.schema.label.classes
+        )
         return is_whole and planned == plan
 
     def inputs(self, work: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
@@ -215,23 +244,33 @@ class EvaluationKind(ReleaseKind):
         return {**task.metadata, "evaluation": released.to_json()}
 
 
-def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
+def show_evaluation(
+    installation: Installation, principal: Principal, evaluation_id: str
+) -> EvaluationOut:
     """Shows one evaluation."""
     with installation.database.read() as session:
-        return _all_out(session, [visible(session, principal, EVALUATION, evaluation_id)])[0]
+        return _all_out(
+            session, [visible(session, principal, EVALUATION, evaluation_id)]
+        )[0]
 
 
 def list_evaluations(
     installation: Installation, principal: Principal, address: str, page: PageRequest
 ) -> EvaluationList:
-    """Lists the evaluations of one model on datasets where the key may train, newest first."""
+    """Lists the evaluations of one model on datasets where the key may train, newest
+    first.
+    """
     with installation.database.read() as session:
         model = addressed_model(session, principal, address, SEE_MODEL)
         dataset_ids = grants.datasets_with(session, principal, TRAIN)
         shown, following = page_of(
             page,
             lambda limit: releases.page_of_evaluations(
-                session, model_id=model.id, dataset_ids=dataset_ids, before=page.cursor, limit=limit
+                session,
+                model_id=model.id,
+                dataset_ids=dataset_ids,
+                before=page.cursor,
+                limit=limit,
             ),
             lambda row: row.id,
             lambda row: json_text.n_bytes(row.facts),
@@ -244,7 +283,9 @@ def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut
     texts = guarantees.today_of_each(session, outputs)
     released = releases.last_profiles(session, {row.dataset_id for row in rows})
     return [
-        _evaluation_out(row, guarantee, majority=_majority(row, released.get(row.dataset_id, ())))
+        _evaluation_out(
+            row, guarantee, majority=_majority(row, released.get(row.dataset_id, ()))
+        )
         for row, guarantee in zip(rows, texts, strict=True)
     ]
 
@@ -259,16 +300,29 @@ def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | 
     evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
     source, counts = "confusion", []
     if CONFUSION in evaluation.tables:
-        counts = evaluation.in_rows(CONFUSION).reshape(len(facts["classes"]), -1).sum(axis=1).tolist()
+        counts = (
+            evaluation.in_rows(CONFUSION)
+            .reshape(len(facts["classes"]), -1)
+            .sum(axis=1)
+            .tolist()
+        )
     else:
-        of_rows = (profile for profile in released if _rows_of(profile.facts) == _rows_of(facts))
+        of_rows = (
+            profile
+            for profile in released
+            if _rows_of(profile.facts) == _rows_of(facts)
+        )
         if (profile := next(of_rows, None)) is not None:
-            read = Profile.from_json(profile.facts["profile"], Schema.from_json(profile.facts["schema"]))
+            read = Profile.from_json(
+                profile.facts["profile"], Schema.from_json(profile.facts["schema"])
+            )
             source, counts = profile.id, list(read.counts_in_rows)
     largest = metrics.majority(counts) if counts else None
     if largest is None:
         return None
-    return MajorityOut(label=facts["classes"][largest[0]], share=largest[1], source=source)
+    return MajorityOut(
+        label=facts["classes"][largest[0]], share=largest[1], source=source
+    )
 
 
 def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -276,7 +330,9 @@ def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
     return facts["scope"], facts["epochs"]
 
 
-def _evaluation_out(row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None) -> EvaluationOut:
+def _evaluation_out(
+    row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None
+) -> EvaluationOut:
     evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
     return EvaluationOut(
         id=row.id,
@@ -310,7 +366,9 @@ def _accuracy_out(evaluation: Evaluation) -> AccuracyOut | None:
     return AccuracyOut(
         estimate=accuracy.estimate,
         interval=IntervalOut(low=accuracy.low, high=accuracy.high),
-        population_interval=IntervalOut(low=accuracy.population_low, high=accuracy.population_high),
+        population_interval=IntervalOut(
+            low=accuracy.population_low, high=accuracy.population_high
+        ),
     )
 
 
@@ -319,7 +377,9 @@ def _confusion(evaluation: Evaluation, classes: list[str]) -> ConfusionOut | Non
         return None
     counts = evaluation.in_rows(CONFUSION).reshape(len(classes), len(classes)).tolist()
     return ConfusionOut(
-        classes=classes, counts=counts, noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(CONFUSION))
+        classes=classes,
+        counts=counts,
+        noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(CONFUSION)),
     )
 
 

@@ -13,8 +13,9 @@ from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
 KINDS: Mapping[str, ReleaseKind] = MappingProxyType(
     {MODEL: TrainKind(), PROFILE: ProfileKind(), EVALUATION: EvaluationKind()}
 )
-"""Every kind by the name that the rows of its jobs and releases store. How each is drawn: ``DRAW`` in
-:mod:`app.services.drawing.perform`."""
+"""Every kind by the name that the rows of its jobs and releases store. How each is
+drawn: ``DRAW`` in :mod:`app.services.drawing.perform`.
+"""
 
 
 def kind_of(name: str) -> ReleaseKind:
@@ -23,5 +24,7 @@ def kind_of(name: str) -> ReleaseKind:
 
 
 def known_work() -> frozenset[str]:
-    """The names of the kinds and algorithms whose jobs this version can run; a newer version may queue others."""
+    """The names of the kinds and algorithms whose jobs this version can run; a newer
+    version may queue others.
+    """
     return frozenset((*KINDS, *catalogue.BY_SLUG))

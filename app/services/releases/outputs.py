@@ -17,12 +17,14 @@ from app.services.releases.kinds import kind_of
 
 @dataclass(frozen=True)
 class Output:
-    """A release that was checked and, where it is a file, stored durably, but is not registered yet.
+    """A release that was checked and, where it is a file, stored durably, but is not
+    registered yet.
 
     JSON values, so that a note can keep them (:mod:`app.services.execution.finished`).
 
     Attributes:
-        digest: of the stored file. Its bytes hold the job's id, so no two jobs share it.
+        digest: of the stored file. Its bytes hold the job's id, so no two jobs share
+            it.
         size_bytes: of that file.
         body: of a release that is no file.
     """
@@ -32,8 +34,12 @@ class Output:
     body: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Raises ``ValueError`` unless this is one of the two: a note may be of another version."""
-        if (self.digest is None) is not (self.size_bytes is None) or (self.digest is None) is (self.body is None):
+        """Raises ``ValueError`` unless this is one of the two: a note may be of another
+        version.
+        """
+        if (self.digest is None) is not (self.size_bytes is None) or (
+            self.digest is None
+        ) is (self.body is None):
             raise ValueError("an output is a file or a body")
 
     def discard(self, installation: Installation) -> None:
@@ -57,7 +63,9 @@ def keep(installation: Installation, task: JobTask, data: bytes) -> Output:
 
 
 def register(session: Session, row: JobRow, output: Output) -> None:
-    """Adds the row of the release and names it in the job, on the transaction that ends the job."""
+    """Adds the row of the release and names it in the job, on the transaction that ends
+    the job.
+    """
     kind = kind_of(row.kind)
     release = ReleaseRow(
         id=stamps.new(kind.prefix),
@@ -67,8 +75,13 @@ def register(session: Session, row: JobRow, output: Output) -> None:
         dataset_name=row.dataset_name,
         job_id=row.id,
         algorithm=row.algorithm,
-        created_at=row.submitted_at,  # public: the time of completion would reveal how long the job took
+        # public: the time of completion would reveal how long the job took
+        created_at=row.submitted_at,
         **vars(output),
     )
-    releases.add(session, release, evaluated=[model_id for model_id, _ in kind.inputs(row.task["work"])])
+    releases.add(
+        session,
+        release,
+        evaluated=[model_id for model_id, _ in kind.inputs(row.task["work"])],
+    )
     row.release_id = release.id

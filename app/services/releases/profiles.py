@@ -1,4 +1,5 @@
-"""Plans and quotes profiles (``POST /datasets/{id}/profiles``), checks the released ones, and shows them.
+"""Plans and quotes profiles (``POST /datasets/{id}/profiles``), checks the released
+ones, and shows them.
 
 Profiles stay when the rows are erased.
 """
@@ -62,9 +63,17 @@ class PlannedProfile(Planned[ProfileQuoteOut]):
         """See :class:`Planned`."""
         [quote] = quotes
         schema = quote.part.asked.dataset.schema
-        private = [schema.features[index].name for index in quantile_bins.private_features(schema)]
+        private = [
+            schema.features[index].name
+            for index in quantile_bins.private_features(schema)
+        ]
         parameters = dict(self.plan.parameters)
-        return ProfileQuoteOut(**quote.fields, parameters=parameters, private_features=private, warnings=quote.warnings)
+        return ProfileQuoteOut(
+            **quote.fields,
+            parameters=parameters,
+            private_features=private,
+            warnings=quote.warnings,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,16 +89,26 @@ class ProfileRequest(ReleaseRequest[ProfileQuoteOut]):
         """See :class:`ReleaseRequest`."""
         return Named([self.dataset])
 
-    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedProfile:
+    def plan(
+        self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
+    ) -> PlannedProfile:
         """See :class:`ReleaseRequest`."""
         asked = ask_part(sources[0], self.body)
-        plan = price.plan(self.body.parameters, public_facts(asked.terms, None, asked.dataset.schema))
-        return PlannedProfile(parts=[PricedPart(asked, plan.event)], work={"plan": plan.to_json()}, plan=plan)
+        plan = price.plan(
+            self.body.parameters, public_facts(asked.terms, None, asked.dataset.schema)
+        )
+        return PlannedProfile(
+            parts=[PricedPart(asked, plan.event)],
+            work={"plan": plan.to_json()},
+            plan=plan,
+        )
 
 
 def released_profile(row: ReleaseRow) -> Profile:
     """Reads the released numbers of a stored profile."""
-    return Profile.from_json(row.facts["profile"], Schema.from_json(row.facts["schema"]))
+    return Profile.from_json(
+        row.facts["profile"], Schema.from_json(row.facts["schema"])
+    )
 
 
 class ProfileKind(ReleaseKind):
@@ -100,12 +119,18 @@ class ProfileKind(ReleaseKind):
     def is_planned(self, stored: StoredPlan) -> bool:
         """See :class:`ReleaseKind`."""
         [paid], plan = stored.terms, ProfilePlan.from_json(stored.work["plan"])
-        return price.plan(plan.parameters, public_facts(paid, None, stored.schema)) == plan
+        return (
+            price.plan(plan.parameters, public_facts(paid, None, stored.schema)) == plan
+        )
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts that are shown with the released numbers."""
         [part] = row.parts
-        return {**facts_of_job(session, row), "scope": part.scope, "epochs": part.epochs}
+        return {
+            **facts_of_job(session, row),
+            "scope": part.scope,
+            "epochs": part.epochs,
+        }
 
     def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
         """See :class:`ReleaseKind`."""
@@ -114,16 +139,24 @@ class ProfileKind(ReleaseKind):
             released = Profile.from_json(json.loads(data), schema)
         except (ProfileInvalid, ValueError):
             raise OutputInvalid from None
-        return {**task.metadata, "schema": schema.to_json(), "profile": released.to_json()}
+        return {
+            **task.metadata,
+            "schema": schema.to_json(),
+            "profile": released.to_json(),
+        }
 
 
-def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
+def show_profile(
+    installation: Installation, principal: Principal, profile_id: str
+) -> ProfileOut:
     """Shows one profile: released numbers, guarantee, receipt."""
     with installation.database.read() as session:
         return _profile_out(session, visible(session, principal, PROFILE, profile_id))
 
 
-def list_profiles(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> ProfileList:
+def list_profiles(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest
+) -> ProfileList:
     """Lists the profiles of one dataset, newest first."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, TRAIN)
@@ -158,9 +191,13 @@ def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
         **_summary(row).model_dump(),
         job_id=row.job_id,
         parameters=dict(profile.plan.parameters),
-        features=[FeatureBinsOut(name=name, edges=edges) for name, edges in profile.edges().items()],
+        features=[
+            FeatureBinsOut(name=name, edges=edges)
+            for name, edges in profile.edges().items()
+        ],
         class_counts=[
-            ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd) for label, count in counts
+            ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd)
+            for label, count in counts
         ],
         size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
         guarantee=guarantees.today(session, row.dataset_id, facts),

@@ -13,14 +13,19 @@ from app.services.spending.spend import Job, spending
 from grovekeeper_forests.errors import GrovekeeperError
 
 
-def quote(installation: Installation, caller: Principal, asked: ReleaseRequest[Quote]) -> Quote:
-    """Quotes a request: its plan, its price on each account, and whether the accounts would admit it now.
+def quote(
+    installation: Installation, caller: Principal, asked: ReleaseRequest[Quote]
+) -> Quote:
+    """Quotes a request: its plan, its price on each account, and whether the accounts
+    would admit it now.
 
     Reads no rows and costs nothing.
     """
     with installation.database.read() as session:
         named = asked.find(session, caller)
-        principal, sources = read_asked(installation, session, caller, named.datasets, TRAIN)
+        principal, sources = read_asked(
+            installation, session, caller, named.datasets, TRAIN
+        )
         for source in sources:
             source.dataset.living()
         asked.confirm(session, principal, named)
@@ -29,9 +34,15 @@ def quote(installation: Installation, caller: Principal, asked: ReleaseRequest[Q
 
 
 def submit(
-    installation: Installation, caller: Principal, asked: ReleaseRequest[Any], *, request: IdempotentRequest
+    installation: Installation,
+    caller: Principal,
+    asked: ReleaseRequest[Any],
+    *,
+    request: IdempotentRequest,
 ) -> Answer:
-    """Accepts a job or refuses it: a refused request stores neither job nor reservation."""
+    """Accepts a job or refuses it: a refused request stores neither job nor
+    reservation.
+    """
     named, planned = _planned_before(installation, caller, asked)
     with spending(installation, caller, request) as opened:
         if named is None:
@@ -50,7 +61,8 @@ def submit(
             dataset=parts[0].asked.dataset,
             parts=parts,
             work=dict(planned.work),
-            name=getattr(asked.body, "name", None),  # a request for a quote alone has neither
+            # a request for a quote alone has neither
+            name=getattr(asked.body, "name", None),
             purpose=getattr(asked.body, "purpose", None),
             algorithm=planned.algorithm,
             n_trees=planned.n_trees,
@@ -61,7 +73,8 @@ def submit(
 def _planned_before(
     installation: Installation, caller: Principal, asked: ReleaseRequest[Any]
 ) -> tuple[Named | None, Planned[Any] | GrovekeeperError]:
-    """Plans before the transaction, or finds why there is no plan; see :meth:`Locked.confirmed`.
+    """Plans before the transaction, or finds why there is no plan; see
+    :meth:`Locked.confirmed`.
 
     The transaction must not wait for the files of models either.
     """
@@ -71,7 +84,9 @@ def _planned_before(
         except NotFound as error:
             return None, error
         try:
-            _, sources = read_asked(installation, session, caller, named.datasets, TRAIN)
+            _, sources = read_asked(
+                installation, session, caller, named.datasets, TRAIN
+            )
         except GrovekeeperError as error:
             return named, error
     try:

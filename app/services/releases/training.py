@@ -1,4 +1,6 @@
-"""Plans and quotes training (``POST /plans``, ``/train``), and checks the models that its jobs release."""
+"""Plans and quotes training (``POST /plans``, ``/train``), and checks the models that
+its jobs release.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,12 +43,20 @@ from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy import guarantees
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.forest import read as released_forest
-from grovekeeper_forests.releases.forest.price import SECOND_PART, PlanRequest, plan, read_plan, require_priced
+from grovekeeper_forests.releases.forest.price import (
+    SECOND_PART,
+    PlanRequest,
+    plan,
+    read_plan,
+    require_priced,
+)
 from grovekeeper_forests.releases.names import MODEL, PROFILE
 from grovekeeper_forests.releases.profile.read import Profile
 
 PRECISE = 10
-"""A noisy size replaces a declared size if it is at least this many standard deviations of its noise."""
+"""A noisy size replaces a declared size if it is at least this many standard deviations
+of its noise.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +78,12 @@ class PlannedTraining(Planned[PlanOut]):
         (labelled, *unlabelled), profile = quotes, self.profile
         warnings = [*self.plan.warnings, *labelled.warnings]
         for quote in unlabelled:
-            warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
-            is_one_dataset = labelled.part.asked.dataset.id == quote.part.asked.dataset.id
+            warnings += [
+                sentence for sentence in quote.warnings if sentence not in warnings
+            ]
+            is_one_dataset = (
+                labelled.part.asked.dataset.id == quote.part.asked.dataset.id
+            )
             warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
         size = labelled.part.asked.public_size if profile is None else profile.size
         return PlanOut(
@@ -79,32 +93,48 @@ class PlannedTraining(Planned[PlanOut]):
             parameters=dict(self.plan.parameters),
             profile=profile,
             warnings=warnings,
-            expected_accuracy=expected_accuracy(self.plan.algorithm, self.parts, rows=size),
+            expected_accuracy=expected_accuracy(
+                self.plan.algorithm, self.parts, rows=size
+            ),
             unlabelled=AccountPlanOut(**unlabelled[0].fields) if unlabelled else None,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest(ReleaseRequest[PlanOut]):
-    """A request to train a forest (``POST /train``), or for its quote (``POST /plans``)."""
+    """A request to train a forest (``POST /train``), or for its quote (``POST
+    /plans``).
+    """
 
     kind = MODEL
     body: PlanIn
 
     def find(self, session: Session, principal: Principal) -> Named:
-        """See :class:`ReleaseRequest`. A profile is public, so a request may reuse that of another dataset."""
+        """See :class:`ReleaseRequest`. A profile is public, so a request may reuse that
+        of another dataset.
+        """
         body = self.body
-        datasets = [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
+        datasets = (
+            [body.dataset]
+            if body.unlabelled is None
+            else [body.dataset, body.unlabelled.dataset]
+        )
         if body.profile is None:
             return Named(datasets)
-        return Named(datasets, [Earlier(visible(session, principal, PROFILE, body.profile))])
+        return Named(
+            datasets, [Earlier(visible(session, principal, PROFILE, body.profile))]
+        )
 
     def confirm(self, session: Session, principal: Principal, named: Named) -> None:
         """See :class:`ReleaseRequest`. A profile is never removed, but a grant may be."""
         for profile in named.releases:
-            grants.require(session, principal, profile.row.dataset_id, TRAIN, kind="profile")
+            grants.require(
+                session, principal, profile.row.dataset_id, TRAIN, kind="profile"
+            )
 
-    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedTraining:
+    def plan(
+        self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
+    ) -> PlannedTraining:
         """See :class:`ReleaseRequest`. Every account's facts come from ``sources``."""
         body = self.body
         labelled, unlabelled = ask_part(sources[0], body), None
@@ -129,10 +159,13 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
         planned = plan(request, labelled.dataset.schema)
         parts = [PricedPart(labelled, planned.event)]
         if unlabelled is not None:
-            assert planned.unlabelled is not None, "an algorithm that takes one dataset refuses a second"
+            assert planned.unlabelled is not None, (
+                "an algorithm that takes one dataset refuses a second"
+            )
             _require_fitting(labelled, unlabelled)
             parts.append(PricedPart(unlabelled, planned.unlabelled.event))
-        # The profile beside the plan: a forest without splits carries none, but its size may come from a profile.
+        # The profile beside the plan: a forest without splits carries none, but its
+        # size may come from a profile.
         reused = {} if profile is None else {"profile": profile.row.id}
         return PlannedTraining(
             parts=parts,
@@ -140,18 +173,24 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
             algorithm=planned.algorithm,
             n_trees=planned.n_trees,
             plan=planned,
-            profile=None if profile is None else profile.shown(is_used=planned.profile is not None, size=size),
-            why=catalogue.AUTO.reason(planned.algorithm) if body.algorithm == catalogue.AUTO.slug else None,
+            profile=None
+            if profile is None
+            else profile.shown(is_used=planned.profile is not None, size=size),
+            why=catalogue.AUTO.reason(planned.algorithm)
+            if body.algorithm == catalogue.AUTO.slug
+            else None,
         )
 
 
 def _require_fitting(labelled: AskedPart, part: AskedPart) -> None:
     """Checks that one forest can use the rows of both parts.
 
-    Both parts may read one dataset in disjoint scopes: then each row is charged for one part (docs/proofs/sspe-1.md).
+    Both parts may read one dataset in disjoint scopes: then each row is charged for one
+    part (docs/proofs/sspe-1.md).
 
     Raises:
-        InvalidRequest: the second dataset has other features, or a row can be in both parts.
+        InvalidRequest: the second dataset has other features, or a row can be in both
+            parts.
     """
     if not part.dataset.schema.has_features_of(labelled.dataset.schema):
         raise InvalidRequest.at(f"/{SECOND_PART}/dataset", "other-features")
@@ -174,8 +213,9 @@ class Reuse:
     def size(self, part: AskedPart) -> int | None:
         """The number of rows in the request's scope that planning assumes.
 
-        The profile's noisy size, scaled by the public shares of the two scopes, if no size was declared or the noise is
-        small relative to the size; otherwise the declared size. The size of another dataset is not used.
+        The profile's noisy size, scaled by the public shares of the two scopes, if no
+        size was declared or the noise is small relative to the size; otherwise the
+        declared size. The size of another dataset is not used.
         """
         noisy, declared = self.profile.size_in_rows, part.public_size
         if self.row.dataset_id != part.dataset.id:
@@ -184,8 +224,12 @@ class Reuse:
             return declared
         n_epochs = len(part.source.uploads)
         inside, all_cells = part.dataset.partitions.share(part.scope, n_epochs=n_epochs)
-        profile_inside, profile_cells = part.dataset.partitions.share(self._scope, n_epochs=n_epochs)
-        return max(round(noisy * (inside * profile_cells) / (all_cells * profile_inside)), 1)
+        profile_inside, profile_cells = part.dataset.partitions.share(
+            self._scope, n_epochs=n_epochs
+        )
+        return max(
+            round(noisy * (inside * profile_cells) / (all_cells * profile_inside)), 1
+        )
 
     def shown(self, *, is_used: bool, size: int | None) -> ReusedProfileOut:
         """The profile as a quote shows it."""
@@ -205,7 +249,8 @@ class Reuse:
 
 
 def _reused(named: Named, dataset: catalog.Dataset) -> Reuse | None:
-    """The profile that a request names, if any. Both datasets must declare equal features and classes.
+    """The profile that a request names, if any. Both datasets must declare equal
+    features and classes.
 
     Raises:
         InvalidRequest: the profile was released under other features or classes.
@@ -229,9 +274,16 @@ class TrainKind(ReleaseKind):
         """See :class:`ReleaseKind`."""
         planned = read_plan(stored.work["plan"])
         require_priced(planned, stored.schema)
-        is_named = planned.profile is None or planned.profile.id == stored.work["profile"]
-        paid = [planned.terms, *([] if planned.unlabelled is None else [planned.unlabelled.terms])]
-        return is_named and stored.algorithm == planned.algorithm and paid == stored.terms
+        is_named = (
+            planned.profile is None or planned.profile.id == stored.work["profile"]
+        )
+        paid = [
+            planned.terms,
+            *([] if planned.unlabelled is None else [planned.unlabelled.terms]),
+        ]
+        return (
+            is_named and stored.algorithm == planned.algorithm and paid == stored.terms
+        )
 
     def planned_bytes(self, work: Mapping[str, Any], schema: Schema) -> int:
         """See :class:`ReleaseKind`."""
@@ -249,14 +301,18 @@ class TrainKind(ReleaseKind):
             **facts_of_job(session, row),
             "profile_id": None if profile is None else profile.id,
             "scope": part.scope,
-            "expected_rows": dataset.expected_rows(scope, n_epochs=len(catalog.upload_ids(session, dataset.id))),
+            "expected_rows": dataset.expected_rows(
+                scope, n_epochs=len(catalog.upload_ids(session, dataset.id))
+            ),
         }
         if len(row.parts) > 1:
             labelled, unlabelled = row.parts
             is_one_dataset = labelled.dataset == unlabelled.dataset
             facts["unlabelled"] = {
                 **facts_of_part(session, row, 1),
-                "persons_in_both": guarantees.of_two_parts(is_one_dataset=is_one_dataset),
+                "persons_in_both": guarantees.of_two_parts(
+                    is_one_dataset=is_one_dataset
+                ),
             }
         return facts
 
@@ -271,11 +327,16 @@ class TrainKind(ReleaseKind):
 def _profile_of_model(session: Session, row: JobRow) -> ReleaseRow | None:
     """The profile that the model is a function of, if its request named one.
 
-    A profile of the job's dataset counts even if the plan carries none of its numbers, because the number of trees may
-    follow from the profile's size. The size of another dataset is not used.
+    A profile of the job's dataset counts even if the plan carries none of its numbers,
+    because the number of trees may follow from the profile's size. The size of another
+    dataset is not used.
     """
     work = row.task["work"]
     if "profile" not in work:
         return None
     profile = releases.find(session, PROFILE, work["profile"])
-    return profile if "profile" in work["plan"] or profile.dataset_id == row.dataset_id else None
+    return (
+        profile
+        if "profile" in work["plan"] or profile.dataset_id == row.dataset_id
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Reads what a request asks of datasets, from public facts: datasets, scopes, terms, and the priced parts of a job."""
+"""Reads what a request asks of datasets, from public facts: datasets, scopes, terms,
+and the priced parts of a job.
+"""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -28,12 +30,15 @@ _LARGE_DELTA = (
     "δ is above one in a million, or above a tenth of one over the public size. A mechanism that occasionally "
     "publishes a whole row could satisfy such a δ."
 )
-_NO_ROWS = "The dataset has no rows yet: a job is refused until its owner has uploaded some."
+_NO_ROWS = (
+    "The dataset has no rows yet: a job is refused until its owner has uploaded some."
+)
 
 
 @dataclass(frozen=True)
 class AskedDataset:
-    """A dataset that a request names, with the facts that price the request; none of them depends on rows.
+    """A dataset that a request names, with the facts that price the request; none of
+    them depends on rows.
 
     Attributes:
         dataset: the dataset.
@@ -48,30 +53,53 @@ class AskedDataset:
     delta: Fraction | None
 
     def expected_rows(self, scope: Scope) -> int | None:
-        """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared."""
+        """The expected number of rows in a scope, from declared sizes alone; ``None``
+        where no size is declared.
+        """
         return self.dataset.expected_rows(scope, n_epochs=len(self.uploads))
 
     def continues(self, earlier: "AskedDataset") -> bool:
-        """Whether what was planned from earlier facts holds: nothing but uploads came since."""
-        is_same_account = (self.accountant, self.delta) == (earlier.accountant, earlier.delta)
+        """Whether what was planned from earlier facts holds: nothing but uploads came
+        since.
+        """
+        is_same_account = (self.accountant, self.delta) == (
+            earlier.accountant,
+            earlier.delta,
+        )
         has_uploads = set(self.uploads).issuperset(earlier.uploads)
-        return is_same_account and has_uploads and self.dataset.is_declared_as(earlier.dataset)
+        return (
+            is_same_account
+            and has_uploads
+            and self.dataset.is_declared_as(earlier.dataset)
+        )
 
 
 def read_asked(
-    installation: Installation, session: Session, caller: Principal, references: Sequence[str], roles: Set[Role]
+    installation: Installation,
+    session: Session,
+    caller: Principal,
+    references: Sequence[str],
+    roles: Set[Role],
 ) -> tuple[Principal, list[AskedDataset]]:
-    """Finds datasets by id or name, and checks that the caller has one of several roles on each.
+    """Finds datasets by id or name, and checks that the caller has one of several roles
+    on each.
 
-    One query reads everything, unless the name of a deleted dataset is among the references.
+    One query reads everything, unless the name of a deleted dataset is among the
+    references.
 
     Returns:
-        The caller with its present roles, and the datasets in the order of the references.
+        The caller with its present roles, and the datasets in the order of the
+        references.
 
     Raises:
-        BalanceMismatch: a dataset differs from what the first entry of its account states.
+        BalanceMismatch: a dataset differs from what the first entry of its account
+            states.
     """
-    key, rows = _query_asked(session, caller, [reference for reference in references if is_reference(reference)])
+    key, rows = _query_asked(
+        session,
+        caller,
+        [reference for reference in references if is_reference(reference)],
+    )
     principal = grants.confirm_row(session, caller, key, now=installation.database.now)
     asked = []
     for reference in references:
@@ -80,9 +108,17 @@ def read_asked(
             dataset_id = catalog.find(session, reference).id
             row = _query_asked(session, caller, [dataset_id])[1][dataset_id]
         dataset, account = catalog.Dataset(row.DatasetRow), row.AccountRow
-        grants.check(principal, None if row.role is None else Role(row.role), roles, kind="dataset")
+        grants.check(
+            principal,
+            None if row.role is None else Role(row.role),
+            roles,
+            kind="dataset",
+        )
         kept_states.require_declared(session, account, dataset.facts)
-        uploads, delta = catalog.uploads_of_text(row.uploads), account.split_delta.converted_at
+        uploads, delta = (
+            catalog.uploads_of_text(row.uploads),
+            account.split_delta.converted_at,
+        )
         asked.append(AskedDataset(dataset, uploads, account.accountant, delta))
     return principal, asked
 
@@ -97,8 +133,14 @@ _ASKED = (
         AccountRow,
     )
     .select_from(KeyRow)
-    .outerjoin(DatasetRow, DatasetRow.id.in_(_references) | DatasetRow.living_name.in_(_references))
-    .outerjoin(GrantRow, (GrantRow.key_id == KeyRow.id) & (GrantRow.dataset_id == DatasetRow.id))
+    .outerjoin(
+        DatasetRow,
+        DatasetRow.id.in_(_references) | DatasetRow.living_name.in_(_references),
+    )
+    .outerjoin(
+        GrantRow,
+        (GrantRow.key_id == KeyRow.id) & (GrantRow.dataset_id == DatasetRow.id),
+    )
     .outerjoin(AccountRow, AccountRow.id == DatasetRow.id)
     .where(KeyRow.id == bindparam("key_id"))
     .execution_options(populate_existing=True)
@@ -108,8 +150,12 @@ _ASKED = (
 def _query_asked(
     session: Session, caller: Principal, references: Collection[str]
 ) -> tuple[KeyRow | None, dict[str, Any]]:
-    """The caller's key, and for each reference that is an id or the name of a living dataset its row of the query."""
-    rows: Sequence[Any] = session.execute(_ASKED, {"key_id": caller.key_id, "references": references}).all()
+    """The caller's key, and for each reference that is an id or the name of a living
+    dataset its row of the query.
+    """
+    rows: Sequence[Any] = session.execute(
+        _ASKED, {"key_id": caller.key_id, "references": references}
+    ).all()
     found = [row for row in rows if row.DatasetRow is not None]
     by_name = {row.DatasetRow.living_name: row for row in found}
     by_id = {row.DatasetRow.id: row for row in found}
@@ -134,7 +180,8 @@ class SpendingBody(Protocol):
 
 @dataclass(frozen=True)
 class AskedPart:
-    """The rows that a job reads in one dataset, and what the account pays for them; all from public facts.
+    """The rows that a job reads in one dataset, and what the account pays for them; all
+    from public facts.
 
     Attributes:
         source: the dataset and its uploads.
@@ -165,17 +212,26 @@ class AskedPart:
 
     @property
     def price(self) -> PriceOut:
-        """The price as answers show it: exactly the requested (ε, δ), in the account's unit."""
+        """The price as answers show it: exactly the requested (ε, δ), in the account's
+        unit.
+        """
         return PriceOut(**self.terms.stated(self.amount))
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about the requested numbers and the declaration."""
-        usual_delta = min(Fraction(1, 10**6), Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)))
+        usual_delta = min(
+            Fraction(1, 10**6),
+            Fraction(1, 10 * max(self.dataset.row.public_size or 0, 1)),
+        )
         terms = self.terms
         is_large = terms.delta is not None and terms.delta > usual_delta
         return [
-            *of_large_amount(Amount(terms.accountant, self.amount), delta=terms.delta, adjacency=terms.adjacency),
+            *of_large_amount(
+                Amount(terms.accountant, self.amount),
+                delta=terms.delta,
+                adjacency=terms.adjacency,
+            ),
             *([_LARGE_DELTA] if is_large else []),
             *([] if self.source.uploads else [_NO_ROWS]),
             *self.dataset.schema.warnings,
@@ -184,7 +240,9 @@ class AskedPart:
 
 @dataclass(frozen=True)
 class PricedPart:
-    """A part of a job, ready to be quoted or accepted: what was asked, and the event that its price pays for."""
+    """A part of a job, ready to be quoted or accepted: what was asked, and the event
+    that its price pays for.
+    """
 
     asked: AskedPart
     event: Event
@@ -200,9 +258,13 @@ class PricedPart:
 
 
 def ask_part(source: AskedDataset, body: SpendingBody) -> AskedPart:
-    """Reads the scope of a request and prices its (ε, δ); the account's δ is the default."""
+    """Reads the scope of a request and prices its (ε, δ); the account's δ is the
+    default.
+    """
     dataset = source.dataset
     delta = source.delta if body.delta is None else body.delta
     scope = dataset.read_scope(body.scope, source.uploads)
-    terms = Terms(body.epsilon, source.accountant, delta, dataset.adjacency, dataset.max_rows)
+    terms = Terms(
+        body.epsilon, source.accountant, delta, dataset.adjacency, dataset.max_rows
+    )
     return AskedPart(source, scope, terms, terms.price())

@@ -1,4 +1,5 @@
-"""Quotes the parts of a job: price, receipt, whether the account would admit the part now, and the expected accuracy.
+"""Quotes the parts of a job: price, receipt, whether the account would admit the part
+now, and the expected accuracy.
 
 The accuracy is that of public tables on which the benchmarks measured the algorithm.
 """
@@ -17,7 +18,12 @@ from app.access.grants import Principal
 from app.ledger import rules, statements
 from app.ledger.admission import AskedAmount
 from app.services.spending.asked import AskedPart, PricedPart
-from app.wire.training import ExpectedAccuracyOut, ExpectedAurocOut, RecoveredBandOut, RecoveredOut
+from app.wire.training import (
+    ExpectedAccuracyOut,
+    ExpectedAurocOut,
+    RecoveredBandOut,
+    RecoveredOut,
+)
 from grovekeeper_forests import amounts, catalogue
 from grovekeeper_forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from grovekeeper_forests.privacy import accountants, guarantees, receipts
@@ -34,16 +40,20 @@ _ERASURE_DUE = "The date has come at which the rows of this dataset are erased: 
 
 @dataclass(frozen=True)
 class PartQuote:
-    """A priced part, and what its account admits in its scope when the job's other parts are reserved.
+    """A priced part, and what its account admits in its scope when the job's other
+    parts are reserved.
 
     Attributes:
         part: the part.
-        balance: of the account in the part's scope; its room is the largest amount that budget, population and rules
-            admit.
-        population: name of the dataset's population if its cap leaves less than the account's.
-        room_after: the largest amount that would be admitted after this job; 0 if the job does not fit.
+        balance: of the account in the part's scope; its room is the largest amount that
+            budget, population and rules admit.
+        population: name of the dataset's population if its cap leaves less than the
+            account's.
+        room_after: the largest amount that would be admitted after this job; 0 if the
+            job does not fit.
         closed: sentences about why the dataset admits nothing.
-        needs_approval: whether the job would wait for an approval of an owner of the dataset.
+        needs_approval: whether the job would wait for an approval of an owner of the
+            dataset.
     """
 
     part: PricedPart
@@ -64,16 +74,23 @@ class PartQuote:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
         asked, event = self.part.asked, self.part.event
         terms = asked.terms
-        fitting = partial(accountants.largest_that_fits, terms.accountant, delta=terms.delta)
+        fitting = partial(
+            accountants.largest_that_fits, terms.accountant, delta=terms.delta
+        )
         return {
             "dataset": asked.dataset.id,
             "dataset_name": asked.dataset.name,
             "scope": asked.scope.to_json(),
             "price": asked.price,
             "event": event.to_json(),
-            "odds": guarantees.odds_by_change(Amount(terms.accountant, asked.amount), terms.adjacency),
+            "odds": guarantees.odds_by_change(
+                Amount(terms.accountant, asked.amount), terms.adjacency
+            ),
             "receipt": receipts.in_words(
-                event, accountant=terms.accountant, adjacency=terms.adjacency, max_rows=terms.max_rows
+                event,
+                accountant=terms.accountant,
+                adjacency=terms.adjacency,
+                max_rows=terms.max_rows,
             ),
             "cap": self.balance.text(self.balance.cap),
             "remaining": self.balance.text(self.balance.remaining),
@@ -86,48 +103,79 @@ class PartQuote:
         }
 
 
-def quote_parts(session: Session, principal: Principal, parts: Sequence[PricedPart]) -> list[PartQuote]:
-    """Quotes a job's parts for a key. Datasets of one population share its cap, so all parts are judged together."""
+def quote_parts(
+    session: Session, principal: Principal, parts: Sequence[PricedPart]
+) -> list[PartQuote]:
+    """Quotes a job's parts for a key. Datasets of one population share its cap, so all
+    parts are judged together.
+    """
     asked = [part.asked for part in parts]
-    requests = [AskedAmount(each.dataset.id, each.amount, each.charged_scope) for each in asked]
+    requests = [
+        AskedAmount(each.dataset.id, each.amount, each.charged_scope) for each in asked
+    ]
     balances = statements.balances_of_job(session, requests, principal.key_id)
-    allowances = rules.allowances(session, {each.dataset.id for each in asked}, principal.key_id)
+    allowances = rules.allowances(
+        session, {each.dataset.id for each in asked}, principal.key_id
+    )
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
         amount, dataset = part.asked.amount, part.asked.dataset
         allowance = allowances.get(dataset.id, rules.UNLIMITED)
-        within = balance.within(rules.room_beside(allowances, requests, position), allowance.limited_by)
-        rest, by_rules = balance.room - amount, allowance.room_after(rules.total_on(requests, dataset.id))
+        within = balance.within(
+            rules.room_beside(allowances, requests, position), allowance.limited_by
+        )
+        rest, by_rules = (
+            balance.room - amount,
+            allowance.room_after(rules.total_on(requests, dataset.id)),
+        )
         after = rest if by_rules is None else min(rest, by_rules)
         quotes.append(
             PartQuote(
                 part,
                 within,
                 room_after=after if amount <= within.room else 0,
-                population=dataset.row.population if balance.limited_by == "population" else None,
-                closed=[_ERASURE_DUE] if allowance.is_due else [_FROZEN] if allowance.is_frozen else [],
-                needs_approval=allowance.needs_approval(rules.total_on(requests, dataset.id)),
+                population=dataset.row.population
+                if balance.limited_by == "population"
+                else None,
+                closed=[_ERASURE_DUE]
+                if allowance.is_due
+                else [_FROZEN]
+                if allowance.is_frozen
+                else [],
+                needs_approval=allowance.needs_approval(
+                    rules.total_on(requests, dataset.id)
+                ),
             )
         )
     return quotes
 
 
-def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int | None) -> ExpectedAccuracyOut:
-    """The recovered shares on similar public tables, or what the nearest measurement is.
+def expected_accuracy(
+    algorithm: str, parts: Sequence[PricedPart], *, rows: int | None
+) -> ExpectedAccuracyOut:
+    """The recovered shares on similar public tables, or what the nearest measurement
+    is.
 
     The size is the declared size or that of a released profile, never a count of rows.
     """
     part, *others = (part.asked for part in parts)
     if others:
-        return _unknown(f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}")
+        return _unknown(
+            f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}"
+        )
     if rows is None:
         return _unknown(
             "Unknown: the dataset declares no public size, so nobody can tell which public tables are similar. "
             + _nearest_run(algorithm, part)
         )
     terms = part.terms
-    if not any((run.algorithm, run.accountant) == (algorithm, terms.accountant) for run in runs()):
-        return _unknown(f"Not measured for {algorithm} on {terms.accountant} accounts. {_nearest_run(algorithm, part)}")
+    if not any(
+        (run.algorithm, run.accountant) == (algorithm, terms.accountant)
+        for run in runs()
+    ):
+        return _unknown(
+            f"Not measured for {algorithm} on {terms.accountant} accounts. {_nearest_run(algorithm, part)}"
+        )
     is_halved = catalogue.algorithm(algorithm).adjacency is not terms.adjacency
     comparison = Comparison(
         algorithm=algorithm,
@@ -140,12 +188,19 @@ def expected_accuracy(algorithm: str, parts: Sequence[PricedPart], *, rows: int 
     band, curve = comparison.at(epsilon), comparison.curve()
     notes = [_converted(part, epsilon)] if terms.delta not in (None, DELTA) else []
     if band is None:
-        notes.append(_nearest_band(curve, epsilon) if curve else _nearest_table(comparison, epsilon))
+        notes.append(
+            _nearest_band(curve, epsilon)
+            if curve
+            else _nearest_table(comparison, epsilon)
+        )
     return ExpectedAccuracyOut(
         sentence=None if band is None else sentence_of(band),
         spread=None if band is None else spread_of(band),
         band=None if band is None else _shown(band, part),
-        tables=[RecoveredOut(table=at.table, share=round(at.share, 3)) for at in ([] if band is None else band.tables)],
+        tables=[
+            RecoveredOut(table=at.table, share=round(at.share, 3))
+            for at in ([] if band is None else band.tables)
+        ],
         without_gain=[] if band is None else list(band.without_gain),
         auroc=None if band is None else _auroc(band),
         curve=[_shown(at, part) for at in curve],
@@ -158,12 +213,21 @@ _ALL = 100
 
 def _unknown(note: str) -> ExpectedAccuracyOut:
     return ExpectedAccuracyOut(
-        sentence=None, spread=None, band=None, tables=[], without_gain=[], auroc=None, curve=[], note=note
+        sentence=None,
+        spread=None,
+        band=None,
+        tables=[],
+        without_gain=[],
+        auroc=None,
+        curve=[],
+        note=note,
     )
 
 
 def sentence_of(band: Band) -> str:
-    """What a person may expect: a share first, since a quote knows neither of the accuracies that it lies between."""
+    """What a person may expect: a share first, since a quote knows neither of the
+    accuracies that it lies between.
+    """
     sentences = [
         f"Expect about {_recovered(band.middle)} of what a forest without privacy gains over always answering the "
         f"commonest class, as in the middle of {len(band.tables)} similar public tables. There, "
@@ -188,7 +252,9 @@ def sentence_of(band: Band) -> str:
 
 
 def spread_of(band: Band) -> str:
-    """The recovered shares of the tables, as pages and commands print them: nobody else rounds them."""
+    """The recovered shares of the tables, as pages and commands print them: nobody else
+    rounds them.
+    """
     names = ", ".join(at.table for at in band.tables)
     low, middle, high = map(_recovered, (band.low, band.middle, band.high))
     return (
@@ -198,7 +264,9 @@ def spread_of(band: Band) -> str:
 
 
 def _recovered(share: float) -> str:
-    """A recovered share in words. Chance lets a private forest be better than another forest."""
+    """A recovered share in words. Chance lets a private forest be better than another
+    forest.
+    """
     percent = round(100 * share)
     return "all" if percent >= _ALL else f"{percent} %"
 
@@ -211,19 +279,29 @@ def _auroc(band: Band) -> ExpectedAurocOut | None:
     at = band.auroc
     if at is None:
         return None
-    rounded = {name: round(getattr(at, name), 3) for name in ("low", "middle", "high", "without_privacy")}
+    rounded = {
+        name: round(getattr(at, name), 3)
+        for name in ("low", "middle", "high", "without_privacy")
+    }
     return ExpectedAurocOut(**rounded, tables=at.n_tables)
 
 
 def _nearest_run(algorithm: str, part: AskedPart) -> str:
-    """Where the algorithm was measured, and what was measured on accounts like the one that pays."""
+    """Where the algorithm was measured, and what was measured on accounts like the one
+    that pays.
+    """
     measured = [run for run in runs() if run.algorithm == algorithm]
     results = catalogue.algorithm(algorithm).about.results
     nearest = "; ".join(map(_words, measured))
-    others = sorted({run.algorithm for run in runs() if run.accountant == part.terms.accountant} - {algorithm})
+    others = sorted(
+        {run.algorithm for run in runs() if run.accountant == part.terms.accountant}
+        - {algorithm}
+    )
     sentences = [f"Nearest measured: {nearest} ({results})."]
     if others and all(run.accountant != part.terms.accountant for run in measured):
-        sentences.append(f"Measured on {part.terms.accountant} accounts: {', '.join(others)}.")
+        sentences.append(
+            f"Measured on {part.terms.accountant} accounts: {', '.join(others)}."
+        )
     return " ".join(sentences)
 
 
@@ -257,7 +335,9 @@ def _converted(part: AskedPart, epsilon: float) -> str:
     return f"Measured at δ = 1e-6, where the same {symbol} is ε = {_text(epsilon)}."
 
 
-def _at_other_delta(part: AskedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None) -> float:
+def _at_other_delta(
+    part: AskedPart, epsilon: float, *, of: Fraction | None, to: Fraction | None
+) -> float:
     """The ε at another δ whose price is equal, so that the noise is equal, too."""
     if of is None or to is None or of == to:
         return epsilon

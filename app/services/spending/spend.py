@@ -1,15 +1,20 @@
-"""Decides a request that spends budget: reads what it asks, prices it, and accepts it, in one write transaction.
+"""Decides a request that spends budget: reads what it asks, prices it, and accepts it,
+in one write transaction.
 
-The use case plans and prices the request from public facts before the transaction: a plan can take a second, in which
-no other request writes on SQLite. Then every such request takes the same steps, and each step returns the object that
-has the next one. :func:`spending` opens the transaction and keeps the caller's authority as it is;
-:meth:`Opened.authorize` checks the caller's roles; :meth:`Authorized.lock` locks the datasets and their accounts, and
-finds the answer to an earlier request with the idempotency key; :meth:`Locked.confirmed` compares the facts that were
-planned from; :meth:`Locked.accept` judges, stores the answer, reserves and enqueues, or :meth:`Locked.store` stores the
-answer to a charge. The commit precedes the answer. A refusal rolls everything back: the idempotency key stays unused.
+The use case plans and prices the request from public facts before the transaction: a
+plan can take a second, in which no other request writes on SQLite. Then every such
+request takes the same steps, and each step returns the object that has the next one.
+:func:`spending` opens the transaction and keeps the caller's authority as it is;
+:meth:`Opened.authorize` checks the caller's roles; :meth:`Authorized.lock` locks the
+datasets and their accounts, and finds the answer to an earlier request with the
+idempotency key; :meth:`Locked.confirmed` compares the facts that were planned from;
+:meth:`Locked.accept` judges, stores the answer, reserves and enqueues, or
+:meth:`Locked.store` stores the answer to a charge. The commit precedes the answer. A
+refusal rolls everything back: the idempotency key stays unused.
 
 A part of a job is asked and priced (:mod:`app.services.spending.asked`), reserved
-(:class:`app.ledger.reservations.NewReservation`) and stored (:class:`app.jobs.tables.JobPart`).
+(:class:`app.ledger.reservations.NewReservation`) and stored
+(:class:`app.jobs.tables.JobPart`).
 """
 
 import logging
@@ -28,7 +33,13 @@ from app.access.grants import TRAIN, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import AnswerRow
 from app.core import limits, stamps
-from app.core.errors import DatasetDeleted, NoRowsYet, NotFound, TooManyRequests, Unavailable
+from app.core.errors import (
+    DatasetDeleted,
+    NoRowsYet,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
 from app.datasets import catalog
 from app.datasets.catalog import DatasetRow
 from app.db.database import DialectName, time_column, transaction_time
@@ -57,10 +68,12 @@ class Job:
     Attributes:
         kind: ``train``, ``profile`` or ``evaluation``.
         dataset: the dataset whose grants govern the job and its output.
-        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts.
+        parts: the rows that are read, with their prices, in the order in which ``work``
+            names the parts.
         work: the child's instructions besides rows and schemas, in JSON form.
         name: the client's name for the output.
-        purpose: the reason that the submitter states, which every entry of the job repeats.
+        purpose: the reason that the submitter states, which every entry of the job
+            repeats.
         algorithm: the algorithm of a training job.
         n_trees: number of trees, the unit of progress; 0 where no tree grows.
     """
@@ -85,7 +98,8 @@ class _Outcome:
     """What became of a request, for the counts and the log after its transaction.
 
     Attributes:
-        is_first: whether the request is the first with its idempotency key that is answered.
+        is_first: whether the request is the first with its idempotency key that is
+            answered.
         location: of the answer.
     """
 
@@ -94,14 +108,19 @@ class _Outcome:
 
 
 @contextmanager
-def spending(installation: Installation, caller: Principal, request: IdempotentRequest) -> Iterator["Opened"]:
-    """The write transaction of a request that spends budget. Counts the outcome and tells webhooks of a refusal.
+def spending(
+    installation: Installation, caller: Principal, request: IdempotentRequest
+) -> Iterator["Opened"]:
+    """The write transaction of a request that spends budget. Counts the outcome and
+    tells webhooks of a refusal.
 
-    Nothing that a transaction of another request could change counts before :meth:`Authorized.lock`.
+    Nothing that a transaction of another request could change counts before
+    :meth:`Authorized.lock`.
 
     Raises:
-        Unavailable: the database cannot be reached or is too busy. Nothing was committed, unless the connection broke
-            during the commit; a repetition with the idempotency key shows which.
+        Unavailable: the database cannot be reached or is too busy. Nothing was
+            committed, unless the connection broke during the commit; a repetition with
+            the idempotency key shows which.
     """
     outcome = _Outcome()
     try:
@@ -113,7 +132,10 @@ def spending(installation: Installation, caller: Principal, request: IdempotentR
         notices.refused(installation, error, by=caller.key_id)
         raise
     installation.admissions.add(outcome.is_first)
-    _log.info("a request that spends budget was admitted", extra={"location": outcome.location})
+    _log.info(
+        "a request that spends budget was admitted",
+        extra={"location": outcome.location},
+    )
 
 
 @dataclass(frozen=True)
@@ -127,12 +149,15 @@ class Opened:
     outcome: _Outcome
 
     def answered_before(self, gone: NotFound) -> Answer:
-        """The answer to an earlier request with the idempotency key, if any, for a request that names what is gone.
+        """The answer to an earlier request with the idempotency key, if any, for a
+        request that names what is gone.
 
-        It stays valid although a model was deleted, for a caller who may train on every dataset of the job.
+        It stays valid although a model was deleted, for a caller who may train on every
+        dataset of the job.
 
         Raises:
-            NotFound: ``gone``, if there is no earlier answer, or the caller may not see it any more.
+            NotFound: ``gone``, if there is no earlier answer, or the caller may not see
+                it any more.
         """
         principal = refreshed(self.installation, self.session, self.caller)
         answer = idempotency.stored(self.session, self.request)
@@ -147,9 +172,15 @@ class Opened:
         self.outcome.location = answer.location
         return answer
 
-    def authorize(self, references: Sequence[str], roles: frozenset[Role] = TRAIN) -> "Authorized":
-        """Finds the datasets of the request and checks the caller's present roles; raises as :func:`read_asked`."""
-        principal, sources = read_asked(self.installation, self.session, self.caller, references, roles)
+    def authorize(
+        self, references: Sequence[str], roles: frozenset[Role] = TRAIN
+    ) -> "Authorized":
+        """Finds the datasets of the request and checks the caller's present roles;
+        raises as :func:`read_asked`.
+        """
+        principal, sources = read_asked(
+            self.installation, self.session, self.caller, references, roles
+        )
         return Authorized(self, principal, sources)
 
 
@@ -167,14 +198,16 @@ class Authorized:
     sources: Sequence[AskedDataset]
 
     def lock(self, *, route: str | None = None) -> "Locked | Answer":
-        """Locks the datasets, then their accounts, each in order of their ids, and reads what they protect.
+        """Locks the datasets, then their accounts, each in order of their ids, and
+        reads what they protect.
 
-        Requests with one idempotency key and one body name the same datasets. So a request waits here for its twin, and
-        then finds the twin's answer.
+        Requests with one idempotency key and one body name the same datasets. So a
+        request waits here for its twin, and then finds the twin's answer.
 
         Args:
-            route: under which the idempotency key is stored, if not the request's path, with a place for the id of the
-                dataset where the path may have its name: a repetition that names it otherwise finds its answer.
+            route: under which the idempotency key is stored, if not the request's path,
+                with a place for the id of the dataset where the path may have its name:
+                a repetition that names it otherwise finds its answer.
 
         Returns:
             The answer to an earlier request with the idempotency key, if there is one.
@@ -186,9 +219,13 @@ class Authorized:
         dataset_ids = {source.dataset.id for source in self.sources}
         request = opened.request
         if route is not None:
-            request = replace(request, route=route.format(dataset=self.sources[0].dataset.id))
+            request = replace(
+                request, route=route.format(dataset=self.sources[0].dataset.id)
+            )
         lock_rows(session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
-        identity = dict(zip(("principal", "route", "key"), request.identity, strict=True))
+        identity = dict(
+            zip(("principal", "route", "key"), request.identity, strict=True)
+        )
         query = _locked(opened.installation.database.dialect)
         rows = session.execute(query, {"dataset_ids": dataset_ids, **identity}).all()
         first = rows[0]
@@ -200,14 +237,24 @@ class Authorized:
         if any(row.deleted_at is not None for row in rows):
             raise DatasetDeleted
         uploads = {row.id: catalog.uploads_of_text(row.uploads) for row in rows}
-        sources = [replace(source, uploads=uploads[source.dataset.id]) for source in self.sources]
+        sources = [
+            replace(source, uploads=uploads[source.dataset.id])
+            for source in self.sources
+        ]
         locked = replace(self, sources=sources)
-        return Locked(locked, request, now, n_unfinished=first.n_unfinished, has_webhooks=first.has_webhooks)
+        return Locked(
+            locked,
+            request,
+            now,
+            n_unfinished=first.n_unfinished,
+            has_webhooks=first.has_webhooks,
+        )
 
 
 @dataclass(frozen=True)
 class Locked:
-    """A request that holds the locks of its datasets and accounts: nothing that it reads changes until its commit.
+    """A request that holds the locks of its datasets and accounts: nothing that it
+    reads changes until its commit.
 
     Attributes:
         authorized: the caller, and the datasets with the uploads that exist.
@@ -229,12 +276,15 @@ class Locked:
         return self.authorized.opened.session
 
     def confirmed(self, planned: Sequence[PricedPart]) -> list[PricedPart]:
-        """Parts that were planned before the locks, with the uploads that exist under them.
+        """Parts that were planned before the locks, with the uploads that exist under
+        them.
 
-        An upload that came meanwhile is read and charged like the others; a forest is sized without it.
+        An upload that came meanwhile is read and charged like the others; a forest is
+        sized without it.
 
         Raises:
-            Unavailable: a name means another dataset by now, or the facts differ in another way.
+            Unavailable: a name means another dataset by now, or the facts differ in
+                another way.
         """
         present = {source.dataset.id: source for source in self.authorized.sources}
         parts = []
@@ -242,34 +292,51 @@ class Locked:
             planned_from = part.asked.source
             now = present.get(planned_from.dataset.id)
             if now is None or not now.continues(planned_from):
-                raise Unavailable("the dataset changed while the job was planned; nothing was charged")
+                raise Unavailable(
+                    "the dataset changed while the job was planned; nothing was charged"
+                )
             parts.append(part.with_uploads(now.uploads))
         return parts
 
     def accept(self, job: Job) -> Answer:
-        """Reserves the price of every part, queues the job and stores the answer: all or, with an error, nothing.
+        """Reserves the price of every part, queues the job and stores the answer: all
+        or, with an error, nothing.
 
-        Where the submitter has spent more since its last approval than the rules of a dataset allow, the job waits for
-        the approval of another owner before it is queued.
+        Where the submitter has spent more since its last approval than the rules of a
+        dataset allow, the job waits for the approval of another owner before it is
+        queued.
 
         Raises:
             NoRowsYet: a dataset of the job has no upload.
-            TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs, or
-                ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an approval.
+            TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY``
+                unfinished jobs, or ``limits.MAX_WAITING_JOBS_PER_KEY`` that wait for an
+                approval.
         """
         if not all(source.uploads for source in self.authorized.sources):
             raise NoRowsYet
         if self.n_unfinished >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
-            raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
+            raise TooManyRequests(
+                "unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S
+            )
         job_id, key_id = stamps.new(stamps.JOB), self.authorized.principal.key_id
         parts = [part.charged() for part in job.parts]
         new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)
         if judged.excess:
             self._require_few_waiting()
-        stored = [_stored(*pair) for pair in zip(parts, judged.reservation_ids, strict=True)]
-        row = _row(job, job_id, stored, JobState.WAITING if judged.excess else JobState.QUEUED, submitted_by=key_id)
-        accepted = TrainOut.model_validate({"job_id": job_id, "state": row.state, **part_fields(stored)})
+        stored = [
+            _stored(*pair) for pair in zip(parts, judged.reservation_ids, strict=True)
+        ]
+        row = _row(
+            job,
+            job_id,
+            stored,
+            JobState.WAITING if judged.excess else JobState.QUEUED,
+            submitted_by=key_id,
+        )
+        accepted = TrainOut.model_validate(
+            {"job_id": job_id, "state": row.state, **part_fields(stored)}
+        )
         answer = self.store(Answer.of(202, accepted, location=f"/jobs/{job_id}"))
         if self.authorized.opened.outcome.is_first:
             reservations.write(self.session, judged)
@@ -281,13 +348,16 @@ class Locked:
         return answer
 
     def store(self, answer: Answer) -> Answer:
-        """Stores the answer to the request. If another transaction has answered it, everything is rolled back.
+        """Stores the answer to the request. If another transaction has answered it,
+        everything is rolled back.
 
         Returns:
             The stored answer.
         """
         outcome = self.authorized.opened.outcome
-        outcome.is_first = idempotency.put(self.session, self.request, answer, at=self.now)
+        outcome.is_first = idempotency.put(
+            self.session, self.request, answer, at=self.now
+        )
         if not outcome.is_first:
             answer = idempotency.answer_again(self.session, self.request)
             self.session.rollback()
@@ -295,24 +365,32 @@ class Locked:
         return answer
 
     def _require_few_waiting(self) -> None:
-        """Checks the number of the submitter's jobs that wait for an approval, under the last lock of the transaction.
+        """Checks the number of the submitter's jobs that wait for an approval, under
+        the last lock of the transaction.
 
         Raises:
             TooManyRequests: too many jobs wait.
         """
         key_id = self.authorized.principal.key_id
         lock_names(self.session, exclusive=[f"waiting jobs of {key_id}"])
-        if len(queue.waiting_of_key(self.session, key_id)) >= limits.MAX_WAITING_JOBS_PER_KEY:
+        if (
+            len(queue.waiting_of_key(self.session, key_id))
+            >= limits.MAX_WAITING_JOBS_PER_KEY
+        ):
             what = "jobs of this key that wait for an approval"
             raise TooManyRequests(what, retry_after_s=limits.FULL_QUEUE_RETRY_S)
 
 
 @cache
 def _locked(dialect: DialectName) -> Select[Any]:
-    """Selects what the locks of datasets protect, the submitter's unfinished jobs, the time, and a stored answer."""
+    """Selects what the locks of datasets protect, the submitter's unfinished jobs, the
+    time, and a stored answer.
+    """
     key_id: BindParameter[Any] = bindparam("principal")
     identity = (AnswerRow.principal == key_id, AnswerRow.route == bindparam("route"))
-    n_unfinished = select(func.count()).where(JobRow.state.in_(UNFINISHED), JobRow.submitted_by == key_id)
+    n_unfinished = select(func.count()).where(
+        JobRow.state.in_(UNFINISHED), JobRow.submitted_by == key_id
+    )
     return (
         select(
             DatasetRow.id,
@@ -323,7 +401,9 @@ def _locked(dialect: DialectName) -> Select[Any]:
             time_column(dialect).label("now"),
             AnswerRow,
         )
-        .outerjoin(AnswerRow, and_(*identity, AnswerRow.idempotency_key == bindparam("key")))
+        .outerjoin(
+            AnswerRow, and_(*identity, AnswerRow.idempotency_key == bindparam("key"))
+        )
         .where(DatasetRow.id.in_(bindparam("dataset_ids", expanding=True)))
         .execution_options(populate_existing=True)
     )
@@ -343,7 +423,9 @@ def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
 
 
 def _stored(part: PricedPart, reservation_id: str) -> JobPart:
-    """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
+    """The part as the job's row stores it: the worker reads exactly the uploads and
+    cells that exist now.
+    """
     asked = part.asked
     return JobPart(
         dataset=asked.dataset.id,
@@ -355,7 +437,14 @@ def _stored(part: PricedPart, reservation_id: str) -> JobPart:
     )
 
 
-def _row(job: Job, job_id: str, parts: Sequence[JobPart], state: JobState, *, submitted_by: str) -> JobRow:
+def _row(
+    job: Job,
+    job_id: str,
+    parts: Sequence[JobPart],
+    state: JobState,
+    *,
+    submitted_by: str,
+) -> JobRow:
     return JobRow(
         id=job_id,
         dataset_id=job.dataset.id,
@@ -363,7 +452,11 @@ def _row(job: Job, job_id: str, parts: Sequence[JobPart], state: JobState, *, su
         kind=job.kind,
         algorithm=job.algorithm,
         name=job.name,
-        task={"work": job.work, "parts": [part.to_json() for part in parts], **job.stated},
+        task={
+            "work": job.work,
+            "parts": [part.to_json() for part in parts],
+            **job.stated,
+        },
         submitted_by=submitted_by,
         state=state.value,
         n_trees=job.n_trees,

@@ -1,11 +1,13 @@
-"""Calls a Grovekeeper service: trains private forests, asks for prices and balances, and predicts.
+"""Calls a Grovekeeper service: trains private forests, asks for prices and balances,
+and predicts.
 
 >>> from grovekeeper_client import Grovekeeper
 >>> census = Grovekeeper().dataset("census")
 >>> model = census.train("rpf", epsilon="0.5").wait()
 >>> model.predict(frame)
 
-Names are loaded at their first use, so that the command line starts without httpx and without scikit-learn.
+Names are loaded at their first use, so that the command line starts without httpx and
+without scikit-learn.
 """
 
 import importlib
@@ -13,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grovekeeper_client.datasets import Balance, Dataset, Entry
-    from grovekeeper_client.errors import ApiProblem, FieldError, JobFailed, JobUnfinished, NoKey, Refused, Unreachable
+    from grovekeeper_client.errors import (
+        ApiProblem,
+        FieldError,
+        JobFailed,
+        JobUnfinished,
+        NoKey,
+        Refused,
+        Unreachable,
+    )
     from grovekeeper_client.estimator import LeakWarning, PrivateForestClassifier
     from grovekeeper_client.jobs import Job
     from grovekeeper_client.models import Evaluation, Model, Quote
@@ -43,7 +53,15 @@ __all__ = [
 
 _MODULES = {
     "datasets": ("Balance", "Dataset", "Entry"),
-    "errors": ("ApiProblem", "FieldError", "JobFailed", "JobUnfinished", "NoKey", "Refused", "Unreachable"),
+    "errors": (
+        "ApiProblem",
+        "FieldError",
+        "JobFailed",
+        "JobUnfinished",
+        "NoKey",
+        "Refused",
+        "Unreachable",
+    ),
     "estimator": ("LeakWarning", "PrivateForestClassifier"),
     "jobs": ("Job",),
     "models": ("Evaluation", "Model", "Quote"),

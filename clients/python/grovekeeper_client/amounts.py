@@ -1,4 +1,6 @@
-"""Converts amounts of privacy budget between Python's numbers and the exact decimal text of the API."""
+"""Converts amounts of privacy budget between Python's numbers and the exact decimal
+text of the API.
+"""
 
 import re
 from collections.abc import Mapping
@@ -8,17 +10,22 @@ from operator import index
 from typing import Any, Self, SupportsIndex, TypeAlias
 
 Amount: TypeAlias = Decimal | str | float | SupportsIndex
-"""An amount such as ``"0.5"``, ``Decimal("0.5")``, ``0.5`` or ``1``. Text and Decimal are exact with any digits."""
+"""An amount such as ``"0.5"``, ``Decimal("0.5")``, ``0.5`` or ``1``. Text and Decimal
+are exact with any digits.
+"""
 
 _EXACT_DIGITS = 15
-"""Significant digits up to which a float has only one decimal text: more digits show rounded arithmetic."""
+"""Significant digits up to which a float has only one decimal text: more digits show
+rounded arithmetic.
+"""
 
 
 def to_text(amount: Amount) -> str:
     """The text that the API reads; the service checks its range.
 
     Raises:
-        ValueError: a float with more than 15 significant digits, such as ``0.1 + 0.2``, or not finite.
+        ValueError: a float with more than 15 significant digits, such as ``0.1 + 0.2``,
+            or not finite.
         TypeError: not a number and not text.
     """
     if isinstance(amount, bool):
@@ -27,7 +34,9 @@ def to_text(amount: Amount) -> str:
         return str(amount)
     if isinstance(number := _plain(amount), float):
         text = repr(number)
-        if len(re.sub(r"e.*|^0\.0*|\.", "", text)) > _EXACT_DIGITS or not re.match(r"[0-9]", text):
+        if len(re.sub(r"e.*|^0\.0*|\.", "", text)) > _EXACT_DIGITS or not re.match(
+            r"[0-9]", text
+        ):
             raise ValueError(f"{text} is not an exact amount: pass text or a Decimal")
         return text
     return str(index(number))

@@ -1,8 +1,10 @@
-"""Calls each endpoint of the API by one method. Answers are the API's JSON; amounts are exact decimal text.
+"""Calls each endpoint of the API by one method. Answers are the API's JSON; amounts are
+exact decimal text.
 
-Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the service refuses or fails, and
-:class:`~grovekeeper_client.errors.Unreachable` when no answer came. Requests that spend budget, and uploads, carry an
-``Idempotency-Key``, which is new for every call unless the caller gives the key of an earlier attempt.
+Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the service
+refuses or fails, and :class:`~grovekeeper_client.errors.Unreachable` when no answer
+came. Requests that spend budget, and uploads, carry an ``Idempotency-Key``, which is
+new for every call unless the caller gives the key of an earlier attempt.
 """
 
 import json
@@ -32,7 +34,9 @@ from grovekeeper_client.uploads import Insisting, headers_of
 _UPLOAD_TIMEOUT_S = 3_600.0
 _POLL_INTERVAL_S = 0.5
 _POLLS_WITHOUT_ANSWER = 10
-"""Polls without an answer, each of several attempts, after which the waiting for a job ends."""
+"""Polls without an answer, each of several attempts, after which the waiting for a job
+ends.
+"""
 FINISHED = ("succeeded", "failed", "cancelled")
 """States of a job that never change."""
 WAITING = "waiting"
@@ -42,7 +46,8 @@ WAITING = "waiting"
 class Client(Calls):
     """A synchronous client for one service and one key.
 
-    A pickle of a client holds the address and never the key, which is read from the environment again.
+    A pickle of a client holds the address and never the key, which is read from the
+    environment again.
 
     Args:
         url: address of the service.
@@ -62,12 +67,20 @@ class Client(Calls):
 
     # Datasets
 
-    def declare_dataset(self, declaration: Json | bytes, *, idempotency_key: str | None = None) -> Json:
-        """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep their digits."""
-        return self._json("POST", "/datasets", body=declaration, headers=_once(idempotency_key))
+    def declare_dataset(
+        self, declaration: Json | bytes, *, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep
+        their digits.
+        """
+        return self._json(
+            "POST", "/datasets", body=declaration, headers=_once(idempotency_key)
+        )
 
     def check_declaration(self, declaration: Json | bytes) -> Json:
-        """``POST /declarations``: checks a declaration by the rules of the service and stores nothing."""
+        """``POST /declarations``: checks a declaration by the rules of the service and
+        stores nothing.
+        """
         return self._json("POST", "/declarations", body=declaration, repeatable=True)
 
     def upload_rows(
@@ -79,17 +92,24 @@ class Client(Calls):
         on_progress: Callable[[int], None] = lambda _sent: None,
         **insisting: Unpack[Insisting],
     ) -> Json:
-        """``POST /datasets/{id}/rows``: streams a file of rows. The first bytes of the file tell its form.
+        """``POST /datasets/{id}/rows``: streams a file of rows. The first bytes of the
+        file tell its form.
 
         Args:
             dataset: id or name.
-            file: UTF-8 CSV with a header row, plain or gzip; Parquet; or Arrow IPC, as Feather writes it.
-            idempotency_key: the key of an earlier attempt; rows are stored once per key.
-            on_progress: called with the bytes sent so far; restarts from 0 with each attempt.
+            file: UTF-8 CSV with a header row, plain or gzip; Parquet; or Arrow IPC, as
+                Feather writes it.
+            idempotency_key: the key of an earlier attempt; rows are stored once per
+                key.
+            on_progress: called with the bytes sent so far; restarts from 0 with each
+                attempt.
             insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
         """
         request = _of_rows(dataset, file, insisting, on_progress=on_progress)
-        keyed = {**request.headers, "Idempotency-Key": idempotency_key or new_idempotency_key()}
+        keyed = {
+            **request.headers,
+            "Idempotency-Key": idempotency_key or new_idempotency_key(),
+        }
         return read_object(self._transport.send(replace(request, headers=keyed)))
 
     def check_replacement(
@@ -101,25 +121,36 @@ class Client(Calls):
         on_progress: Callable[[int], None] = lambda _sent: None,
         **insisting: Unpack[Insisting],
     ) -> None:
-        """``POST /datasets/{id}/rows/check``: streams a file that is to replace an upload, and stores nothing.
+        """``POST /datasets/{id}/rows/check``: streams a file that is to replace an
+        upload, and stores nothing.
 
-        Rows that are those of the upload fit, because they are erased first. Raises the problem of an upload that does
-        not fit.
+        Rows that are those of the upload fit, because they are erased first. Raises the
+        problem of an upload that does not fit.
         """
         request = _of_rows(dataset, file, insisting, on_progress=on_progress)
         params = {**request.params, "replaces": upload}
-        self._transport.send(replace(request, path=f"{request.path}/check", params=params, repeatable=True))
+        self._transport.send(
+            replace(
+                request, path=f"{request.path}/check", params=params, repeatable=True
+            )
+        )
 
     def uploads(self, dataset: str) -> Iterator[Json]:
-        """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a grant."""
+        """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a
+        grant.
+        """
         return self._pages(f"/datasets/{segment(dataset)}/uploads", "uploads")
 
     def erase_upload(self, dataset: str, upload: str) -> Json:
-        """``DELETE /datasets/{id}/uploads/{upload}``: erases the rows; what was spent stays spent.
+        """``DELETE /datasets/{id}/uploads/{upload}``: erases the rows; what was spent
+        stays spent.
 
-        ``places`` in the answer: ``free`` if no job read the rows, so that a corrected file has room, else ``taken``.
+        ``places`` in the answer: ``free`` if no job read the rows, so that a corrected
+        file has room, else ``taken``.
         """
-        return self._json("DELETE", f"/datasets/{segment(dataset)}/uploads/{segment(upload)}")
+        return self._json(
+            "DELETE", f"/datasets/{segment(dataset)}/uploads/{segment(upload)}"
+        )
 
     def datasets(self, *, name: str | None = None) -> Iterator[Json]:
         """``GET /datasets``, all pages; ``name`` is a part of their names."""
@@ -134,11 +165,20 @@ class Client(Calls):
         return self._json("DELETE", f"/datasets/{segment(dataset)}")
 
     def erase_unit(self, dataset: str, unit: str) -> Json:
-        """``POST /datasets/{id}/erasures``: erases the rows of one value of the unit column."""
-        return self._json("POST", f"/datasets/{segment(dataset)}/erasures", body={"unit": unit}, repeatable=True)
+        """``POST /datasets/{id}/erasures``: erases the rows of one value of the unit
+        column.
+        """
+        return self._json(
+            "POST",
+            f"/datasets/{segment(dataset)}/erasures",
+            body={"unit": unit},
+            repeatable=True,
+        )
 
     def overlaps(self, dataset: str) -> Json:
-        """``GET /datasets/{id}/overlaps``: rows shared with other datasets of the same owner."""
+        """``GET /datasets/{id}/overlaps``: rows shared with other datasets of the same
+        owner.
+        """
         return self._json("GET", f"/datasets/{segment(dataset)}/overlaps")
 
     def grants(self, dataset: str) -> Iterator[Json]:
@@ -147,22 +187,37 @@ class Client(Calls):
 
     def grant(self, dataset: str, key_id: str, role: str) -> Json:
         """``PUT /datasets/{id}/grants/{key_id}``."""
-        return self._json("PUT", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}", body={"role": role})
+        return self._json(
+            "PUT",
+            f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}",
+            body={"role": role},
+        )
 
     def revoke_grant(self, dataset: str, key_id: str) -> Json:
         """``DELETE /datasets/{id}/grants/{key_id}``."""
-        return self._json("DELETE", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}")
+        return self._json(
+            "DELETE", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}"
+        )
 
     def rules(self, dataset: str) -> Json:
         """``GET /datasets/{id}/rules``."""
         return self._json("GET", f"/datasets/{segment(dataset)}/rules")
 
-    def change_rules(self, dataset: str, rules: Json, *, etag: str | None = None) -> Json:
-        """``PUT /datasets/{id}/rules``: replaces all rules; looser rules wait for a second owner.
+    def change_rules(
+        self, dataset: str, rules: Json, *, etag: str | None = None
+    ) -> Json:
+        """``PUT /datasets/{id}/rules``: replaces all rules; looser rules wait for a
+        second owner.
 
-        With the ``etag`` of :meth:`rules`, the service refuses the change if somebody else made one meanwhile.
+        With the ``etag`` of :meth:`rules`, the service refuses the change if somebody
+        else made one meanwhile.
         """
-        return self._json("PUT", f"/datasets/{segment(dataset)}/rules", body=rules, headers=_unless_changed(etag))
+        return self._json(
+            "PUT",
+            f"/datasets/{segment(dataset)}/rules",
+            body=rules,
+            headers=_unless_changed(etag),
+        )
 
     def approvals(self) -> Iterator[Json]:
         """``GET /approvals``, all pages."""
@@ -170,14 +225,22 @@ class Client(Calls):
 
     def decide_job(self, job_id: str, decision: str, *, reason: str) -> Json:
         """``POST /approvals/{job}``: ``approve`` or ``reject``."""
-        return self._json("POST", f"/approvals/{segment(job_id)}", body={"decision": decision, "reason": reason})
+        return self._json(
+            "POST",
+            f"/approvals/{segment(job_id)}",
+            body={"decision": decision, "reason": reason},
+        )
 
     # Populations
 
-    def open_population(self, name: str, budget: Json, *, idempotency_key: str | None = None) -> Json:
+    def open_population(
+        self, name: str, budget: Json, *, idempotency_key: str | None = None
+    ) -> Json:
         """``POST /populations``."""
         body: Json = {"name": name, "budget": budget}
-        return self._json("POST", "/populations", body=body, headers=_once(idempotency_key))
+        return self._json(
+            "POST", "/populations", body=body, headers=_once(idempotency_key)
+        )
 
     def populations(self) -> Iterator[Json]:
         """``GET /populations``, all pages."""
@@ -188,8 +251,14 @@ class Client(Calls):
         return self._json("GET", f"/populations/{segment(population)}")
 
     def join_population(self, dataset: str, population: str) -> Json:
-        """``PUT /datasets/{id}/population``: makes the dataset a member of a population, for good."""
-        return self._json("PUT", f"/datasets/{segment(dataset)}/population", body={"population": population})
+        """``PUT /datasets/{id}/population``: makes the dataset a member of a
+        population, for good.
+        """
+        return self._json(
+            "PUT",
+            f"/datasets/{segment(dataset)}/population",
+            body={"population": population},
+        )
 
     # Training
 
@@ -203,10 +272,14 @@ class Client(Calls):
 
     def train(self, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /train``: reserves budget and queues the job, once per key."""
-        return self._json("POST", "/train", body=request, headers=_once(idempotency_key))
+        return self._json(
+            "POST", "/train", body=request, headers=_once(idempotency_key)
+        )
 
     def jobs(self, **filters: str | None) -> Iterator[Json]:
-        """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm`` and ``state``."""
+        """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm``
+        and ``state``.
+        """
         return self._pages("/jobs", "jobs", **filters)
 
     def job(self, job_id: str) -> Json:
@@ -214,19 +287,28 @@ class Client(Calls):
         return self._json("GET", f"/jobs/{segment(job_id)}")
 
     def cancel_job(self, job_id: str) -> Json:
-        """``DELETE /jobs/{id}``: voids the reservation of a queued job; a running job stays charged."""
+        """``DELETE /jobs/{id}``: voids the reservation of a queued job; a running job
+        stays charged.
+        """
         return self._json("DELETE", f"/jobs/{segment(job_id)}")
 
     def wait_for_job(
-        self, job_id: str, *, timeout: float | None = None, on_change: Callable[[Json], None] = lambda _job: None
+        self,
+        job_id: str,
+        *,
+        timeout: float | None = None,
+        on_change: Callable[[Json], None] = lambda _job: None,
     ) -> Json:
-        """Follows a job until it has finished, waits for an approval or is held; returns its last answer.
+        """Follows a job until it has finished, waits for an approval or is held;
+        returns its last answer.
 
-        Only another person ends the waiting for an approval, which may take a week, and a freeze.
+        Only another person ends the waiting for an approval, which may take a week, and
+        a freeze.
 
         Args:
             job_id: the job.
-            timeout: seconds after which the job is returned as it is; it goes on. ``None``: no limit.
+            timeout: seconds after which the job is returned as it is; it goes on.
+                ``None``: no limit.
             on_change: called with the job at the start and whenever its answer changes.
         """
         last: Json = {}
@@ -238,10 +320,14 @@ class Client(Calls):
                 break
         return last
 
-    def follow_job(self, job_id: str, *, timeout: float | None = None) -> Iterator[Json]:
-        """``GET /jobs/{id}/events`` until the job has finished, connected again if lost; between streams, one poll.
+    def follow_job(
+        self, job_id: str, *, timeout: float | None = None
+    ) -> Iterator[Json]:
+        """``GET /jobs/{id}/events`` until the job has finished, connected again if
+        lost; between streams, one poll.
 
-        With a ``timeout`` in seconds the job is polled alone, because a stream may be silent for longer.
+        With a ``timeout`` in seconds the job is polled alone, because a stream may be
+        silent for longer.
 
         Raises:
             ValueError: the timeout is negative or not a number.
@@ -252,7 +338,8 @@ class Client(Calls):
         n_without_answer = 0
         while True:
             if until is None:
-                with suppress(ApiProblem, Unreachable):  # the poll says whether the problem lasts
+                # the poll says whether the problem lasts
+                with suppress(ApiProblem, Unreachable):
                     for job in self._events(f"/jobs/{segment(job_id)}/events"):
                         yield job
                         if job["state"] in FINISHED:
@@ -277,8 +364,12 @@ class Client(Calls):
         path = f"/datasets/{segment(dataset)}/profiles/quote"
         return self._json("POST", path, body=request, repeatable=True)
 
-    def release_profile(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
-        """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once per key."""
+    def release_profile(
+        self, dataset: str, request: Json, *, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once
+        per key.
+        """
         path = f"/datasets/{segment(dataset)}/profiles"
         return self._json("POST", path, body=request, headers=_once(idempotency_key))
 
@@ -293,11 +384,15 @@ class Client(Calls):
     # Models
 
     def models(self, **filters: str | None) -> Iterator[Json]:
-        """``GET /models``, all pages; filters are ``dataset``, ``algorithm`` and ``alias``."""
+        """``GET /models``, all pages; filters are ``dataset``, ``algorithm`` and
+        ``alias``.
+        """
         return self._pages("/models", "models", **filters)
 
     def model(self, model_id: str) -> Json:
-        """``GET /models/{id}``: the model card. An alias, ``dataset@alias``, stands wherever a model's id does."""
+        """``GET /models/{id}``: the model card. An alias, ``dataset@alias``, stands
+        wherever a model's id does.
+        """
         return self._json("GET", f"/models/{segment(model_id)}")
 
     def delete_model(self, model_id: str) -> Json:
@@ -305,9 +400,15 @@ class Client(Calls):
         return self._json("DELETE", f"/models/{segment(model_id)}")
 
     def download_model(
-        self, model_id: str, file: Path, *, artifact_format: str = "safetensors", read_out: str | None = None
+        self,
+        model_id: str,
+        file: Path,
+        *,
+        artifact_format: str = "safetensors",
+        read_out: str | None = None,
     ) -> str:
-        """``GET /models/{id}/artifact`` into a file, which appears only when it is whole.
+        """``GET /models/{id}/artifact`` into a file, which appears only when it is
+        whole.
 
         Args:
             model_id: of a model.
@@ -319,75 +420,137 @@ class Client(Calls):
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
         path = f"/models/{segment(model_id)}/artifact"
-        params = {"format": artifact_format} | ({} if read_out is None else {"read_out": read_out})
+        params = {"format": artifact_format} | (
+            {} if read_out is None else {"read_out": read_out}
+        )
         return self._download(Request("GET", path, params=params), file)
 
     def predict(self, model_id: str, body: Json | bytes) -> Json:
-        """``POST /models/{id}/predict``, within the limits of one request: costs nothing and stores nothing."""
-        return self._json("POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True)
+        """``POST /models/{id}/predict``, within the limits of one request: costs
+        nothing and stores nothing.
+        """
+        return self._json(
+            "POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True
+        )
 
     def predict_table(self, model_id: str, stream: bytes) -> bytes:
         """``POST /models/{id}/predict`` with an Arrow stream, which a stream answers."""
-        path, headers = f"/models/{segment(model_id)}/predict", {"Content-Type": "application/vnd.apache.arrow.stream"}
-        request = Request("POST", path, headers=headers, content=lambda: stream, repeatable=True)
+        path, headers = (
+            f"/models/{segment(model_id)}/predict",
+            {"Content-Type": "application/vnd.apache.arrow.stream"},
+        )
+        request = Request(
+            "POST", path, headers=headers, content=lambda: stream, repeatable=True
+        )
         return self._transport.send(request).content
 
-    def create_webhook(self, dataset: str, url: str, events: Sequence[str], *, threshold: str | None = None) -> Json:
-        """``POST /datasets/{id}/webhooks``: the answer has the secret of the signatures, which is shown once."""
+    def create_webhook(
+        self,
+        dataset: str,
+        url: str,
+        events: Sequence[str],
+        *,
+        threshold: str | None = None,
+    ) -> Json:
+        """``POST /datasets/{id}/webhooks``: the answer has the secret of the
+        signatures, which is shown once.
+        """
         body = {"url": url, "events": list(events), "threshold": threshold}
         return self._json("POST", f"/datasets/{segment(dataset)}/webhooks", body=body)
 
-    def rotate_webhook(self, dataset: str, webhook: str, *, overlap_s: int | None = None) -> Json:
-        """``POST /datasets/{id}/webhooks/{webhook}/secret``: the answer has the new secret, which is shown once.
+    def rotate_webhook(
+        self, dataset: str, webhook: str, *, overlap_s: int | None = None
+    ) -> Json:
+        """``POST /datasets/{id}/webhooks/{webhook}/secret``: the answer has the new
+        secret, which is shown once.
 
         Not repeated after a lost connection, because every arrival makes a secret.
         """
         body = {} if overlap_s is None else {"overlap_s": overlap_s}
-        return self._json("POST", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}/secret", body=body)
+        return self._json(
+            "POST",
+            f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}/secret",
+            body=body,
+        )
 
     def webhooks(self, dataset: str) -> list[Json]:
         """``GET /datasets/{id}/webhooks``."""
-        listed: list[Json] = self._json("GET", f"/datasets/{segment(dataset)}/webhooks")["webhooks"]
+        listed: list[Json] = self._json(
+            "GET", f"/datasets/{segment(dataset)}/webhooks"
+        )["webhooks"]
         return listed
 
     def delete_webhook(self, dataset: str, webhook: str) -> Json:
         """``DELETE /datasets/{id}/webhooks/{webhook}``, with its waiting deliveries."""
-        return self._json("DELETE", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}")
+        return self._json(
+            "DELETE", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}"
+        )
 
     def aliases(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/aliases``, all pages."""
         return self._pages(f"/datasets/{segment(dataset)}/aliases", "aliases")
 
     def alias_moves(self, dataset: str, alias: str) -> Iterator[Json]:
-        """``GET /datasets/{id}/aliases/{alias}``: who moved the alias when, newest first; all pages."""
-        return self._pages(f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", "moves")
+        """``GET /datasets/{id}/aliases/{alias}``: who moved the alias when, newest
+        first; all pages.
+        """
+        return self._pages(
+            f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", "moves"
+        )
 
     def alias(self, dataset: str, alias: str) -> Json:
-        """``GET /datasets/{id}/aliases/{alias}``: the model that the alias names, its ``etag``, and the last moves."""
-        return self._json("GET", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}")
+        """``GET /datasets/{id}/aliases/{alias}``: the model that the alias names, its
+        ``etag``, and the last moves.
+        """
+        return self._json(
+            "GET", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}"
+        )
 
-    def put_alias(self, dataset: str, alias: str, model: str, *, etag: str | None = None) -> Json:
-        """``PUT /datasets/{id}/aliases/{alias}``: makes the alias name a model of the dataset.
+    def put_alias(
+        self, dataset: str, alias: str, model: str, *, etag: str | None = None
+    ) -> Json:
+        """``PUT /datasets/{id}/aliases/{alias}``: makes the alias name a model of the
+        dataset.
 
-        With the ``etag`` of :meth:`alias`, the service refuses the move if somebody else moved the alias meanwhile.
+        With the ``etag`` of :meth:`alias`, the service refuses the move if somebody
+        else moved the alias meanwhile.
         """
         path = f"/datasets/{segment(dataset)}/aliases/{segment(alias)}"
-        return self._json("PUT", path, body={"model": model}, headers=_unless_changed(etag))
-
-    def delete_alias(self, dataset: str, alias: str, *, etag: str | None = None) -> Json:
-        """``DELETE /datasets/{id}/aliases/{alias}``. The model stays. ``etag`` as in :meth:`put_alias`."""
         return self._json(
-            "DELETE", f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", headers=_unless_changed(etag)
+            "PUT", path, body={"model": model}, headers=_unless_changed(etag)
+        )
+
+    def delete_alias(
+        self, dataset: str, alias: str, *, etag: str | None = None
+    ) -> Json:
+        """``DELETE /datasets/{id}/aliases/{alias}``. The model stays. ``etag`` as in
+        :meth:`put_alias`.
+        """
+        return self._json(
+            "DELETE",
+            f"/datasets/{segment(dataset)}/aliases/{segment(alias)}",
+            headers=_unless_changed(etag),
         )
 
     # Evaluations
 
     def quote_evaluation(self, model_id: str, request: Json) -> Json:
-        """``POST /models/{id}/evaluations/quote``: a price; it costs nothing, so it may be asked twice."""
-        return self._json("POST", f"/models/{segment(model_id)}/evaluations/quote", body=request, repeatable=True)
+        """``POST /models/{id}/evaluations/quote``: a price; it costs nothing, so it may
+        be asked twice.
+        """
+        return self._json(
+            "POST",
+            f"/models/{segment(model_id)}/evaluations/quote",
+            body=request,
+            repeatable=True,
+        )
 
-    def evaluate(self, model_id: str, request: Json, *, idempotency_key: str | None = None) -> Json:
-        """``POST /models/{id}/evaluations``: reserves budget and queues the job, once per key."""
+    def evaluate(
+        self, model_id: str, request: Json, *, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /models/{id}/evaluations``: reserves budget and queues the job, once
+        per key.
+        """
         path = f"/models/{segment(model_id)}/evaluations"
         return self._json("POST", path, body=request, headers=_once(idempotency_key))
 
@@ -396,12 +559,20 @@ class Client(Calls):
         return self._pages(f"/models/{segment(model_id)}/evaluations", "evaluations")
 
     def quote_selection(self, request: Json) -> Json:
-        """``POST /evaluations/quote``: a price; it costs nothing, so it may be asked twice."""
+        """``POST /evaluations/quote``: a price; it costs nothing, so it may be asked
+        twice.
+        """
         return self._json("POST", "/evaluations/quote", body=request, repeatable=True)
 
-    def select_model(self, request: Json, *, idempotency_key: str | None = None) -> Json:
-        """``POST /evaluations``: chooses the best of ``models`` for one charge, once per key."""
-        return self._json("POST", "/evaluations", body=request, headers=_once(idempotency_key))
+    def select_model(
+        self, request: Json, *, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /evaluations``: chooses the best of ``models`` for one charge, once
+        per key.
+        """
+        return self._json(
+            "POST", "/evaluations", body=request, headers=_once(idempotency_key)
+        )
 
     def evaluation(self, evaluation_id: str) -> Json:
         """``GET /evaluations/{id}``: the released numbers."""
@@ -409,13 +580,27 @@ class Client(Calls):
 
     # Keys
 
-    def create_key(self, name: str, roles: list[str], *, expires_at: str | None = None) -> Json:
-        """``POST /keys``. Not repeated after a lost connection, because every arrival makes a key."""
-        return self._json("POST", "/keys", body={"name": name, "roles": roles, "expires_at": expires_at})
+    def create_key(
+        self, name: str, roles: list[str], *, expires_at: str | None = None
+    ) -> Json:
+        """``POST /keys``. Not repeated after a lost connection, because every arrival
+        makes a key.
+        """
+        return self._json(
+            "POST",
+            "/keys",
+            body={"name": name, "roles": roles, "expires_at": expires_at},
+        )
 
     def rotate_key(self, key_id: str, *, expires_at: str | None = None) -> Json:
-        """``POST /keys/{id}/secret``. Not repeated after a lost connection, because every arrival makes a secret."""
-        return self._json("POST", f"/keys/{key_segment(key_id)}/secret", body={"expires_at": expires_at})
+        """``POST /keys/{id}/secret``. Not repeated after a lost connection, because
+        every arrival makes a secret.
+        """
+        return self._json(
+            "POST",
+            f"/keys/{key_segment(key_id)}/secret",
+            body={"expires_at": expires_at},
+        )
 
     def keys(self) -> Iterator[Json]:
         """``GET /keys``, all pages."""
@@ -430,23 +615,28 @@ class Client(Calls):
         return self._pages("/ledger", "datasets")
 
     def balance(self, account: str, *, scope: Mapping[str, Any] | None = None) -> Json:
-        """``GET /ledger/{account}``: of a dataset the tightest joint cell, within a scope if one is given."""
+        """``GET /ledger/{account}``: of a dataset the tightest joint cell, within a
+        scope if one is given.
+        """
         params = {"scope": None if scope is None else json.dumps(scope)}
         return self._json("GET", f"/ledger/{segment(account)}", params=params)
 
     def entries(self, account: str, **search: Any) -> Iterator[Json]:
-        """``GET /ledger/{account}/entries``, all pages, in order; arguments as for :meth:`entry_list`."""
+        """``GET /ledger/{account}/entries``, all pages, in order; arguments as for
+        :meth:`entry_list`.
+        """
         for page in self._entry_pages(account, **search):
             yield from page["entries"]
 
     def entry_list(self, account: str, **search: Any) -> Json:
-        """Entries in order, and beside them by id: ``jobs``, their public facts, and ``actors``, the names of the keys
-        that acted or submitted a job, as far as this key may know them.
+        """Entries in order, and beside them by id: ``jobs``, their public facts, and
+        ``actors``, the names of the keys that acted or submitted a job, as far as this
+        key may know them.
 
         Args:
             account: a dataset, by id or name, or a population.
-            search: ``kind`` of entries, ``job`` (or reservation), ``actor`` (a key), ``scope`` (cells of which an entry
-                covers some). All entries by default.
+            search: ``kind`` of entries, ``job`` (or reservation), ``actor`` (a key),
+                ``scope`` (cells of which an entry covers some). All entries by default.
         """
         listed: Json = {"entries": [], "actors": {}, "jobs": {}}
         for page in self._entry_pages(account, **search):
@@ -469,35 +659,69 @@ class Client(Calls):
         by = None if actor is None else key_reference(actor)
         return self._whole_pages(path, kind=kind, job=job, actor=by, scope=cells)
 
-    def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
-        """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.
+    def export_ledger(
+        self, account: str, file: Path, *, export_format: str = "jsonl"
+    ) -> str:
+        """``GET /ledger/{account}/export`` into a file, which appears only when it is
+        complete.
 
         Returns:
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
         params = {"format": None if export_format == "jsonl" else export_format}
-        return self._download(Request("GET", f"/ledger/{segment(account)}/export", params=params), file)
+        return self._download(
+            Request("GET", f"/ledger/{segment(account)}/export", params=params), file
+        )
 
-    def change_cap(self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
-        """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal text; once per key."""
+    def change_cap(
+        self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal
+        text; once per key.
+        """
         body = {"cap": cap, "reason": reason}
-        return self._json("POST", f"/ledger/{segment(account)}/cap", body=body, headers=_once(idempotency_key))
+        return self._json(
+            "POST",
+            f"/ledger/{segment(account)}/cap",
+            body=body,
+            headers=_once(idempotency_key),
+        )
 
     def checkpoint(self, account: str) -> str:
         """``GET /ledger/{account}/checkpoint``: the signed note."""
-        return self._transport.send(Request("GET", f"/ledger/{segment(account)}/checkpoint")).text
+        return self._transport.send(
+            Request("GET", f"/ledger/{segment(account)}/checkpoint")
+        ).text
 
     def deployment(self, account: str) -> Json:
-        """``GET /ledger/{account}/deployment``: a record for the public registry, and what its owner has to add."""
+        """``GET /ledger/{account}/deployment``: a record for the public registry, and
+        what its owner has to add.
+        """
         return self._json("GET", f"/ledger/{segment(account)}/deployment")
 
-    def inclusion(self, account: str, sequence: int, *, size: int | None = None) -> Json:
-        """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``, or among all."""
-        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"sequence": sequence, "size": size})
+    def inclusion(
+        self, account: str, sequence: int, *, size: int | None = None
+    ) -> Json:
+        """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``,
+        or among all.
+        """
+        return self._json(
+            "GET",
+            f"/ledger/{segment(account)}/proofs",
+            params={"sequence": sequence, "size": size},
+        )
 
-    def consistency(self, account: str, from_size: int, *, size: int | None = None) -> Json:
-        """``GET /ledger/{account}/proofs``: that the log only grew since it had ``from_size`` entries."""
-        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"from_size": from_size, "size": size})
+    def consistency(
+        self, account: str, from_size: int, *, size: int | None = None
+    ) -> Json:
+        """``GET /ledger/{account}/proofs``: that the log only grew since it had
+        ``from_size`` entries.
+        """
+        return self._json(
+            "GET",
+            f"/ledger/{segment(account)}/proofs",
+            params={"from_size": from_size, "size": size},
+        )
 
     def acts(self) -> Iterator[Json]:
         """``GET /audit``, all pages, in order: the administrative acts."""
@@ -520,11 +744,18 @@ class Client(Calls):
         return self._json("GET", "/signer")
 
     def quote_external(self, dataset: str, request: Json) -> Json:
-        """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it costs nothing."""
-        return self._json("POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True)
+        """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it
+        costs nothing.
+        """
+        return self._json(
+            "POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True
+        )
 
-    def charge_external(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
-        """``POST /ledger/{dataset}/reservations``: charges for an external mechanism, once per key and for good.
+    def charge_external(
+        self, dataset: str, request: Json, *, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /ledger/{dataset}/reservations``: charges for an external mechanism,
+        once per key and for good.
 
         Call it before the mechanism reads a row.
         """
@@ -532,12 +763,16 @@ class Client(Calls):
         return self._json("POST", path, body=request, headers=_once(idempotency_key))
 
     def reservations(self, dataset: str) -> Iterator[Json]:
-        """``GET /ledger/{dataset}/reservations``, all pages: the charges for external mechanisms."""
+        """``GET /ledger/{dataset}/reservations``, all pages: the charges for external
+        mechanisms.
+        """
         return self._pages(f"/ledger/{segment(dataset)}/reservations", "reservations")
 
     def reservation(self, dataset: str, reservation_id: str) -> Json:
         """``GET /ledger/{dataset}/reservations/{id}``."""
-        return self._json("GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}")
+        return self._json(
+            "GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}"
+        )
 
 
 def _is_past(until: float | None) -> bool:
@@ -553,13 +788,19 @@ def _unless_changed(etag: str | None) -> dict[str, str]:
 
 
 def _of_rows(
-    dataset: str, file: Path, insisting: Mapping[str, object], *, on_progress: Callable[[int], None]
+    dataset: str,
+    file: Path,
+    insisting: Mapping[str, object],
+    *,
+    on_progress: Callable[[int], None],
 ) -> Request:
     """The request that sends a file of rows."""
     return Request(
         "POST",
         f"/datasets/{segment(dataset)}/rows",
-        params={name: "true" if insists else None for name, insists in insisting.items()},
+        params={
+            name: "true" if insists else None for name, insists in insisting.items()
+        },
         headers=headers_of(file) | {"Content-Length": str(file.stat().st_size)},
         content=lambda: _chunks(file, on_progress),
         read_timeout_s=_UPLOAD_TIMEOUT_S,

@@ -22,7 +22,8 @@ class TrainingOptions(TypedDict, total=False):
         parameters: of the algorithm, by name; default the public rules.
         scope: cells to train on, such as ``{"shard": [0, 1]}``; default all.
         profile: id of a profile to reuse at no privacy cost.
-        unlabelled: the second part of ``sspe-1``: ``{"dataset", "epsilon", "delta", "scope"}``.
+        unlabelled: the second part of ``sspe-1``: ``{"dataset", "epsilon", "delta",
+            "scope"}``.
     """
 
     delta: Amount
@@ -42,10 +43,10 @@ class Balance:
         charged: spent for good.
         reserved: held by accepted jobs that have not begun.
         remaining: the rest of the cap.
-        available: the most that one job of the key may cost now: less than the rest where a population's cap or the
-            rules leave less.
-        limited_by: the limit that decides ``available``: ``cap``, ``population``, ``largest_job``, ``quota``,
-            ``frozen``, ``erasure_due`` or ``erased``.
+        available: the most that one job of the key may cost now: less than the rest
+            where a population's cap or the rules leave less.
+        limited_by: the limit that decides ``available``: ``cap``, ``population``,
+            ``largest_job``, ``quota``, ``frozen``, ``erasure_due`` or ``erased``.
         largest_that_fits: the largest ε of one job.
         tightest_cell: cell by partition.
     """
@@ -63,10 +64,20 @@ class Balance:
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Reads the answer of ``GET /ledger/{account}``."""
-        names = ("cap", "charged", "reserved", "remaining", "available", "largest_that_fits")
+        names = (
+            "cap",
+            "charged",
+            "reserved",
+            "remaining",
+            "available",
+            "largest_that_fits",
+        )
         amounts = {name: Decimal(answer[name]) for name in names}
         return cls(
-            unit=answer["unit"], limited_by=answer["limited_by"], tightest_cell=answer["tightest_cell"], **amounts
+            unit=answer["unit"],
+            limited_by=answer["limited_by"],
+            tightest_cell=answer["tightest_cell"],
+            **amounts,
         )
 
 
@@ -76,12 +87,14 @@ class Entry:
 
     Attributes:
         sequence: number in the account, from 1.
-        kind: ``open``, ``reserve``, ``charge``, ``void``, ``expire``, ``cap`` and others.
+        kind: ``open``, ``reserve``, ``charge``, ``void``, ``expire``, ``cap`` and
+            others.
         amount: exact, in the account's unit.
         scope: cells that the entry is about; empty for all.
         job_id: job that the entry is about.
         purpose: the reason that the submitter of the job stated.
-        job: public facts of the job: kind, algorithm, name, models and the key that submitted it.
+        job: public facts of the job: kind, algorithm, name, models and the key that
+            submitted it.
         actor: id of the key that acted.
         at: time in UTC.
         hash: SHA-256 that chains the entry to the entry before it.
@@ -100,7 +113,9 @@ class Entry:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], job: Mapping[str, Any] | None) -> Self:
-        """Reads an entry of ``GET /ledger/{account}/entries``, and the facts of its job in the same answer."""
+        """Reads an entry of ``GET /ledger/{account}/entries``, and the facts of its job
+        in the same answer.
+        """
         names = ("sequence", "kind", "scope", "job_id", "actor", "at", "hash")
         facts = {name: entry[name] for name in names}
         purpose = entry.get("details", {}).get("purpose")
@@ -139,14 +154,25 @@ class Dataset:
 
     def balance(self, *, scope: Mapping[str, Any] | None = None) -> Balance:
         """The budget, at the tightest joint cell of a scope or of the dataset."""
-        return Balance.from_json(self._client.balance(self.id, scope=None if scope is None else plain(scope)))
+        return Balance.from_json(
+            self._client.balance(self.id, scope=None if scope is None else plain(scope))
+        )
 
     def ledger(self) -> list[Entry]:
         """Every entry of the dataset's account, in order."""
         listed = self._client.entry_list(self.id)
-        return [Entry.from_json(entry, listed["jobs"].get(entry["job_id"])) for entry in listed["entries"]]
+        return [
+            Entry.from_json(entry, listed["jobs"].get(entry["job_id"]))
+            for entry in listed["entries"]
+        ]
 
-    def plan(self, algorithm: str = "auto", *, epsilon: Amount, **options: Unpack[TrainingOptions]) -> Quote:
+    def plan(
+        self,
+        algorithm: str = "auto",
+        *,
+        epsilon: Amount,
+        **options: Unpack[TrainingOptions],
+    ) -> Quote:
         """The price of a training job. Reads no row and costs nothing.
 
         Args:
@@ -154,7 +180,9 @@ class Dataset:
             epsilon: ε of the job. Text and ``Decimal`` are exact.
             options: see :class:`TrainingOptions`.
         """
-        return Quote.from_json(self._client.plan(self._training(algorithm, epsilon, options)))
+        return Quote.from_json(
+            self._client.plan(self._training(algorithm, epsilon, options))
+        )
 
     def train(
         self,
@@ -168,68 +196,102 @@ class Dataset:
     ) -> Job[Model]:
         """Reserves the price and queues the job; ``wait`` gives the model.
 
-        One call pays once: after a lost connection, the request is repeated with the same idempotency key.
+        One call pays once: after a lost connection, the request is repeated with the
+        same idempotency key.
 
         Args:
             algorithm: slug, such as ``rpf``; ``auto`` chooses.
             epsilon: ε of the job. Text and ``Decimal`` are exact.
             name: a name for the model.
-            purpose: the reason for the job, which auditors read in the ledger, for good.
+            purpose: the reason for the job, which auditors read in the ledger, for
+                good.
             idempotency_key: the key of an earlier attempt, whose job is then returned.
             options: see :class:`TrainingOptions`.
 
         Raises:
             Refused: the budget does not cover the price; nothing was charged.
-            Unreachable: no answer arrived. Its ``idempotency_key`` continues the request.
+            Unreachable: no answer arrived. Its ``idempotency_key`` continues the
+                request.
         """
-        body = self._training(algorithm, epsilon, options) | {"name": name, "purpose": purpose}
+        body = self._training(algorithm, epsilon, options) | {
+            "name": name,
+            "purpose": purpose,
+        }
         accepted = self._client.train(body, idempotency_key=idempotency_key)
-        return Job(self._client, accepted["job_id"], lambda job: model_of(self._client, job))
+        return Job(
+            self._client, accepted["job_id"], lambda job: model_of(self._client, job)
+        )
 
     def name_model(self, alias: str, model: Model) -> str:
-        """Makes an alias, such as ``production``, name a model of the dataset, and returns the address of both.
+        """Makes an alias, such as ``production``, name a model of the dataset, and
+        returns the address of both.
 
-        :meth:`Grovekeeper.model` and every service that predicts take the address, such as ``bank@production``.
+        :meth:`Grovekeeper.model` and every service that predicts take the address, such
+        as ``bank@production``.
         """
         self._client.put_alias(self.id, alias, model.id)
         return f"{self.name}@{alias}"
 
     def _columns_of(self, rows: Any) -> list[Mapping[str, Any]]:
-        """The declared features of a table, and the label as a column of categories; a file is sent as it is."""
+        """The declared features of a table, and the label as a column of categories; a
+        file is sent as it is.
+        """
         if isinstance(rows, str | Path):
             return []
         label = self.schema["label"]
-        classes = {"name": label["name"], "type": "categorical", "categories": label["classes"]}
+        classes = {
+            "name": label["name"],
+            "type": "categorical",
+            "categories": label["classes"],
+        }
         return [*self.schema["features"], classes]
 
     def upload(self, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
         """Uploads rows as the owner, and returns the owner's report.
 
         Args:
-            rows: path of a file of CSV, Parquet or Arrow IPC; or a DataFrame (its index is left out), an Arrow Table or
-                RecordBatch, which are written to a temporary file first.
+            rows: path of a file of CSV, Parquet or Arrow IPC; or a DataFrame (its index
+                is left out), an Arrow Table or RecordBatch, which are written to a
+                temporary file first.
             insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
         """
         with as_file(rows, self._columns_of(rows)) as file:
             return self._client.upload_rows(self.id, file, **insisting)
 
-    def replace_upload(self, upload: str, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
-        """Erases an upload, then uploads the rows of a corrected file, as :meth:`upload` does.
+    def replace_upload(
+        self, upload: str, rows: Any, **insisting: Unpack[Insisting]
+    ) -> Mapping[str, Any]:
+        """Erases an upload, then uploads the rows of a corrected file, as
+        :meth:`upload` does.
 
-        The service checks the rows first, and nothing is erased if it refuses them. If their upload fails nevertheless,
-        as without a network, the upload is erased, and :meth:`upload` stores the rows.
+        The service checks the rows first, and nothing is erased if it refuses them. If
+        their upload fails nevertheless, as without a network, the upload is erased, and
+        :meth:`upload` stores the rows.
 
         Returns:
-            ``erased``, which tells in ``places`` whether the places of units are free, and ``stored``, the report.
+            ``erased``, which tells in ``places`` whether the places of units are free,
+            and ``stored``, the report.
         """
         with as_file(rows, self._columns_of(rows)) as file:
             self._client.check_replacement(self.id, upload, file, **insisting)
             erased = self._client.erase_upload(self.id, upload)
-            return {"erased": erased, "stored": self._client.upload_rows(self.id, file, **insisting)}
+            return {
+                "erased": erased,
+                "stored": self._client.upload_rows(self.id, file, **insisting),
+            }
 
-    def _training(self, algorithm: str, epsilon: Amount, options: TrainingOptions) -> dict[str, Any]:
-        body = {"dataset": self.id, "algorithm": algorithm, "epsilon": epsilon, **options}
-        return _exact({name: value for name, value in body.items() if value is not None})
+    def _training(
+        self, algorithm: str, epsilon: Amount, options: TrainingOptions
+    ) -> dict[str, Any]:
+        body = {
+            "dataset": self.id,
+            "algorithm": algorithm,
+            "epsilon": epsilon,
+            **options,
+        }
+        return _exact(
+            {name: value for name, value in body.items() if value is not None}
+        )
 
 
 def _exact(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Defines the errors of the client: problems that the service reports, jobs without an output, missing answers."""
+"""Defines the errors of the client: problems that the service reports, jobs without an
+output, missing answers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +39,14 @@ class FieldError:
     """A field of a request that breaks a rule.
 
     Attributes:
-        at: JSON pointer into the request; of a problem of several rows, the first of them.
+        at: JSON pointer into the request; of a problem of several rows, the first of
+            them.
         problem: stable slug.
         column: column whose cells have the problem, if they have one.
-        count: number of rows of the request that have the problem, if it is a problem of rows.
-        limit: the largest value that is valid there, if it depends on the rest of the request.
+        count: number of rows of the request that have the problem, if it is a problem
+            of rows.
+        limit: the largest value that is valid there, if it depends on the rest of the
+            request.
         accepted: values that are valid there, if the rule lists any.
         field: the name of an unknown field.
     """
@@ -56,7 +61,11 @@ class FieldError:
 
     def __str__(self) -> str:
         place = f"column {self.column}" if self.column is not None else self.at or "/"
-        rows = "" if self.count is None else f" in {self.count} row{'s' * (self.count != 1)}"
+        rows = (
+            ""
+            if self.count is None
+            else f" in {self.count} row{'s' * (self.count != 1)}"
+        )
         limit = "" if self.limit is None else f", at most {self.limit}"
         accepted = f", accepted: {', '.join(self.accepted)}" if self.accepted else ""
         named = "" if self.field is None else f" {self.field}"
@@ -67,13 +76,19 @@ _OF_COLUMNS = ("rows-invalid", "cells-unread")
 
 
 def column_in_words(column: Mapping[str, Any]) -> str:
-    """A problem of a column of an upload, on one line; ``names``: of columns that are not declared, if known."""
-    places = column.get("names") or [f"number {place} of the header" for place in column.get("positions", ())]
+    """A problem of a column of an upload, on one line; ``names``: of columns that are
+    not declared, if known.
+    """
+    places = column.get("names") or [
+        f"number {place} of the header" for place in column.get("positions", ())
+    ]
     place = column["name"] or ", ".join(places) or "the file"
     times = "" if column["count"] == 1 else f", {column['count']} times"
     share = f" ({column['percent']} %)" if "percent" in column else ""
     row = f", first in row {column['row']}" if "row" in column else ""
-    within = "".join(f", {part} {column[part]}" for part in ("line", "byte") if part in column)
+    within = "".join(
+        f", {part} {column[part]}" for part in ("line", "byte") if part in column
+    )
     cause = f"; {column['suspected']}" if "suspected" in column else ""
     return f"{place}: {column['problem'].replace('-', ' ')}{times}{share}{row}{within}{cause}"
 
@@ -84,7 +99,8 @@ class ApiProblem(Exception):
 
     Attributes:
         status: HTTP status.
-        type: stable slug, such as ``budget-exceeded``; ``unexpected-answer`` when something else answered.
+        type: stable slug, such as ``budget-exceeded``; ``unexpected-answer`` when
+            something else answered.
         detail: a sentence.
         body: every member of the problem.
         request_id: id of the request in the service's log, if the answer has one.
@@ -103,7 +119,9 @@ class ApiProblem(Exception):
 
     @property
     def columns(self) -> list[dict[str, Any]]:
-        """The columns of an upload that do not match the declaration, of ``rows-invalid`` and ``cells-unread``."""
+        """The columns of an upload that do not match the declaration, of
+        ``rows-invalid`` and ``cells-unread``.
+        """
         return list(self.body.get("columns", ())) if self.type in _OF_COLUMNS else []
 
     @property
@@ -111,7 +129,10 @@ class ApiProblem(Exception):
         """The fields that break a rule, of the problem ``invalid-request``."""
         known = FieldError.__dataclass_fields__
         return [
-            FieldError(**{name: value for name, value in error.items() if name in known} | _accepted(error))
+            FieldError(
+                **{name: value for name, value in error.items() if name in known}
+                | _accepted(error)
+            )
             for error in self.body.get("errors", ())
         ]
 
@@ -121,10 +142,11 @@ def _accepted(error: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 class Refused(ApiProblem):
-    """The budget, or a rule of the dataset, does not cover the request. Nothing was charged.
+    """The budget, or a rule of the dataset, does not cover the request. Nothing was
+    charged.
 
-    Amounts are exact and in the account's unit; :attr:`largest_that_fits` is an ε. An amount is ``None`` where the key
-    may not learn it.
+    Amounts are exact and in the account's unit; :attr:`largest_that_fits` is an ε. An
+    amount is ``None`` where the key may not learn it.
     """
 
     @property
@@ -177,8 +199,8 @@ class Unreachable(Exception):
     Attributes:
         url: address of the service.
         why: a phrase.
-        idempotency_key: key of the request, if it has one. The request may have arrived; a call with this key continues
-            it and has no second effect.
+        idempotency_key: key of the request, if it has one. The request may have
+            arrived; a call with this key continues it and has no second effect.
     """
 
     url: str
@@ -193,7 +215,9 @@ class Unreachable(Exception):
 
 
 class SecretForId(ValueError):
-    """A secret was given where an id or a name belongs. It was not sent: proxies log the addresses of requests."""
+    """A secret was given where an id or a name belongs. It was not sent: proxies log
+    the addresses of requests.
+    """
 
     def __str__(self) -> str:
         return (
@@ -236,8 +260,8 @@ class JobFailed(Exception):
 
 @dataclass(eq=False)
 class JobUnfinished(Exception):
-    """A wait ended before its job, which goes on: the job waits for an approval, no worker may start it, or the timeout
-    has passed.
+    """A wait ended before its job, which goes on: the job waits for an approval, no
+    worker may start it, or the timeout has passed.
 
     Attributes:
         job: the job as the service shows it.
@@ -247,7 +271,9 @@ class JobUnfinished(Exception):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an owner of a dataset other than the submitter has to approve the job, for at most a week."""
+        """Whether an owner of a dataset other than the submitter has to approve the
+        job, for at most a week.
+        """
         return bool(self.job["state"] == "waiting")
 
     @property

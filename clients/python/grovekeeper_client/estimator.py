@@ -25,7 +25,9 @@ from grovekeeper_client.service import Grovekeeper
 
 
 class LeakWarning(UserWarning):
-    """A step of a pipeline was fitted on private rows; the numbers in it are not covered by any guarantee."""
+    """A step of a pipeline was fitted on private rows; the numbers in it are not
+    covered by any guarantee.
+    """
 
 
 Bounds: TypeAlias = tuple[Any, Any] | Mapping[str, tuple[float, float]]
@@ -42,47 +44,66 @@ def _pairs(bounds: Bounds, names: list[str]) -> list[tuple[float, float]]:
     """
     if isinstance(bounds, Mapping):
         if set(bounds) != set(names):
-            raise ValueError(f"bounds by name need every column and no other: {', '.join(names)}")
-        return [(float(low), float(high)) for low, high in map(bounds.__getitem__, names)]
+            raise ValueError(
+                f"bounds by name need every column and no other: {', '.join(names)}"
+            )
+        return [
+            (float(low), float(high)) for low, high in map(bounds.__getitem__, names)
+        ]
     given: Any = bounds
-    if not (isinstance(given, tuple) and len(given) == _N_SIDES):  # a list may be meant as one pair for each column
-        raise ValueError("bounds are a tuple (low, high), or a pair by name of column: {'age': (0, 120), …}")
+    # a list may be meant as one pair for each column
+    if not (isinstance(given, tuple) and len(given) == _N_SIDES):
+        raise ValueError(
+            "bounds are a tuple (low, high), or a pair by name of column: {'age': (0, 120), …}"
+        )
     low, high = bounds
     for side in (low, high):
         if np.ndim(side) and np.shape(side) != (len(names),):
-            raise ValueError(f"each side of bounds is one number, or one for each of the {len(names)} columns")
-    both = [np.broadcast_to(np.asarray(side, dtype=float), len(names)).tolist() for side in (low, high)]
+            raise ValueError(
+                f"each side of bounds is one number, or one for each of the {len(names)} columns"
+            )
+    both = [
+        np.broadcast_to(np.asarray(side, dtype=float), len(names)).tolist()
+        for side in (low, high)
+    ]
     pairs = list(zip(*both, strict=True))
     if any(not lower <= upper for lower, upper in pairs):
-        raise ValueError("a low bound of a column is above its high bound, or is no number")
+        raise ValueError(
+            "a low bound of a column is above its high bound, or is no number"
+        )
     return pairs
 
 
 class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A differentially private decision forest that a Grovekeeper service trains.
 
-    ``fit()`` trains on the rows of a dataset of the service, which never leave it. ``fit(X, y)`` needs ``upload=True``:
-    it uploads ``X`` and ``y`` as a dataset and trains on it. Names of columns, the classes in ``y`` and the bounds are
-    published with the model.
+    ``fit()`` trains on the rows of a dataset of the service, which never leave it.
+    ``fit(X, y)`` needs ``upload=True``: it uploads ``X`` and ``y`` as a dataset and
+    trains on it. Names of columns, the classes in ``y`` and the bounds are published
+    with the model.
 
-    Every ``fit`` is charged. An estimator, its clones and their fits together spend at most ``max_epsilon``, so that a
-    search ends there.
+    Every ``fit`` is charged. An estimator, its clones and their fits together spend at
+    most ``max_epsilon``, so that a search ends there.
 
     Args:
-        dataset: name or id of the dataset; with ``upload``, name of the population that the uploaded datasets join.
+        dataset: name or id of the dataset; with ``upload``, name of the population that
+            the uploaded datasets join.
         epsilon: ε of one fit. Text and ``Decimal`` are exact.
         delta: δ of one fit; default the δ of the account, if it has one.
         algorithm: slug, such as ``rpf``; ``auto`` chooses.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells of the dataset to train on; default all.
         purpose: the reason for every fit, which auditors read in the ledger, for good.
-        max_epsilon: limit for this estimator and its clones; default ``epsilon``, which is one fit. Without ``upload``
-            the client counts, in this process. With ``upload`` the service counts: the first fit opens the population
-            with this cap.
+        max_epsilon: limit for this estimator and its clones; default ``epsilon``, which
+            is one fit. Without ``upload`` the client counts, in this process. With
+            ``upload`` the service counts: the first fit opens the population with this
+            cap.
         upload: let ``fit(X, y)`` upload its arguments.
-        bounds: of the columns of ``X``, for uploads: public numbers, never those of ``X``. ``(low, high)``, each a
-            number for all columns or a sequence with one for each; or a pair by name of column, for every column.
-        schema: public schema of ``X`` and ``y``, for uploads, in place of ``bounds``: the ``schema`` of a declaration.
+        bounds: of the columns of ``X``, for uploads: public numbers, never those of
+            ``X``. ``(low, high)``, each a number for all columns or a sequence with one
+            for each; or a pair by name of column, for every column.
+        schema: public schema of ``X`` and ``y``, for uploads, in place of ``bounds``:
+            the ``schema`` of a declaration.
         service: connection; default that of the environment.
 
     Attributes:
@@ -129,13 +150,18 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             y: PRIVATE labels of ``X``.
 
         Raises:
-            ValueError: ``X`` was passed without ``upload=True``, or ``X`` and ``y`` break the schema.
-            SpendingLimit: this estimator and its clones would spend more than ``max_epsilon``.
+            ValueError: ``X`` was passed without ``upload=True``, or ``X`` and ``y``
+                break the schema.
+            SpendingLimit: this estimator and its clones would spend more than
+                ``max_epsilon``.
             Refused: the budget of the service does not cover the price.
-            JobUnfinished: the job waits for an approval. It goes on and counts as spent; its ``job`` has the id.
+            JobUnfinished: the job waits for an approval. It goes on and counts as
+                spent; its ``job`` has the id.
         """
         if X is None and not self.upload:
-            self.model_ = self._train(self._service().dataset(self.dataset), is_counted=True)
+            self.model_ = self._train(
+                self._service().dataset(self.dataset), is_counted=True
+            )
             self._describe()
             return self
         if not self.upload:
@@ -159,8 +185,12 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self.classes_[[codes[label] for label in self._answer(X)["labels"]]]
 
     def predict_proba(self, X: Any) -> Any:
-        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no budget."""
-        return np.asarray(self._answer(X)["probabilities"], dtype=float).reshape(-1, len(self.classes_))
+        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
+        budget.
+        """
+        return np.asarray(self._answer(X)["probabilities"], dtype=float).reshape(
+            -1, len(self.classes_)
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -169,7 +199,8 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # a missing value
         tags.target_tags.required = self.upload
-        tags.non_deterministic = True  # fresh noise in every fit; no caller chooses a seed
+        # fresh noise in every fit; no caller chooses a seed
+        tags.non_deterministic = True
         return tags
 
     def __sklearn_clone__(self) -> Self:
@@ -189,15 +220,23 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self.service or Grovekeeper()
 
     def _limit(self) -> Decimal:
-        return Decimal(to_text(self.epsilon if self.max_epsilon is None else self.max_epsilon))
+        return Decimal(
+            to_text(self.epsilon if self.max_epsilon is None else self.max_epsilon)
+        )
 
     def _train(self, dataset: Dataset, *, is_counted: bool) -> Model:
         epsilon = Decimal(to_text(self.epsilon))
         if is_counted:
             spending.meter_of(self).add(epsilon, limit=self._limit())
-        options = {"delta": self.delta, "parameters": self.parameters, "scope": self.scope}
+        options = {
+            "delta": self.delta,
+            "parameters": self.parameters,
+            "scope": self.scope,
+        }
         try:
-            job = dataset.train(self.algorithm, epsilon=epsilon, purpose=self.purpose, **_given(options))
+            job = dataset.train(
+                self.algorithm, epsilon=epsilon, purpose=self.purpose, **_given(options)
+            )
         except ApiProblem as problem:
             if is_counted and problem.status < 500:  # refused, so nothing was reserved
                 spending.meter_of(self).give_back(epsilon)
@@ -211,21 +250,42 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.feature_names_in_ = np.array(self.model_.features, dtype=object)
 
     def _numbers(self, X: Any, y: Any) -> tuple[dict[str, Any], uploads.Columns]:
-        """Schema and columns of numbers between public bounds; sets the attributes that scikit-learn reads."""
+        """Schema and columns of numbers between public bounds; sets the attributes that
+        scikit-learn reads.
+        """
         if self.bounds is None:
-            raise ValueError("an upload needs public bounds or a public schema; bounds taken from X would leak")
+            raise ValueError(
+                "an upload needs public bounds or a public schema; bounds taken from X would leak"
+            )
         X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan")
         check_classification_targets(y)
-        self.classes_, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        self.classes_, codes = np.unique(
+            column_or_1d(y, warn=True), return_inverse=True
+        )
         if len(self.classes_) < 2:
-            raise ValueError("a classifier needs rows of two classes or more, and y has only one class")
-        names = [str(name) for name in getattr(self, "feature_names_in_", map("x{}".format, range(X.shape[1])))]
-        return uploads.of_numbers(X, codes, names=names, bounds=_pairs(self.bounds, names), classes=list(self.classes_))
+            raise ValueError(
+                "a classifier needs rows of two classes or more, and y has only one class"
+            )
+        names = [
+            str(name)
+            for name in getattr(
+                self, "feature_names_in_", map("x{}".format, range(X.shape[1]))
+            )
+        ]
+        return uploads.of_numbers(
+            X,
+            codes,
+            names=names,
+            bounds=_pairs(self.bounds, names),
+            classes=list(self.classes_),
+        )
 
     def _answer(self, X: Any) -> Mapping[str, list[Any]]:
         check_is_fitted(self)
         if self.upload and self.schema is None:
-            X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan")
+            X = validate_data(
+                self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan"
+            )
         return self.model_.answer(X)
 
     def _uploaded(self, schema: Mapping[str, Any], columns: uploads.Columns) -> Dataset:
@@ -235,7 +295,14 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             budget |= {"accountant": "gdp", "delta": to_text(self.delta)}
         name = f"{self.dataset}-{secrets.token_hex(8)}"
         service = self._service()
-        declared = service.declare({"name": name, "schema": schema, "budget": budget, "population": self.dataset})
+        declared = service.declare(
+            {
+                "name": name,
+                "schema": schema,
+                "budget": budget,
+                "population": self.dataset,
+            }
+        )
         with tempfile.TemporaryDirectory(prefix="grovekeeper-") as folder:
             file = Path(folder) / "rows.csv"
             uploads.write(columns, file)
@@ -258,12 +325,18 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fitted_steps_before(estimator: object) -> list[str]:
-    """The fitted steps of the pipeline whose ``fit`` is calling; scikit-learn does not tell a step its pipeline."""
+    """The fitted steps of the pipeline whose ``fit`` is calling; scikit-learn does not
+    tell a step its pipeline.
+    """
     frame = inspect.currentframe()
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, Pipeline) and caller.steps[-1][1] is estimator:
-            steps = [(name, step) for name, step in caller.steps[:-1] if step not in (None, "passthrough")]
+            steps = [
+                (name, step)
+                for name, step in caller.steps[:-1]
+                if step not in (None, "passthrough")
+            ]
             return [name for name, step in steps if get_tags(step).requires_fit]
         frame = frame.f_back
     return []

@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A job that the service runs. Its price is reserved until it begins and then charged, for good.
+    """A job that the service runs. Its price is reserved until it begins and then
+    charged, for good.
 
     Args:
         client: calls the service.
@@ -21,7 +22,9 @@ class Job(Generic[T]):
         output: makes the output from the answer for a job that succeeded.
     """
 
-    def __init__(self, client: Client, job_id: str, output: Callable[[dict[str, Any]], T]) -> None:
+    def __init__(
+        self, client: Client, job_id: str, output: Callable[[dict[str, Any]], T]
+    ) -> None:
         self.id = job_id
         self._client = client
         self._output = output
@@ -35,23 +38,31 @@ class Job(Generic[T]):
 
     @property
     def state(self) -> str:
-        """``waiting`` (for an approval), ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``, now."""
+        """``waiting`` (for an approval), ``queued``, ``running``, ``succeeded``,
+        ``failed`` or ``cancelled``, now.
+        """
         return str(self.show()["state"])
 
     @property
     def price(self) -> Price | None:
-        """What the job costs its dataset; a second account pays ``show()["unlabelled"]["price"]``."""
+        """What the job costs its dataset; a second account pays
+        ``show()["unlabelled"]["price"]``.
+        """
         price = self.show()["price"]
         return None if price is None else Price.from_json(price)
 
     def cancel(self) -> bool:
-        """Cancels the job and returns whether its price stays charged: a running job keeps its charge."""
+        """Cancels the job and returns whether its price stays charged: a running job
+        keeps its charge.
+        """
         return bool(self._client.cancel_job(self.id)["charged"])
 
     def wait(self, *, timeout: float | None = None, progress: bool = True) -> T:
-        """Waits until the job has ended and returns its output: a model, or an evaluation.
+        """Waits until the job has ended and returns its output: a model, or an
+        evaluation.
 
-        An interrupt (Ctrl-C), a timeout, a needed approval or a frozen dataset ends the waiting and not the job.
+        An interrupt (Ctrl-C), a timeout, a needed approval or a frozen dataset ends the
+        waiting and not the job.
 
         Args:
             timeout: seconds to wait at most; ``None``: no limit.
@@ -59,13 +70,18 @@ class Job(Generic[T]):
 
         Raises:
             JobFailed: the job ended without an output.
-            JobUnfinished: the job waits for an approval, no worker may start it, or the timeout has passed.
+            JobUnfinished: the job waits for an approval, no worker may start it, or the
+                timeout has passed.
         """
         try:
             with progress_display.shown(hidden=not progress) as show:
-                job = self._client.wait_for_job(self.id, timeout=timeout, on_change=show)
+                job = self._client.wait_for_job(
+                    self.id, timeout=timeout, on_change=show
+                )
         except KeyboardInterrupt:
-            sys.stderr.write(f"the job goes on; wait for it again with Grovekeeper().job({self.id!r}).wait()\n")
+            sys.stderr.write(
+                f"the job goes on; wait for it again with Grovekeeper().job({self.id!r}).wait()\n"
+            )
             raise
         if job["state"] not in FINISHED:
             raise JobUnfinished(job)

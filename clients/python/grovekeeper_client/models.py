@@ -1,4 +1,6 @@
-"""Represents models, quotes and evaluations, and predicts any number of rows within the limits of the API."""
+"""Represents models, quotes and evaluations, and predicts any number of rows within the
+limits of the API.
+"""
 
 import json
 from collections import Counter
@@ -19,7 +21,9 @@ MAX_ROWS = 10_000
 """Rows of one request."""
 
 MAX_CELLS = 1_000_000
-"""Rows times features of the model in one request, and rows times classes in its answer."""
+"""Rows times features of the model in one request, and rows times classes in its
+answer.
+"""
 
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes of one request."""
@@ -30,11 +34,13 @@ class EvaluationOptions(TypedDict, total=False):
 
     Attributes:
         delta: δ; default the δ of the account, if it has one.
-        metrics: of ``accuracy``, ``confusion`` and ``auroc``, which share the price; default the first.
+        metrics: of ``accuracy``, ``confusion`` and ``auroc``, which share the price;
+            default the first.
         dataset: id or name of another dataset to evaluate on.
         scope: cells to evaluate on, such as ``{"shard": [4]}``; default all.
         name: a name for the evaluation.
-        purpose: the reason for the evaluation, which auditors read in the ledger, for good.
+        purpose: the reason for the evaluation, which auditors read in the ledger, for
+            good.
     """
 
     delta: Amount
@@ -54,11 +60,14 @@ class Quote:
             ``answer["unlabelled"]["price"]``, too.
         fits: whether each account covers its price now.
         largest_that_fits: the largest ε that the account covers for this request.
-        limited_by: the limit that decides it, as in :class:`~grovekeeper_client.datasets.Balance`.
-        odds: the largest probability that somebody who knows all rows of every other unit guesses one change
-            right, given all earlier outputs; by change: ``add_remove`` and ``replace_one``, or ``label``.
+        limited_by: the limit that decides it, as in
+            :class:`~grovekeeper_client.datasets.Balance`.
+        odds: the largest probability that somebody who knows all rows of every other
+            unit guesses one change right, given all earlier outputs; by change:
+            ``add_remove`` and ``replace_one``, or ``label``.
         why: the reason for the algorithm, if ``auto`` chose it.
-        receipt: each draw that the job would make, and why they cost no more than the price.
+        receipt: each draw that the job would make, and why they cost no more than the
+            price.
         warnings: sentences.
         answer: the whole answer of the service.
     """
@@ -78,7 +87,8 @@ class Quote:
         """Reads the answer to a request for a quote."""
         return cls(
             price=Price.from_json(answer["price"]),
-            fits=answer["fits"] and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
+            fits=answer["fits"]
+            and (answer.get("unlabelled") is None or answer["unlabelled"]["fits"]),
             largest_that_fits=Decimal(answer["largest_that_fits"]),
             limited_by=answer["limited_by"],
             odds={change: float(chance) for change, chance in answer["odds"].items()},
@@ -95,10 +105,13 @@ class Evaluation:
 
     Attributes:
         id: of the evaluation.
-        accuracy: share of rows that the model answers correctly, or ``None`` if nothing can be said.
+        accuracy: share of rows that the model answers correctly, or ``None`` if nothing
+            can be said.
         interval: covers the accuracy on the evaluated rows with probability 0.95.
-        population_interval: covers the accuracy on other rows of the same kind with probability 0.90.
-        confusion: noisy numbers of rows by true class and then by answered class, if requested.
+        population_interval: covers the accuracy on other rows of the same kind with
+            probability 0.90.
+        confusion: noisy numbers of rows by true class and then by answered class, if
+            requested.
         auroc: area under the ROC curve, if requested and defined.
         answer: the whole answer of the service.
     """
@@ -114,12 +127,18 @@ class Evaluation:
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Reads the answer of ``GET /evaluations/{id}``."""
-        accuracy, matrix, auroc = answer["accuracy"], answer["confusion"], answer["auroc"]
+        accuracy, matrix, auroc = (
+            answer["accuracy"],
+            answer["confusion"],
+            answer["auroc"],
+        )
         return cls(
             id=answer["id"],
             accuracy=None if accuracy is None else accuracy["estimate"],
             interval=None if accuracy is None else _ends(accuracy["interval"]),
-            population_interval=None if accuracy is None else _ends(accuracy["population_interval"]),
+            population_interval=None
+            if accuracy is None
+            else _ends(accuracy["population_interval"]),
             confusion=None if matrix is None else _by_class(matrix),
             auroc=None if auroc is None else auroc["estimate"],
             answer=answer,
@@ -127,7 +146,8 @@ class Evaluation:
 
 
 class Model:
-    """A trained forest that the service keeps. Predictions cost no budget, however many are requested.
+    """A trained forest that the service keeps. Predictions cost no budget, however many
+    are requested.
 
     Args:
         client: calls the service.
@@ -158,7 +178,9 @@ class Model:
 
     @property
     def only_answer(self) -> str | None:
-        """The class that the model answers whatever the row is; ``None`` unless its leaves show that there is one."""
+        """The class that the model answers whatever the row is; ``None`` unless its
+        leaves show that there is one.
+        """
         only = self.card["only_answer"]
         return None if only is None else str(only["label"])
 
@@ -171,7 +193,8 @@ class Model:
         """Labels of rows, in the kind of the rows.
 
         Args:
-            rows: a DataFrame, an Arrow table, an array, a mapping of columns, or a list of rows; any number of them.
+            rows: a DataFrame, an Arrow table, an array, a mapping of columns, or a list
+                of rows; any number of them.
             read_out: one of the card's ``read_outs``; default the model's.
 
         Returns:
@@ -182,29 +205,45 @@ class Model:
             TypeError: a cell has a type that its feature does not take.
         """
         table = row_kinds.read(rows, self.card["schema"])
-        return table.labels(self._answer(table, read_out)["labels"], name=self.card["schema"]["label"]["name"])
+        return table.labels(
+            self._answer(table, read_out)["labels"],
+            name=self.card["schema"]["label"]["name"],
+        )
 
     def predict_proba(self, rows: Any, *, read_out: str | None = None) -> Any:
         """Probabilities by row and class, in the kind of the rows; see :meth:`predict`."""
         table = row_kinds.read(rows, self.card["schema"])
-        return table.probabilities(self._answer(table, read_out)["probabilities"], classes=self.classes)
+        return table.probabilities(
+            self._answer(table, read_out)["probabilities"], classes=self.classes
+        )
 
     def answer(self, rows: Any, *, read_out: str | None = None) -> Mapping[str, Any]:
-        """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind; see :meth:`predict`.
+        """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind;
+        see :meth:`predict`.
 
-        ``counts`` has the cells that the model does not see as they are, by column: ``clamped`` numbers, which are out
-        of the declared bounds, and ``unseen`` categories, which are not declared.
+        ``counts`` has the cells that the model does not see as they are, by column:
+        ``clamped`` numbers, which are out of the declared bounds, and ``unseen``
+        categories, which are not declared.
         """
         return self._answer(row_kinds.read(rows, self.card["schema"]), read_out)
 
-    def quote_evaluation(self, epsilon: Amount, **options: Unpack[EvaluationOptions]) -> Quote:
+    def quote_evaluation(
+        self, epsilon: Amount, **options: Unpack[EvaluationOptions]
+    ) -> Quote:
         """The price of an evaluation; costs nothing."""
-        return Quote.from_json(self._client.quote_evaluation(self.id, _evaluation(epsilon, options)))
+        return Quote.from_json(
+            self._client.quote_evaluation(self.id, _evaluation(epsilon, options))
+        )
 
     def evaluate(
-        self, epsilon: Amount, *, idempotency_key: str | None = None, **options: Unpack[EvaluationOptions]
+        self,
+        epsilon: Amount,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[EvaluationOptions],
     ) -> Job[Evaluation]:
-        """Evaluates the model privately. Evaluate on held-out cells, whose rows alone pay.
+        """Evaluates the model privately. Evaluate on held-out cells, whose rows alone
+        pay.
 
         Args:
             epsilon: ε of the evaluation.
@@ -216,18 +255,41 @@ class Model:
         """
         body = _evaluation(epsilon, options)
         accepted = self._client.evaluate(self.id, body, idempotency_key=idempotency_key)
-        return Job(self._client, accepted["job_id"], lambda job: evaluation_of(self._client, job))
+        return Job(
+            self._client,
+            accepted["job_id"],
+            lambda job: evaluation_of(self._client, job),
+        )
 
-    def download(self, file: Path | str, *, artifact_format: str = "safetensors", read_out: str | None = None) -> str:
-        """Writes the model to a file, as ``safetensors`` or ``onnx``, and returns the SHA-256 of its bytes."""
-        return self._client.download_model(self.id, Path(file), artifact_format=artifact_format, read_out=read_out)
+    def download(
+        self,
+        file: Path | str,
+        *,
+        artifact_format: str = "safetensors",
+        read_out: str | None = None,
+    ) -> str:
+        """Writes the model to a file, as ``safetensors`` or ``onnx``, and returns the
+        SHA-256 of its bytes.
+        """
+        return self._client.download_model(
+            self.id, Path(file), artifact_format=artifact_format, read_out=read_out
+        )
 
     def _answer(self, table: row_kinds.Rows, read_out: str | None) -> dict[str, Any]:
         schema = self.card["schema"]
         if table.table is not None:
-            return predict_table(self._client, self.id, table.table, schema=schema, read_out=read_out)
+            return predict_table(
+                self._client, self.id, table.table, schema=schema, read_out=read_out
+            )
         columns, n_rows = table.columns, table.n_rows
-        return predict_columns(self._client, self.id, columns, n_rows=n_rows, schema=schema, read_out=read_out)
+        return predict_columns(
+            self._client,
+            self.id,
+            columns,
+            n_rows=n_rows,
+            schema=schema,
+            read_out=read_out,
+        )
 
 
 def model_of(client: Client, job: Mapping[str, Any]) -> Model:
@@ -241,10 +303,23 @@ def evaluation_of(client: Client, job: Mapping[str, Any]) -> Evaluation:
 
 
 def _evaluation(epsilon: Amount, options: EvaluationOptions) -> dict[str, Any]:
-    body = plain({name: value for name, value in options.items() if value is not None and name != "delta"})
+    body = plain(
+        {
+            name: value
+            for name, value in options.items()
+            if value is not None and name != "delta"
+        }
+    )
     delta = options.get("delta")
     amounts = {"epsilon": epsilon, "delta": delta}
-    return {**body, **{name: to_text(amount) for name, amount in amounts.items() if amount is not None}}
+    return {
+        **body,
+        **{
+            name: to_text(amount)
+            for name, amount in amounts.items()
+            if amount is not None
+        },
+    }
 
 
 def _ends(interval: Mapping[str, float]) -> tuple[float, float]:
@@ -277,7 +352,13 @@ def predict_rows(
         read_out: default the model's.
     """
     shape = len(rows), _n_rows_at_once(schema)
-    return _in_parts(client, model_id, lambda start, stop: {"rows": rows[start:stop]}, shape, read_out)
+    return _in_parts(
+        client,
+        model_id,
+        lambda start, stop: {"rows": rows[start:stop]},
+        shape,
+        read_out,
+    )
 
 
 def predict_columns(
@@ -292,15 +373,26 @@ def predict_columns(
     """Predictions for columns of equal length; see :func:`predict_rows`."""
 
     def part(start: int, stop: int) -> Json:
-        return {"columns": {name: column[start:stop] for name, column in columns.items()}}
+        return {
+            "columns": {name: column[start:stop] for name, column in columns.items()}
+        }
 
-    return _in_parts(client, model_id, part, (n_rows, _n_rows_at_once(schema)), read_out)
+    return _in_parts(
+        client, model_id, part, (n_rows, _n_rows_at_once(schema)), read_out
+    )
 
 
 def predict_table(
-    client: Client, model_id: str, table: Any, *, schema: Mapping[str, Any], read_out: str | None = None
+    client: Client,
+    model_id: str,
+    table: Any,
+    *,
+    schema: Mapping[str, Any],
+    read_out: str | None = None,
 ) -> Json:
-    """Predictions for an Arrow table whose columns the service reads; see :func:`predict_rows`."""
+    """Predictions for an Arrow table whose columns the service reads; see
+    :func:`predict_rows`.
+    """
 
     def body(start: int, stop: int) -> bytes:
         return write_stream(table, start, stop, read_out=read_out)
@@ -329,7 +421,9 @@ def _in_parts(
         shape: number of rows, of all parts and of one.
         read_out: default the model's.
     """
-    options: Json = {"counts": True} if read_out is None else {"counts": True, "read_out": read_out}
+    options: Json = (
+        {"counts": True} if read_out is None else {"counts": True, "read_out": read_out}
+    )
 
     def body(start: int, stop: int) -> bytes:
         return json.dumps({**part(start, stop), **options}, allow_nan=False).encode()
@@ -339,11 +433,17 @@ def _in_parts(
 
 def _n_rows_at_once(schema: Mapping[str, Any]) -> int:
     """Rows of one request for a model with this schema."""
-    return min(MAX_ROWS, MAX_CELLS // max(len(schema["features"]), len(schema["label"]["classes"])))
+    return min(
+        MAX_ROWS,
+        MAX_CELLS // max(len(schema["features"]), len(schema["label"]["classes"])),
+    )
 
 
 def _sent(
-    body: Callable[[int, int], bytes], send: Callable[[str, bytes], Json], address: str, shape: tuple[int, int]
+    body: Callable[[int, int], bytes],
+    send: Callable[[str, bytes], Json],
+    address: str,
+    shape: tuple[int, int],
 ) -> Json:
     """Sends the rows in bodies of a largest number; one with too many bytes is halved.
 
@@ -362,10 +462,18 @@ def _sent(
         if len(content) > MAX_BYTES and size > 1:
             size //= 2
             continue
-        answers.append(send(answers[0].get("model", address) if answers else address, content))
+        answers.append(
+            send(answers[0].get("model", address) if answers else address, content)
+        )
         start += size
-    together = {name: [item for answer in answers for item in answer[name]] for name in ("labels", "probabilities")}
-    counts = {name: _added(answer["counts"][name] for answer in answers) for name in ("clamped", "unseen")}
+    together = {
+        name: [item for answer in answers for item in answer[name]]
+        for name in ("labels", "probabilities")
+    }
+    counts = {
+        name: _added(answer["counts"][name] for answer in answers)
+        for name in ("clamped", "unseen")
+    }
     return answers[0] | together | {"counts": counts}
 
 

@@ -12,7 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 Show: TypeAlias = Callable[[dict[str, Any]], None]
 """Shows the state of a job as ``GET /jobs/{id}`` answers it."""
 
-_AT_WORK = {"profile": "counting rows for a profile", "evaluation": "counting answers for an evaluation"}
+_AT_WORK = {
+    "profile": "counting rows for a profile",
+    "evaluation": "counting answers for an evaluation",
+}
 """What a running job does that grows no trees, by kind."""
 
 
@@ -21,7 +24,8 @@ def shown(console: Console | None = None, *, hidden: bool = False) -> Iterator[S
     """A function that shows a job whenever it is called.
 
     Args:
-        console: where the bar goes; ``None``: standard error, or the cell of a notebook.
+        console: where the bar goes; ``None``: standard error, or the cell of a
+            notebook.
         hidden: show nothing.
     """
     if hidden:
@@ -35,19 +39,28 @@ def shown(console: Console | None = None, *, hidden: bool = False) -> Iterator[S
 
 @contextmanager
 def _terminal(console: Console) -> Iterator[Show]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[count]}"))
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[count]}"),
+    )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("queued", total=None, count="")
 
         def show(job: dict[str, Any]) -> None:
-            total = {"completed": job["trees_done"], "total": job["n_trees"]} if job["n_trees"] else {}
+            total = (
+                {"completed": job["trees_done"], "total": job["n_trees"]}
+                if job["n_trees"]
+                else {}
+            )
             progress.update(bar, description=_doing(job), count=_count(job), **total)
 
         yield show
 
 
 def _cell() -> Show:
-    from IPython.display import HTML, display  # imported here, because only notebooks have it
+    # imported here, because only notebooks have it
+    from IPython.display import HTML, display
 
     handle = display(HTML(""), display_id=True)
 
@@ -71,6 +84,8 @@ def _count(job: dict[str, Any]) -> str:
 
 
 def _in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, and not an IPython in a terminal."""
+    """Whether this process is the kernel of a notebook, and not an IPython in a
+    terminal.
+    """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"

@@ -1,4 +1,6 @@
-"""Reads rows of pandas, Arrow, NumPy or plain Python without loss, and gives answers of the same kind."""
+"""Reads rows of pandas, Arrow, NumPy or plain Python without loss, and gives answers of
+the same kind.
+"""
 
 import json
 import sys
@@ -27,7 +29,9 @@ _LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
 """Between them a number is written without a power of ten."""
 
 _MISSING_TYPES = ("NAType", "NaTType")
-"""Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be installed."""
+"""Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be
+installed.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,15 @@ class Rows:
         Raises:
             TypeError: a cell has a type that its feature does not take.
         """
-        return {name: _cells(self.features[name], column) for name, column in self.given.items()}
+        return {
+            name: _cells(self.features[name], column)
+            for name, column in self.given.items()
+        }
 
     @cached_property
     def table(self) -> Any:
-        """The rows as an Arrow table; ``None`` if they are of another library, or pyarrow is not installed.
+        """The rows as an Arrow table; ``None`` if they are of another library, or
+        pyarrow is not installed.
 
         Raises:
             TypeError: a cell has a type that its feature does not take.
@@ -69,8 +77,14 @@ class Rows:
         try:
             import pyarrow
 
-            return pyarrow.table({name: _array(self.features[name], it) for name, it in self.given.items()})
-        except (ImportError, OverflowError):  # JSON has integers beyond the range of floats
+            return pyarrow.table(
+                {
+                    name: _array(self.features[name], it)
+                    for name, it in self.given.items()
+                }
+            )
+        except (ImportError, OverflowError):
+            # JSON has integers beyond the range of floats
             return None
 
     def labels(self, labels: list[str], *, name: str) -> Any:
@@ -84,7 +98,9 @@ class Rows:
             case "pandas":
                 import pandas
 
-                return pandas.Series(labels, index=self.source.index, name=name, dtype=object)
+                return pandas.Series(
+                    labels, index=self.source.index, name=name, dtype=object
+                )
             case "pyarrow":
                 import pyarrow
 
@@ -96,27 +112,41 @@ class Rows:
             case _:
                 return labels
 
-    def probabilities(self, probabilities: list[list[float]], *, classes: list[str]) -> Any:
-        """Probabilities as a DataFrame, a Table, an array, lists by class, mappings by class, or lists.
+    def probabilities(
+        self, probabilities: list[list[float]], *, classes: list[str]
+    ) -> Any:
+        """Probabilities as a DataFrame, a Table, an array, lists by class, mappings by
+        class, or lists.
 
         Args:
             probabilities: by row and class.
             classes: of the label, in declared order.
         """
-        by_class = dict(zip(classes, map(list, zip(*probabilities, strict=True)), strict=False))
+        by_class = dict(
+            zip(classes, map(list, zip(*probabilities, strict=True)), strict=False)
+        )
         match self.kind:
             case "pandas":
                 import pandas
 
-                return pandas.DataFrame(probabilities, index=self.source.index, columns=classes, dtype=float)
+                return pandas.DataFrame(
+                    probabilities, index=self.source.index, columns=classes, dtype=float
+                )
             case "pyarrow":
                 import pyarrow
 
-                return pyarrow.table({name: pyarrow.array(by_class.get(name, []), "float64") for name in classes})
+                return pyarrow.table(
+                    {
+                        name: pyarrow.array(by_class.get(name, []), "float64")
+                        for name in classes
+                    }
+                )
             case "numpy":
                 import numpy
 
-                return numpy.array(probabilities, dtype=float).reshape(self.n_rows, len(classes))
+                return numpy.array(probabilities, dtype=float).reshape(
+                    self.n_rows, len(classes)
+                )
             case "columns":
                 return {name: by_class.get(name, []) for name in classes}
             case "mappings":
@@ -129,15 +159,16 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     """Reads rows by the public schema of a model.
 
     Args:
-        source: a DataFrame, a Table or RecordBatch, a table of another library that gives a stream of Arrow (polars,
-            DuckDB, ibis; answered by an Arrow table), a NumPy array with two dimensions, a mapping from column to
-            cells, a sequence of mappings, or a sequence of sequences. Rows without names of columns have a cell for
-            every feature, in declared order.
+        source: a DataFrame, a Table or RecordBatch, a table of another library that
+            gives a stream of Arrow (polars, DuckDB, ibis; answered by an Arrow table),
+            a NumPy array with two dimensions, a mapping from column to cells, a
+            sequence of mappings, or a sequence of sequences. Rows without names of
+            columns have a cell for every feature, in declared order.
         schema: of the model card.
 
     Raises:
-        ValueError: an unknown or repeated column, an absent column whose feature cannot be missing, or columns or rows
-            of unequal length.
+        ValueError: an unknown or repeated column, an absent column whose feature cannot
+            be missing, or columns or rows of unequal length.
         TypeError: rows of another kind.
     """
     features = {feature["name"]: feature for feature in schema["features"]}
@@ -146,8 +177,14 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     by_name = _named(source, kind, list(features))
     unknown = [name for name in by_name if name not in features]
     if unknown:
-        raise ValueError(f"the model does not read these columns: {', '.join(map(str, unknown))}")
-    absent = [name for name, feature in features.items() if name not in by_name and not feature.get("missing")]
+        raise ValueError(
+            f"the model does not read these columns: {', '.join(map(str, unknown))}"
+        )
+    absent = [
+        name
+        for name, feature in features.items()
+        if name not in by_name and not feature.get("missing")
+    ]
     if absent:
         raise ValueError(f"these columns are needed: {', '.join(absent)}")
     lengths = {len(column) for column in by_name.values()}
@@ -161,7 +198,11 @@ def write_stream(table: Any, start: int, stop: int, *, read_out: str | None) -> 
     import pyarrow
 
     part = table.slice(start, stop - start).combine_chunks()
-    options = {"counts": "true"} if read_out is None else {"counts": "true", "read_out": read_out}
+    options = (
+        {"counts": "true"}
+        if read_out is None
+        else {"counts": "true", "read_out": read_out}
+    )
     part = part.replace_schema_metadata(options)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, part.schema) as stream:
@@ -183,21 +224,26 @@ def read_stream(answer: bytes) -> dict[str, Any]:
         "counts": json.loads(metadata[b"counts"]),
         "classes": label.dictionary.to_pylist(),
         "labels": label.to_pylist(),
-        "probabilities": [flat[start : start + n_classes] for start in range(0, len(flat), n_classes)],
+        "probabilities": [
+            flat[start : start + n_classes] for start in range(0, len(flat), n_classes)
+        ],
     }
 
 
 def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> None:
-    """Writes a DataFrame without its index, or a table that Arrow knows, as an Arrow file in batches of bounded size.
+    """Writes a DataFrame without its index, or a table that Arrow knows, as an Arrow
+    file in batches of bounded size.
 
-    A stream of Arrow, such as a relation of DuckDB gives, may be larger than the memory: it is read batch by batch.
+    A stream of Arrow, such as a relation of DuckDB gives, may be larger than the
+    memory: it is read batch by batch.
 
     Args:
-        features: of the declared schema. Numbers and truth values in a column of categories become the text that they
-            become in a prediction.
+        features: of the declared schema. Numbers and truth values in a column of
+            categories become the text that they become in a prediction.
 
     Raises:
-        TypeError: rows of another kind, or a cell has a type that its feature does not take.
+        TypeError: rows of another kind, or a cell has a type that its feature does not
+            take.
         ModuleNotFoundError: pyarrow is not installed.
     """
     batches = _batches(source)
@@ -217,7 +263,9 @@ def _batches(source: Any) -> Any:
         return stream
     kind = kind_of(source)
     if kind not in ("pandas", "pyarrow"):
-        raise TypeError(f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}")
+        raise TypeError(
+            f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}"
+        )
     try:
         import pyarrow
     except ModuleNotFoundError:
@@ -226,16 +274,24 @@ def _batches(source: Any) -> Any:
     if kind == "pandas":
         table = pyarrow.Table.from_pandas(source, preserve_index=False)
     else:
-        table = source if isinstance(source, pyarrow.Table) else pyarrow.Table.from_batches([source])
+        table = (
+            source
+            if isinstance(source, pyarrow.Table)
+            else pyarrow.Table.from_batches([source])
+        )
     return table.to_reader(max_chunksize=_BATCH_ROWS)
 
 
 def _as_declared(table: Any, features: Sequence[Feature]) -> Any:
-    """A table whose columns of categories are texts; the types of its columns follow from those of the given ones."""
+    """A table whose columns of categories are texts; the types of its columns follow
+    from those of the given ones.
+    """
     for feature in features:
         place = table.schema.get_field_index(feature["name"])
         if place >= 0 and feature["type"] == "categorical":
-            table = table.set_column(place, feature["name"], _array(feature, table.column(place)))
+            table = table.set_column(
+                place, feature["name"], _array(feature, table.column(place))
+            )
     return table
 
 
@@ -246,12 +302,15 @@ def _of_stream(source: Any) -> Any:
 
 
 def _stream(source: Any) -> Any:
-    """The stream of Arrow that rows of another library give: of polars, of a relation of DuckDB, of ibis; else
-    ``None``.
+    """The stream of Arrow that rows of another library give: of polars, of a relation
+    of DuckDB, of ibis; else ``None``.
 
     Their views of texts become plain texts, which every version of the service reads.
     """
-    is_known = kind_of_table(source) is not None and type(source).__name__ != "RecordBatchReader"
+    is_known = (
+        kind_of_table(source) is not None
+        and type(source).__name__ != "RecordBatchReader"
+    )
     if is_known or not hasattr(source, "__arrow_c_stream__"):
         return None
     try:
@@ -263,12 +322,18 @@ def _stream(source: Any) -> Any:
         stream = pyarrow.RecordBatchReader.from_stream(source)
     except pyarrow.ArrowInvalid:  # a stream of something else, such as one column
         return None
-    schema = pyarrow.schema([field.with_type(_without_views(field.type)) for field in stream.schema])
-    return pyarrow.RecordBatchReader.from_batches(schema, (_as_typed(batch, schema) for batch in stream))
+    schema = pyarrow.schema(
+        [field.with_type(_without_views(field.type)) for field in stream.schema]
+    )
+    return pyarrow.RecordBatchReader.from_batches(
+        schema, (_as_typed(batch, schema) for batch in stream)
+    )
 
 
 def _without_views(kind: Any) -> Any:
-    """Plain texts in place of views of texts, and in place of dictionaries of views (polars: Categorical and Enum)."""
+    """Plain texts in place of views of texts, and in place of dictionaries of views
+    (polars: Categorical and Enum).
+    """
     import pyarrow
 
     values = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
@@ -281,7 +346,9 @@ def _as_typed(batch: Any, schema: Any) -> Any:
 
     columns = [
         # Cell by cell: pyarrow 17 casts no views.
-        column if column.type == field.type else pyarrow.array(column.to_pylist(), field.type)
+        column
+        if column.type == field.type
+        else pyarrow.array(column.to_pylist(), field.type)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
@@ -309,7 +376,9 @@ def kind_of(source: Any) -> Kind:
         return "columns"
     if isinstance(source, Sequence) and not isinstance(source, str | bytes):
         return "mappings" if source and isinstance(source[0], Mapping) else "lists"
-    raise TypeError(f"rows are a table, a list or a mapping of columns, not {type(source).__name__}")
+    raise TypeError(
+        f"rows are a table, a list or a mapping of columns, not {type(source).__name__}"
+    )
 
 
 def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
@@ -318,7 +387,11 @@ def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
             if not source.columns.is_unique:
                 raise ValueError("a name of a column occurs twice")
             columns = {name: source[name] for name in source.columns}
-            return _in_order(list(columns.values()), features) if _is_unnamed(source.columns) else columns
+            return (
+                _in_order(list(columns.values()), features)
+                if _is_unnamed(source.columns)
+                else columns
+            )
         case "pyarrow":
             if len(set(source.schema.names)) < len(source.schema.names):
                 raise ValueError("a name of a column occurs twice")
@@ -333,7 +406,9 @@ def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
         case "lists":
             if not source:
                 return {name: [] for name in features}
-            return _in_order([list(column) for column in zip(*source, strict=True)], features)
+            return _in_order(
+                [list(column) for column in zip(*source, strict=True)], features
+            )
 
 
 def _is_unnamed(names: Any) -> bool:
@@ -343,7 +418,9 @@ def _is_unnamed(names: Any) -> bool:
 
 def _in_order(columns: list[Any], features: list[str]) -> dict[str, Any]:
     if len(columns) != len(features):
-        raise ValueError(f"rows without names of columns need {len(features)} cells, not {len(columns)}")
+        raise ValueError(
+            f"rows without names of columns need {len(features)} cells, not {len(columns)}"
+        )
     return dict(zip(features, columns, strict=True))
 
 
@@ -353,11 +430,17 @@ def _cells(feature: Feature, column: Any) -> list[Scalar]:
 
 
 def _array(feature: Feature, column: Any) -> Any:
-    """A column of pandas or Arrow as it is, if the service reads its type for the feature, else its cells."""
+    """A column of pandas or Arrow as it is, if the service reads its type for the
+    feature, else its cells.
+    """
     import pyarrow
 
     try:
-        array = column if hasattr(column, "to_pylist") else pyarrow.array(column, from_pandas=True)
+        array = (
+            column
+            if hasattr(column, "to_pylist")
+            else pyarrow.array(column, from_pandas=True)
+        )
     except pyarrow.ArrowException:  # cells of several types
         array = pyarrow.nulls(0)
     kinds, kind = pyarrow.types, array.type
@@ -366,15 +449,23 @@ def _array(feature: Feature, column: Any) -> Any:
         array = array.cast(kind)
     if feature["type"] == "categorical":
         is_read = kinds.is_string(kind) or kinds.is_large_string(kind)
-        return array if is_read else pyarrow.array(_cells(feature, column), pyarrow.string())
+        return (
+            array
+            if is_read
+            else pyarrow.array(_cells(feature, column), pyarrow.string())
+        )
     if kinds.is_integer(kind) or kinds.is_floating(kind):
         return array
-    numbers = [None if cell is None else float(cell) for cell in _cells(feature, column)]
+    numbers = [
+        None if cell is None else float(cell) for cell in _cells(feature, column)
+    ]
     return pyarrow.array(numbers, pyarrow.float64())
 
 
 def plain(value: Any) -> Any:
-    """A value with lists, mappings and scalars of Python alone, for parameters and scopes."""
+    """A value with lists, mappings and scalars of Python alone, for parameters and
+    scopes.
+    """
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | range):
@@ -385,14 +476,17 @@ def plain(value: Any) -> Any:
 
 
 def cells(feature: Feature, column: Sequence[Any]) -> list[Scalar]:
-    """The cells of a column as the API reads them: ``None``, NaN, NaT and NA are missing.
+    """The cells of a column as the API reads them: ``None``, NaN, NaT and NA are
+    missing.
 
-    Numbers of a categorical feature become the text of a declared category where one has that value: 1, 1.0 and
-    ``True`` become ``"1"`` if ``"1"`` is declared, and 1 and 1.0 become ``"1.0"`` if that alone is. Infinities become
-    the bound to which the service would clamp them.
+    Numbers of a categorical feature become the text of a declared category where one
+    has that value: 1, 1.0 and ``True`` become ``"1"`` if ``"1"`` is declared, and 1 and
+    1.0 become ``"1.0"`` if that alone is. Infinities become the bound to which the
+    service would clamp them.
 
     Raises:
-        TypeError: a cell has a type that the feature does not take. The message names the column and the type.
+        TypeError: a cell has a type that the feature does not take. The message names
+            the column and the type.
     """
     convert = _category(feature) if feature["type"] == "categorical" else _number
     try:
@@ -405,7 +499,9 @@ def is_missing(cell: Any) -> bool:
     """Whether a cell is ``None``, NaN, NaT or NA."""
     if cell is None or type(cell).__name__ in _MISSING_TYPES:
         return True
-    return bool(isinstance(cell, Real | Decimal) and cell != cell) or _is_numpy_nat(cell)
+    return bool(isinstance(cell, Real | Decimal) and cell != cell) or _is_numpy_nat(
+        cell
+    )
 
 
 def _is_numpy_nat(cell: Any) -> bool:
@@ -417,7 +513,8 @@ def _number(cell: Any) -> int | float:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real | Decimal):
-        # JSON has no infinity. The service puts the nearer bound in the place of the largest float, and counts it.
+        # JSON has no infinity. The service puts the nearer bound in the place of the
+        # largest float, and counts it.
         return min(max(float(value), -sys.float_info.max), sys.float_info.max)
     raise TypeError(f"a number is needed, not {type(cell).__name__}")
 
@@ -446,8 +543,10 @@ def _texts(value: Any) -> list[str]:
 
 
 def _text_of_number(value: Any) -> str:
-    """The text that the service gives a number of Parquet: the shortest decimal, as JavaScript writes it, but for
-    infinities. Integers and decimals keep all their digits, 2.00 too."""
+    """The text that the service gives a number of Parquet: the shortest decimal, as
+    JavaScript writes it, but for infinities. Integers and decimals keep all their
+    digits, 2.00 too.
+    """
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, Decimal) and value.is_finite():

@@ -16,9 +16,10 @@ from grovekeeper_client.transport import key_of, url_of
 class Grovekeeper:
     """A connection to one service with one key.
 
-    The address and the key come from the arguments or, as for the command line, from ``GROVEKEEPER_URL``,
-    ``GROVEKEEPER_API_KEY``, ``GROVEKEEPER_API_KEY_FILE`` and the admin key of this machine's home. A connection can be
-    copied and pickled; a pickle holds no key, so that the key is read from the environment again.
+    The address and the key come from the arguments or, as for the command line, from
+    ``GROVEKEEPER_URL``, ``GROVEKEEPER_API_KEY``, ``GROVEKEEPER_API_KEY_FILE`` and the
+    admin key of this machine's home. A connection can be copied and pickled; a pickle
+    holds no key, so that the key is read from the environment again.
 
     Args:
         url: address of the service.
@@ -38,7 +39,12 @@ class Grovekeeper:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -68,5 +74,9 @@ class Grovekeeper:
 
     def job(self, job_id: str) -> Job[Model | Evaluation]:
         """A training job or an evaluation, by id, also of another session."""
-        output = evaluation_of if self.client.job(job_id)["kind"] == "evaluation" else model_of
+        output = (
+            evaluation_of
+            if self.client.job(job_id)["kind"] == "evaluation"
+            else model_of
+        )
         return Job(self.client, job_id, partial(output, self.client))

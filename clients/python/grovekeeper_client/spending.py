@@ -1,4 +1,6 @@
-"""Adds up what an estimator and its clones spend, so that a loop or a search ends at a limit."""
+"""Adds up what an estimator and its clones spend, so that a loop or a search ends at a
+limit.
+"""
 
 import secrets
 import threading
@@ -7,7 +9,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 
 class SpendingLimit(RuntimeError):
-    """An estimator and its clones would spend more than ``max_epsilon``. Nothing was charged for the refused fit.
+    """An estimator and its clones would spend more than ``max_epsilon``. Nothing was
+    charged for the refused fit.
 
     Args:
         spent: ε of all accepted fits.
@@ -15,7 +18,9 @@ class SpendingLimit(RuntimeError):
         max_epsilon: the limit.
     """
 
-    def __init__(self, spent: Decimal, requested: Decimal, max_epsilon: Decimal) -> None:
+    def __init__(
+        self, spent: Decimal, requested: Decimal, max_epsilon: Decimal
+    ) -> None:
         super().__init__(spent, requested, max_epsilon)
         self.spent = spent
         self.requested = requested
@@ -86,13 +91,17 @@ def meter_of(estimator: object) -> Meter:
 
 
 def share(original: object, clone: object) -> None:
-    """Lets a clone count its fits on the meter of the original; of an original without a meter, it has none."""
+    """Lets a clone count its fits on the meter of the original; of an original without
+    a meter, it has none.
+    """
     with _LOCK:
         _METERS[clone] = _METERS.setdefault(original, Meter())
 
 
 def name_of_meter(estimator: object) -> str | None:
-    """A name by which a pickle of the estimator finds the meter again in this process, and in no other."""
+    """A name by which a pickle of the estimator finds the meter again in this process,
+    and in no other.
+    """
     with _LOCK:
         meter = _METERS.setdefault(estimator, Meter())
         if meter is None:
@@ -102,6 +111,8 @@ def name_of_meter(estimator: object) -> str | None:
 
 
 def restore(estimator: object, name: str | None) -> None:
-    """Gives an estimator that was read from a pickle its meter, or none if the pickle is of another process."""
+    """Gives an estimator that was read from a pickle its meter, or none if the pickle
+    is of another process.
+    """
     with _LOCK:
         _METERS[estimator] = None if name is None else _BY_NAME.get(name)

@@ -1,9 +1,11 @@
-"""Finds the address and the key of a service, and sends HTTP requests with retries that never spend budget twice.
+"""Finds the address and the key of a service, and sends HTTP requests with retries that
+never spend budget twice.
 
-After a lost connection or a 503, and where a proxy says that the service does not answer, a request is sent again only
-if its repetition has no second effect: ``GET``, ``PUT``, ``DELETE``, and every request with an ``Idempotency-Key``,
-which stays the same over all attempts. Any request is sent again if no connection was made, or after a 429, by which
-the service refused to begin.
+After a lost connection or a 503, and where a proxy says that the service does not
+answer, a request is sent again only if its repetition has no second effect: ``GET``,
+``PUT``, ``DELETE``, and every request with an ``Idempotency-Key``, which stays the same
+over all attempts. Any request is sent again if no connection was made, or after a 429,
+by which the service refused to begin.
 """
 
 import hashlib
@@ -28,7 +30,13 @@ from urllib.parse import quote
 
 import httpx
 
-from grovekeeper_client.errors import ApiProblem, NoKey, Refused, SecretForId, Unreachable
+from grovekeeper_client.errors import (
+    ApiProblem,
+    NoKey,
+    Refused,
+    SecretForId,
+    Unreachable,
+)
 
 DEFAULT_URL = "http://127.0.0.1:8731"
 _KEY = "GROVEKEEPER_API_KEY"
@@ -45,19 +53,26 @@ _OF_GATEWAYS = (502, _UNAVAILABLE, 504)
 _UNEXPECTED = "unexpected-answer"
 _REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
 _KEY_FORM = re.compile(r"[a-z0-9_]{4,32}\.[A-Za-z0-9_-]{43,512}")
-"""A key. The name of a dataset may have this form, too, so only ids of keys are compared with it."""
+"""A key. The name of a dataset may have this form, too, so only ids of keys are
+compared with it.
+"""
 
 _MADE_SECRET = re.compile(
-    r"key_[a-z2-7]{16}\..+|whsec_[A-Za-z0-9+/_-]{43}=?|eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.DOTALL
+    r"key_[a-z2-7]{16}\..+|whsec_[A-Za-z0-9+/_-]{43}=?|eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
+    re.DOTALL,
 )
-"""A key that a service has made, also a part of it; the secret of a webhook; or a token of an identity provider."""
+"""A key that a service has made, also a part of it; the secret of a webhook; or a token
+of an identity provider.
+"""
 
 Json: TypeAlias = dict[str, Any]
 CHUNK_BYTES = 256 * 1024
 """Bytes per read of a file or an answer."""
 
 PAGE_SIZE = 500
-"""Items that a request for a list names as its limit: the largest number that the service accepts."""
+"""Items that a request for a list names as its limit: the largest number that the
+service accepts.
+"""
 
 
 def url_of(environ: Mapping[str, str]) -> str:
@@ -66,11 +81,13 @@ def url_of(environ: Mapping[str, str]) -> str:
 
 
 def key_of(environ: Mapping[str, str]) -> str:
-    """``GROVEKEEPER_API_KEY``, the content of ``GROVEKEEPER_API_KEY_FILE``, or the admin key of this machine's home.
+    """``GROVEKEEPER_API_KEY``, the content of ``GROVEKEEPER_API_KEY_FILE``, or the
+    admin key of this machine's home.
 
     Raises:
         NoKey: none of them exists.
-        ValueError: both variables are set, or the file cannot be read. The message shows no key.
+        ValueError: both variables are set, or the file cannot be read. The message
+            shows no key.
     """
     key, file = environ.get(_KEY, "").strip(), environ.get(_KEY_FILE)
     if key and file:
@@ -89,7 +106,9 @@ def key_of(environ: Mapping[str, str]) -> str:
 
 
 def from_environment() -> tuple[str, str]:
-    """Address and key of the environment of this process; see :func:`key_of` for the errors."""
+    """Address and key of the environment of this process; see :func:`key_of` for the
+    errors.
+    """
     return url_of(os.environ), key_of(os.environ)
 
 
@@ -104,7 +123,9 @@ def _read(file: Path) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address. A name that is not ``localhost`` counts as reachable."""
+    """Whether only this machine can reach an address. A name that is not ``localhost``
+    counts as reachable.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -137,7 +158,11 @@ class Request:
 
     @property
     def may_arrive_twice(self) -> bool:
-        return self.repeatable or self.method in _REPEATABLE_METHODS or "Idempotency-Key" in self.headers
+        return (
+            self.repeatable
+            or self.method in _REPEATABLE_METHODS
+            or "Idempotency-Key" in self.headers
+        )
 
 
 class Transport:
@@ -161,9 +186,11 @@ class Transport:
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(60.0, connect=10.0),
             transport=transport,
-            trust_env=not is_loopback(host),  # a proxy cannot reach this machine's loopback
+            # a proxy cannot reach this machine's loopback
+            trust_env=not is_loopback(host),
         )
-        weakref.finalize(self, self._http.close)  # a notebook seldom closes what it opens
+        # a notebook seldom closes what it opens
+        weakref.finalize(self, self._http.close)
 
     def close(self) -> None:
         """Closes the pool."""
@@ -192,7 +219,9 @@ class Transport:
         try:
             yield response
         except httpx.TransportError as error:
-            raise Unreachable(self.url, "the answer broke off", request.headers.get("Idempotency-Key")) from error
+            raise Unreachable(
+                self.url, "the answer broke off", request.headers.get("Idempotency-Key")
+            ) from error
         finally:
             response.close()
 
@@ -205,27 +234,40 @@ class Transport:
                     return response
                 problem = _problem(response)
             except httpx.TransportError as error:
-                if last or not (isinstance(error, _NEVER_SENT) or request.may_arrive_twice):
+                if last or not (
+                    isinstance(error, _NEVER_SENT) or request.may_arrive_twice
+                ):
                     raise Unreachable(
-                        self.url, _reason(error, self.url), request.headers.get("Idempotency-Key")
+                        self.url,
+                        _reason(error, self.url),
+                        request.headers.get("Idempotency-Key"),
                     ) from error
                 self._sleep(_backoff_s(attempt))
                 continue
             if last or not _is_worth_repeating(problem, request):
-                if _is_of_gateway(problem):  # the request may have arrived, as with a lost connection
-                    raise Unreachable(self.url, problem.detail, request.headers.get("Idempotency-Key"))
+                # the request may have arrived, as with a lost connection
+                if _is_of_gateway(problem):
+                    raise Unreachable(
+                        self.url, problem.detail, request.headers.get("Idempotency-Key")
+                    )
                 raise problem
             self._sleep(_retry_after_s(response) or _backoff_s(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     def _build(self, request: Request) -> httpx.Request:
         texts = [str(value).strip() for value in request.params.values()]
-        if self._key in (*request.path.split("/"), *texts) or any(map(_MADE_SECRET.fullmatch, texts)):
+        if self._key in (*request.path.split("/"), *texts) or any(
+            map(_MADE_SECRET.fullmatch, texts)
+        ):
             raise SecretForId
         return self._http.build_request(
             request.method,
             self.url + request.path,
-            params={name: value for name, value in request.params.items() if value is not None},
+            params={
+                name: value
+                for name, value in request.params.items()
+                if value is not None
+            },
             headers=dict(request.headers),
             content=request.content() if request.content else None,
             timeout=httpx.Timeout(request.read_timeout_s, connect=10.0),
@@ -238,11 +280,16 @@ def new_idempotency_key() -> str:
 
 
 def _problem(response: httpx.Response) -> ApiProblem:
-    """The problem details of an answer; any other answer (of a proxy, say) is ``unexpected-answer``."""
+    """The problem details of an answer; any other answer (of a proxy, say) is
+    ``unexpected-answer``.
+    """
     response.read()
     response.close()
     body: Any = None
-    if response.headers.get("content-type", "").split(";")[0].strip() == "application/problem+json":
+    if (
+        response.headers.get("content-type", "").split(";")[0].strip()
+        == "application/problem+json"
+    ):
         try:
             body = response.json()
         except ValueError:
@@ -256,8 +303,13 @@ def _problem(response: httpx.Response) -> ApiProblem:
 
 
 def not_grovekeeper(response: httpx.Response) -> ApiProblem:
-    """The error for an answer that is not of this API. What a proxy answers itself is told by its status."""
-    status, detail = response.status_code, "the answer is not Grovekeeper's; check the address"
+    """The error for an answer that is not of this API. What a proxy answers itself is
+    told by its status.
+    """
+    status, detail = (
+        response.status_code,
+        "the answer is not Grovekeeper's; check the address",
+    )
     if status in _OF_GATEWAYS:
         detail = f"a proxy there says that the service does not answer ({status})"
     elif status == _TOO_LARGE:
@@ -280,7 +332,9 @@ def _origin(response: httpx.Response) -> str:
 
 
 def _is_page(response: httpx.Response) -> bool:
-    """Whether a success is a page, as a proxy shows it that asks people to sign in: this API has none."""
+    """Whether a success is a page, as a proxy shows it that asks people to sign in:
+    this API has none.
+    """
     media_type = str(response.headers.get("content-type", "")).split(";")[0]
     return media_type.strip().lower() == "text/html"
 
@@ -293,8 +347,9 @@ def _is_of_gateway(problem: ApiProblem) -> bool:
 def _is_worth_repeating(problem: ApiProblem, request: Request) -> bool:
     """Whether another attempt may succeed.
 
-    ``idempotency-in-flight``: an earlier attempt of this request is still running. A 503 may follow a commit whose
-    answer was lost, so only a request that may arrive twice is sent again.
+    ``idempotency-in-flight``: an earlier attempt of this request is still running. A
+    503 may follow a commit whose answer was lost, so only a request that may arrive
+    twice is sent again.
     """
     if problem.status == _UNAVAILABLE or _is_of_gateway(problem):
         return request.may_arrive_twice
@@ -307,7 +362,9 @@ def _retry_after_s(response: httpx.Response) -> float | None:
 
 
 def _backoff_s(attempt: int) -> float:
-    """0.2 s, doubled with each attempt, plus up to a half at random, so that clients do not retry in step."""
+    """0.2 s, doubled with each attempt, plus up to a half at random, so that clients do
+    not retry in step.
+    """
     step: float = _FIRST_WAIT_S * 2 ** (attempt - 1)
     return min(step * (1 + secrets.randbelow(512) / 1024), MAX_WAIT_S)
 
@@ -346,7 +403,9 @@ def _reason_of_no_connection(cause: BaseException) -> str:
 
 
 def _through_proxy(url: str) -> str:
-    """A clause where the environment names a proxy for an address: what does not answer may be the proxy."""
+    """A clause where the environment names a proxy for an address: what does not answer
+    may be the proxy.
+    """
     address = httpx.URL(url)
     proxies = urllib.request.getproxies()
     name = next((name for name in (address.scheme, "all") if name in proxies), None)
@@ -362,8 +421,11 @@ def _host(url: str) -> str:
         parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("the address of the service must be http://… or https://…")
-    if parsed.userinfo:  # httpx would send it in place of the key, and errors name the address
-        raise ValueError("the address of the service must have no user name and no password; the key is given apart")
+    # httpx would send it in place of the key, and errors name the address
+    if parsed.userinfo:
+        raise ValueError(
+            "the address of the service must have no user name and no password; the key is given apart"
+        )
     return parsed.host
 
 
@@ -389,7 +451,12 @@ class Calls:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -407,7 +474,11 @@ class Calls:
         repeatable: bool = False,
     ) -> Json:
         of_body = {} if body is None else {"Content-Type": "application/json"}
-        content = body if isinstance(body, bytes | None) else json.dumps(body, allow_nan=False).encode()
+        content = (
+            body
+            if isinstance(body, bytes | None)
+            else json.dumps(body, allow_nan=False).encode()
+        )
         request = Request(
             method,
             path,
@@ -425,14 +496,18 @@ class Calls:
     def _whole_pages(self, path: str, **filters: str | None) -> Iterator[Json]:
         cursor: str | None = None
         while True:
-            page = self._json("GET", path, params={"limit": PAGE_SIZE, "cursor": cursor, **filters})
+            page = self._json(
+                "GET", path, params={"limit": PAGE_SIZE, "cursor": cursor, **filters}
+            )
             yield page
             cursor = page["next"]
             if cursor is None:
                 return
 
     def _events(self, path: str) -> Iterator[Json]:
-        """The objects of a stream of server-sent events; an event that broke off is left out."""
+        """The objects of a stream of server-sent events; an event that broke off is
+        left out.
+        """
         with self._transport.stream(Request("GET", path, attempts=1)) as response:
             text = ""
             for line in response.iter_lines():
@@ -445,7 +520,9 @@ class Calls:
     def _download(self, request: Request, file: Path) -> str:
         digest = hashlib.sha256()
         with self._transport.stream(request) as response:
-            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+            descriptor, name = tempfile.mkstemp(
+                dir=file.parent, prefix=f".{file.name}."
+            )
             partial = Path(name)
             try:
                 with os.fdopen(descriptor, "wb") as stream:

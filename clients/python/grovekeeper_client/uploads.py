@@ -1,4 +1,6 @@
-"""Writes rows to upload as files, and recognises the form of a file: CSV, plain or gzip, Parquet, or Arrow IPC."""
+"""Writes rows to upload as files, and recognises the form of a file: CSV, plain or
+gzip, Parquet, or Arrow IPC.
+"""
 
 import csv
 import gzip
@@ -34,8 +36,8 @@ class Insisting(TypedDict, total=False):
 
     Attributes:
         again: store the rows of an earlier upload once more.
-        accept_unknown: accept columns in which more than 5 % of the cells are undeclared or out of bounds, and marks
-            such as ``NA`` in the unit column.
+        accept_unknown: accept columns in which more than 5 % of the cells are
+            undeclared or out of bounds, and marks such as ``NA`` in the unit column.
         accept_empty: store a body that has a header and no row.
     """
 
@@ -45,7 +47,12 @@ class Insisting(TypedDict, total=False):
 
 
 def of_numbers(
-    X: Any, codes: Any, *, names: Sequence[str], bounds: Sequence[tuple[float, float]], classes: Sequence[Any]
+    X: Any,
+    codes: Any,
+    *,
+    names: Sequence[str],
+    bounds: Sequence[tuple[float, float]],
+    classes: Sequence[Any],
 ) -> tuple[dict[str, Any], Columns]:
     """Schema and columns of rows of numbers.
 
@@ -57,11 +64,21 @@ def of_numbers(
         classes: public.
     """
     features = [
-        {"name": name, "type": "numeric", "lower": lower, "upper": upper, "missing": True}
+        {
+            "name": name,
+            "type": "numeric",
+            "lower": lower,
+            "upper": upper,
+            "missing": True,
+        }
         for name, (lower, upper) in zip(names, bounds, strict=True)
     ]
     texts = [str(plain(name)) for name in classes]
-    label = next(name for name in (_LABEL, *(f"{_LABEL}{n}" for n in range(len(names)))) if name not in names)
+    label = next(
+        name
+        for name in (_LABEL, *(f"{_LABEL}{n}" for n in range(len(names))))
+        if name not in names
+    )
     columns: Columns = {
         name: [None if math.isnan(cell) else cell for cell in column]
         for name, column in zip(names, X.T.astype(float).tolist(), strict=True)
@@ -74,18 +91,25 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
     """Columns of rows of any kind by a public schema.
 
     Raises:
-        ValueError: the columns of ``X`` are not those of the schema, or ``y`` has another length or is ``None``.
+        ValueError: the columns of ``X`` are not those of the schema, or ``y`` has
+            another length or is ``None``.
         TypeError: a cell has a type that its feature does not take.
     """
     label = schema["label"]
     if y is None:
         raise ValueError("an upload requires y to be passed, but the target y is None")
     table = rows.read(X, schema)
-    labels = cells({"name": label["name"], "type": "categorical", "categories": label["classes"]}, list(y))
+    labels = cells(
+        {"name": label["name"], "type": "categorical", "categories": label["classes"]},
+        list(y),
+    )
     if len(labels) != table.n_rows:
         raise ValueError(f"X has {table.n_rows} rows and y has {len(labels)}")
     empty: list[Scalar] = [None] * table.n_rows
-    columns = {feature["name"]: table.columns.get(feature["name"], empty) for feature in schema["features"]}
+    columns = {
+        feature["name"]: table.columns.get(feature["name"], empty)
+        for feature in schema["features"]
+    }
     return {**columns, label["name"]: labels}
 
 
@@ -95,11 +119,22 @@ def write(columns: Columns, file: Path) -> None:
         writer = csv.writer(stream)
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
-            writer.writerow(["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in row])
+            writer.writerow(
+                [
+                    ""
+                    if cell is None
+                    else cell
+                    if isinstance(cell, str)
+                    else repr(cell)
+                    for cell in row
+                ]
+            )
 
 
 def headers_of(file: Path) -> dict[str, str]:
-    """The headers that tell the service the form of a file: CSV, plain or gzip, Parquet, or Arrow IPC (Feather)."""
+    """The headers that tell the service the form of a file: CSV, plain or gzip,
+    Parquet, or Arrow IPC (Feather).
+    """
     with file.open("rb") as stream:
         begin = stream.read(max(map(len, _FORMS)))
     known = (headers for magic, headers in _FORMS.items() if begin.startswith(magic))
@@ -107,7 +142,9 @@ def headers_of(file: Path) -> dict[str, str]:
 
 
 def read_header(file: Path) -> list[str]:
-    """The names in the first line of a CSV file; none for files of other forms, or if the line cannot be read."""
+    """The names in the first line of a CSV file; none for files of other forms, or if
+    the line cannot be read.
+    """
     headers = headers_of(file)
     if headers["Content-Type"] != "text/csv":
         return []
@@ -122,11 +159,14 @@ def read_header(file: Path) -> list[str]:
 
 @contextmanager
 def as_file(rows: Any, features: Sequence[Feature] = ()) -> Iterator[Path]:
-    """A file of rows: the file itself, or a temporary Arrow file of a table, readable by this user only.
+    """A file of rows: the file itself, or a temporary Arrow file of a table, readable
+    by this user only.
 
     Args:
-        rows: a path; or PRIVATE rows, as a DataFrame without its index, a Table or a RecordBatch.
-        features: of the declared schema. A cell of a table means the category that it means in a prediction.
+        rows: a path; or PRIVATE rows, as a DataFrame without its index, a Table or a
+            RecordBatch.
+        features: of the declared schema. A cell of a table means the category that it
+            means in a prediction.
 
     Raises:
         TypeError: rows of another kind.

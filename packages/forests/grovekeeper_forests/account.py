@@ -1,6 +1,8 @@
-"""Counts, in this process, what jobs on the same rows cost together, and refuses what exceeds a limit.
+"""Counts, in this process, what jobs on the same rows cost together, and refuses what
+exceeds a limit.
 
-It is no ledger: it ends with the process, and another process counts for itself. A lifetime budget needs the service.
+It is no ledger: it ends with the process, and another process counts for itself. A
+lifetime budget needs the service.
 """
 
 import os
@@ -24,7 +26,9 @@ _ONE_PROCESS = "an account counts in the process that made it; jobs in several p
 
 @dataclass(eq=False)
 class LimitExceeded(GrovekeeperError):
-    """A job costs more than is left. Amounts are exact decimal text in the unit of the account."""
+    """A job costs more than is left. Amounts are exact decimal text in the unit of the
+    account.
+    """
 
     unit: str
     requested: str
@@ -51,17 +55,23 @@ class Receipt:
 
 
 def terms_of(epsilon: object, delta: object = None) -> Terms:
-    """What a job of (ε, δ) pays for one row: in ε without a δ, else in μ² (Gaussian differential privacy).
+    """What a job of (ε, δ) pays for one row: in ε without a δ, else in μ² (Gaussian
+    differential privacy).
 
     Args:
-        epsilon: above zero. Text, ``Decimal`` and ``Fraction`` are exact; a float means its shortest decimal.
+        epsilon: above zero. Text, ``Decimal`` and ``Fraction`` are exact; a float means
+            its shortest decimal.
         delta: above zero and below 1, or ``None``.
 
     Raises:
         ParameterInvalid: not such a number, or less than one step of the unit.
     """
     accountant = pure.NAME if delta is None else gdp.NAME
-    terms = Terms(_amount("epsilon", epsilon), accountant, None if delta is None else _amount("delta", delta))
+    terms = Terms(
+        _amount("epsilon", epsilon),
+        accountant,
+        None if delta is None else _amount("delta", delta),
+    )
     terms.price()
     return terms
 
@@ -85,8 +95,9 @@ def _as_text(value: Any) -> Any:
 class InProcessAccount:
     """A limit for all jobs on the same rows in this process.
 
-    Estimators that share an account, their clones and their fits spend from it together. A copy of it is the same
-    account, and it charges in the process that made it alone: others would spend the limit again.
+    Estimators that share an account, their clones and their fits spend from it
+    together. A copy of it is the same account, and it charges in the process that made
+    it alone: others would spend the limit again.
 
     Args:
         epsilon: the limit ε.
@@ -98,7 +109,9 @@ class InProcessAccount:
 
     def __init__(self, epsilon: object, delta: object = None) -> None:
         self._terms = terms_of(epsilon, delta)
-        self._limit = accountants.by_name(self._terms.accountant).cap(self._terms.epsilon, self._terms.delta)
+        self._limit = accountants.by_name(self._terms.accountant).cap(
+            self._terms.epsilon, self._terms.delta
+        )
         self._process_id = os.getpid()
         self._spent = 0
         self._receipts: list[Receipt] = []
@@ -132,20 +145,26 @@ class InProcessAccount:
     def charge(self, plan: Plan) -> Receipt:
         """Charges a job before it draws noise, whether or not it then succeeds.
 
-        Sequential composition: the losses of jobs on the same rows add up in each of both units
-        (docs/proofs/accounting.md A3), also where later jobs are chosen by what earlier ones released.
+        Sequential composition: the losses of jobs on the same rows add up in each of
+        both units (docs/proofs/accounting.md A3), also where later jobs are chosen by
+        what earlier ones released.
 
         Raises:
             LimitExceeded: the job costs more than is left; nothing was charged.
             ParameterInvalid: the job is priced in another unit.
-            ValueError: the plan is for other accounts than this one, or its event costs more than its price.
+            ValueError: the plan is for other accounts than this one, or its event costs
+                more than its price.
             RuntimeError: this process is not the one that made the account.
         """
         if os.getpid() != self._process_id:
             raise RuntimeError(_ONE_PROCESS)
         self._require_own(plan)
         if plan.terms.accountant != self._terms.accountant:
-            needs_delta = "required" if plan.terms.delta is None else f"not-for-{self._terms.accountant}"
+            needs_delta = (
+                "required"
+                if plan.terms.delta is None
+                else f"not-for-{self._terms.accountant}"
+            )
             raise ParameterInvalid.named("delta", needs_delta)
         price = plan.terms.price()
         with self._turn:
@@ -157,11 +176,19 @@ class InProcessAccount:
         return receipt
 
     def _require_own(self, plan: Plan) -> None:
-        """Checks that a plan is one for rows of which one is added or removed, and that its price covers its event."""
+        """Checks that a plan is one for rows of which one is added or removed, and that
+        its price covers its event.
+        """
         terms = plan.terms
-        is_for_rows = terms.adjacency is Adjacency.ADD_REMOVE_ONE and terms.max_rows == 1 and plan.unlabelled is None
+        is_for_rows = (
+            terms.adjacency is Adjacency.ADD_REMOVE_ONE
+            and terms.max_rows == 1
+            and plan.unlabelled is None
+        )
         if not is_for_rows or not terms.covers(plan.event):
-            raise ValueError("the plan is not one for single rows of one dataset, or costs more than it states")
+            raise ValueError(
+                "the plan is not one for single rows of one dataset, or costs more than it states"
+            )
 
     def _of(self, steps: int) -> Amount:
         return Amount(self._terms.accountant, steps)
@@ -182,5 +209,7 @@ class InProcessAccount:
 def receipt_of(plan: Plan) -> Receipt:
     """What a plan costs, and for what."""
     terms = plan.terms
-    text = receipts.in_words(plan.event, accountant=terms.accountant, adjacency=terms.adjacency)
+    text = receipts.in_words(
+        plan.event, accountant=terms.accountant, adjacency=terms.adjacency
+    )
     return Receipt(plan.event, Amount(terms.accountant, terms.price()).text, text)

@@ -1,8 +1,9 @@
 """Reads and writes exact decimal amounts: ε, δ, ρ and μ².
 
-Amounts never pass through a float. A request states an amount as ASCII text or as a JSON number, whose characters
-``json.loads(..., parse_float=Decimal)`` preserves. pydantic's ``Decimal`` is not used, because it reads "1_0" as 10 and
-accepts "1e-9999999". Answers state an amount as its shortest exact text.
+Amounts never pass through a float. A request states an amount as ASCII text or as a
+JSON number, whose characters ``json.loads(..., parse_float=Decimal)`` preserves.
+pydantic's ``Decimal`` is not used, because it reads "1_0" as 10 and accepts
+"1e-9999999". Answers state an amount as its shortest exact text.
 """
 
 import re
@@ -15,7 +16,9 @@ from grovekeeper_forests import limits
 
 _GRAMMAR = re.compile(r"[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
-SYMBOLS: Mapping[str, str] = MappingProxyType({"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"})
+SYMBOLS: Mapping[str, str] = MappingProxyType(
+    {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
+)
 """The units of amounts in sentences, by their names in answers."""
 
 AS_TEXT = f"at most {limits.MAX_JSON_NUMBER_DIGITS} digits as a JSON number; send more digits as text"
@@ -27,22 +30,25 @@ class NotAnAmount(ValueError):
 
 
 class TooManyDigits(NotAnAmount):
-    """A JSON number of more digits than every reader of JSON preserves; text of these digits is an amount."""
+    """A JSON number of more digits than every reader of JSON preserves; text of these
+    digits is an amount.
+    """
 
 
 def parse(value: object) -> Fraction:
     """Reads an amount of a request.
 
     Args:
-        value: text that matches the grammar, or a JSON number (``int`` or ``Decimal``) of at most 15 significant
-            digits.
+        value: text that matches the grammar, or a JSON number (``int`` or ``Decimal``)
+            of at most 15 significant digits.
 
     Returns:
         The exact, non-negative value.
 
     Raises:
         TooManyDigits: a JSON number of more than 15 significant digits.
-        NotAnAmount: any other value: a boolean, a float, a sign, NaN, an infinity, an underscore, a huge exponent.
+        NotAnAmount: any other value: a boolean, a float, a sign, NaN, an infinity, an
+            underscore, a huge exponent.
     """
     if isinstance(value, bool):
         raise NotAnAmount
@@ -58,7 +64,11 @@ def _from_json_number(number: Decimal) -> Fraction:
         raise NotAnAmount
     _, digits, exponent = number.as_tuple()
     largest = limits.MAX_DECIMAL_EXPONENT
-    if not isinstance(exponent, int) or abs(number.adjusted()) > largest or abs(exponent) > largest + 18:
+    if (
+        not isinstance(exponent, int)
+        or abs(number.adjusted()) > largest
+        or abs(exponent) > largest + 18
+    ):
         raise NotAnAmount
     if len("".join(map(str, digits)).strip("0")) > limits.MAX_JSON_NUMBER_DIGITS:
         raise TooManyDigits if _GRAMMAR.fullmatch(f"{number:f}") else NotAnAmount
@@ -66,20 +76,29 @@ def _from_json_number(number: Decimal) -> Fraction:
 
 
 def to_text(value: Fraction | int) -> str:
-    """Writes a value as its shortest exact decimal, without exponent and trailing zeros: ``0.7``, ``3``, ``1250``.
+    """Writes a value as its shortest exact decimal, without exponent and trailing
+    zeros: ``0.7``, ``3``, ``1250``.
 
     Raises:
         ValueError: the value has no finite decimal expansion.
     """
     value = Fraction(value)
-    places = value.denominator.bit_length() - 1  # 2^a × 5^b divides 10^max(a, b), and max(a, b) is at most log₂ of it
+    # 2^a × 5^b divides 10^max(a, b), and max(a, b) is at most log₂ of it
+    places = value.denominator.bit_length() - 1
     if 10**places % value.denominator:
         raise ValueError("no finite decimal expansion")
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
-    whole, fraction = digits[: len(digits) - places], digits[len(digits) - places :].rstrip("0")
+    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(
+        places + 1, "0"
+    )
+    whole, fraction = (
+        digits[: len(digits) - places],
+        digits[len(digits) - places :].rstrip("0"),
+    )
     return f"{'-' if value < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
 def from_steps(steps: int, places: int) -> str:
-    """Writes an amount that is counted in whole steps of 10^−places as its shortest exact decimal."""
+    """Writes an amount that is counted in whole steps of 10^−places as its shortest
+    exact decimal.
+    """
     return to_text(Fraction(steps, 10**places))

@@ -1,4 +1,6 @@
-"""Lists the algorithms, and the families that read their forests; ``auto`` chooses one of them by public numbers."""
+"""Lists the algorithms, and the families that read their forests; ``auto`` chooses one
+of them by public numbers.
+"""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +12,10 @@ from typing import Final
 from grovekeeper_forests import expected_accuracy
 from grovekeeper_forests.algorithms.bms_rf.price import StackedForest
 from grovekeeper_forests.algorithms.bms_rf.read import StackedFamily
-from grovekeeper_forests.algorithms.literature.label_price import LabelMedianTrees, TransductiveEnsemble
+from grovekeeper_forests.algorithms.literature.label_price import (
+    LabelMedianTrees,
+    TransductiveEnsemble,
+)
 from grovekeeper_forests.algorithms.literature.price import (
     AveragedTrees,
     DrawnTrees,
@@ -40,7 +45,9 @@ from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.trees.leaf_read_out import LeafFamily
 
 MIN_SIZE_TIMES_MU: Final = 10
-"""Public size × μ below which noise outweighs any structure, and noisy class proportions are as accurate as trees."""
+"""Public size × μ below which noise outweighs any structure, and noisy class
+proportions are as accurate as trees.
+"""
 
 _CLASSES_ONLY: Final = MappingProxyType({"max_depth": 0, "n_estimators": 1})
 
@@ -52,7 +59,9 @@ _HOPELESS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """The algorithm that is planned instead of ``auto``, parameters that override its rules, and warnings."""
+    """The algorithm that is planned instead of ``auto``, parameters that override its
+    rules, and warnings.
+    """
 
     slug: str
     parameters: Mapping[str, object]
@@ -60,11 +69,12 @@ class Choice:
 
 
 class Auto(Described):
-    """A public rule that names an algorithm. The plan, the price and the model are those of the named algorithm.
+    """A public rule that names an algorithm. The plan, the price and the model are
+    those of the named algorithm.
 
-    The rule names ``rpf`` on a ``pure`` account, where δ = 0, and ``nbrt`` on any other account. The named algorithm's
-    rules choose the parameters. The rule reads the declaration, the public size and the budget only, so it costs no
-    budget.
+    The rule names ``rpf`` on a ``pure`` account, where δ = 0, and ``nbrt`` on any other
+    account. The named algorithm's rules choose the parameters. The rule reads the
+    declaration, the public size and the budget only, so it costs no budget.
     """
 
     slug = "auto"
@@ -85,14 +95,19 @@ class Auto(Described):
 
     def reason(self, slug: str) -> str:
         """Why the rule names an algorithm, for a quote."""
-        accounts = "pure accounts (δ = 0)" if slug == ReweightedForest.slug else "accounts with a δ"
+        accounts = (
+            "pure accounts (δ = 0)"
+            if slug == ReweightedForest.slug
+            else "accounts with a δ"
+        )
         return f"auto chose {slug}, the most accurate algorithm of this service on {accounts}"
 
     def choose(self, facts: PublicFacts) -> Choice:
         """Chooses the algorithm for a budget and a public size.
 
-        If noise would outweigh any structure, ``nbrt`` is planned without splits, so that the model is the noisy class
-        proportions, and a warning is added. ``rpf`` makes this check in its own ``fill_defaults``.
+        If noise would outweigh any structure, ``nbrt`` is planned without splits, so
+        that the model is the noisy class proportions, and a warning is added. ``rpf``
+        makes this check in its own ``fill_defaults``.
         """
         if facts.budget.accountant == pure.NAME:
             return Choice(ReweightedForest.slug, {}, ())
@@ -145,7 +160,9 @@ def algorithm(slug: str) -> Algorithm:
         ParameterInvalid: no algorithm has this slug.
     """
     if slug not in BY_SLUG:
-        raise ParameterInvalid.named("algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG))
+        raise ParameterInvalid.named(
+            "algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG)
+        )
     return BY_SLUG[slug]
 
 
@@ -161,14 +178,19 @@ def read_outs(slug: str) -> tuple[str, ...]:
 
 
 def algorithms() -> list[dict[str, object]]:
-    """One JSON-able description per algorithm: slug, title, source, claims, read-outs and parameters."""
+    """One JSON-able description per algorithm: slug, title, source, claims, read-outs
+    and parameters.
+    """
     listed: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
     return [
         {
             "slug": algorithm.slug,
             "title": algorithm.title,
             "source": algorithm.source,
-            "about": {**vars(algorithm.about), "accuracy": expected_accuracy.at_epsilon_one(algorithm.slug)},
+            "about": {
+                **vars(algorithm.about),
+                "accuracy": expected_accuracy.at_epsilon_one(algorithm.slug),
+            },
             "read_outs": list(algorithm.read_outs),
             "parameters": [parameter.describe() for parameter in algorithm.parameters],
             "accountants": list(algorithm.accountants),

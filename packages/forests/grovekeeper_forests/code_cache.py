@@ -1,11 +1,13 @@
 """Chooses the folder in which Numba caches compiled code between processes.
 
-The folder is inside the package if the package is writable (Numba's default), else in the user's cache folder, else a
-temporary folder of the process, which its children inherit. It is never in the service's home: with a fresh home,
-everything would be compiled again. Numba has to be imported after :func:`choose`, because it reads the folder once.
+The folder is inside the package if the package is writable (Numba's default), else in
+the user's cache folder, else a temporary folder of the process, which its children
+inherit. It is never in the service's home: with a fresh home, everything would be
+compiled again. Numba has to be imported after :func:`choose`, because it reads the
+folder once.
 
-Numba stores its index as a pickle, so anybody who can write to the folder can run code in this process. A folder that
-another user owns or may write to is therefore not used.
+Numba stores its index as a pickle, so anybody who can write to the folder can run code
+in this process. A folder that another user owns or may write to is therefore not used.
 """
 
 import atexit
@@ -22,7 +24,9 @@ _PACKAGE: Final = Path(__file__).resolve().parent
 
 
 def choose() -> None:
-    """Sets ``NUMBA_CACHE_DIR`` for this process and its children, unless the operator set it or the default works."""
+    """Sets ``NUMBA_CACHE_DIR`` for this process and its children, unless the operator
+    set it or the default works.
+    """
     if os.environ.get(VARIABLE) or _writable(_PACKAGE):
         return
     os.environ[VARIABLE] = str(_user_folder() or _temporary_folder())
@@ -43,7 +47,9 @@ def _writable(package: Path) -> bool:
 
 
 def _user_folder() -> Path | None:
-    """``$XDG_CACHE_HOME/grovekeeper/numba`` or ``~/.cache/grovekeeper/numba``; ``None`` if others can write to it."""
+    """``$XDG_CACHE_HOME/grovekeeper/numba`` or ``~/.cache/grovekeeper/numba``; ``None``
+    if others can write to it.
+    """
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = base / "grovekeeper" / "numba"
@@ -51,8 +57,13 @@ def _user_folder() -> Path | None:
         status = folder.lstat()
     except (OSError, RuntimeError):
         return None
-    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
-    is_writable = os.access(folder, os.W_OK | os.X_OK)  # the folder may lie on a disk that is mounted read-only
+    is_own = (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not stat.S_IMODE(status.st_mode) & 0o077
+    )
+    # the folder may lie on a disk that is mounted read-only
+    is_writable = os.access(folder, os.W_OK | os.X_OK)
     return folder if is_own and is_writable else None
 
 

@@ -1,6 +1,8 @@
-"""Defines the errors of this package: one class per fact, with the details as attributes.
+"""Defines the errors of this package: one class per fact, with the details as
+attributes.
 
-No message and no attribute carries a private value, an exact private count or a rejected value.
+No message and no attribute carries a private value, an exact private count or a
+rejected value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,16 +11,22 @@ from typing import ClassVar, TypeAlias
 
 
 class GrovekeeperError(Exception):
-    """Root of all errors. ``str()`` is a sentence for people: that of the class, with the attributes of the error."""
+    """Root of all errors. ``str()`` is a sentence for people: that of the class, with
+    the attributes of the error.
+    """
 
     sentence: ClassVar[str] = ""
 
     def __str__(self) -> str:
-        return self.sentence.format_map(vars(self)) if self.sentence else super().__str__()
+        return (
+            self.sentence.format_map(vars(self)) if self.sentence else super().__str__()
+        )
 
 
 Place: TypeAlias = tuple[str | int, ...]
-"""The way from the name of an argument to what is wrong in it: ``("schema", "features", 2, "lower")``."""
+"""The way from the name of an argument to what is wrong in it: ``("schema", "features",
+2, "lower")``.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,9 +36,12 @@ class ParameterProblem:
     Attributes:
         place: where the part is.
         problem: stable slug of the rule.
-        limit: the largest number that is valid there, if that depends on other arguments.
-        accepted: what is valid there: public names, choices of the declaration, or bounds in words.
-        column: the public name of the column whose cells have the problem; ``place`` is then the first of them.
+        limit: the largest number that is valid there, if that depends on other
+            arguments.
+        accepted: what is valid there: public names, choices of the declaration, or
+            bounds in words.
+        column: the public name of the column whose cells have the problem; ``place`` is
+            then the first of them.
         count: number of rows that have the problem.
     """
 
@@ -45,7 +56,9 @@ class ParameterProblem:
         first, *rest = self.place or ("",)
         where = str(first) + "".join(f"[{part!r}]" for part in rest)
         allowed = self.accepted if self.limit is None else (f"at most {self.limit}",)
-        return f"{where}: {self.problem}" + (f" (accepted: {', '.join(allowed)})" if allowed else "")
+        return f"{where}: {self.problem}" + (
+            f" (accepted: {', '.join(allowed)})" if allowed else ""
+        )
 
 
 @dataclass(eq=False)
@@ -56,14 +69,24 @@ class ParameterInvalid(GrovekeeperError):
 
     @classmethod
     def named(
-        cls, name: str, problem: str, *, limit: int | None = None, accepted: Iterable[str] = ()
+        cls,
+        name: str,
+        problem: str,
+        *,
+        limit: int | None = None,
+        accepted: Iterable[str] = (),
     ) -> "ParameterInvalid":
         """The error for a single argument."""
         return cls([ParameterProblem((name,), problem, limit, tuple(accepted))])
 
     def inside(self, name: str) -> "ParameterInvalid":
         """The same problems, in what the argument ``name`` holds."""
-        return ParameterInvalid([replace(problem, place=(name, *problem.place)) for problem in self.problems])
+        return ParameterInvalid(
+            [
+                replace(problem, place=(name, *problem.place))
+                for problem in self.problems
+            ]
+        )
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.problems))
@@ -80,19 +103,25 @@ class NotSupported(GrovekeeperError):
 
 @dataclass(eq=False)
 class AccountantMismatch(GrovekeeperError):
-    """The account's unit cannot express the charge; ``accepted_by`` lists the accountants that can."""
+    """The account's unit cannot express the charge; ``accepted_by`` lists the
+    accountants that can.
+    """
 
     accountant: str
     accepted_by: Sequence[str]
 
     def __str__(self) -> str:
         can = ", ".join(self.accepted_by) or "none"
-        return f"a {self.accountant} account cannot pay for this; accounts that can: {can}"
+        return (
+            f"a {self.accountant} account cannot pay for this; accounts that can: {can}"
+        )
 
 
 @dataclass(eq=False)
 class AdjacencyMismatch(GrovekeeperError):
-    """The algorithm's adjacency is not the account's; ``accepted_by`` lists the adjacencies that accept it."""
+    """The algorithm's adjacency is not the account's; ``accepted_by`` lists the
+    adjacencies that accept it.
+    """
 
     adjacency: str
     accepted_by: Sequence[str]

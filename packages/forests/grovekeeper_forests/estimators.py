@@ -1,6 +1,8 @@
-"""Private forests with scikit-learn's manners, for use without a service. Needs scikit-learn (extra ``estimators``).
+"""Private forests with scikit-learn's manners, for use without a service. Needs
+scikit-learn (extra ``estimators``).
 
-A lifetime budget needs the service: here a limit ends with the process (:mod:`grovekeeper_forests.account`).
+A lifetime budget needs the service: here a limit ends with the process
+(:mod:`grovekeeper_forests.account`).
 """
 
 import hashlib
@@ -15,7 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from grovekeeper_forests.account import InProcessAccount, receipt_of, terms_of
 from grovekeeper_forests.contract.plan import Plan
@@ -50,19 +57,23 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     account: InProcessAccount | None
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Trains a forest on rows of the caller, and charges for it before noise is drawn.
+        """Trains a forest on rows of the caller, and charges for it before noise is
+        drawn.
 
-        The rows are checked and sanitised first, as the service does at an upload: whoever calls holds the rows, and a
-        mistake in them costs nothing. Each cell and each label is read by itself: numbers out of their bounds are
-        clamped, undeclared categories are OTHER, and rows of undeclared classes are left out.
+        The rows are checked and sanitised first, as the service does at an upload:
+        whoever calls holds the rows, and a mistake in them costs nothing. Each cell and
+        each label is read by itself: numbers out of their bounds are clamped,
+        undeclared categories are OTHER, and rows of undeclared classes are left out.
 
         Args:
-            X: PRIVATE; ``(n_rows, n_features)``: an array with the columns in the order of the schema, or a data frame
-                with the names of the schema.
-            y: PRIVATE; ``(n_rows,)`` classes of the schema, by their text: 1 and ``"1"`` are one class.
+            X: PRIVATE; ``(n_rows, n_features)``: an array with the columns in the order
+                of the schema, or a data frame with the names of the schema.
+            y: PRIVATE; ``(n_rows,)`` classes of the schema, by their text: 1 and
+                ``"1"`` are one class.
 
         Raises:
-            ValueError: no schema was declared, or ``X`` and ``y`` are not as declared. No message has a cell.
+            ValueError: no schema was declared, or ``X`` and ``y`` are not as declared.
+                No message has a cell.
             ParameterInvalid: ε, δ or a parameter breaks a rule.
             AccountantMismatch: the algorithm needs a δ.
             LimitExceeded: the account has less left than ε.
@@ -70,14 +81,31 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schema, classes = self._declared()
         planned = self._plan(schema)
         rows = self._rows(X, y, schema, classes)
-        receipt = receipt_of(planned) if self.account is None else self.account.charge(planned)
-        forest = draw.grow(planned, schema, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=None)
-        self.classes_, self.schema_, self.forest_, self.receipt_ = classes, schema, forest, receipt
+        receipt = (
+            receipt_of(planned)
+            if self.account is None
+            else self.account.charge(planned)
+        )
+        forest = draw.grow(
+            planned,
+            schema,
+            rows,
+            SystemRandomness(),
+            on_tree_done=lambda: None,
+            unlabelled=None,
+        )
+        self.classes_, self.schema_, self.forest_, self.receipt_ = (
+            classes,
+            schema,
+            forest,
+            receipt,
+        )
         self.warnings_ = (*schema.warnings, *planned.warnings)
         return self
 
     def quote(self) -> Plan:
-        """The plan and its event at the declared schema. Reads no row and costs nothing.
+        """The plan and its event at the declared schema. Reads no row and costs
+        nothing.
 
         Raises:
             ValueError: no schema was declared.
@@ -87,23 +115,31 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._plan(schema)
 
     def predict(self, X: Any) -> Any:
-        """The most probable class of each row, as an array ``(n_rows,)``; costs no budget."""
+        """The most probable class of each row, as an array ``(n_rows,)``; costs no
+        budget.
+        """
         probabilities = self.predict_proba(X)
         return self.classes_[read.labels(self.forest_, probabilities, read_out=None)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no budget."""
+        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
+        budget.
+        """
         check_is_fitted(self)
         columns = self._columns(X, self.schema_, reset=False)
         return read.probabilities(self.forest_, self.schema_, columns, read_out=None)
 
     def to_bytes(self) -> bytes:
-        """The forest as an artifact, which :func:`grovekeeper_forests.releases.forest.read.loads` reads."""
+        """The forest as an artifact, which
+        :func:`grovekeeper_forests.releases.forest.read.loads` reads.
+        """
         check_is_fitted(self)
         return read.dumps(self.forest_, {"schema": self.schema_.to_json()})
 
     def to_onnx(self) -> bytes:
-        """The forest as an ONNX file, which has the digest of the artifact. Needs the extra ``onnx``."""
+        """The forest as an ONNX file, which has the digest of the artifact. Needs the
+        extra ``onnx``.
+        """
         from grovekeeper_forests.releases.forest.onnx.model import dumps
 
         artifact = self.to_bytes()
@@ -117,25 +153,37 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True  # a missing value
         tags.input_tags.categorical = True
         tags.input_tags.string = True
-        tags.non_deterministic = True  # fresh noise in every fit; no caller chooses a seed
+        # fresh noise in every fit; no caller chooses a seed
+        tags.non_deterministic = True
         return tags
 
     def _declared(self) -> tuple[Schema, NDArray[Any]]:
-        """The schema, and its classes as they were declared; in an artifact they are texts."""
+        """The schema, and its classes as they were declared; in an artifact they are
+        texts.
+        """
         if self.schema is None:
             raise ValueError(
                 "fit needs a public schema: bounds, categories and classes that are taken from rows tell about them"
             )
         try:
-            label, types = self.schema["label"], {feature["type"] for feature in self.schema["features"]}
+            label, types = (
+                self.schema["label"],
+                {feature["type"] for feature in self.schema["features"]},
+            )
             classes = list(label["classes"])
         except (KeyError, TypeError):
-            raise ValueError("a schema has features with a name and a type, and a label with classes") from None
+            raise ValueError(
+                "a schema has features with a name and a type, and a label with classes"
+            ) from None
         if not types <= _TYPES:
-            raise ValueError(f"the type of a feature is one of {', '.join(sorted(_TYPES))}")
+            raise ValueError(
+                f"the type of a feature is one of {', '.join(sorted(_TYPES))}"
+            )
         if len({type(each) for each in classes}) > 1:
             raise ValueError("classes are all texts, all integers or all truth values")
-        schema = Schema.from_json({**self.schema, "label": {**label, "classes": list(map(_text, classes))}})
+        schema = Schema.from_json(
+            {**self.schema, "label": {**label, "classes": list(map(_text, classes))}}
+        )
         return schema, np.array(classes)
 
     def _plan(self, schema: Schema) -> Plan:
@@ -143,60 +191,102 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if size is not None and (not isinstance(size, Integral) or size < 1):
             raise ParameterInvalid.named("public_size", "not-positive")
         return plan(
-            PlanRequest(self._algorithm, self.parameters or {}, terms, None if size is None else int(size)), schema
+            PlanRequest(
+                self._algorithm,
+                self.parameters or {},
+                terms,
+                None if size is None else int(size),
+            ),
+            schema,
         )
 
-    def _rows(self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]) -> SanitisedRows:
+    def _rows(
+        self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]
+    ) -> SanitisedRows:
         """PRIVATE rows with a declared class, each with a random id."""
         columns = self._columns(X, schema, reset=True)
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
-        labels = column_or_1d(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True)
+        labels = column_or_1d(
+            y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True
+        )
         if len(labels) != columns.n_rows:
             raise ValueError("X and y need the same number of rows")
-        if labels.dtype.kind in "iufb" and classes.dtype.kind == "U" and not _is_number(classes):
-            raise ValueError("y holds numbers and the schema declares texts: was y encoded?")
+        if (
+            labels.dtype.kind in "iufb"
+            and classes.dtype.kind == "U"
+            and not _is_number(classes)
+        ):
+            raise ValueError(
+                "y holds numbers and the schema declares texts: was y encoded?"
+            )
         codes = {_text(label): code for code, label in enumerate(classes.tolist())}
-        known = np.array([codes.get(_text(label), -1) for label in labels.tolist()], dtype=np.int32)
+        known = np.array(
+            [codes.get(_text(label), -1) for label in labels.tolist()], dtype=np.int32
+        )
         is_known = known >= 0
-        kept = SanitisedColumns(tuple(column[is_known] for column in columns.columns), int(is_known.sum()))
-        ids = np.frombuffer(os.urandom(_ID_BYTES * kept.n_rows), dtype=np.uint8).reshape(-1, _ID_BYTES)
+        kept = SanitisedColumns(
+            tuple(column[is_known] for column in columns.columns), int(is_known.sum())
+        )
+        ids = np.frombuffer(
+            os.urandom(_ID_BYTES * kept.n_rows), dtype=np.uint8
+        ).reshape(-1, _ID_BYTES)
         return SanitisedRows(kept, known[is_known], ids)
 
     def _columns(self, X: Any, schema: Schema, *, reset: bool) -> SanitisedColumns:
         """Rows by the columns of a schema, of which ``X`` needs all and no other."""
-        cells = check_array(_by_cell(X), dtype=None, ensure_all_finite=False, estimator=self)
+        cells = check_array(
+            _by_cell(X), dtype=None, ensure_all_finite=False, estimator=self
+        )
         names = [feature.name for feature in schema.features]
         given = [str(name) for name in getattr(X, "columns", names)]
-        validate_data(self, X if hasattr(X, "columns") else cells, reset=reset, skip_check_array=True)
+        validate_data(
+            self,
+            X if hasattr(X, "columns") else cells,
+            reset=reset,
+            skip_check_array=True,
+        )
         if sorted(given) != sorted(names) or cells.shape[1] != len(names):
-            raise ValueError(f"X needs the columns of the schema and no other: {', '.join(names)}")
+            raise ValueError(
+                f"X needs the columns of the schema and no other: {', '.join(names)}"
+            )
         place = {name: index for index, name in enumerate(given)}
-        columns = {feature.name: _cells(feature, cells[:, place[feature.name]]) for feature in schema.features}
+        columns = {
+            feature.name: _cells(feature, cells[:, place[feature.name]])
+            for feature in schema.features
+        }
         try:
             return sanitise_prediction_columns(schema, columns)
         except ParameterInvalid as invalid:  # whose numbers of rows are exact
-            problems = sorted({f"{problem.column}: {problem.problem}" for problem in invalid.problems})
-            raise ValueError(f"cells are not as declared ({', '.join(problems)})") from None
+            problems = sorted(
+                {f"{problem.column}: {problem.problem}" for problem in invalid.problems}
+            )
+            raise ValueError(
+                f"cells are not as declared ({', '.join(problems)})"
+            ) from None
 
 
 class RandomPrivateForest(_PrivateForest):
-    """A differentially private random forest: the algorithm ``rpf`` (docs/proofs/rpf.md).
+    """A differentially private random forest: the algorithm ``rpf``
+    (docs/proofs/rpf.md).
 
-    Every ``fit`` is (ε, 0)-differentially private for one row more or less, or (ε, δ) with a δ. Fits on the same rows
-    add up: pass an ``account`` to limit their sum. The sum is that of a row which no other row moves in or out of a
-    fit; folds by position, as scikit-learn makes them, do not have this property. Scores on private rows, and what is
-    chosen by them, are not covered by any guarantee.
+    Every ``fit`` is (ε, 0)-differentially private for one row more or less, or (ε, δ)
+    with a δ. Fits on the same rows add up: pass an ``account`` to limit their sum. The
+    sum is that of a row which no other row moves in or out of a fit; folds by position,
+    as scikit-learn makes them, do not have this property. Scores on private rows, and
+    what is chosen by them, are not covered by any guarantee.
 
     Args:
         epsilon: of one fit, above zero. Text and ``Decimal`` are exact.
-        schema: public: ``{"features": [{"name": …, "type": "numeric", "lower": …, "upper": …}, …], "label": {"name": …,
-            "classes": […]}}``, as the service declares a dataset. Classes are all texts, all integers or all truth
-            values.
+        schema: public: ``{"features": [{"name": …, "type": "numeric", "lower": …,
+            "upper": …}, …], "label": {"name": …, "classes": […]}}``, as the service
+            declares a dataset. Classes are all texts, all integers or all truth values.
         delta: of one fit; ``None``: none is needed.
         parameters: of the algorithm, by name; default the public rules.
-        public_size: the public order of magnitude of the number of rows, by which the rules choose. Never a count.
-        account: the limit that fits on the same rows share; ``None``: each fit is charged for itself.
+        public_size: the public order of magnitude of the number of rows, by which the
+            rules choose. Never a count.
+        account: the limit that fits on the same rows share; ``None``: each fit is
+            charged for itself.
 
     Attributes:
         receipt_: what the last fit cost, and for what.
@@ -228,10 +318,12 @@ class RandomPrivateForest(_PrivateForest):
 
 
 class BoostedPrivateTrees(_PrivateForest):
-    """Differentially private boosted trees: the algorithm ``nbrt`` (docs/proofs/nbrt.md).
+    """Differentially private boosted trees: the algorithm ``nbrt``
+    (docs/proofs/nbrt.md).
 
-    Every ``fit`` is (ε, δ)-differentially private for one row more or less, and is counted in μ² (Gaussian differential
-    privacy), in which fits on the same rows add up.
+    Every ``fit`` is (ε, δ)-differentially private for one row more or less, and is
+    counted in μ² (Gaussian differential privacy), in which fits on the same rows add
+    up.
 
     Args and attributes are those of :class:`RandomPrivateForest`; a δ is always needed.
     """
@@ -259,7 +351,8 @@ class BoostedPrivateTrees(_PrivateForest):
 def _by_cell(X: Any) -> Any:
     """Rows as an array in which each cell is what it is in ``X``.
 
-    NumPy would choose one type for all cells together, so that one row would change how every other row is read.
+    NumPy would choose one type for all cells together, so that one row would change how
+    every other row is read.
     """
     if hasattr(X, "columns"):
         cells = np.empty(X.shape, dtype=object)
@@ -272,14 +365,18 @@ def _by_cell(X: Any) -> Any:
 def _cells(feature: Feature, values: NDArray[Any]) -> Cells:
     """The cells of one column as the sanitiser reads them."""
     if feature.is_categorical:
-        return JsonCells([None if _is_missing(value) else _text(value) for value in values.tolist()])
+        return JsonCells(
+            [None if _is_missing(value) else _text(value) for value in values.tolist()]
+        )
     if values.dtype.kind in "iuf":
         return NumberCells(values.astype(np.float64))
     return JsonCells([_number(value) for value in values.tolist()])
 
 
 def _number(value: Any) -> Any:
-    """A cell of a column of numbers as a value of JSON; what is no number stays, and is refused."""
+    """A cell of a column of numbers as a value of JSON; what is no number stays, and is
+    refused.
+    """
     value = value.item() if isinstance(value, np.generic) else value
     return None if _is_missing(value) else value
 

@@ -1,7 +1,8 @@
-"""Looks up what algorithms reached on public tables of similar rows × ε, classes and share of numeric columns.
+"""Looks up what algorithms reached on public tables of similar rows × ε, classes and
+share of numeric columns.
 
-Where a forest without privacy is hardly better than the largest class, there is nothing to recover: such tables are
-named, and count in no share.
+Where a forest without privacy is hardly better than the largest class, there is nothing
+to recover: such tables are named, and count in no share.
 
 All numbers come from the committed benchmarks (``measured_accuracy.json``, written by
 ``python -m research.measured_accuracy``). They say nothing about the rows of a dataset.
@@ -25,13 +26,19 @@ DELTA = Fraction(1, 10**6)
 
 MEASUREMENTS = Path(__file__).with_name("measured_accuracy.json")
 
-CURVE = tuple(float(f"{step}e{decade}") for decade in (-2, -1, 0, 1) for step in (1, 1.5, 2, 3, 5, 7))
+CURVE = tuple(
+    float(f"{step}e{decade}")
+    for decade in (-2, -1, 0, 1)
+    for step in (1, 1.5, 2, 3, 5, 7)
+)
 """The values of ε of a curve."""
 
 _TRAINED = 0.9  # share of a table's rows on which the benchmarks train
 
 _SMALLEST_GAIN = 0.02
-"""Where a forest without privacy gains less than this over the largest class, there is nothing to gain."""
+"""Where a forest without privacy gains less than this over the largest class, there is
+nothing to gain.
+"""
 
 _EVERYWHERE_MEASURED = ("adult", "banknote", "mushroom", "nursery", "pendigits")
 """The public tables on which every algorithm is measured."""
@@ -40,12 +47,16 @@ _CLASSES_OF_AUROC = 2
 _MOST_UNLIKE = 1.2
 _FEWEST_TABLES = 3
 _BEYOND = math.sqrt(10)
-"""A measurement stands for up to this many times its rows × ε, where no larger ε was measured: a cautious value."""
+"""A measurement stands for up to this many times its rows × ε, where no larger ε was
+measured: a cautious value.
+"""
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """The recovered share on one public table: 0 is the largest class, 1 is a forest without privacy."""
+    """The recovered share on one public table: 0 is the largest class, 1 is a forest
+    without privacy.
+    """
 
     table: str
     share: float
@@ -53,7 +64,9 @@ class Recovered:
 
 @dataclass(frozen=True)
 class AurocBand:
-    """AUROC on similar tables of two classes: median and quartiles, and the median of forests without privacy."""
+    """AUROC on similar tables of two classes: median and quartiles, and the median of
+    forests without privacy.
+    """
 
     low: float
     middle: float
@@ -68,12 +81,14 @@ class Band:
 
     Attributes:
         epsilon: the ε.
-        low: first quartile, of the tables on which there was something to gain; ``middle`` and ``high`` likewise.
+        low: first quartile, of the tables on which there was something to gain;
+            ``middle`` and ``high`` likewise.
         tables: these tables with their shares, the smallest first.
         without_gain: the similar tables on which there was nothing to gain.
         majority: median accuracy of the largest class of ``tables``.
         forest: median accuracy of a forest without privacy on ``tables``.
-        auroc: on all similar tables of two classes; ``None`` where fewer than three were measured.
+        auroc: on all similar tables of two classes; ``None`` where fewer than three
+            were measured.
     """
 
     epsilon: float
@@ -94,7 +109,9 @@ class Band:
 
 @dataclass(frozen=True)
 class Run:
-    """The measurements of an algorithm on one kind of account: number of tables, smallest and largest ε."""
+    """The measurements of an algorithm on one kind of account: number of tables,
+    smallest and largest ε.
+    """
 
     algorithm: str
     accountant: str
@@ -105,7 +122,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement: a public table with its training rows, an ε, and the share that was recovered there."""
+    """One measurement: a public table with its training rows, an ε, and the share that
+    was recovered there.
+    """
 
     table: str
     rows: int
@@ -146,7 +165,8 @@ class Comparison:
         accountant: of the account that pays.
         rows: the public size of the scope, never a count of rows.
         schema: the public schema.
-        divisor: the forest is grown at the price's ε over this number: rows per privacy unit, or steps of a label.
+        divisor: the forest is grown at the price's ε over this number: rows per privacy
+            unit, or steps of a label.
     """
 
     algorithm: str
@@ -156,15 +176,25 @@ class Comparison:
     divisor: int = 1
 
     def at(self, epsilon: float) -> Band | None:
-        """The band at an ε; ``None`` where fewer than three similar tables were measured near it."""
+        """The band at an ε; ``None`` where fewer than three similar tables were
+        measured near it.
+        """
         load = self.rows * epsilon / self.divisor
         similar = [table for table in _tables() if self._is_similar(table)]
-        reached = {table.name: _interpolated(table, table.accuracy.get(self._run), load) for table in similar}
-        measured = [(table, at) for table in similar if (at := reached[table.name]) is not None]
+        reached = {
+            table.name: _interpolated(table, table.accuracy.get(self._run), load)
+            for table in similar
+        }
+        measured = [
+            (table, at) for table in similar if (at := reached[table.name]) is not None
+        ]
         with_gain = [(table, at) for table, at in measured if table.has_gain]
         if len(with_gain) < _FEWEST_TABLES:
             return None
-        tables = sorted((Recovered(table.name, table.share(at)) for table, at in with_gain), key=attrgetter("share"))
+        tables = sorted(
+            (Recovered(table.name, table.share(at)) for table, at in with_gain),
+            key=attrgetter("share"),
+        )
         low, middle, high = _quartiles([table.share for table in tables])
         return Band(
             epsilon,
@@ -172,7 +202,9 @@ class Comparison:
             middle,
             high,
             tuple(tables),
-            without_gain=tuple(table.name for table, _ in measured if not table.has_gain),
+            without_gain=tuple(
+                table.name for table, _ in measured if not table.has_gain
+            ),
             majority=statistics.median(table.majority for table, _ in with_gain),
             forest=statistics.median(table.forest for table, _ in with_gain),
             auroc=self._auroc(similar, load),
@@ -185,23 +217,38 @@ class Comparison:
         measured = [
             (at, table.forest_auroc)
             for table in similar
-            if (at := _interpolated(table, table.auroc.get(self._run), load)) is not None
+            if (at := _interpolated(table, table.auroc.get(self._run), load))
+            is not None
             and table.forest_auroc is not None
         ]
         if len(measured) < _FEWEST_TABLES:
             return None
         quartiles = _quartiles([at for at, _ in measured])
-        return AurocBand(*quartiles, statistics.median(forest for _, forest in measured), len(measured))
+        return AurocBand(
+            *quartiles,
+            statistics.median(forest for _, forest in measured),
+            len(measured),
+        )
 
     def curve(self) -> Sequence[Band]:
         """The bands at the ε of :data:`CURVE` at which enough tables were measured."""
         return [band for band in map(self.at, CURVE) if band is not None]
 
     def nearest(self, epsilon: float) -> Measured | None:
-        """The measurement with the nearest rows × ε, on a similar table if there is any; ``None`` if none was made."""
+        """The measurement with the nearest rows × ε, on a similar table if there is
+        any; ``None`` if none was made.
+        """
         load = self.rows * epsilon / self.divisor
         ranked = [
-            ((not self._is_similar(table), abs(math.log(_TRAINED * table.rows * at / load))), table, at, accuracy)
+            (
+                (
+                    not self._is_similar(table),
+                    abs(math.log(_TRAINED * table.rows * at / load)),
+                ),
+                table,
+                at,
+                accuracy,
+            )
             for table in _tables()
             if table.has_gain
             for at, accuracy in _by_epsilon(table.accuracy.get(self._run))
@@ -209,7 +256,13 @@ class Comparison:
         if not ranked:
             return None
         _, table, at, accuracy = min(ranked, key=itemgetter(0))
-        return Measured(table.name, round(_TRAINED * table.rows), table.classes, at, table.share(accuracy))
+        return Measured(
+            table.name,
+            round(_TRAINED * table.rows),
+            table.classes,
+            at,
+            table.share(accuracy),
+        )
 
     @property
     def _run(self) -> str:
@@ -217,7 +270,9 @@ class Comparison:
 
     def _is_similar(self, table: _Table) -> bool:
         features = self.schema.features
-        numeric_share = sum(not feature.is_categorical for feature in features) / max(len(features), 1)
+        numeric_share = sum(not feature.is_categorical for feature in features) / max(
+            len(features), 1
+        )
         classes = abs(math.log2(len(self.schema.label.classes) / table.classes)) / 2
         return classes + abs(numeric_share - table.numeric_share) <= _MOST_UNLIKE
 
@@ -231,8 +286,12 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def _interpolated(table: _Table, cells: Mapping[str, float] | None, load: float) -> float | None:
-    """What was measured on a table at rows × ε, interpolated between the measured ε in the logarithm of ε."""
+def _interpolated(
+    table: _Table, cells: Mapping[str, float] | None, load: float
+) -> float | None:
+    """What was measured on a table at rows × ε, interpolated between the measured ε in
+    the logarithm of ε.
+    """
     measured = _by_epsilon(cells)
     if not measured:
         return None
@@ -248,29 +307,50 @@ def _interpolated(table: _Table, cells: Mapping[str, float] | None, load: float)
 
 
 def at_epsilon_one(algorithm: str) -> list[dict[str, str]]:
-    """Mean accuracies of an algorithm at ε = 1 on five tables, in percent, by its cheapest accountant; if measured."""
+    """Mean accuracies of an algorithm at ε = 1 on five tables, in percent, by its
+    cheapest accountant; if measured.
+    """
     for accountant in (pure.NAME, gdp.NAME):
-        cells = {table.name: table.accuracy.get(f"{algorithm}@{accountant}", {}).get("1") for table in _tables()}
-        measured = [(name, at) for name in _EVERYWHERE_MEASURED if (at := cells[name]) is not None]
+        cells = {
+            table.name: table.accuracy.get(f"{algorithm}@{accountant}", {}).get("1")
+            for table in _tables()
+        }
+        measured = [
+            (name, at)
+            for name in _EVERYWHERE_MEASURED
+            if (at := cells[name]) is not None
+        ]
         if measured:
             return [
-                {"dataset": name, "accountant": accountant, "epsilon": "1", "percent": f"{100 * at:.1f}"}
+                {
+                    "dataset": name,
+                    "accountant": accountant,
+                    "epsilon": "1",
+                    "percent": f"{100 * at:.1f}",
+                }
                 for name, at in measured
             ]
     return []
 
 
 def runs() -> list[Run]:
-    """What was measured: every algorithm on every kind of account, in alphabetical order."""
+    """What was measured: every algorithm on every kind of account, in alphabetical
+    order.
+    """
     names = sorted({name for table in _tables() for name in table.accuracy})
     return [_run_of(name) for name in names]
 
 
 def _run_of(name: str) -> Run:
-    epsilons = [[float(epsilon) for epsilon in table.accuracy.get(name, {})] for table in _tables()]
+    epsilons = [
+        [float(epsilon) for epsilon in table.accuracy.get(name, {})]
+        for table in _tables()
+    ]
     algorithm, _, accountant = name.partition("@")
     values = [epsilon for listed in epsilons for epsilon in listed]
-    return Run(algorithm, accountant, sum(map(bool, epsilons)), min(values), max(values))
+    return Run(
+        algorithm, accountant, sum(map(bool, epsilons)), min(values), max(values)
+    )
 
 
 def without_privacy(table: str) -> float:

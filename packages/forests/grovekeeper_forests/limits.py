@@ -1,43 +1,53 @@
 """Defines the limits of declarations, forests and composition.
 
-A limit is a public fact, so an error may state it. A long comment stands above its limit.
+A limit is a public fact, so an error may state it. A long comment stands above its
+limit.
 """
 
 # Declarations
 
 MAX_FEATURES = 2_000  # Features of a schema
-MAX_CATEGORIES = 255  # Categories of a feature or of a column partition, without OTHER and MISSING
+# Categories of a feature or of a column partition, without OTHER and MISSING
+MAX_CATEGORIES = 255
 MAX_CLASSES = 1_000  # Classes of the label
 MAX_NAME_CHARS = 128  # Characters of a column's or a partition's name
 MAX_CATEGORY_CHARS = 256  # Characters of a category or class
 MAX_PARTITIONS = 6  # Partitions of a dataset
 MAX_HASH_CELLS = 1_024  # Cells of a hash partition
-# Rows of all uploads to a dataset together; the proofs of sums and counts assume this bound.
+# Rows of all uploads to a dataset together; the proofs of sums and counts assume this
+# bound.
 MAX_ROWS_PER_DATASET = 2**31 - 1
 
 # Amounts, events and composition
 
-MAX_JSON_NUMBER_DIGITS = 15  # Significant digits of an amount that a request states as a JSON number
+# Significant digits of an amount that a request states as a JSON number
+MAX_JSON_NUMBER_DIGITS = 15
 MAX_DECIMAL_EXPONENT = 99  # Power of ten of an amount in a request
-# Cap of a ``zcdp`` or ``gdp`` account as ε: its ρ or μ², in steps of 10⁻¹², fits into 64 bits.
+# Cap of a ``zcdp`` or ``gdp`` account as ε: its ρ or μ², in steps of 10⁻¹², fits into
+# 64 bits.
 MAX_CAP_EPSILON_WITH_DELTA = 10**6
 MAX_EVENT_PARTS = 200  # Nodes of the event tree of an external mechanism
 MAX_EVENT_COUNT = 10**12  # Any count in an event: repetitions, coordinates, candidates
-MAX_EVENT_SCALE = 10**60  # Numerator and denominator of a sensitivity or a scale in an event
-# Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound.
+# Numerator and denominator of a sensitivity or a scale in an event
+MAX_EVENT_SCALE = 10**60
+# Additions that the exact maximum over joint cells may take; beyond it the balance is a
+# sound upper bound.
 MAX_COMPOSITION_WORK = 2**23
 
 # Models and evaluations
 
 MAX_TREES = 1_024  # Trees of a model
 MAX_DEPTH = 12  # Depth of a tree
-# Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers.
+# Trees × leaves × classes of a model: bounds memory, artifact and prediction by public
+# numbers.
 MAX_TREE_LEAF_CELLS = 2**26
 MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
 
 # Predictions
 
 MAX_PREDICTION_ROWS = 10_000  # Rows of a prediction request
-# Rows times features or classes of the model, whichever are more, in a prediction request, also of cells that it lacks.
+# Rows times features or classes of the model, whichever are more, in a prediction
+# request, also of cells that it lacks.
 MAX_PREDICTION_CELLS = 1_000_000
-MAX_REPORTED_PROBLEMS = 100  # Problems that one answer lists, so that the answer is not larger than the request
+# Problems that one answer lists, so that the answer is not larger than the request
+MAX_REPORTED_PROBLEMS = 100

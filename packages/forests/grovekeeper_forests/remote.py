@@ -1,12 +1,15 @@
-"""Counts PRIVATE rows that are on other machines: messages, their sender and their receiver, without a network.
+"""Counts PRIVATE rows that are on other machines: messages, their sender and their
+receiver, without a network.
 
-Messages are bytes without pickle: a safetensors file with arrays of fixed types, and one JSON text with everything
-else. A reader makes objects of the classes in :data:`FORMS` and :data:`_CLASSES` alone and calls no method but those in
+Messages are bytes without pickle: a safetensors file with arrays of fixed types, and
+one JSON text with everything else. A reader makes objects of the classes in
+:data:`FORMS` and :data:`_CLASSES` alone and calls no method but those in
 :data:`METHODS`.
 
-The machines keep states of their rows, which every released split and score moves on. No state is needed to answer: a
-full question repeats every call since the rows were read, so that a machine that has just read the rows of a lost
-machine can answer. A brief question leaves out the calls that all machines have answered after.
+The machines keep states of their rows, which every released split and score moves on.
+No state is needed to answer: a full question repeats every call since the rows were
+read, so that a machine that has just read the rows of a lost machine can answer. A
+brief question leaves out the calls that all machines have answered after.
 """
 
 from __future__ import annotations
@@ -34,20 +37,40 @@ from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms
 
 FORMS: Final = MappingProxyType(
-    {form.__name__: form for form in (LocalHistograms, LocalReweightedRows, LocalBoostedRows)}
+    {
+        form.__name__: form
+        for form in (LocalHistograms, LocalReweightedRows, LocalBoostedRows)
+    }
 )
 """The forms of parts that growth counts, by name."""
 
 METHODS: Final = frozenset(
     {
-        *("code_counts", "of_tree", "class_histogram", "joint_histogram", "leaf_histogram", "descend"),
-        *("finish_tree", "class_counts", "leaf_counts", "start", "sums", "add_scores", "tally"),
+        *(
+            "code_counts",
+            "of_tree",
+            "class_histogram",
+            "joint_histogram",
+            "leaf_histogram",
+            "descend",
+        ),
+        *(
+            "finish_tree",
+            "class_counts",
+            "leaf_counts",
+            "start",
+            "sums",
+            "add_scores",
+            "tally",
+        ),
     }
 )
 """The methods of parts that growth names."""
 
 TAKE: Final = "take"
-"""The call that brings coded rows into a form; its arguments are those of :func:`coded_rows.parts_of`."""
+"""The call that brings coded rows into a form; its arguments are those of
+:func:`coded_rows.parts_of`.
+"""
 
 ROWS: Final = -1
 """The number of the first branch, which begins at the rows as they were read."""
@@ -68,8 +91,10 @@ class Branch:
 
     Attributes:
         number: identifies the branch within a job.
-        skipped: number of calls that are not repeated here because the receiver has answered after them.
-        calls: the first call of a branch makes its parts from those of the branch before; the others change them.
+        skipped: number of calls that are not repeated here because the receiver has
+            answered after them.
+        calls: the first call of a branch makes its parts from those of the branch
+            before; the others change them.
     """
 
     number: int
@@ -79,7 +104,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class Question:
-    """A sum over rows in the state that branches lead to, of which the first begins at the coded rows."""
+    """A sum over rows in the state that branches lead to, of which the first begins at
+    the coded rows.
+    """
 
     branches: tuple[Branch, ...]
     call: Call
@@ -93,13 +120,17 @@ class Json:
 
 
 _CLASSES: Final = MappingProxyType(
-    {kind.__name__: kind for kind in (Assignment, Branch, Call, Encoding, Question, Scales, Trees)}
+    {
+        kind.__name__: kind
+        for kind in (Assignment, Branch, Call, Encoding, Question, Scales, Trees)
+    }
 )
 _PLAIN = (str, int, type(None))
 
 
 def dumps(value: object) -> bytes:
-    """Encodes a value: plain values, arrays, tuples, and objects of the classes of this module.
+    """Encodes a value: plain values, arrays, tuples, and objects of the classes of this
+    module.
 
     Raises:
         TypeError: a value of another type.
@@ -120,7 +151,9 @@ def loads(data: bytes) -> Any:
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """A value as JSON; anything but a plain value is a list of its kind and its content."""
+    """A value as JSON; anything but a plain value is a list of its kind and its
+    content.
+    """
     match value:
         case _ if isinstance(value, _PLAIN):
             return value
@@ -136,14 +169,20 @@ def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         case tuple():
             return ["tuple", *(_plain(item, arrays) for item in value)]
         case dict():
-            return ["named", *([name, _plain(item, arrays)] for name, item in value.items())]
+            return [
+                "named",
+                *([name, _plain(item, arrays)] for name, item in value.items()),
+            ]
         case Schema():
             return ["schema", value.to_json()]
         case Json():
             return ["json", value.value]
     if type(value) not in _CLASSES.values():
         raise TypeError("a value that is not sent to other machines")
-    return [type(value).__name__, *(_plain(getattr(value, own.name), arrays) for own in fields(value))]
+    return [
+        type(value).__name__,
+        *(_plain(getattr(value, own.name), arrays) for own in fields(value)),
+    ]
 
 
 def _value(plain: Any, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -205,7 +244,8 @@ class DistributedParts:
     Attributes:
         fleet: the machines.
         numbers: numbers of branches that were not used yet.
-        before: the branches that lead to the first state of these parts, at the length that they had then.
+        before: the branches that lead to the first state of these parts, at the length
+            that they had then.
         grown: the branch of these parts.
     """
 
@@ -217,9 +257,17 @@ class DistributedParts:
     def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
         """See ``Parts``."""
         call, path = Call(method, args, named), self._path()
-        brief = [Branch(grown.number, grown.n_answered, tuple(grown.calls[grown.n_answered : n])) for grown, n in path]
+        brief = [
+            Branch(
+                grown.number, grown.n_answered, tuple(grown.calls[grown.n_answered : n])
+            )
+            for grown, n in path
+        ]
         full = [Branch(grown.number, 0, tuple(grown.calls[:n])) for grown, n in path]
-        counted = self.fleet.total(dumps(Question(tuple(brief), call)), lambda: dumps(Question(tuple(full), call)))
+        counted = self.fleet.total(
+            dumps(Question(tuple(brief), call)),
+            lambda: dumps(Question(tuple(full), call)),
+        )
         for grown, n in path:
             grown.n_answered = max(grown.n_answered, n)
         return counted
@@ -238,7 +286,9 @@ class DistributedParts:
 
 
 class CodedDistributedRows:
-    """All PRIVATE rows of a job, coded, on other machines; see ``data.coded_rows.DistributedRows``."""
+    """All PRIVATE rows of a job, coded, on other machines; see
+    ``data.coded_rows.DistributedRows``.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         """Keeps the machines, which have read the rows."""
@@ -248,7 +298,9 @@ class CodedDistributedRows:
         """See ``DistributedRows``."""
         return self._parts.total("code_counts", index)
 
-    def parts(self, encoding: Encoding, form: type[Form], *args: Any) -> DistributedParts:
+    def parts(
+        self, encoding: Encoding, form: type[Form], *args: Any
+    ) -> DistributedParts:
         """See ``DistributedRows``."""
         return self._parts.map(TAKE, form.__name__, encoding, *args)
 
@@ -261,7 +313,9 @@ class StateMissing(GrovekeeperError):
 
 @dataclass
 class _State:
-    """The parts of the rows after a number of calls of a branch; ``None`` if another branch used them up."""
+    """The parts of the rows after a number of calls of a branch; ``None`` if another
+    branch used them up.
+    """
 
     parts: RowParts | None
     n_calls: int
@@ -286,12 +340,15 @@ class ShardStates:
         """The exact PRIVATE sum that a question asks for, over the rows of the shard.
 
         Raises:
-            StateMissing: the question is brief, and this process has not made the calls that it leaves out.
+            StateMissing: the question is brief, and this process has not made the calls
+                that it leaves out.
         """
         last = len(question.branches) - 1
         parts = self._at(question.branches, last)
         numbers = {branch.number for branch in question.branches}
-        self._states = {number: state for number, state in self._states.items() if number in numbers}
+        self._states = {
+            number: state for number, state in self._states.items() if number in numbers
+        }
         call = question.call
         _require(call, METHODS)
         return parts.total(call.method, *call.args, **call.named)
@@ -301,7 +358,11 @@ class ShardStates:
         branch = branches[place]
         n_calls = branch.skipped + len(branch.calls)
         state = self._states.get(branch.number)
-        if state is None or state.parts is None or not branch.skipped <= state.n_calls <= n_calls:
+        if (
+            state is None
+            or state.parts is None
+            or not branch.skipped <= state.n_calls <= n_calls
+        ):
             state = self._states[branch.number] = self._first(branches, place)
         assert state.parts is not None
         for call in branch.calls[state.n_calls - branch.skipped :]:
@@ -311,7 +372,9 @@ class ShardStates:
         return state.parts
 
     def _first(self, branches: tuple[Branch, ...], place: int) -> _State:
-        """The first state of a branch: the rows as read, or what its first call makes of the branch before."""
+        """The first state of a branch: the rows as read, or what its first call makes
+        of the branch before.
+        """
         branch = branches[place]
         if branch.skipped:
             raise StateMissing

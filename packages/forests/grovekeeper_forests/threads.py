@@ -9,9 +9,11 @@ Result = TypeVar("Result")
 
 
 def begun(work: Callable[[], Result], *, name: str) -> Future[Result]:
-    """Begins work in a thread of its own, or does it at once in this thread if the machine starts no further one.
+    """Begins work in a thread of its own, or does it at once in this thread if the
+    machine starts no further one.
 
-    An account, a service and a container have limits of threads, and a paid job goes on at the limit.
+    An account, a service and a container have limits of threads, and a paid job goes on
+    at the limit.
     """
     outcome: Future[Result] = Future()
 

@@ -1,4 +1,6 @@
-"""Converts exact decimal amounts to whole steps of an account's unit and back, without a float."""
+"""Converts exact decimal amounts to whole steps of an account's unit and back, without
+a float.
+"""
 
 import re
 
@@ -21,10 +23,12 @@ class NotAnAmount(ValueError):
 
 
 def to_steps(value: Json, places: int) -> int:
-    """Steps of 10^−places of the shortest exact decimal text: ``"0.7"`` is 700000000 steps of nine places.
+    """Steps of 10^−places of the shortest exact decimal text: ``"0.7"`` is 700000000
+    steps of nine places.
 
     Raises:
-        NotAnAmount: the value is no text, has a sign, an exponent or superfluous zeros, or is finer than a step.
+        NotAnAmount: the value is no text, has a sign, an exponent or superfluous zeros,
+            or is finer than a step.
     """
     match = _SHORTEST.fullmatch(value) if isinstance(value, str) else None
     if match is None:

@@ -1,8 +1,8 @@
 """Parses JSON strictly and writes it in canonical form (RFC 8785).
 
-A ledger holds strings, integers, null, booleans, arrays and objects. Fractions are text in a ledger, so
-floating-point numbers, the difficult part of RFC 8785, do not occur: a number with a point or an exponent is rejected
-on reading.
+A ledger holds strings, integers, null, booleans, arrays and objects. Fractions are text
+in a ledger, so floating-point numbers, the difficult part of RFC 8785, do not occur: a
+number with a point or an exponent is rejected on reading.
 """
 
 import json
@@ -18,15 +18,19 @@ MAX_NESTING = 200
 
 
 class NotStrictJson(ValueError):
-    """The text is not JSON, or is JSON that two readers may interpret differently; ``str()`` gives the reason."""
+    """The text is not JSON, or is JSON that two readers may interpret differently;
+    ``str()`` gives the reason.
+    """
 
 
 def loads(line: bytes) -> Json:
-    """Reads one JSON value and rejects everything that a lenient reader would interpret.
+    """Reads one JSON value and rejects everything that a lenient reader would
+    interpret.
 
     Raises:
-        NotStrictJson: not UTF-8, not JSON, a duplicate key, NaN or an infinity, a number that is not an integer or is
-            too large, half of a surrogate pair, or nesting that is too deep.
+        NotStrictJson: not UTF-8, not JSON, a duplicate key, NaN or an infinity, a
+            number that is not an integer or is too large, half of a surrogate pair, or
+            nesting that is too deep.
     """
     try:
         value = json.loads(
@@ -51,7 +55,8 @@ def loads(line: bytes) -> Json:
 
 
 def dumps(value: Json) -> bytes:
-    """The RFC 8785 form: no spaces, keys in the order of their UTF-16 code units, the shortest escapes, UTF-8.
+    """The RFC 8785 form: no spaces, keys in the order of their UTF-16 code units, the
+    shortest escapes, UTF-8.
 
     Raises:
         UnicodeEncodeError: a text holds half of a surrogate pair.
@@ -66,7 +71,14 @@ def _text(value: Json, *, depth: int) -> str:
     match value:
         case dict():
             members = sorted(value.items(), key=_utf_16)
-            return "{" + ",".join(f"{_string(name)}:{_text(item, depth=depth + 1)}" for name, item in members) + "}"
+            return (
+                "{"
+                + ",".join(
+                    f"{_string(name)}:{_text(item, depth=depth + 1)}"
+                    for name, item in members
+                )
+                + "}"
+            )
         case list():
             return "[" + ",".join(_text(item, depth=depth + 1) for item in value) + "]"
         case str():
@@ -89,7 +101,9 @@ _encoder = json.JSONEncoder(ensure_ascii=False)
 
 
 def _string(text: str) -> str:
-    """Python's escapes equal those of RFC 8785 when non-ASCII text is not escaped; a test compares all of them."""
+    """Python's escapes equal those of RFC 8785 when non-ASCII text is not escaped; a
+    test compares all of them.
+    """
     return _encoder.encode(text)
 
 

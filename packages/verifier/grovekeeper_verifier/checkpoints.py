@@ -1,8 +1,10 @@
 """Reads checkpoints and checks their signatures.
 
-A checkpoint is a signed statement of an account's size and Merkle root (C2SP signed-note). It has lines for the log,
-the number of entries, the root in base64 and the time, then an empty line and signatures: ``— <name> <base64 of a
-4-byte key id and the Ed25519 signature>``. Signatures of other keys, such as those of witnesses, are ignored.
+A checkpoint is a signed statement of an account's size and Merkle root (C2SP
+signed-note). It has lines for the log, the number of entries, the root in base64 and
+the time, then an empty line and signatures: ``— <name> <base64 of a 4-byte key id and
+the Ed25519 signature>``. Signatures of other keys, such as those of witnesses, are
+ignored.
 """
 
 import base64
@@ -20,11 +22,14 @@ MAX_BYTES = 65_536
 _ED25519 = b"\x01"
 _NOTE = re.compile(
     r"(?P<signed>(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n"
-    r"(?:[^\n]+\n)*)"  # lines of extensions, as the one about erasures in heads beside a database
+    # lines of extensions, as the one about erasures in heads beside a database
+    r"(?:[^\n]+\n)*)"
     r"\n(?P<signatures>(?:— [^\n +]+ [A-Za-z0-9+/]+={0,2}\n)+)"
 )
 _SIGNATURE = re.compile(r"— (?P<name>[^\n +]+) (?P<signature>[A-Za-z0-9+/]+={0,2})\n")
-_VERIFIER_KEY = re.compile(r"[^\n +]+\+[0-9a-f]{8}\+(?P<key>[A-Za-z0-9+/]+={0,2})[\r\n]*")
+_VERIFIER_KEY = re.compile(
+    r"[^\n +]+\+[0-9a-f]{8}\+(?P<key>[A-Za-z0-9+/]+={0,2})[\r\n]*"
+)
 
 
 class NotAKey(ValueError):
@@ -41,7 +46,9 @@ class NotSigned(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A signed statement: the root over the first ``size`` entries of a log, and the time of signing."""
+    """A signed statement: the root over the first ``size`` entries of a log, and the
+    time of signing.
+    """
 
     origin: str
     size: int
@@ -50,7 +57,8 @@ class Checkpoint:
 
 
 def read_public_key(file: Path) -> bytes:
-    """Reads the 32 bytes of an Ed25519 public key from PEM, or from the one-line form of signed notes.
+    """Reads the 32 bytes of an Ed25519 public key from PEM, or from the one-line form
+    of signed notes.
 
     Raises:
         OSError: the file cannot be read.
@@ -76,16 +84,22 @@ def read_checkpoint(file: Path, public_key: bytes) -> Checkpoint:
     """
     with file.open("rb") as stream:
         text = stream.read(MAX_BYTES).decode("utf-8-sig", "replace")
-    # Mail, editors and git change line ends; the signature is checked over the text that was signed.
+    # Mail, editors and git change line ends; the signature is checked over the text
+    # that was signed.
     match = _NOTE.fullmatch(text.replace("\r\n", "\n").rstrip("\n") + "\n")
     if match is None:
         raise NotACheckpoint("origin, size, root, time and signatures are expected")
     signatures = _signatures(match["signatures"], public_key)
     if not signatures:
         raise NotSigned("it was signed with another key than the one given")
-    if not all(_holds(public_key, signature, match["signed"].encode("utf-8")) for signature in signatures):
+    if not all(
+        _holds(public_key, signature, match["signed"].encode("utf-8"))
+        for signature in signatures
+    ):
         raise NotSigned("its signature is invalid: the text is not the signed one")
-    return Checkpoint(match["origin"], int(match["size"]), _decoded(match["root"]), match["at"])
+    return Checkpoint(
+        match["origin"], int(match["size"]), _decoded(match["root"]), match["at"]
+    )
 
 
 def _signatures(lines: str, public_key: bytes) -> list[bytes]:
@@ -100,7 +114,8 @@ def _signatures(lines: str, public_key: bytes) -> list[bytes]:
 
 
 def _holds(public_key: bytes, signature: bytes, text: bytes) -> bool:
-    from grovekeeper_verifier import ed25519  # exports without checkpoints need only the standard library
+    # exports without checkpoints need only the standard library
+    from grovekeeper_verifier import ed25519
 
     return ed25519.holds(public_key, signature, text)
 

@@ -1,7 +1,7 @@
 """Verifies the export of a control chain: the administrative acts of an installation.
 
-Acts spend nothing. Their chain, sequence, times and checkpoints are checked like those of an account, and the details
-of every act have exactly the fields of its kind.
+Acts spend nothing. Their chain, sequence, times and checkpoints are checked like those
+of an account, and the details of every act have exactly the fields of its kind.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +70,9 @@ class ControlHeader:
 
 @dataclass(frozen=True)
 class ControlSummary:
-    """The result: number of acts by kind, the last entry, and the checkpoints that it was compared with."""
+    """The result: number of acts by kind, the last entry, and the checkpoints that it
+    was compared with.
+    """
 
     kinds: Mapping[str, int]
     last: Link
@@ -100,7 +102,9 @@ def is_control(value: Json) -> bool:
     return isinstance(value, dict) and "log" in value
 
 
-def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> ControlSummary:
+def verify(
+    lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()
+) -> ControlSummary:
     """Verifies the export of a control chain."""
     check_logs(checkpoints, [CONTROL])
     reading = Reading(lines, lambda header: _Acts(header, checkpoints))
@@ -119,10 +123,16 @@ def _read_act(value: Json) -> Link:
         raise Malformed("the entry's kind is not one of administrative acts")
     unused = (fields["amount"], fields["scope"], fields["event"], fields["job_id"])
     if unused != ("0", {}, None, None):
-        raise Malformed("an administrative act carries an amount, a scope, an event or a job")
+        raise Malformed(
+            "an administrative act carries an amount, a scope, an event or a job"
+        )
     stated = fields.get("details")
-    optional = _OPTIONAL_DETAILS.get(kind, set()) & set(stated if isinstance(stated, dict) else ())
-    details = json_fields.fields(stated, _DETAILS[kind] | optional, f"the details of {kind}")
+    optional = _OPTIONAL_DETAILS.get(kind, set()) & set(
+        stated if isinstance(stated, dict) else ()
+    )
+    details = json_fields.fields(
+        stated, _DETAILS[kind] | optional, f"the details of {kind}"
+    )
     if kind == "open" and details != {"log": CONTROL}:
         raise Malformed("the first entry names another log")
     return Link(

@@ -3,9 +3,9 @@
 * ρ = ε·tanh(ε/2).
 * μ = 2x, where Φ(−x) = 1/(1 + e^ε) and Φ is the standard normal distribution function.
 
-Both are computed with 90 digits and enlarged by far more than the rounding error. The enlarged x is checked: Φ(−x),
-computed with a known error, must be below 1/(1 + e^ε). Proofs: docs/proofs/accounting.md, A1
-and A4.
+Both are computed with 90 digits and enlarged by far more than the rounding error. The
+enlarged x is checked: Φ(−x), computed with a known error, must be below 1/(1 + e^ε).
+Proofs: docs/proofs/accounting.md, A1 and A4.
 """
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -30,7 +30,9 @@ _MAX_STEPS = 60
 
 @lru_cache(maxsize=1024)
 def rho_of_pure(epsilon: Fraction) -> Fraction:
-    """ε·tanh(ε/2), rounded up. Its upper bounds ε²/2 and ε are used for very small and very large ε."""
+    """ε·tanh(ε/2), rounded up. Its upper bounds ε²/2 and ε are used for very small and
+    very large ε.
+    """
     if epsilon < _SMALL:
         return epsilon**2 / 2
     if epsilon > _LARGE:
@@ -43,7 +45,9 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
-    """μ², rounded up. Its upper bounds πε²/2 and 8ε are used for very small and very large ε."""
+    """μ², rounded up. Its upper bounds πε²/2 and 8ε are used for very small and very
+    large ε.
+    """
     if epsilon < _SMALL:
         return _HALF_PI * epsilon**2
     if epsilon > _LARGE:
@@ -58,8 +62,9 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
 
 
 def _quantile(below: Decimal, *, start: Decimal) -> Decimal:
-    """An estimate of the x with Φ(−x) = ``below``. ln Φ(−x) is concave, so Newton's method from a larger x converges
-    from above."""
+    """An estimate of the x with Φ(−x) = ``below``. ln Φ(−x) is concave, so Newton's
+    method from a larger x converges from above.
+    """
     x = min((2 * start).sqrt(), start)
     for _ in range(_MAX_STEPS):
         ratio = _probability_below(x) / _density(x)
@@ -76,7 +81,11 @@ def _density(x: Decimal) -> Decimal:
 
 def _probability_below(x: Decimal) -> Decimal:
     """Φ(−x), x ≥ 0, with a relative error below 10⁻⁷⁰."""
-    return Decimal("0.5") - _density(x) * _series(x) if x < _NEAR else _density(x) / _continued(x)
+    return (
+        Decimal("0.5") - _density(x) * _series(x)
+        if x < _NEAR
+        else _density(x) / _continued(x)
+    )
 
 
 def _series(x: Decimal) -> Decimal:

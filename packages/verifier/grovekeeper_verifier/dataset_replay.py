@@ -1,11 +1,14 @@
-"""Replays a dataset's export line by line and stops at the first line that fails a check.
+"""Replays a dataset's export line by line and stops at the first line that fails a
+check.
 
-Checks of every line: its form; its place in the chain (:mod:`.chain`); the life of every charge (one
-reservation, then at most one of charge, void and expire, with equal amount, scope, event and details); the header
-against the details of the first entry; charged and reserved of every joint cell against the cap in force, after every
-reservation; the recomputed price of every reservation against its amount; every stated state. An account may continue
-that of an erased dataset: its opening load counts as charged in every joint cell. With the export of the erased
-dataset, the opening load is compared with the largest load of that account.
+Checks of every line: its form; its place in the chain (:mod:`.chain`); the life of
+every charge (one reservation, then at most one of charge, void and expire, with equal
+amount, scope, event and details); the header against the details of the first entry;
+charged and reserved of every joint cell against the cap in force, after every
+reservation; the recomputed price of every reservation against its amount; every stated
+state. An account may continue that of an erased dataset: its opening load counts as
+charged in every joint cell. With the export of the erased dataset, the opening load is
+compared with the largest load of that account.
 """
 
 import hashlib
@@ -43,7 +46,9 @@ from grovekeeper_verifier.joint_cells import Balance, JointCells
 from grovekeeper_verifier.largest_load import Largest
 
 STATE_FORM = 2
-"""The form of stated states; the first form has no number and lists the cells of every scope."""
+"""The form of stated states; the first form has no number and lists the cells of every
+scope.
+"""
 OPENING_LOAD_SEQUENCE = 2
 """The place of an opening load: it follows the opening."""
 OPENING_LOAD_LINE = OPENING_LOAD_SEQUENCE + 1
@@ -58,13 +63,16 @@ class Summary:
         header: the first line.
         kinds: number of entries of each kind.
         cap: in force at the end, in steps of the account's unit.
-        highest_cap: the highest in force since the first reservation that was neither voided nor expired; the cap of
-            the guarantee on accounts with a δ.
+        highest_cap: the highest in force since the first reservation that was neither
+            voided nor expired; the cap of the guarantee on accounts with a δ.
         attested: number of charges for external mechanisms, by the attester's key.
-        tightest: the joint cell with the largest load at the end; no load is above the highest cap.
+        tightest: the joint cell with the largest load at the end; no load is above the
+            highest cap.
         last: the newest entry.
-        checkpoints: of this log, all of which agree with the entries, the smallest first.
-        continued: the account of an erased dataset that this account continues, if there is one.
+        checkpoints: of this log, all of which agree with the entries, the smallest
+            first.
+        continued: the account of an erased dataset that this account continues, if
+            there is one.
         opening_load: what was spent there, in steps.
         compared: the result of the export of the erased dataset, if it was given.
     """
@@ -83,29 +91,45 @@ class Summary:
 
 
 def verify(
-    lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = (), erased: "Sequence[Reading[Account]]" = ()
+    lines: Iterable[bytes],
+    checkpoints: Sequence[Checkpoint] = (),
+    erased: "Sequence[Reading[Account]]" = (),
 ) -> Summary:
     """Verifies a dataset's export.
 
     Args:
-        lines: the file's lines with line ends, as iteration over a binary file yields them.
+        lines: the file's lines with line ends, as iteration over a binary file yields
+            them.
         checkpoints: with valid signatures, to compare the entries with.
-        erased: exports of the erased datasets whose accounts continue here, read up to their headers: of the account
-            that this one continues, of the account that that one continues, and so on.
+        erased: exports of the erased datasets whose accounts continue here, read up to
+            their headers: of the account that this one continues, of the account that
+            that one continues, and so on.
     """
     reading = read(lines, checkpoints)
-    check_logs(checkpoints, [each.account.header.dataset for each in (reading, *erased)])
+    check_logs(
+        checkpoints, [each.account.header.dataset for each in (reading, *erased)]
+    )
     return _compared(reading, {each.account.header.dataset: each for each in erased})
 
 
-def _compared(reading: "Reading[Account]", erased: "dict[str, Reading[Account]]") -> Summary:
-    """Verifies an export to its end, then the export of the erased dataset that its account continues."""
+def _compared(
+    reading: "Reading[Account]", erased: "dict[str, Reading[Account]]"
+) -> Summary:
+    """Verifies an export to its end, then the export of the erased dataset that its
+    account continues.
+    """
     summary = reading.read_to_the_end(reading.account.summary)
-    before = None if summary.continued is None else erased.pop(summary.continued.dataset, None)
+    before = (
+        None
+        if summary.continued is None
+        else erased.pop(summary.continued.dataset, None)
+    )
     if before is None:
         for other in erased.values():
             with other.named(1):
-                raise Broken("no account that was verified continues this dataset's account")
+                raise Broken(
+                    "no account that was verified continues this dataset's account"
+                )
         return summary
     largest = _followed(before)
     compared = _compared(before, erased)
@@ -115,7 +139,9 @@ def _compared(reading: "Reading[Account]", erased: "dict[str, Reading[Account]]"
 
 
 def _followed(reading: "Reading[Account]") -> Largest:
-    """Verifies the entries of an erased dataset, and follows the largest load as a population that it is in does."""
+    """Verifies the entries of an erased dataset, and follows the largest load as a
+    population that it is in does.
+    """
     largest = Largest(reading.account.cells)
     while reading.advance():
         assert reading.account.last is not None, "the loop has read one"
@@ -124,7 +150,9 @@ def _followed(reading: "Reading[Account]") -> Largest:
     return largest
 
 
-def _check_opening_load(summary: Summary, before: "Account", compared: Summary, *, at_most: int) -> None:
+def _check_opening_load(
+    summary: Summary, before: "Account", compared: Summary, *, at_most: int
+) -> None:
     """Compares an opening load with the complete export of the erased dataset.
 
     Args:
@@ -143,43 +171,69 @@ def _check_opening_load(summary: Summary, before: "Account", compared: Summary, 
         ("delta_set_aside", header.delta_set_aside, erased.delta_set_aside),
         ("adjacency", header.adjacency, erased.adjacency),
         ("unit column", header.unit_column, erased.unit_column),
-        ("form of the unit column", header.unit_form if erased.unit_form else None, erased.unit_form),
+        (
+            "form of the unit column",
+            header.unit_form if erased.unit_form else None,
+            erased.unit_form,
+        ),
         ("sequence", continued.sequence, compared.last.sequence),
         ("hash", continued.hash, compared.last.hash),
         ("highest_cap", continued.highest_cap, compared.highest_cap),
     ):
         if stated != actual:
-            raise Broken(f"the opening load states another {field} than the ledger of {erased.dataset}")
+            raise Broken(
+                f"the opening load states another {field} than the ledger of {erased.dataset}"
+            )
     if compared.tightest.reserved or before.has_reservations:
-        raise Broken(f"the account of {erased.dataset} has reservations that were not given back")
+        raise Broken(
+            f"the account of {erased.dataset} has reservations that were not given back"
+        )
     load, delta = min(compared.tightest.load, at_most), before.tightest_delta
-    # Where jobs restrict several partitions, the service may state a bound above the largest load.
+    # Where jobs restrict several partitions, the service may state a bound above the
+    # largest load.
     exact = not before.cells.has_several
     if not load <= summary.opening_load or (exact and load != summary.opening_load):
         compared.tightest.require_exact()
         stated, actual = header.text(summary.opening_load), header.text(load)
-        raise Broken(f"the opening load is {stated}, and the ledger of {erased.dataset} ends with {actual}")
+        raise Broken(
+            f"the opening load is {stated}, and the ledger of {erased.dataset} ends with {actual}"
+        )
     if not delta.load <= continued.delta or (exact and delta.load != continued.delta):
         delta.require_exact()
-        raise Broken(f"the opening load states another charged delta than the ledger of {erased.dataset}")
+        raise Broken(
+            f"the opening load states another charged delta than the ledger of {erased.dataset}"
+        )
 
 
-def read(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str | None = None) -> "Reading[Account]":
+def read(
+    lines: Iterable[bytes],
+    checkpoints: Sequence[Checkpoint],
+    *,
+    file: str | None = None,
+) -> "Reading[Account]":
     """Opens an export for verification line by line."""
-    return Reading(lines, lambda header: Account(read_header(header), header, checkpoints), file=file)
+    return Reading(
+        lines,
+        lambda header: Account(read_header(header), header, checkpoints),
+        file=file,
+    )
 
 
 class Account:
     """A dataset's account after the entries up to the newest."""
 
-    def __init__(self, header: Header, first_line: Json, checkpoints: Sequence[Checkpoint]) -> None:
+    def __init__(
+        self, header: Header, first_line: Json, checkpoints: Sequence[Checkpoint]
+    ) -> None:
         self.header = header
         self.chain = Chain(header.dataset, checkpoints)
         self.cells = JointCells(header.partitions)
         self.cap = self.highest_cap = 0
         self.last: Entry | None = None
         self._first_line = first_line
-        self._partitions = {partition.name: partition for partition in header.partitions}
+        self._partitions = {
+            partition.name: partition for partition in header.partitions
+        }
         self._deltas = JointCells(header.partitions)
         self._uploads: tuple[str, ...] = ()
         self._sources: dict[Scope, int] = {}
@@ -195,7 +249,9 @@ class Account:
 
     def take(self, value: Json) -> None:
         """Checks one entry against the entries before it, and applies it."""
-        entry = read_entry(value, self._partitions, places=self.header.places, uploads=self._uploads)
+        entry = read_entry(
+            value, self._partitions, places=self.header.places, uploads=self._uploads
+        )
         self.chain.take(entry, value)
         self._uploads += entry.uploads
         match entry.kind:
@@ -206,7 +262,12 @@ class Account:
             case "cap":
                 self._change_cap(entry)
             case "state":
-                check_stated_state(entry, self._first_state() if is_of_first_form(entry.details) else self._state())
+                check_stated_state(
+                    entry,
+                    self._first_state()
+                    if is_of_first_form(entry.details)
+                    else self._state(),
+                )
             case "reserve":
                 self._reserve(entry)
             case _:
@@ -245,7 +306,9 @@ class Account:
         return self._deltas.tightest(()).at_most(self.header.delta_set_aside)
 
     def _first_state(self) -> dict[str, Json]:
-        """The state after the entries up to the newest, as earlier versions of the service stated it."""
+        """The state after the entries up to the newest, as earlier versions of the
+        service stated it.
+        """
         text, reserved = self.header.text, self._reserved_amounts()
         return {
             "facts": self._facts(),
@@ -256,18 +319,26 @@ class Account:
                     "scope": _as_json(scope),
                     "charged": text(self._charged[scope]),
                     "reserved": text(reserved[scope]),
-                    "delta": amounts.from_steps(self._charged_delta[scope], amounts.DELTA_PLACES),
+                    "delta": amounts.from_steps(
+                        self._charged_delta[scope], amounts.DELTA_PLACES
+                    ),
                 }
                 for scope in {**self._charged, **reserved}
             ],
             "reservations": [
-                {"job_id": part.job_id, "scope": _as_json(part.scope), "amount": text(part.amount)}
+                {
+                    "job_id": part.job_id,
+                    "scope": _as_json(part.scope),
+                    "amount": text(part.amount),
+                }
                 for part in self._parts()
             ],
         }
 
     def _state(self) -> dict[str, Json]:
-        """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
+        """The state after the entries up to the newest, as an entry of kind ``state``
+        states it.
+        """
         text, reserved = self.header.text, self._reserved_amounts()
         return {
             "form": STATE_FORM,
@@ -281,19 +352,29 @@ class Account:
                     "entry": self._sources[scope],
                     "charged": text(self._charged[scope]),
                     "reserved": text(reserved[scope]),
-                    "delta": amounts.from_steps(self._charged_delta[scope], amounts.DELTA_PLACES),
+                    "delta": amounts.from_steps(
+                        self._charged_delta[scope], amounts.DELTA_PLACES
+                    ),
                 }
                 for scope in {**self._charged, **reserved}
             ],
             "reservations": [
-                {"job_id": part.job_id, "scope": self._digest(part.scope), "amount": text(part.amount)}
+                {
+                    "job_id": part.job_id,
+                    "scope": self._digest(part.scope),
+                    "amount": text(part.amount),
+                }
                 for part in self._parts()
             ],
         }
 
     def _facts(self) -> dict[str, Json]:
         assert isinstance(self._first_line, dict), "read_header takes objects only"
-        return {name: self._first_line[name] for name in (*BOUND_FIELDS, SET_ASIDE) if name in self._first_line}
+        return {
+            name: self._first_line[name]
+            for name in (*BOUND_FIELDS, SET_ASIDE)
+            if name in self._first_line
+        }
 
     def _parts(self) -> list[Entry]:
         return [part for parts in self._reserved.values() for part in parts]
@@ -305,28 +386,45 @@ class Account:
         return reserved
 
     def _digest(self, scope: Scope) -> str:
-        """The digest by which a state names a scope: of its JSON without white space, names and cells sorted."""
+        """The digest by which a state names a scope: of its JSON without white space,
+        names and cells sorted.
+        """
         if scope not in self._digests:
-            text = json.dumps(_as_json(scope), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            text = json.dumps(
+                _as_json(scope),
+                sort_keys=True,
+                separators=(",", ":"),
+                ensure_ascii=False,
+            )
             self._digests[scope] = hashlib.sha256(text.encode("utf-8")).hexdigest()
         return self._digests[scope]
 
     def _open(self, entry: Entry) -> None:
         self.cap = self.highest_cap = entry.amount
-        assert isinstance(entry.details, dict), "read_entry takes no opening without details"
+        assert isinstance(entry.details, dict), (
+            "read_entry takes no opening without details"
+        )
         assert isinstance(self._first_line, dict), "read_header takes objects only"
         set_aside = {SET_ASIDE} & (entry.details.keys() | self._first_line.keys())
         check_repeated(entry.details, self._first_line, (*BOUND_FIELDS, *set_aside))
 
     def _continue(self, entry: Entry) -> None:
-        """Applies an opening load, which may be above the cap: then nothing is admitted."""
+        """Applies an opening load, which may be above the cap: then nothing is
+        admitted.
+        """
         if self.chain.kinds.total() != OPENING_LOAD_SEQUENCE:
-            raise Broken("an opening load follows the opening of an account, and no other entry")
+            raise Broken(
+                "an opening load follows the opening of an account, and no other entry"
+            )
         continued = read_continued(entry, self.header)
         if entry.amount > continued.highest_cap:
-            raise Broken("the opening load is above the highest cap of the erased dataset's account")
+            raise Broken(
+                "the opening load is above the highest cap of the erased dataset's account"
+            )
         if self.cap > continued.highest_cap:
-            raise Broken("the cap is above the highest cap of the erased dataset's account, without a reason")
+            raise Broken(
+                "the cap is above the highest cap of the erased dataset's account, without a reason"
+            )
         self._continued, self._opening_load, self._n_living = continued, entry.amount, 1
         self.highest_cap = max(self.cap, continued.highest_cap)
         self.cells.reserve((), entry.amount)
@@ -340,12 +438,16 @@ class Account:
         check_open(self.cap)
         self.cap = entry.amount
         keeps_highest = self._n_living or not self.cap
-        self.highest_cap = max(self.highest_cap, self.cap) if keeps_highest else self.cap
+        self.highest_cap = (
+            max(self.highest_cap, self.cap) if keeps_highest else self.cap
+        )
 
     def _reserve(self, entry: Entry) -> None:
         job_id = str(entry.job_id)
         others = self._reserved.get(job_id, ())
-        if job_id in self._settled or not all(_are_disjoint(other.scope, entry.scope) for other in others):
+        if job_id in self._settled or not all(
+            _are_disjoint(other.scope, entry.scope) for other in others
+        ):
             raise Broken("this job has a reservation already")
         witness = prices.check(entry, self.header)
         if witness is not None:
@@ -355,15 +457,21 @@ class Account:
         if self.cells.exceeds(entry.scope, self.cap):
             tightest = self.cells.tightest(entry.scope)
             tightest.require_exact()
-            where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
+            where = "".join(
+                f" in cell {name}={cell}" for name, cell in tightest.cell.items()
+            )
             over, cap = self.header.text(tightest.load), self.header.text(self.cap)
-            raise Broken(f"charged and reserved{where} are {over}, over the cap of {cap}")
+            raise Broken(
+                f"charged and reserved{where} are {over}, over the cap of {cap}"
+            )
         self._reserved[job_id] = (*others, entry)
         self._sources[entry.scope] = entry.sequence
         self._n_living += 1
 
     def _charge_delta(self, scope: Scope, delta: int) -> None:
-        """An external mechanism is charged when it is reserved, so its δ counts at once."""
+        """An external mechanism is charged when it is reserved, so its δ counts at
+        once.
+        """
         if delta == 0:
             return
         self._deltas.reserve(scope, delta)
@@ -376,18 +484,28 @@ class Account:
         reservations = self._reserved.get(job_id, ())
         if self._settled.get(job_id, entry.kind) != entry.kind or not reservations:
             raise Broken(self._without_reservation(job_id, entry.kind))
-        # Of several reservations the one of equal scope; if none has it, any serves to name the difference.
-        reservation = next((part for part in reservations if part.scope == entry.scope), reservations[0])
+        # Of several reservations the one of equal scope; if none has it, any serves to
+        # name the difference.
+        reservation = next(
+            (part for part in reservations if part.scope == entry.scope),
+            reservations[0],
+        )
         same = {
             "amount": entry.amount == reservation.amount,
             "scope": entry.scope == reservation.scope,
-            "event": canonical_json.dumps(entry.event) == canonical_json.dumps(reservation.event),
-            "details": canonical_json.dumps(entry.details) == canonical_json.dumps(reservation.details),
+            "event": canonical_json.dumps(entry.event)
+            == canonical_json.dumps(reservation.event),
+            "details": canonical_json.dumps(entry.details)
+            == canonical_json.dumps(reservation.details),
         }
         for name, holds in same.items():
             if not holds:
-                raise Broken(f"{name} is not that of the reservation, sequence {reservation.sequence}")
-        self._reserved[job_id] = tuple(part for part in reservations if part is not reservation)
+                raise Broken(
+                    f"{name} is not that of the reservation, sequence {reservation.sequence}"
+                )
+        self._reserved[job_id] = tuple(
+            part for part in reservations if part is not reservation
+        )
         if not self._reserved[job_id]:
             del self._reserved[job_id]
         self._settled[job_id] = entry.kind
@@ -395,9 +513,14 @@ class Account:
             self.cells.charge(entry.scope, entry.amount)
             self._charged[entry.scope] += entry.amount
             if isinstance(entry.details, dict) and "delta" in entry.details:
-                delta = json_fields.amount(entry.details["delta"], "delta", amounts.DELTA_PLACES)
+                delta = json_fields.amount(
+                    entry.details["delta"], "delta", amounts.DELTA_PLACES
+                )
                 self._charged_delta[entry.scope] += delta
-        elif isinstance(reservation.details, dict) and "attested_by" in reservation.details:
+        elif (
+            isinstance(reservation.details, dict)
+            and "attested_by" in reservation.details
+        ):
             raise Broken(
                 "a charge for an external mechanism cannot be given back: nothing shows that the mechanism did not run"
             )
@@ -416,6 +539,10 @@ def _as_json(scope: Scope) -> Json:
 
 
 def _are_disjoint(one: Scope, other: Scope) -> bool:
-    """Whether no row is in both scopes. The reservations of one job on one account have disjoint scopes."""
+    """Whether no row is in both scopes. The reservations of one job on one account have
+    disjoint scopes.
+    """
     sides = dict(other)
-    return any(set(cells).isdisjoint(sides[name]) for name, cells in one if name in sides)
+    return any(
+        set(cells).isdisjoint(sides[name]) for name, cells in one if name in sides
+    )

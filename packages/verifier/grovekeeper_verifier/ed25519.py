@@ -1,6 +1,7 @@
 """Checks Ed25519 signatures and reads keys in PEM, with ``cryptography``.
 
-The only module of the verifier that needs more than the standard library, so it is imported at a checkpoint.
+The only module of the verifier that needs more than the standard library, so it is
+imported at a checkpoint.
 """
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm

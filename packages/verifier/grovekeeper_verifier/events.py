@@ -1,8 +1,9 @@
 """Recomputes the loss of an event from its description alone.
 
-An event is a tree. ``sequential/1`` adds the losses of its parts, each times its count. ``parallel/1`` takes the
-largest loss of parts that read disjoint rows. A leaf is one call of a mechanism; its loss in each unit stands in
-docs/proofs/accounting.md, A4. An unknown type, a missing or unknown field, a fraction that is not in lowest terms, or a
+An event is a tree. ``sequential/1`` adds the losses of its parts, each times its count.
+``parallel/1`` takes the largest loss of parts that read disjoint rows. A leaf is one
+call of a mechanism; its loss in each unit stands in docs/proofs/accounting.md, A4. An
+unknown type, a missing or unknown field, a fraction that is not in lowest terms, or a
 leaf without a bound in the account's unit is an error, never a guess.
 """
 
@@ -24,10 +25,17 @@ _LEAVES = {
 }
 """Leaf type → the names of its sensitivity, scale and size fields."""
 
-_STEPS = {("add_remove", "add_remove"): 1, ("label", "label"): 1, ("label", "add_remove"): 2}
-"""(account's adjacency, leaf's adjacency) → number of steps of the leaf's adjacency in one of the account's.
+_STEPS = {
+    ("add_remove", "add_remove"): 1,
+    ("label", "label"): 1,
+    ("label", "add_remove"): 2,
+}
+"""(account's adjacency, leaf's adjacency) → number of steps of the leaf's adjacency in
+one of the account's.
 
-Changing one label is removing one row and adding one. k steps cost kε, k²ρ and k²μ². No other pair has a bound."""
+Changing one label is removing one row and adding one. k steps cost kε, k²ρ and k²μ². No
+other pair has a bound.
+"""
 
 
 class NotAnEvent(ValueError):
@@ -51,7 +59,9 @@ def total(event: Json, *, adjacency: str, accountant: str) -> Fraction:
     try:
         return _total(event, _Account(adjacency, accountant), depth=0)
     except ArithmeticError as error:
-        raise NotAnEvent("a number in the event is too large or too small to compute with") from error
+        raise NotAnEvent(
+            "a number in the event is too large or too small to compute with"
+        ) from error
 
 
 def steps(*, stated: Json, on: str) -> int:
@@ -84,7 +94,9 @@ def _total(event: Json, account: _Account, *, depth: int) -> Fraction:
     raise NotAnEvent("the event's type is unknown")
 
 
-def _parts(fields: dict[str, Json], expected: set[str], account: _Account, *, depth: int) -> list[tuple[int, Fraction]]:
+def _parts(
+    fields: dict[str, Json], expected: set[str], account: _Account, *, depth: int
+) -> list[tuple[int, Fraction]]:
     parts = fields.get("parts")
     if set(fields) != expected or not isinstance(parts, list):
         raise NotAnEvent("a composed event has other fields than its type")
@@ -93,7 +105,9 @@ def _parts(fields: dict[str, Json], expected: set[str], account: _Account, *, de
         part = _fields(item)
         if set(part) != {"times", "event"}:
             raise NotAnEvent("a part of an event has other fields than times and event")
-        result.append((_count(part["times"]), _total(part["event"], account, depth=depth + 1)))
+        result.append(
+            (_count(part["times"]), _total(part["event"], account, depth=depth + 1))
+        )
     return result
 
 
@@ -104,14 +118,20 @@ def _leaf(kind: str, fields: dict[str, Json], account: _Account) -> Fraction:
     _count(fields[size])
     taken = steps(stated=fields["adjacency"], on=account.adjacency)
     if kind == "rounded-gaussian/1":
-        loss = _gaussian(_fraction(fields[sensitivity]), _fraction(fields[scale]), account.accountant)
+        loss = _gaussian(
+            _fraction(fields[sensitivity]), _fraction(fields[scale]), account.accountant
+        )
     else:
         epsilon = _fraction(fields[sensitivity]) * _fraction(fields[scale])
-        loss = _selection_or_noise(epsilon, account.accountant, bounded_range=kind == "exponential-mechanism/1")
+        loss = _selection_or_noise(
+            epsilon, account.accountant, bounded_range=kind == "exponential-mechanism/1"
+        )
     return loss * (taken if account.accountant == "pure" else taken**2)
 
 
-def _gaussian(sensitivity_squared: Fraction, variance: Fraction, accountant: str) -> Fraction:
+def _gaussian(
+    sensitivity_squared: Fraction, variance: Fraction, accountant: str
+) -> Fraction:
     if accountant == "pure":
         raise NotAnEvent("normal noise has no ε with δ = 0")
     if variance == 0:
@@ -120,7 +140,9 @@ def _gaussian(sensitivity_squared: Fraction, variance: Fraction, accountant: str
     return ratio / 2 if accountant == "zcdp" else ratio
 
 
-def _selection_or_noise(epsilon: Fraction, accountant: str, *, bounded_range: bool) -> Fraction:
+def _selection_or_noise(
+    epsilon: Fraction, accountant: str, *, bounded_range: bool
+) -> Fraction:
     if accountant == "pure":
         return epsilon
     if accountant == "zcdp":

@@ -67,11 +67,18 @@ SummaryT = TypeVar("SummaryT")
 class Reading(Generic[AccountT]):
     """An export whose lines up to the current one passed every check."""
 
-    def __init__(self, lines: Iterable[bytes], opened: Callable[[Json], AccountT], *, file: str | None = None) -> None:
+    def __init__(
+        self,
+        lines: Iterable[bytes],
+        opened: Callable[[Json], AccountT],
+        *,
+        file: str | None = None,
+    ) -> None:
         """Reads the header.
 
         Args:
-            lines: of the file, with line ends, as iteration over a binary file yields them.
+            lines: of the file, with line ends, as iteration over a binary file yields
+                them.
             opened: makes the account from the header.
             file: path for messages; None for the export that is verified.
         """
@@ -110,8 +117,13 @@ class Reading(Generic[AccountT]):
             self.account.chain.check_end()
         with self.named(1):
             if header.cap != self.account.cap:
-                stated, last = (amounts.from_steps(cap, header.places) for cap in (header.cap, self.account.cap))
-                raise Broken(f"the header states a cap of {stated}, the entries end with {last}")
+                stated, last = (
+                    amounts.from_steps(cap, header.places)
+                    for cap in (header.cap, self.account.cap)
+                )
+                raise Broken(
+                    f"the header states a cap of {stated}, the entries end with {last}"
+                )
         with self.named(self.n_lines):
             return summary()
 
@@ -125,13 +137,18 @@ class Reading(Generic[AccountT]):
 
 
 def check_logs(checkpoints: Sequence[Checkpoint], accounts: Sequence[str]) -> None:
-    """Checks that every checkpoint belongs to a log that is verified, so that no checkpoint is ignored.
+    """Checks that every checkpoint belongs to a log that is verified, so that no
+    checkpoint is ignored.
 
     Raises:
         NotVerified: a checkpoint belongs to another log.
     """
-    if not {checkpoint.origin for checkpoint in checkpoints} <= {f"{ORIGIN}{account}" for account in accounts}:
-        raise NotVerified(1, "a checkpoint belongs to a log of which no export is given")
+    if not {checkpoint.origin for checkpoint in checkpoints} <= {
+        f"{ORIGIN}{account}" for account in accounts
+    }:
+        raise NotVerified(
+            1, "a checkpoint belongs to a log of which no export is given"
+        )
 
 
 def _read_line(line: bytes) -> Json:

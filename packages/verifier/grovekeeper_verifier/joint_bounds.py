@@ -1,10 +1,12 @@
 """Bounds the largest load of joint cells where the search for it takes too much work.
 
-The bound repeats the guard of the service (docs/proofs/lemmas.md, Theorem L), so what the service admits is within the
-bound here, too. Partitions that no box restricts together are independent, and their maxima add. A group of partitions
-that boxes restrict together is solved exactly, by eliminating one partition after the other, if that takes at most
-:data:`MAX_ELIMINATION_WORK`. Otherwise every box of the group is widened: it keeps its cells in the partition of which
-it covers the smallest share. A wider box covers more cells, so the result is an upper bound.
+The bound repeats the guard of the service (docs/proofs/lemmas.md, Theorem L), so what
+the service admits is within the bound here, too. Partitions that no box restricts
+together are independent, and their maxima add. A group of partitions that boxes
+restrict together is solved exactly, by eliminating one partition after the other, if
+that takes at most :data:`MAX_ELIMINATION_WORK`. Otherwise every box of the group is
+widened: it keeps its cells in the partition of which it covers the smallest share. A
+wider box covers more cells, so the result is an upper bound.
 """
 
 from collections import defaultdict
@@ -18,7 +20,9 @@ from typing import TypeAlias
 from grovekeeper_verifier.dataset_export import Cell
 
 MAX_ELIMINATION_WORK = 2**23
-"""The limit of the service: table entries, once for each table that is added to them, and amounts."""
+"""The limit of the service: table entries, once for each table that is added to them,
+and amounts.
+"""
 
 Sides: TypeAlias = Mapping[str, frozenset[Cell]]
 """The cells of a box in each partition that it restricts."""
@@ -26,7 +30,9 @@ Sides: TypeAlias = Mapping[str, frozenset[Cell]]
 
 @dataclass(frozen=True)
 class Domain:
-    """The cells of a partition that are looked at, and the number of cells of which a box covers a share."""
+    """The cells of a partition that are looked at, and the number of cells of which a
+    box covers a share.
+    """
 
     cells: Sequence[Cell]
     n_cells: int
@@ -34,7 +40,9 @@ class Domain:
 
 @dataclass(frozen=True)
 class Bound:
-    """A load that no joint cell exceeds, and the joint cell where it is reached if ``is_exact``."""
+    """A load that no joint cell exceeds, and the joint cell where it is reached if
+    ``is_exact``.
+    """
 
     load: int
     cell: dict[str, Cell]
@@ -43,14 +51,18 @@ class Bound:
 
 @dataclass(frozen=True)
 class _Table:
-    """Amounts by one class of cells of each partition in ``axes``; that partition is eliminated first that is last."""
+    """Amounts by one class of cells of each partition in ``axes``; that partition is
+    eliminated first that is last.
+    """
 
     axes: tuple[str, ...]
     values: list[int]
 
 
 _Boxes: TypeAlias = Mapping[tuple[frozenset[Cell], ...], int]
-"""Loads of boxes that restrict the same partitions, by their sides in the order of the partitions."""
+"""Loads of boxes that restrict the same partitions, by their sides in the order of the
+partitions.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,8 @@ class _Classes:
     """Classes of cells of a partition that the same boxes cover.
 
     Attributes:
-        fullest: the cell of each class that has the largest load of boxes which restrict this partition alone.
+        fullest: the cell of each class that has the largest load of boxes which
+            restrict this partition alone.
         within: the classes in the side of a box, by the side.
     """
 
@@ -80,7 +93,8 @@ def largest(domains: Mapping[str, Domain], boxes: Sequence[tuple[Sides, int]]) -
 
     Args:
         domains: of every partition that has a cell, in canonical order.
-        boxes: the loads on boxes that have a joint cell in the domains, with their sides inside the domains.
+        boxes: the loads on boxes that have a joint cell in the domains, with their
+            sides inside the domains.
     """
     loads = _sorted_loads(domains, boxes)
     total, is_exact = loads.everywhere, True
@@ -93,8 +107,14 @@ def largest(domains: Mapping[str, Domain], boxes: Sequence[tuple[Sides, int]]) -
 
 
 def narrowest(sides: Sides, n_cells: Mapping[str, int]) -> str | None:
-    """The partition of which a box covers the smallest share, of equal shares the first; None without a restriction."""
-    return min(sorted(sides), key=lambda name: Fraction(len(sides[name]), n_cells[name]), default=None)
+    """The partition of which a box covers the smallest share, of equal shares the
+    first; None without a restriction.
+    """
+    return min(
+        sorted(sides),
+        key=lambda name: Fraction(len(sides[name]), n_cells[name]),
+        default=None,
+    )
 
 
 def distinguishable(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
@@ -106,10 +126,18 @@ def distinguishable(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
     return sorted(named if other is None else {*named, other})
 
 
-def _sorted_loads(domains: Mapping[str, Domain], boxes: Sequence[tuple[Sides, int]]) -> _Loads:
-    loads = _Loads(0, defaultdict(lambda: defaultdict(int)), defaultdict(lambda: defaultdict(int)))
+def _sorted_loads(
+    domains: Mapping[str, Domain], boxes: Sequence[tuple[Sides, int]]
+) -> _Loads:
+    loads = _Loads(
+        0, defaultdict(lambda: defaultdict(int)), defaultdict(lambda: defaultdict(int))
+    )
     for sides, load in boxes:
-        restricted = {name: side for name, side in sorted(sides.items()) if len(side) < len(domains[name].cells)}
+        restricted = {
+            name: side
+            for name, side in sorted(sides.items())
+            if len(side) < len(domains[name].cells)
+        }
         if len(restricted) > 1:
             loads.coupled[tuple(restricted)][tuple(restricted.values())] += load
         elif restricted:
@@ -126,32 +154,55 @@ def _add(by_cell: dict[Cell, int], side: Set[Cell], load: int) -> None:
 
 
 def _groups(domains: Mapping[str, Domain], loads: _Loads) -> list[list[str]]:
-    """The partitions, those together that boxes restrict together, through others or directly."""
+    """The partitions, those together that boxes restrict together, through others or
+    directly.
+    """
     groups = [{name} for name in domains]
     for names in loads.coupled:
         joined = [group for group in groups if group.intersection(names)]
-        groups = [group for group in groups if group not in joined] + [set[str]().union(*joined)]
+        groups = [group for group in groups if group not in joined] + [
+            set[str]().union(*joined)
+        ]
     return [sorted(group) for group in groups]
 
 
-def _of_group(names: Sequence[str], domains: Mapping[str, Domain], loads: _Loads) -> Bound:
+def _of_group(
+    names: Sequence[str], domains: Mapping[str, Domain], loads: _Loads
+) -> Bound:
     coupled = {axes: boxes for axes, boxes in loads.coupled.items() if axes[0] in names}
     if not coupled:
         return _widened(names, domains, coupled, loads.single)
-    classes = {name: _classes(name, domains[name].cells, coupled, loads.single[name]) for name in names}
-    volumes = {
-        axes: sum(prod(map(len, _places(axes, listed, classes))) for listed in boxes) for axes, boxes in coupled.items()
+    classes = {
+        name: _classes(name, domains[name].cells, coupled, loads.single[name])
+        for name in names
     }
-    work, order = cheapest_order({name: len(classes[name].fullest) for name in names}, volumes)
+    volumes = {
+        axes: sum(prod(map(len, _places(axes, listed, classes))) for listed in boxes)
+        for axes, boxes in coupled.items()
+    }
+    work, order = cheapest_order(
+        {name: len(classes[name].fullest) for name in names}, volumes
+    )
     if work > MAX_ELIMINATION_WORK:
         return _widened(names, domains, coupled, loads.single)
     tables = [_table(axes, boxes, order, classes) for axes, boxes in coupled.items()]
-    unary = {name: [loads.single[name].get(cell, 0) for cell in classes[name].fullest] for name in names}
+    unary = {
+        name: [loads.single[name].get(cell, 0) for cell in classes[name].fullest]
+        for name in names
+    }
     load, at = _eliminated(unary, tables, order)
-    return Bound(load, {name: classes[name].fullest[place] for name, place in at.items()}, is_exact=True)
+    return Bound(
+        load,
+        {name: classes[name].fullest[place] for name, place in at.items()},
+        is_exact=True,
+    )
 
 
-def _places(axes: Sequence[str], listed: Sequence[frozenset[Cell]], classes: Mapping[str, _Classes]) -> list[list[int]]:
+def _places(
+    axes: Sequence[str],
+    listed: Sequence[frozenset[Cell]],
+    classes: Mapping[str, _Classes],
+) -> list[list[int]]:
     """The classes in each side of a box."""
     return [classes[name].within[side] for name, side in zip(axes, listed, strict=True)]
 
@@ -170,19 +221,35 @@ def _widened(
             name = narrowest(sides, n_cells)
             assert name is not None, "a box of a group restricts several partitions"
             _add(by_cell[name], sides[name], load)
-    cell = {name: _fullest(domains[name].cells, loads) for name, loads in by_cell.items()}
-    return Bound(sum(by_cell[name][at] for name, at in cell.items()), cell, is_exact=not coupled)
+    cell = {
+        name: _fullest(domains[name].cells, loads) for name, loads in by_cell.items()
+    }
+    return Bound(
+        sum(by_cell[name][at] for name, at in cell.items()), cell, is_exact=not coupled
+    )
 
 
 def _fullest(domain: Sequence[Cell], loads: Mapping[Cell, int]) -> Cell:
-    return max(distinguishable(domain, loads.keys()), key=lambda cell: loads.get(cell, 0))
+    return max(
+        distinguishable(domain, loads.keys()), key=lambda cell: loads.get(cell, 0)
+    )
 
 
 def _classes(
-    name: str, domain: Sequence[Cell], coupled: Mapping[tuple[str, ...], _Boxes], single: Mapping[Cell, int]
+    name: str,
+    domain: Sequence[Cell],
+    coupled: Mapping[tuple[str, ...], _Boxes],
+    single: Mapping[Cell, int],
 ) -> _Classes:
-    sides = {listed[axes.index(name)] for axes, boxes in coupled.items() if name in axes for listed in boxes}
-    containing: dict[Cell, list[int]] = {cell: [] for cell in distinguishable(domain, set(single).union(*sides))}
+    sides = {
+        listed[axes.index(name)]
+        for axes, boxes in coupled.items()
+        if name in axes
+        for listed in boxes
+    }
+    containing: dict[Cell, list[int]] = {
+        cell: [] for cell in distinguishable(domain, set(single).union(*sides))
+    }
     for number, side in enumerate(sides):
         for cell in side:
             containing[cell].append(number)
@@ -198,42 +265,68 @@ def _classes(
     return _Classes(list(fullest.values()), dict(zip(sides, places, strict=True)))
 
 
-def cheapest_order(sizes: Mapping[str, int], volumes: Mapping[tuple[str, ...], int]) -> tuple[int, tuple[str, ...]]:
+def cheapest_order(
+    sizes: Mapping[str, int], volumes: Mapping[tuple[str, ...], int]
+) -> tuple[int, tuple[str, ...]]:
     """The least work of an elimination, and its order, over all orders.
 
     Args:
         sizes: number of classes of each partition.
-        volumes: for each set of partitions that boxes restrict together, the number of amounts to add.
+        volumes: for each set of partitions that boxes restrict together, the number of
+            amounts to add.
     """
     names = sorted(sizes)
     best: dict[frozenset[str], tuple[int, tuple[str, ...]]] = {frozenset(): (0, ())}
     for n_done in range(len(names)):
         for done in map(frozenset, combinations(names, n_done)):
             for name in sorted(set(names) - done):
-                step = (best[done][0] + _work(name, done, sizes, volumes), (*best[done][1], name))
+                step = (
+                    best[done][0] + _work(name, done, sizes, volumes),
+                    (*best[done][1], name),
+                )
                 best[done | {name}] = min(best.get(done | {name}, step), step)
     return best[frozenset(names)]
 
 
-def _work(name: str, done: frozenset[str], sizes: Mapping[str, int], volumes: Mapping[tuple[str, ...], int]) -> int:
-    """The work to eliminate a partition after others: entries of its table, and the amounts that are added to it."""
+def _work(
+    name: str,
+    done: frozenset[str],
+    sizes: Mapping[str, int],
+    volumes: Mapping[tuple[str, ...], int],
+) -> int:
+    """The work to eliminate a partition after others: entries of its table, and the
+    amounts that are added to it.
+    """
     met, reached = set[str](), {name}
     while reached - met:
         met |= reached
         inner = {name} | (met & done)
-        reached = set[str]().union(*(axes for axes in volumes if inner.intersection(axes)))
+        reached = set[str]().union(
+            *(axes for axes in volumes if inner.intersection(axes))
+        )
     entries = prod(sizes[axis] for axis in met - done)
-    added = [volume for axes, volume in volumes.items() if name in axes and not done.intersection(axes)]
+    added = [
+        volume
+        for axes, volume in volumes.items()
+        if name in axes and not done.intersection(axes)
+    ]
     return entries * max(len(added), 1) + sum(added)
 
 
-def _table(axes: tuple[str, ...], boxes: _Boxes, order: Sequence[str], classes: Mapping[str, _Classes]) -> _Table:
+def _table(
+    axes: tuple[str, ...],
+    boxes: _Boxes,
+    order: Sequence[str],
+    classes: Mapping[str, _Classes],
+) -> _Table:
     placed = tuple(name for name in reversed(order) if name in axes)
     sizes = [len(classes[name].fullest) for name in placed]
     values = [0] * prod(sizes)
     for listed, load in boxes.items():
         sides = dict(zip(axes, listed, strict=True))
-        for places in product(*_places(placed, [sides[name] for name in placed], classes)):
+        for places in product(
+            *_places(placed, [sides[name] for name in placed], classes)
+        ):
             values[_index(places, sizes)] += load
     return _Table(placed, values)
 
@@ -248,12 +341,18 @@ def _index(places: Sequence[int], sizes: Sequence[int]) -> int:
 def _eliminated(
     unary: Mapping[str, list[int]], tables: Sequence[_Table], order: Sequence[str]
 ) -> tuple[int, dict[str, int]]:
-    """The largest sum of one value of each partition and the tables' values there, and the places of those values."""
+    """The largest sum of one value of each partition and the tables' values there, and
+    the places of those values.
+    """
     waiting, steps = list(tables), []
     for name in order:
         arrived = [table for table in waiting if name in table.axes]
         waiting = [table for table in waiting if name not in table.axes]
-        axes = tuple(axis for axis in reversed(order) if axis != name and any(axis in table.axes for table in arrived))
+        axes = tuple(
+            axis
+            for axis in reversed(order)
+            if axis != name and any(axis in table.axes for table in arrived)
+        )
         values = [
             max(_sums(name, arrived, dict(zip(axes, places, strict=True)), unary))
             for places in product(*(range(len(unary[axis])) for axis in axes))
@@ -267,11 +366,20 @@ def _eliminated(
     return sum(table.values[0] for table in waiting), at
 
 
-def _sums(name: str, arrived: Sequence[_Table], at: Mapping[str, int], unary: Mapping[str, list[int]]) -> Iterator[int]:
-    """The sums over the tables for every value of a partition, which is the last axis of each, at values of others."""
+def _sums(
+    name: str,
+    arrived: Sequence[_Table],
+    at: Mapping[str, int],
+    unary: Mapping[str, list[int]],
+) -> Iterator[int]:
+    """The sums over the tables for every value of a partition, which is the last axis
+    of each, at values of others.
+    """
     size, rows = len(unary[name]), [unary[name]]
     for table in arrived:
         before = table.axes[:-1]
-        start = size * _index([at[axis] for axis in before], [len(unary[axis]) for axis in before])
+        start = size * _index(
+            [at[axis] for axis in before], [len(unary[axis]) for axis in before]
+        )
         rows.append(table.values[start : start + size])
     return map(sum, zip(*rows, strict=True))

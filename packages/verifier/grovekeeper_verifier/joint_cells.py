@@ -1,17 +1,20 @@
 """Computes charged and reserved amounts of joint cells, under parallel composition.
 
-A row lies in exactly one cell of each partition, so in exactly one *joint* cell. A charge touches the joint cells of
-its box. The loss of the dataset is the largest sum over the joint cells (Theorem L (a), docs/proofs/lemmas.md); with
-several partitions the largest sum of any one partition is less than that.
+A row lies in exactly one cell of each partition, so in exactly one *joint* cell. A
+charge touches the joint cells of its box. The loss of the dataset is the largest sum
+over the joint cells (Theorem L (a), docs/proofs/lemmas.md); with several partitions the
+largest sum of any one partition is less than that.
 
-Amounts on equal boxes are added first. A search then finds the largest sum, partition by partition. Cells that the same
-boxes cover are tried once; a branch ends when its upper bound does not exceed the threshold; the results of subproblems
-are stored in a table. The upper bound counts each box in one of the partitions that it restricts and adds the largest
-cells, which is exact if no box restricts two partitions.
+Amounts on equal boxes are added first. A search then finds the largest sum, partition
+by partition. Cells that the same boxes cover are tried once; a branch ends when its
+upper bound does not exceed the threshold; the results of subproblems are stored in a
+table. The upper bound counts each box in one of the partitions that it restricts and
+adds the largest cells, which is exact if no box restricts two partitions.
 
-The result of a search is exact. Where a search would take more than :data:`MAX_WORK` steps, the guard of the service
-decides (:mod:`.joint_bounds`): a bound within the cap proves that the load is. The service admits by these
-bounds and by no others, so the verifier can check whatever the service admits (docs/proofs/lemmas.md, Theorem L).
+The result of a search is exact. Where a search would take more than :data:`MAX_WORK`
+steps, the guard of the service decides (:mod:`.joint_bounds`): a bound within the cap
+proves that the load is. The service admits by these bounds and by no others, so the
+verifier can check whatever the service admits (docs/proofs/lemmas.md, Theorem L).
 docs/adr/0013-balances-per-box.md compares the algorithms.
 """
 
@@ -26,11 +29,15 @@ from grovekeeper_verifier.joint_bounds import Bound, Domain, distinguishable
 MAX_WORK = 2**25
 """Boxes and cells that one search may visit: about ten seconds."""
 MAX_WORK_TOGETHER = 2**27
-"""The work of all searches in an account; beyond it, each may take a thousandth of :data:`MAX_WORK`."""
+"""The work of all searches in an account; beyond it, each may take a thousandth of
+:data:`MAX_WORK`.
+"""
 
 
 class TooComplex(ValueError):
-    """A search for the largest load exceeds the limit of work, and no bound takes its place."""
+    """A search for the largest load exceeds the limit of work, and no bound takes its
+    place.
+    """
 
     def __str__(self) -> str:
         return (
@@ -41,10 +48,12 @@ class TooComplex(ValueError):
 
 @dataclass(frozen=True)
 class Balance:
-    """The amounts of one joint cell. ``cell`` maps the name of each partition to its cell.
+    """The amounts of one joint cell. ``cell`` maps the name of each partition to its
+    cell.
 
-    A partition by upload is absent as long as no entry names an upload. Where not ``is_exact``, charged plus reserved
-    is an upper bound for every joint cell, and its excess over the amounts of the cell counts as charged.
+    A partition by upload is absent as long as no entry names an upload. Where not
+    ``is_exact``, charged plus reserved is an upper bound for every joint cell, and its
+    excess over the amounts of the cell counts as charged.
     """
 
     charged: int
@@ -57,8 +66,14 @@ class Balance:
         return self.charged + self.reserved
 
     def at_most(self, load: int) -> "Balance":
-        """The balance under another upper bound of the load: the smaller of two bounds is a bound."""
-        return self if self.is_exact else replace(self, charged=min(self.load, load) - self.reserved)
+        """The balance under another upper bound of the load: the smaller of two bounds
+        is a bound.
+        """
+        return (
+            self
+            if self.is_exact
+            else replace(self, charged=min(self.load, load) - self.reserved)
+        )
 
     def require_exact(self) -> None:
         """Raises TooComplex before a load that is above a limit is called too large."""
@@ -72,10 +87,12 @@ class _Box:
 
     Attributes:
         sides: the cells in each restricted partition.
-        home: the partition of which the box covers the smallest share; None for the whole dataset.
+        home: the partition of which the box covers the smallest share; None for the
+            whole dataset.
         load: charged plus reserved.
         charged: the charged part of the load.
-        bound: an upper bound on the load of its joint cells; None before the first call of :meth:`exceeds`.
+        bound: an upper bound on the load of its joint cells; None before the first call
+            of :meth:`exceeds`.
         meets: the boxes that share a joint cell with this box, including itself.
     """
 
@@ -91,18 +108,27 @@ class JointCells:
     """Charged and reserved amounts of every joint cell."""
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
-        self._partitions = tuple(sorted(partitions, key=lambda partition: partition.name))
+        self._partitions = tuple(
+            sorted(partitions, key=lambda partition: partition.name)
+        )
         self._boxes: dict[Scope, _Box] = {}
         self._named: dict[str, set[Cell]] = defaultdict(set)
         self._everywhere = 0
-        self._by_home: dict[str, dict[Cell, int]] = {item.name: defaultdict(int) for item in self._partitions}
+        self._by_home: dict[str, dict[Cell, int]] = {
+            item.name: defaultdict(int) for item in self._partitions
+        }
         self._peaks = {item.name: 0 for item in self._partitions}
         # A partition by upload has no fixed number of cells, and counts as the finest.
-        self._n_cells = {item.name: MAX_HASH_CELLS if item.cells is None else len(item.cells) for item in partitions}
+        self._n_cells = {
+            item.name: MAX_HASH_CELLS if item.cells is None else len(item.cells)
+            for item in partitions
+        }
         self._work = 0
 
     def reserve(self, scope: Scope, amount: int) -> None:
-        """Adds an amount to every joint cell of the scope; a negative amount gives a reservation back."""
+        """Adds an amount to every joint cell of the scope; a negative amount gives a
+        reservation back.
+        """
         box = self._box(scope)
         box.load += amount
         for other in box.meets if amount > 0 else ():
@@ -114,7 +140,8 @@ class JointCells:
         loads = self._by_home[box.home]
         for cell in box.sides[box.home]:
             loads[cell] += amount
-            # A negative amount does not lower the peak, which stays an upper bound until the next recomputation.
+            # A negative amount does not lower the peak, which stays an upper bound
+            # until the next recomputation.
             self._peaks[box.home] = max(self._peaks[box.home], loads[cell])
 
     def charge(self, scope: Scope, amount: int) -> None:
@@ -122,7 +149,9 @@ class JointCells:
         self._box(scope).charged += amount
 
     def exceeds(self, scope: Scope, limit: int) -> bool:
-        """Whether the load of a joint cell of the scope may be above a limit: no bound shows that none is."""
+        """Whether the load of a joint cell of the scope may be above a limit: no bound
+        shows that none is.
+        """
         if self._everywhere + sum(self._peaks.values()) <= limit:
             return False
         box = self._box(scope)
@@ -136,19 +165,29 @@ class JointCells:
         return box.bound > limit
 
     def tightest(self, scope: Scope) -> Balance:
-        """The joint cell of the scope with the largest load; of equal loads the first cell in canonical order.
+        """The joint cell of the scope with the largest load; of equal loads the first
+        cell in canonical order.
 
-        Where the search takes too much work, an upper bound may stand in place of the load.
+        Where the search takes too much work, an upper bound may stand in place of the
+        load.
         """
         maximum = self.largest(scope, above=-1)
         assert maximum is not None, "loads are not negative"
         loaded = [box for box in self._boxes.values() if box.load]
-        reserved = sum(box.load - box.charged for box in loaded if _covers(box, maximum.cell))
-        return Balance(maximum.load - reserved, reserved, dict(sorted(maximum.cell.items())), maximum.is_exact)
+        reserved = sum(
+            box.load - box.charged for box in loaded if _covers(box, maximum.cell)
+        )
+        return Balance(
+            maximum.load - reserved,
+            reserved,
+            dict(sorted(maximum.cell.items())),
+            maximum.is_exact,
+        )
 
     def largest(self, scope: Scope, *, above: int) -> Bound | None:
-        """The largest load in a scope and the first joint cell with it, or an upper bound where the search takes too
-        much work; None if it is not above a threshold."""
+        """The largest load in a scope and the first joint cell with it, or an upper
+        bound where the search takes too much work; None if it is not above a threshold.
+        """
         max_work = min(MAX_WORK, max(MAX_WORK_TOGETHER - self._work, MAX_WORK >> 10))
         search = _Search(self, dict(scope), self._box(scope).meets, max_work=max_work)
         try:
@@ -162,12 +201,25 @@ class JointCells:
 
     @property
     def has_several(self) -> bool:
-        """Whether the boxes with a load restrict several partitions; the service may state a bound there."""
-        return len({name for box in self._boxes.values() if box.load for name in box.sides}) > 1
+        """Whether the boxes with a load restrict several partitions; the service may
+        state a bound there.
+        """
+        return (
+            len(
+                {name for box in self._boxes.values() if box.load for name in box.sides}
+            )
+            > 1
+        )
 
     def domain(self, partition: Partition) -> Sequence[Cell]:
-        """The cells of a partition in canonical order; of a partition by upload, the uploads that entries name."""
-        return partition.cells if partition.cells is not None else sorted(self._named[partition.name])
+        """The cells of a partition in canonical order; of a partition by upload, the
+        uploads that entries name.
+        """
+        return (
+            partition.cells
+            if partition.cells is not None
+            else sorted(self._named[partition.name])
+        )
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -183,20 +235,35 @@ class JointCells:
             for name, cells in sides.items():
                 self._named[name].update(cells)
             for other in self._boxes.values():
-                if all(not cells.isdisjoint(other.sides.get(name, cells)) for name, cells in sides.items()):
+                if all(
+                    not cells.isdisjoint(other.sides.get(name, cells))
+                    for name, cells in sides.items()
+                ):
                     box.meets.append(other)
                     if other is not box:
                         other.meets.append(box)
         return box
 
-    def _guard(self, sides: Mapping[str, tuple[Cell, ...]], meets: "Sequence[_Box]") -> Bound:
-        """The largest load in a box as the service computes it, or states a bound of it."""
+    def _guard(
+        self, sides: Mapping[str, tuple[Cell, ...]], meets: "Sequence[_Box]"
+    ) -> Bound:
+        """The largest load in a box as the service computes it, or states a bound of
+        it.
+        """
         domains = {}
         for partition in self._partitions:
-            cells, n_cells = sides.get(partition.name) or partition.cells, self._n_cells[partition.name]
+            cells, n_cells = (
+                sides.get(partition.name) or partition.cells,
+                self._n_cells[partition.name],
+            )
             if cells is None:
-                # The load of an upload that no box names is at most that of any upload that some box names.
-                loaded = (box.sides.get(partition.name, ()) for box in self._boxes.values() if box.load)
+                # The load of an upload that no box names is at most that of any upload
+                # that some box names.
+                loaded = (
+                    box.sides.get(partition.name, ())
+                    for box in self._boxes.values()
+                    if box.load
+                )
                 cells = sorted(set[Cell]().union(*loaded))
             elif partition.name in sides:
                 n_cells = len(cells)
@@ -204,14 +271,22 @@ class JointCells:
                 domains[partition.name] = Domain(cells, n_cells)
         inside = {name: frozenset(cells) for name, cells in sides.items()}
         boxes = [
-            ({name: side & inside.get(name, side) for name, side in box.sides.items()}, box.load)
+            (
+                {
+                    name: side & inside.get(name, side)
+                    for name, side in box.sides.items()
+                },
+                box.load,
+            )
             for box in meets
             if box.load
         ]
         return joint_bounds.largest(domains, boxes)
 
     def _bound_inside(self, sides: Mapping[str, tuple[Cell, ...]]) -> int:
-        """An upper bound on the load of a box's joint cells: counts each box in its home and adds the largest cells."""
+        """An upper bound on the load of a box's joint cells: counts each box in its
+        home and adds the largest cells.
+        """
         bound = self._everywhere
         for name, loads in self._by_home.items():
             if name in sides:
@@ -223,14 +298,21 @@ class JointCells:
 
 
 class _Search:
-    """A search for the largest load inside a scope: branch and bound with a table of subproblems.
+    """A search for the largest load inside a scope: branch and bound with a table of
+    subproblems.
 
-    A branch fixes the cell of one partition after the other. The largest sum over the later partitions depends only on
-    the remaining boxes that restrict one of them, so the table stores this sum by the set of these boxes.
+    A branch fixes the cell of one partition after the other. The largest sum over the
+    later partitions depends only on the remaining boxes that restrict one of them, so
+    the table stores this sum by the set of these boxes.
     """
 
     def __init__(
-        self, cells: JointCells, sides: Mapping[str, tuple[Cell, ...]], boxes: Sequence[_Box], *, max_work: int
+        self,
+        cells: JointCells,
+        sides: Mapping[str, tuple[Cell, ...]],
+        boxes: Sequence[_Box],
+        *,
+        max_work: int,
     ) -> None:
         self._domains = [
             (partition.name, domain)
@@ -249,18 +331,23 @@ class _Search:
             for box in loaded
         ]
         self._last = [max(sides, default=-1) for sides in self._sides]
-        self._solved: dict[tuple[int, tuple[int, ...]], tuple[int, dict[str, Cell] | None]] = {}
+        self._solved: dict[
+            tuple[int, tuple[int, ...]], tuple[int, dict[str, Cell] | None]
+        ] = {}
         self.work, self._max_work = 0, max_work
 
     def largest(self, *, above: int) -> tuple[int, dict[str, Cell]] | None:
-        """The largest load above a threshold and the first joint cell with it; None if no load is above it.
+        """The largest load above a threshold and the first joint cell with it; None if
+        no load is above it.
 
         Raises:
             TooComplex: the search takes more work than it may.
         """
         return self._largest(0, range(len(self._loads)), above)
 
-    def _largest(self, depth: int, boxes: Sequence[int], above: int) -> tuple[int, dict[str, Cell]] | None:
+    def _largest(
+        self, depth: int, boxes: Sequence[int], above: int
+    ) -> tuple[int, dict[str, Cell]] | None:
         """The largest sum of boxes over the cells of the partitions from ``depth`` on."""
         self._count(len(boxes) + 1)
         settled = sum(self._loads[box] for box in boxes if self._last[box] < depth)
@@ -272,9 +359,13 @@ class _Search:
             maximum = self._branch(depth, left, above - settled)
             solved = self._solved[depth, left] = maximum or (above - settled, None)
         load, cell = solved
-        return None if cell is None or load + settled <= above else (load + settled, cell)
+        return (
+            None if cell is None or load + settled <= above else (load + settled, cell)
+        )
 
-    def _branch(self, depth: int, boxes: tuple[int, ...], above: int) -> tuple[int, dict[str, Cell]] | None:
+    def _branch(
+        self, depth: int, boxes: tuple[int, ...], above: int
+    ) -> tuple[int, dict[str, Cell]] | None:
         """Tries the cells of one partition, one cell for each distinct set of boxes."""
         if self._bound(depth, boxes) <= above:
             return None
@@ -297,7 +388,9 @@ class _Search:
         return best
 
     def _bound(self, depth: int, boxes: Sequence[int]) -> int:
-        """An upper bound: counts each box in the first remaining partition that it restricts."""
+        """An upper bound: counts each box in the first remaining partition that it
+        restricts.
+        """
         loads: dict[int, dict[Cell, int]] = defaultdict(lambda: defaultdict(int))
         for box in boxes:
             home = min(at for at in self._sides[box] if at >= depth)
@@ -313,5 +406,7 @@ class _Search:
 
 
 def _covers(box: _Box, cell: Mapping[str, Cell]) -> bool:
-    """Whether a joint cell is in a box with a load. A cell without an upload implies that no such box names uploads."""
+    """Whether a joint cell is in a box with a load. A cell without an upload implies
+    that no such box names uploads.
+    """
     return all(cell[name] in cells for name, cells in box.sides.items())

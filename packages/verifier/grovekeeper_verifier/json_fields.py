@@ -12,7 +12,9 @@ _MAX_DELTA_PLACES = 120
 """The API accepts no δ with more decimal places."""
 
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
+_AT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII
+)
 
 
 class Malformed(ValueError):
@@ -27,9 +29,15 @@ def fields(value: Json, names: set[str], what: str) -> dict[str, Json]:
 
 
 def entry_fields(value: Json, names: set[str]) -> dict[str, Json]:
-    """The fields of an entry. ``details`` may be absent, and is a non-empty object otherwise; ``actor`` is a text."""
+    """The fields of an entry. ``details`` may be absent, and is a non-empty object
+    otherwise; ``actor`` is a text.
+    """
     details = value.get("details") if isinstance(value, dict) else None
-    if isinstance(value, dict) and "details" in value and not (isinstance(details, dict) and details):
+    if (
+        isinstance(value, dict)
+        and "details" in value
+        and not (isinstance(details, dict) and details)
+    ):
         raise Malformed("details is not a non-empty object")
     members = fields(value, names | ({"details"} if details else set()), "the entry")
     text(members["actor"], "actor")

@@ -1,4 +1,6 @@
-"""Implements the verifier's command line: verifies a file, prints the result, and exits with 0, 1 or 2."""
+"""Implements the verifier's command line: verifies a file, prints the result, and exits
+with 0, 1 or 2.
+"""
 
 import argparse
 import codecs
@@ -49,8 +51,10 @@ _NO_SIGNATURES = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """Files to verify an export against: checkpoints with the public key that signed them (both or neither) and, for a
-    population, exports of members; for a dataset, exports of the erased datasets whose accounts it continues."""
+    """Files to verify an export against: checkpoints with the public key that signed
+    them (both or neither) and, for a population, exports of members; for a dataset,
+    exports of the erased datasets whose accounts it continues.
+    """
 
     checkpoints: tuple[Path, ...] = ()
     public_key: Path | None = None
@@ -59,7 +63,9 @@ class Evidence:
 
 
 class _Unreadable(Exception):
-    """A named file is missing, or has another content than its option says; ``str()`` gives the reason."""
+    """A named file is missing, or has another content than its option says; ``str()``
+    gives the reason.
+    """
 
 
 def console() -> None:
@@ -71,16 +77,23 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the verifier on command-line arguments.
 
     Returns:
-        0 if every check passes, 1 if a check fails, 2 if a file cannot be read. Invalid usage exits with 2, too.
+        0 if every check passes, 1 if a check fails, 2 if a file cannot be read. Invalid
+        usage exits with 2, too.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a locale must not turn a result into a crash
+        # a locale must not turn a result into a crash
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(
         prog="grovekeeper-verifier",
         description="Verifies the export of a ledger, or a proof about it.",
         allow_abbrev=False,
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="an export (JSON Lines) or a proof (JSON)")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="an export (JSON Lines) or a proof (JSON)",
+    )
     parser.add_argument(
         "--checkpoint",
         metavar="FILE",
@@ -89,7 +102,12 @@ def main(arguments: Sequence[str]) -> int:
         default=[],
         help="a checkpoint to compare with; may be repeated",
     )
-    parser.add_argument("--public-key", metavar="FILE", type=Path, help="the public key that signed the checkpoints")
+    parser.add_argument(
+        "--public-key",
+        metavar="FILE",
+        type=Path,
+        help="the public key that signed the checkpoints",
+    )
     parser.add_argument(
         "--member",
         metavar="FILE",
@@ -114,7 +132,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if bool(options.checkpoint) != (options.public_key is not None):
         parser.error("--checkpoint and --public-key need each other")
-    evidence = Evidence(tuple(options.checkpoint), options.public_key, tuple(options.member), tuple(options.erased))
+    evidence = Evidence(
+        tuple(options.checkpoint),
+        options.public_key,
+        tuple(options.member),
+        tuple(options.erased),
+    )
     return run(options.file, evidence, as_json=options.json)
 
 
@@ -128,9 +151,14 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
             raise
         return _unreadable(_NO_SIGNATURES, as_json=as_json)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        return _unreadable("cannot read a gzip file: it is damaged or cut off", as_json=as_json)
+        return _unreadable(
+            "cannot read a gzip file: it is damaged or cut off", as_json=as_json
+        )
     except OSError as error:
-        return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
+        return _unreadable(
+            f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}",
+            as_json=as_json,
+        )
     except (_Unreadable, CheckpointMissing) as error:
         return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
@@ -143,11 +171,17 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
             "reason": failure.reason,
         }
         _print(
-            json.dumps(result) if as_json else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
+            json.dumps(result)
+            if as_json
+            else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
         )
         return NOT_VERIFIED
     except (NotSigned, Disproven) as failure:
-        _print(json.dumps({**_FAILED, "line": None, "reason": str(failure)}) if as_json else _not(failure))
+        _print(
+            json.dumps({**_FAILED, "line": None, "reason": str(failure)})
+            if as_json
+            else _not(failure)
+        )
         return NOT_VERIFIED
     _print(json.dumps(facts) if as_json else text)
     return VERIFIED
@@ -155,7 +189,16 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
 
 def _unreadable(reason: str, *, as_json: bool) -> int:
     if as_json:
-        _print(json.dumps({"verified": False, "verdict": "UNREADABLE", "line": None, "reason": reason}))
+        _print(
+            json.dumps(
+                {
+                    "verified": False,
+                    "verdict": "UNREADABLE",
+                    "line": None,
+                    "reason": reason,
+                }
+            )
+        )
     else:
         print(result_text.shown(reason), file=sys.stderr)
     return UNREADABLE
@@ -171,7 +214,9 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
     try:
         key = read_public_key(evidence.public_key)
     except NotAKey as error:
-        raise _Unreadable(f"{evidence.public_key} is not a public key: {error}") from error
+        raise _Unreadable(
+            f"{evidence.public_key} is not a public key: {error}"
+        ) from error
     checkpoints = []
     for file in evidence.checkpoints:
         try:
@@ -183,17 +228,23 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
     return checkpoints
 
 
-def _check(file: Path, evidence: Evidence, checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
+def _check(
+    file: Path, evidence: Evidence, checkpoints: Sequence[Checkpoint]
+) -> tuple[dict[str, object], str]:
     """The result, as a JSON object and as text."""
     with _opened(file) as stream:
         first = _first(stream)
         if first is None and stream.readline(len(_FIRST_OF_CSV)) == _FIRST_OF_CSV:
-            raise _Unreadable(f"{file} is a CSV export; only an export as JSON Lines (--format jsonl) can be verified")
+            raise _Unreadable(
+                f"{file} is a CSV export; only an export as JSON Lines (--format jsonl) can be verified"
+            )
         stream.seek(0)
         is_population = population_export.is_population(first)
         if evidence.members and first is not None and not is_population:
             raise _Unreadable("--member needs the export of a population")
-        if evidence.erased and (is_population or control_export.is_control(first) or proofs.is_proof(first)):
+        if evidence.erased and (
+            is_population or control_export.is_control(first) or proofs.is_proof(first)
+        ):
             raise _Unreadable("--erased needs the export of a dataset")
         if proofs.is_proof(first):
             if not checkpoints:
@@ -210,7 +261,9 @@ def _check(file: Path, evidence: Evidence, checkpoints: Sequence[Checkpoint]) ->
             return result_text.acts_to_json(acts), result_text.acts_to_text(acts)
         if is_population:
             together = _check_population(stream, evidence.members, checkpoints)
-            return result_text.population_to_json(together), result_text.population_to_text(together)
+            return result_text.population_to_json(
+                together
+            ), result_text.population_to_text(together)
         summary = _check_dataset(stream, evidence.erased, checkpoints)
         return result_text.to_json(summary), result_text.to_text(summary)
 
@@ -220,12 +273,16 @@ def _check_dataset(
 ) -> dataset_replay.Summary:
     with ExitStack() as opened:
         readings = [
-            dataset_replay.read(_lines(opened.enter_context(_opened(file))), checkpoints, file=str(file))
+            dataset_replay.read(
+                _lines(opened.enter_context(_opened(file))), checkpoints, file=str(file)
+            )
             for file in erased
         ]
         datasets = [reading.account.header.dataset for reading in readings]
         if len(set(datasets)) < len(datasets):
-            raise _Unreadable("two files with --erased are exports of one dataset: give one export of each")
+            raise _Unreadable(
+                "two files with --erased are exports of one dataset: give one export of each"
+            )
         return dataset_replay.verify(_lines(stream), checkpoints, readings)
 
 
@@ -238,20 +295,28 @@ def _check_population(
             export = opened.enter_context(_opened(file))
             ledger = MemberLedger(_lines(export), checkpoints, file=str(file))
             if ledger.dataset in ledgers:
-                raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one export of each member")
+                raise _Unreadable(
+                    f"{file} is a second export of {ledger.dataset}: give one export of each member"
+                )
             ledgers[ledger.dataset] = ledger
-        return population_replay.verify(_lines(stream), tuple(ledgers.values()), checkpoints)
+        return population_replay.verify(
+            _lines(stream), tuple(ledgers.values()), checkpoints
+        )
 
 
 def _opened(file: Path) -> BinaryIO:
-    """A file, unpacked as it is read if it is gzip: of its lines, one is in memory at a time."""
+    """A file, unpacked as it is read if it is gzip: of its lines, one is in memory at a
+    time.
+    """
     with file.open("rb") as stream:
         is_gzip = stream.read(len(_FIRST_OF_GZIP)) == _FIRST_OF_GZIP
     return cast(BinaryIO, gzip.open(file)) if is_gzip else file.open("rb")
 
 
 def _first(stream: BinaryIO) -> canonical_json.Json:
-    """The first line, or None if it cannot be read: the checks of the export then say why."""
+    """The first line, or None if it cannot be read: the checks of the export then say
+    why.
+    """
     line = stream.readline(MAX_LINE_BYTES)
     stream.seek(0)
     try:
@@ -265,7 +330,9 @@ def _proven(proven: proofs.Proven) -> str:
 
 
 def _print(text: str) -> None:
-    """Prints; a reader that closes the pipe early (``| head``) does not change the exit code."""
+    """Prints; a reader that closes the pipe early (``| head``) does not change the exit
+    code.
+    """
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -273,8 +340,10 @@ def _print(text: str) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with line ends, without a byte order mark of the file and a blank line at its end. A line over the limit is
-    cut, so that a file without line ends fits in memory."""
+    """Lines with line ends, without a byte order mark of the file and a blank line at
+    its end. A line over the limit is cut, so that a file without line ends fits in
+    memory.
+    """
     mark = codecs.BOM_UTF8
     while line := stream.readline(MAX_LINE_BYTES):
         if line in _BLANK_LINES:

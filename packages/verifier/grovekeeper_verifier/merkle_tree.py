@@ -1,7 +1,9 @@
-"""Computes Merkle roots (RFC 6962) over an account's entries, and checks inclusion and consistency proofs.
+"""Computes Merkle roots (RFC 6962) over an account's entries, and checks inclusion and
+consistency proofs.
 
-The leaf of an entry is the SHA-256 of a zero byte and the 32 bytes of the entry's ``hash``; a node is the SHA-256 of a
-one byte and its two children. An entry's hash covers its canonical content, so the root covers every byte of it.
+The leaf of an entry is the SHA-256 of a zero byte and the 32 bytes of the entry's
+``hash``; a node is the SHA-256 of a one byte and its two children. An entry's hash
+covers its canonical content, so the root covers every byte of it.
 """
 
 import hashlib
@@ -18,7 +20,9 @@ def leaf(entry_hash: str) -> bytes:
 
 
 class GrowingTree:
-    """A tree to which leaves are appended, stored as the roots of its complete subtrees, the largest first."""
+    """A tree to which leaves are appended, stored as the roots of its complete
+    subtrees, the largest first.
+    """
 
     def __init__(self) -> None:
         self._peaks: list[bytes] = []
@@ -41,8 +45,11 @@ class GrowingTree:
         return root
 
 
-def check_inclusion(node: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
-    """Checks that the tree of a root has a leaf at an index, counted from 0 (RFC 9162, 2.1.3.2).
+def check_inclusion(
+    node: bytes, index: int, size: int, path: Sequence[bytes], root: bytes
+) -> None:
+    """Checks that the tree of a root has a leaf at an index, counted from 0 (RFC 9162,
+    2.1.3.2).
 
     Raises:
         NotProven: the path does not lead from the leaf to the root.
@@ -59,18 +66,25 @@ def check_inclusion(node: bytes, index: int, size: int, path: Sequence[bytes], r
             node = _node(node, beside)
         number, last = number >> 1, last >> 1
     if last or node != root:
-        raise NotProven("the path does not lead from the entry to the root of the checkpoint")
+        raise NotProven(
+            "the path does not lead from the entry to the root of the checkpoint"
+        )
 
 
-def check_consistency(first: int, second: int, path: Sequence[bytes], roots: tuple[bytes, bytes]) -> None:
-    """Checks that the tree of ``second`` leaves begins with that of ``first`` leaves (RFC 9162, 2.1.4.2).
+def check_consistency(
+    first: int, second: int, path: Sequence[bytes], roots: tuple[bytes, bytes]
+) -> None:
+    """Checks that the tree of ``second`` leaves begins with that of ``first`` leaves
+    (RFC 9162, 2.1.4.2).
 
     Raises:
         NotProven: the path does not lead to both roots.
     """
     if first == second:
         if path or roots[0] != roots[1]:
-            raise NotProven("two checkpoints of one size have different roots, or a path between them")
+            raise NotProven(
+                "two checkpoints of one size have different roots, or a path between them"
+            )
         return
     rest = list(path) if first.bit_count() > 1 else [roots[0], *path]
     if not rest:

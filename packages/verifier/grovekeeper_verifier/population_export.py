@@ -1,8 +1,10 @@
-"""Reads the header and the entries of a population's export and checks the form of every field.
+"""Reads the header and the entries of a population's export and checks the form of
+every field.
 
-A population is one account over several datasets about the same people. Its entries ``join`` and ``load`` state the
-load of a member (the largest charged plus reserved amount of a joint cell) after an entry of the member's ledger, which
-they name by its sequence and hash.
+A population is one account over several datasets about the same people. Its entries
+``join`` and ``load`` state the load of a member (the largest charged plus reserved
+amount of a joint cell) after an entry of the member's ledger, which they name by its
+sequence and hash.
 """
 
 from dataclasses import dataclass
@@ -61,7 +63,8 @@ class Named:
 
 @dataclass(frozen=True)
 class Joined(Named):
-    """The newest entry of a member when it joined, with the facts about the member's account.
+    """The newest entry of a member when it joined, with the facts about the member's
+    account.
 
     ``continues`` names the erased member whose account it continues, if there is one.
     """
@@ -74,7 +77,9 @@ class Joined(Named):
 
 @dataclass(frozen=True)
 class PopulationEntry(Link):
-    """One line of a population's ledger; ``member`` is None except on ``join`` and ``load``."""
+    """One line of a population's ledger; ``member`` is None except on ``join`` and
+    ``load``.
+    """
 
     member: Named | None
 
@@ -123,14 +128,24 @@ def read_entry(value: Json, *, places: int) -> PopulationEntry:
         previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
         hash=json_fields.digest(fields["hash"], "hash"),
         details=details,
-        member=_member(details, places=places, is_join=kind == "join") if kind in ("join", "load") else None,
+        member=_member(details, places=places, is_join=kind == "join")
+        if kind in ("join", "load")
+        else None,
     )
 
 
 def _member(details: Json, *, places: int, is_join: bool) -> Named:
-    member = json_fields.fields(details, {"member"}, "the details of a join or a load")["member"]
-    optional = {"continues"} if is_join and isinstance(member, dict) and "continues" in member else set()
-    fields = json_fields.fields(member, (_JOINED_FIELDS if is_join else _NAMED_FIELDS) | optional, "the member")
+    member = json_fields.fields(details, {"member"}, "the details of a join or a load")[
+        "member"
+    ]
+    optional = (
+        {"continues"}
+        if is_join and isinstance(member, dict) and "continues" in member
+        else set()
+    )
+    fields = json_fields.fields(
+        member, (_JOINED_FIELDS if is_join else _NAMED_FIELDS) | optional, "the member"
+    )
     dataset = json_fields.text(fields["dataset"], "the member's dataset")
     sequence = json_fields.positive(fields["sequence"], "the member's sequence")
     digest = json_fields.digest(fields["hash"], "the member's hash")
@@ -141,7 +156,13 @@ def _member(details: Json, *, places: int, is_join: bool) -> Named:
         sequence,
         digest,
         adjacency=json_fields.adjacency(fields["adjacency"]),
-        unit_column=json_fields.text_or_none(fields["unit_column"], "the member's unit_column"),
-        highest_cap=json_fields.amount(fields["highest_cap"], "the member's highest_cap", places),
-        continues=json_fields.text(fields["continues"], "the erased member") if optional else None,
+        unit_column=json_fields.text_or_none(
+            fields["unit_column"], "the member's unit_column"
+        ),
+        highest_cap=json_fields.amount(
+            fields["highest_cap"], "the member's highest_cap", places
+        ),
+        continues=json_fields.text(fields["continues"], "the erased member")
+        if optional
+        else None,
     )

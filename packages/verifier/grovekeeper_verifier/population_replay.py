@@ -1,10 +1,13 @@
-"""Replays a population's export line by line, with the exports of its members where they are given.
+"""Replays a population's export line by line, with the exports of its members where
+they are given.
 
-Checks of every line: its form; its place in the chain (:mod:`.chain`); the header against the details of
-the first entry; each dataset joins once, with the adjacency and unit of the other members; a load names a member, and a
-later entry of the member than the load before; a member that continues the account of an erased member carries the load
-of that member, which carries none from then on; every stated state; the sum of the loads against the cap in force,
-whenever a load grows. The exports of members are read in step (:mod:`grovekeeper_verifier.member_comparison`).
+Checks of every line: its form; its place in the chain (:mod:`.chain`); the header
+against the details of the first entry; each dataset joins once, with the adjacency and
+unit of the other members; a load names a member, and a later entry of the member than
+the load before; a member that continues the account of an erased member carries the
+load of that member, which carries none from then on; every stated state; the sum of the
+loads against the cap in force, whenever a load grows. The exports of members are read
+in step (:mod:`grovekeeper_verifier.member_comparison`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +17,15 @@ from datetime import datetime
 
 from grovekeeper_verifier import json_fields
 from grovekeeper_verifier.canonical_json import Json
-from grovekeeper_verifier.chain import Broken, Chain, Link, check_open, check_reason, check_repeated, check_stated_state
+from grovekeeper_verifier.chain import (
+    Broken,
+    Chain,
+    Link,
+    check_open,
+    check_reason,
+    check_repeated,
+    check_stated_state,
+)
 from grovekeeper_verifier.checkpoints import Checkpoint
 from grovekeeper_verifier.export_lines import Reading, check_logs
 from grovekeeper_verifier.json_fields import Malformed
@@ -51,13 +62,15 @@ class PopulationSummary:
         header: the first line.
         kinds: number of entries of each kind.
         cap: in force at the end, in steps.
-        highest_cap: the highest in force since the sum of the loads was last zero; on accounts with a δ plus the
-            highest cap of every member that joined with a load. On these accounts the guarantee states this cap.
+        highest_cap: the highest in force since the sum of the loads was last zero; on
+            accounts with a δ plus the highest cap of every member that joined with a
+            load. On these accounts the guarantee states this cap.
         unit: adjacency and unit column of all members; None without members.
         members: by dataset, in the order of joining.
         compared: the members whose exports were given, by dataset.
         last: the newest entry.
-        checkpoints: of this log, all of which agree with the entries, the smallest first.
+        checkpoints: of this log, all of which agree with the entries, the smallest
+            first.
     """
 
     header: PopulationHeader
@@ -79,8 +92,9 @@ class PopulationSummary:
     def printable(self) -> int:
         """The amount of the guarantee for all members together.
 
-        On pure accounts it is the larger of the cap and the sum of the loads. On accounts with a δ only a limit that
-        was set in advance has a guarantee, and on a closed account the entries that were lost may have reached it.
+        On pure accounts it is the larger of the cap and the sum of the loads. On
+        accounts with a δ only a limit that was set in advance has a guarantee, and on a
+        closed account the entries that were lost may have reached it.
         """
         if self.header.accountant != "pure" or not self.cap:
             return self.highest_cap
@@ -88,19 +102,25 @@ class PopulationSummary:
 
 
 def verify(
-    lines: Iterable[bytes], members: Sequence[MemberLedger] = (), checkpoints: Sequence[Checkpoint] = ()
+    lines: Iterable[bytes],
+    members: Sequence[MemberLedger] = (),
+    checkpoints: Sequence[Checkpoint] = (),
 ) -> PopulationSummary:
     """Verifies a population's export, and compares it with the exports of members.
 
     Args:
         lines: of the population's export, with line ends.
         members: at most one export of each dataset, read up to its header.
-        checkpoints: with valid signatures, of the population's log or of a member's log.
+        checkpoints: with valid signatures, of the population's log or of a member's
+            log.
     """
     ledgers = {member.dataset: member for member in members}
     assert len(ledgers) == len(members), "one export of each dataset"
     reading: Reading[PopulationAccount] = Reading(
-        lines, lambda header: PopulationAccount(read_header(header), header, ledgers, checkpoints)
+        lines,
+        lambda header: PopulationAccount(
+            read_header(header), header, ledgers, checkpoints
+        ),
     )
     check_logs(checkpoints, [reading.account.header.population, *ledgers])
     return reading.read_to_the_end(reading.account.summary)
@@ -139,9 +159,13 @@ class PopulationAccount:
                 check_open(self.cap)
                 self.cap = entry.amount
                 keeps_highest = self._together or not self.cap
-                self.highest_cap = max(self.highest_cap, self.cap) if keeps_highest else self.cap
+                self.highest_cap = (
+                    max(self.highest_cap, self.cap) if keeps_highest else self.cap
+                )
             case "join":
-                assert isinstance(entry.member, Joined), "an entry of kind join has a member"
+                assert isinstance(entry.member, Joined), (
+                    "an entry of kind join has a member"
+                )
                 self._join(entry.member, entry)
             case "state":
                 check_stated_state(entry, self._state())
@@ -151,18 +175,25 @@ class PopulationAccount:
                 self._load(entry.member, entry, after=before)
 
     def _state(self) -> dict[str, Json]:
-        """The state after the entries up to the newest, as an entry of kind ``state`` states it."""
+        """The state after the entries up to the newest, as an entry of kind ``state``
+        states it.
+        """
         assert isinstance(self._first_line, dict), "read_header takes objects only"
         text = self.header.text
         return {
             "facts": {name: self._first_line[name] for name in BOUND_FIELDS},
             "cap": text(self.cap),
             "highest_cap": text(self.highest_cap),
-            "loads": {member: text(standing.load) for member, standing in self._members.items()},
+            "loads": {
+                member: text(standing.load)
+                for member, standing in self._members.items()
+            },
         }
 
     def summary(self) -> PopulationSummary:
-        """The result of the entries up to the newest, after the rest of the members' exports."""
+        """The result of the entries up to the newest, after the rest of the members'
+        exports.
+        """
         last = self.chain.last
         assert last is not None, "the caller has seen an entry"
         complete_at = self._complete_at(last)
@@ -173,17 +204,26 @@ class PopulationAccount:
             highest_cap=self.highest_cap,
             unit=self._unit,
             members=dict(self._members),
-            compared={dataset: ledger.finish(last.at, complete_at) for dataset, ledger in self._ledgers.items()},
+            compared={
+                dataset: ledger.finish(last.at, complete_at)
+                for dataset, ledger in self._ledgers.items()
+            },
             last=last,
             checkpoints=self.chain.checkpoints,
         )
 
     def _complete_at(self, last: Link) -> datetime | None:
-        """Time of the newest checkpoint of exactly these entries. A signed note may hold a time of any form."""
+        """Time of the newest checkpoint of exactly these entries. A signed note may
+        hold a time of any form.
+        """
         times = []
         for checkpoint in self.chain.checkpoints:
             with suppress(Malformed):
-                times += [json_fields.time(checkpoint.at)] if checkpoint.size == last.sequence else []
+                times += (
+                    [json_fields.time(checkpoint.at)]
+                    if checkpoint.size == last.sequence
+                    else []
+                )
         return max(times, default=None)
 
     def _join(self, joined: Joined, entry: PopulationEntry) -> None:
@@ -191,7 +231,9 @@ class PopulationAccount:
             raise Broken(f"{joined.dataset} is a member already")
         unit = joined.adjacency, joined.unit_column
         if self._unit not in (None, unit):
-            raise Broken(f"{joined.dataset} has another adjacency or unit than the members before it")
+            raise Broken(
+                f"{joined.dataset} has another adjacency or unit than the members before it"
+            )
         if entry.amount > joined.highest_cap:
             raise Broken(f"the load of {joined.dataset} is above its highest cap")
         self._unit = unit
@@ -205,16 +247,22 @@ class PopulationAccount:
             self._compare_form(self._ledgers[joined.dataset])
 
     def _compare_form(self, ledger: MemberLedger) -> None:
-        """The same person has the same spelling in every member, as far as exports are given."""
+        """The same person has the same spelling in every member, as far as exports are
+        given.
+        """
         if self._unit_forms - {ledger.unit_form}:
-            raise Broken(f"{ledger.dataset} spells the values of the unit column in another form than other members")
+            raise Broken(
+                f"{ledger.dataset} spells the values of the unit column in another form than other members"
+            )
         self._unit_forms.add(ledger.unit_form)
 
     def _move(self, erased: str, joined: Joined, entry: PopulationEntry) -> None:
         """Takes the load of an erased member away, which the new member carries."""
         before = self._members.get(erased)
         if before is None:
-            raise Broken(f"{joined.dataset} continues the account of {erased}, which is not a member")
+            raise Broken(
+                f"{joined.dataset} continues the account of {erased}, which is not a member"
+            )
         if before.load != entry.amount:
             text = self.header.text
             raise Broken(
@@ -235,13 +283,18 @@ class PopulationAccount:
         self._stand(named, entry)
         admits = entry.amount > before.load
         if named.dataset in self._ledgers:
-            is_reserve = self._ledgers[named.dataset].load(named, entry, after=after).kind == "reserve"
+            is_reserve = (
+                self._ledgers[named.dataset].load(named, entry, after=after).kind
+                == "reserve"
+            )
             if admits and not is_reserve:
                 raise Broken(f"the load of {named.dataset} grew at a void or expire")
             admits = is_reserve
         if admits and self._together > self.cap:
             together, cap = self.header.text(self._together), self.header.text(self.cap)
-            raise Broken(f"the loads of the members add up to {together}, over the cap of {cap}")
+            raise Broken(
+                f"the loads of the members add up to {together}, over the cap of {cap}"
+            )
 
     def _stand(self, named: Named, entry: PopulationEntry) -> None:
         before = self._members.get(named.dataset)

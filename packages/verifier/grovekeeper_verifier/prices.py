@@ -1,9 +1,11 @@
 """Recomputes the loss of a reservation from its entry and compares it with the amount.
 
-The details of a job are at most its purpose, which bears no price. A mechanism on another machine cannot be recomputed.
-Its entry names an attester and holds either an event, which is priced like any other, or a declared loss: one of ε, ρ
-and μ, or ε with a δ. The loss follows from the attester's statement; the truth of the statement is not checked. Proofs
-of the conversions: docs/proofs/accounting.md, A1 and A4; docs/proofs/external.md.
+The details of a job are at most its purpose, which bears no price. A mechanism on
+another machine cannot be recomputed. Its entry names an attester and holds either an
+event, which is priced like any other, or a declared loss: one of ε, ρ and μ, or ε with
+a δ. The loss follows from the attester's statement; the truth of the statement is not
+checked. Proofs of the conversions: docs/proofs/accounting.md, A1 and A4;
+docs/proofs/external.md.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,9 @@ _MEASURES = ("epsilon", "rho", "mu")
 
 
 class NoPrice(ValueError):
-    """The price cannot be recomputed, or is above the amount; ``str()`` gives the reason."""
+    """The price cannot be recomputed, or is above the amount; ``str()`` gives the
+    reason.
+    """
 
 
 class NotAttested(ValueError):
@@ -34,7 +38,8 @@ class Attested:
     Attributes:
         by: key of the attester.
         per_unit: the loss is stated for a whole privacy unit, not for one row.
-        declared: measure, value and adjacency of the declared loss; None if the entry has an event.
+        declared: measure, value and adjacency of the declared loss; None if the entry
+            has an event.
         delta: declared with ε, or None.
         delta_charged: charged to the δ that the account sets aside, in steps of 10⁻¹⁸.
     """
@@ -53,7 +58,8 @@ def check(entry: Entry, header: Header) -> Attested | None:
         The attester's statement for an external mechanism, otherwise None.
 
     Raises:
-        NoPrice: the loss is above the amount, or the event or the details have no known form.
+        NoPrice: the loss is above the amount, or the event or the details have no known
+            form.
     """
     try:
         witness = read_attested(entry.details, has_event=entry.event is not None)
@@ -71,53 +77,70 @@ def check(entry: Entry, header: Header) -> Attested | None:
 
 
 def _loss(entry: Entry, header: Header, witness: Attested | None) -> Fraction:
-    """The loss of one privacy unit: k rows cost k times the ε of one row, k² times its ρ or μ²."""
+    """The loss of one privacy unit: k rows cost k times the ε of one row, k² times its
+    ρ or μ².
+    """
     if witness is not None and witness.declared is not None:
         measure, value, adjacency = witness.declared
         one = declared_loss(measure, value, accountant=header.accountant)
         steps = events.steps(stated=adjacency, on=header.adjacency)
         one *= steps if header.accountant == "pure" else steps**2
     else:
-        one = events.total(entry.event, adjacency=header.adjacency, accountant=header.accountant)
+        one = events.total(
+            entry.event, adjacency=header.adjacency, accountant=header.accountant
+        )
     rows = 1 if witness is not None and witness.per_unit else header.max_rows
     return one * (rows if header.accountant == "pure" else rows**2)
 
 
 def _check_unit(entry: Entry, header: Header) -> None:
-    """A loss of a whole unit is charged once, so no two rows of a unit may be in different cells of the scope."""
+    """A loss of a whole unit is charged once, so no two rows of a unit may be in
+    different cells of the scope.
+    """
     kinds = {partition.name: partition.kind for partition in header.partitions}
     if header.unit_column is None:
         raise NoPrice("a loss is stated per unit on an account whose unit is a row")
     if any(kinds[name] != "hash" for name, _ in entry.scope):
-        raise NoPrice("a loss that is stated per unit is charged to cells of which one unit can have several")
+        raise NoPrice(
+            "a loss that is stated per unit is charged to cells of which one unit can have several"
+        )
 
 
 def _check_delta(witness: Attested, header: Header) -> None:
-    """An (ε, δ) must be stated under the account's adjacency and for a whole unit, because δ does not scale with
-    steps."""
+    """An (ε, δ) must be stated under the account's adjacency and for a whole unit,
+    because δ does not scale with steps.
+    """
     assert witness.delta is not None, "the caller has seen one"
     assert witness.declared is not None, "a delta is declared beside an epsilon"
     if header.accountant != "zcdp":
         raise NoPrice("a delta is charged on an account that sets no delta aside")
-    if witness.declared[2] != header.adjacency or (header.max_rows > 1 and not witness.per_unit):
+    if witness.declared[2] != header.adjacency or (
+        header.max_rows > 1 and not witness.per_unit
+    ):
         raise NoPrice("a delta is declared for less than one unit of the account")
     if witness.delta_charged < witness.delta * 10**amounts.DELTA_PLACES:
         raise NoPrice("the declared delta is more than the charged one")
 
 
 def read_attested(details: Json, *, has_event: bool) -> Attested | None:
-    """Reads the details of a reservation; None for a job, whose details are absent or have its purpose alone.
+    """Reads the details of a reservation; None for a job, whose details are absent or
+    have its purpose alone.
 
     Raises:
-        NotAttested: a field is unknown, missing or invalid, or there are both an event and a declared loss.
+        NotAttested: a field is unknown, missing or invalid, or there are both an event
+            and a declared loss.
     """
     if not isinstance(details, dict | None):
         raise NotAttested("details is no object")
     if details is None or "purpose" in details:
         if not has_event:
             raise NotAttested("there is neither an event nor a declared loss")
-        if details is not None and (details.keys() != {"purpose"} or not isinstance(details["purpose"], str)):
-            raise NotAttested("beside the purpose of a job details has another field, or the purpose is not a text")
+        if details is not None and (
+            details.keys() != {"purpose"} or not isinstance(details["purpose"], str)
+        ):
+            raise NotAttested(
+                "beside the purpose of a job details has another field, or the purpose is not a text"
+            )
         return None
     if not set(details) <= _MEMBERS:
         raise NotAttested("details has an unknown field")
@@ -130,8 +153,14 @@ def read_attested(details: Json, *, has_event: bool) -> Attested | None:
         raise NotAttested("per is neither row nor unit")
     if has_event is ("declared" in details):
         raise NotAttested("there is neither or both of an event and a declared loss")
-    declared, delta = _declared(details["declared"]) if "declared" in details else (None, None)
-    charged = _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES) if "delta" in details else 0
+    declared, delta = (
+        _declared(details["declared"]) if "declared" in details else (None, None)
+    )
+    charged = (
+        _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES)
+        if "delta" in details
+        else 0
+    )
     if delta is None and "delta" in details:
         raise NotAttested("a delta is charged and none is declared")
     return Attested(by, per == "unit", declared, delta, charged)
@@ -146,9 +175,15 @@ def declared_loss(measure: str, value: Fraction, *, accountant: str) -> Fraction
     if accountant == "pure" and measure == "epsilon":
         return value
     if accountant == "zcdp":
-        return {"epsilon": conversions.rho_of_pure(value), "rho": value, "mu": value**2 / 2}[measure]
+        return {
+            "epsilon": conversions.rho_of_pure(value),
+            "rho": value,
+            "mu": value**2 / 2,
+        }[measure]
     if accountant == "gdp" and measure != "rho":
-        return conversions.mu_squared_of_pure(value) if measure == "epsilon" else value**2
+        return (
+            conversions.mu_squared_of_pure(value) if measure == "epsilon" else value**2
+        )
     raise NotAttested(f"a declared {measure} has no bound on this account")
 
 
@@ -160,8 +195,14 @@ def _declared(value: Json) -> tuple[tuple[str, Fraction, str], Fraction | None]:
         raise NotAttested("the declared loss is not exactly one of epsilon, rho and mu")
     if "delta" in value and named[0] != "epsilon":
         raise NotAttested("a delta is declared with a measure other than epsilon")
-    measure = named[0], _number(value[named[0]], f"the declared {named[0]}"), str(value["adjacency"])
-    return measure, _number(value["delta"], "the declared delta") if "delta" in value else None
+    measure = (
+        named[0],
+        _number(value[named[0]], f"the declared {named[0]}"),
+        str(value["adjacency"]),
+    )
+    return measure, _number(
+        value["delta"], "the declared delta"
+    ) if "delta" in value else None
 
 
 def _number(value: Json, what: str) -> Fraction:

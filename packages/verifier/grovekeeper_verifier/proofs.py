@@ -1,6 +1,8 @@
-"""Checks inclusion and consistency proofs, each one JSON object, against the checkpoints of a log.
+"""Checks inclusion and consistency proofs, each one JSON object, against the
+checkpoints of a log.
 
-An ``inclusion`` proof shows that an entry is in the log; a ``consistency`` proof that a log begins with an earlier log.
+An ``inclusion`` proof shows that an entry is in the log; a ``consistency`` proof that a
+log begins with an earlier log.
 """
 
 import hashlib
@@ -45,22 +47,35 @@ def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
     """Checks a proof against the checkpoints of the sizes that it names.
 
     Raises:
-        Disproven: a field is invalid, or the path does not lead to the checkpoint's root.
-        CheckpointMissing: the proof names a log and a size of which no checkpoint is given.
+        Disproven: a field is invalid, or the path does not lead to the checkpoint's
+            root.
+        CheckpointMissing: the proof names a log and a size of which no checkpoint is
+            given.
     """
     assert isinstance(value, dict), "is_proof() takes objects only"
     kind = str(value["kind"])
     if set(value) != _FIELDS[kind]:
-        raise Disproven(f"a proof of {kind} has not exactly the fields {', '.join(sorted(_FIELDS[kind]))}")
+        raise Disproven(
+            f"a proof of {kind} has not exactly the fields {', '.join(sorted(_FIELDS[kind]))}"
+        )
     path = _path(value["path"])
     try:
-        return _inclusion(value, path, checkpoints) if kind == "inclusion" else _consistency(value, path, checkpoints)
+        return (
+            _inclusion(value, path, checkpoints)
+            if kind == "inclusion"
+            else _consistency(value, path, checkpoints)
+        )
     except merkle_tree.NotProven as error:
         raise Disproven(str(error)) from error
 
 
-def _inclusion(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]) -> Proven:
-    size, sequence = _count(value["size"], "size"), _count(value["sequence"], "sequence")
+def _inclusion(
+    value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]
+) -> Proven:
+    size, sequence = (
+        _count(value["size"], "size"),
+        _count(value["sequence"], "sequence"),
+    )
     checkpoint = _checkpoint(value["origin"], size, checkpoints)
     if sequence > size:
         raise Disproven("the sequence is larger than the log")
@@ -70,32 +85,55 @@ def _inclusion(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[
     content = {name: item for name, item in entry.items() if name != "hash"}
     digest = hashlib.sha256(canonical_json.dumps(content)).hexdigest()
     if digest != entry["hash"]:
-        raise Disproven("hash is not that of the entry's content: the entry was changed")
+        raise Disproven(
+            "hash is not that of the entry's content: the entry was changed"
+        )
     if canonical_json.dumps(entry.get("sequence")) != canonical_json.dumps(sequence):
         raise Disproven("the entry has another sequence than the proof")
-    merkle_tree.check_inclusion(merkle_tree.leaf(digest), sequence - 1, size, path, checkpoint.root)
-    return Proven("inclusion", f"entry {sequence} is in the log of {size} entries that was signed at {checkpoint.at}")
+    merkle_tree.check_inclusion(
+        merkle_tree.leaf(digest), sequence - 1, size, path, checkpoint.root
+    )
+    return Proven(
+        "inclusion",
+        f"entry {sequence} is in the log of {size} entries that was signed at {checkpoint.at}",
+    )
 
 
-def _consistency(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]) -> Proven:
-    first, second = _count(value["from_size"], "from_size"), _count(value["size"], "size")
+def _consistency(
+    value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]
+) -> Proven:
+    first, second = (
+        _count(value["from_size"], "from_size"),
+        _count(value["size"], "size"),
+    )
     if first > second:
         raise Disproven("the earlier log is larger than the later one")
     earlier = _checkpoint(value["origin"], first, checkpoints)
     later = _checkpoint(value["origin"], second, checkpoints)
     merkle_tree.check_consistency(first, second, path, (earlier.root, later.root))
     return Proven(
-        "consistency", f"the log of {second} entries begins with the log of {first}: nothing in it was changed"
+        "consistency",
+        f"the log of {second} entries begins with the log of {first}: nothing in it was changed",
     )
 
 
-def _checkpoint(origin: Json, size: int, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    """The checkpoint of a size. Two checkpoints that contradict each other are an error, not a choice."""
-    matching = [item for item in checkpoints if (item.origin, item.size) == (origin, size)]
+def _checkpoint(
+    origin: Json, size: int, checkpoints: Sequence[Checkpoint]
+) -> Checkpoint:
+    """The checkpoint of a size. Two checkpoints that contradict each other are an
+    error, not a choice.
+    """
+    matching = [
+        item for item in checkpoints if (item.origin, item.size) == (origin, size)
+    ]
     if not matching:
-        raise CheckpointMissing(f"the proof needs the checkpoint of its log with {size} entries: add --checkpoint FILE")
+        raise CheckpointMissing(
+            f"the proof needs the checkpoint of its log with {size} entries: add --checkpoint FILE"
+        )
     if len({item.root for item in matching}) > 1:
-        raise Disproven(f"two checkpoints of {size} entries contradict each other: the log was forked")
+        raise Disproven(
+            f"two checkpoints of {size} entries contradict each other: the log was forked"
+        )
     return matching[0]
 
 
@@ -104,7 +142,11 @@ def _path(value: Json) -> list[bytes]:
         raise Disproven("path is not a list of hashes")
     hashes = []
     for item in value:
-        if not isinstance(item, str) or len(item) != _HEX_CHARS or not set(item) <= set("0123456789abcdef"):
+        if (
+            not isinstance(item, str)
+            or len(item) != _HEX_CHARS
+            or not set(item) <= set("0123456789abcdef")
+        ):
             raise Disproven("path is not a list of hashes")
         hashes.append(bytes.fromhex(item))
     return hashes

@@ -1,4 +1,6 @@
-"""Formats results: a table for people and a JSON object for programs, with amounts as exact decimal text."""
+"""Formats results: a table for people and a JSON object for programs, with amounts as
+exact decimal text.
+"""
 
 from collections.abc import Sequence
 
@@ -16,18 +18,25 @@ NO_CHECKPOINT = (
 )
 
 VERIFIED = "VERIFIED"
-"""Every check holds, and a signed checkpoint says that the entries are those of the service."""
+"""Every check holds, and a signed checkpoint says that the entries are those of the
+service.
+"""
 CONSISTENT = "CONSISTENT"
 """Every check within the file holds, and nothing was there to compare the file with."""
 _BOUNDED = " (bounded)"
-"""A load is known as an upper bound, as the service may state it: a bound within the cap shows that the load is."""
+"""A load is known as an upper bound, as the service may state it: a bound within the
+cap shows that the load is.
+"""
 
 
 def shown(line: object) -> str:
-    """One line of output. Line ends and terminal control characters from an export are escaped, so that no text of a
-    file can pass for a result."""
+    """One line of output. Line ends and terminal control characters from an export are
+    escaped, so that no text of a file can pass for a result.
+    """
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape").decode("ascii")
         for character in str(line)
     )
 
@@ -41,7 +50,9 @@ def _verdict_of_dataset(summary: Summary) -> str:
 
 
 def _is_bounded(summary: Summary) -> bool:
-    """Whether the largest load of a dataset, or of the erased dataset that it continues, is an upper bound."""
+    """Whether the largest load of a dataset, or of the erased dataset that it
+    continues, is an upper bound.
+    """
     erased = summary.compared
     return not summary.tightest.is_exact or (erased is not None and _is_bounded(erased))
 
@@ -75,7 +86,9 @@ def to_json(summary: Summary) -> dict[str, object]:
         "exact": tightest.is_exact,
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
-        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "checkpoints": [
+            {"size": item.size, "at": item.at} for item in summary.checkpoints
+        ],
         "note": _tail(summary),
     }
 
@@ -84,10 +97,16 @@ def to_text(summary: Summary) -> str:
     """The summary for people."""
     facts = to_json(summary)
     kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
-    cell = ", ".join(f"{name}={index}" for name, index in summary.tightest.cell.items()) or "the whole dataset"
+    cell = (
+        ", ".join(f"{name}={index}" for name, index in summary.tightest.cell.items())
+        or "the whole dataset"
+    )
     rows = [
         ("dataset", summary.header.dataset),
-        ("account", f"{_account(summary.header)}, adjacency {summary.header.adjacency}"),
+        (
+            "account",
+            f"{_account(summary.header)}, adjacency {summary.header.adjacency}",
+        ),
         ("entries", f"{summary.last.sequence} ({kinds})"),
         ("cap", _cap(summary)),
         *_opening_load(summary),
@@ -99,12 +118,23 @@ def to_text(summary: Summary) -> str:
     ]
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
     return "\n".join(
-        map(shown, [_verdict_of_dataset(summary), *_table(rows), checks, *_notes(summary), _tail(summary)])
+        map(
+            shown,
+            [
+                _verdict_of_dataset(summary),
+                *_table(rows),
+                checks,
+                *_notes(summary),
+                _tail(summary),
+            ],
+        )
     )
 
 
 def population_to_json(summary: PopulationSummary) -> dict[str, object]:
-    """The summary of a population for programs; ``unchecked`` lists the members whose exports were not given."""
+    """The summary of a population for programs; ``unchecked`` lists the members whose
+    exports were not given.
+    """
     adjacency, unit_column = summary.unit or (None, None)
     text = summary.header.text
     return {
@@ -122,12 +152,18 @@ def population_to_json(summary: PopulationSummary) -> dict[str, object]:
         "remaining": text(max(summary.cap - summary.together, 0)),
         "printable": text(summary.printable),
         "members": [
-            {"dataset": dataset, "load": text(member.load), "compared": _compared(summary.compared.get(dataset))}
+            {
+                "dataset": dataset,
+                "load": text(member.load),
+                "compared": _compared(summary.compared.get(dataset)),
+            }
             for dataset, member in summary.members.items()
         ],
         "unchecked": _unchecked(summary),
         "last_hash": summary.last.hash,
-        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "checkpoints": [
+            {"size": item.size, "at": item.at} for item in summary.checkpoints
+        ],
         "note": _tail(summary),
     }
 
@@ -141,7 +177,10 @@ def population_to_text(summary: PopulationSummary) -> str:
         ("account", _account(summary.header)),
         ("unit", _unit(summary.unit)),
         ("entries", f"{summary.last.sequence} ({kinds})"),
-        *(("member", f"{dataset}: {_standing(summary, dataset)}") for dataset in summary.members),
+        *(
+            ("member", f"{dataset}: {_standing(summary, dataset)}")
+            for dataset in summary.members
+        ),
         *(
             (name.replace("_", " "), facts[name])
             for name in ("together", "cap", "highest_cap", "remaining", "printable")
@@ -149,7 +188,17 @@ def population_to_text(summary: PopulationSummary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, joins, the sum over members and the cap at every step were recomputed and hold."
-    return "\n".join(map(shown, [_verdict_of_population(summary), *_table(rows), checks, *_population_notes(summary)]))
+    return "\n".join(
+        map(
+            shown,
+            [
+                _verdict_of_population(summary),
+                *_table(rows),
+                checks,
+                *_population_notes(summary),
+            ],
+        )
+    )
 
 
 def acts_to_json(summary: ControlSummary) -> dict[str, object]:
@@ -161,7 +210,9 @@ def acts_to_json(summary: ControlSummary) -> dict[str, object]:
         "entries": summary.last.sequence,
         "kinds": summary.kinds,
         "last_hash": summary.last.hash,
-        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "checkpoints": [
+            {"size": item.size, "at": item.at} for item in summary.checkpoints
+        ],
         "note": _tail(summary),
     }
 
@@ -175,7 +226,12 @@ def acts_to_text(summary: ControlSummary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times and the form of every act were checked and hold."
-    return "\n".join(map(shown, [_verdict(summary.checkpoints), *_table(rows), checks, _tail(summary)]))
+    return "\n".join(
+        map(
+            shown,
+            [_verdict(summary.checkpoints), *_table(rows), checks, _tail(summary)],
+        )
+    )
 
 
 def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
@@ -201,7 +257,10 @@ def _notes(summary: Summary) -> list[str]:
             f"Charges for external mechanisms rest on the attester's statement, which cannot be checked: {said}."
         )
     if summary.compared is not None:
-        notes += [f"{summary.compared.header.dataset}: {note}" for note in _notes(summary.compared)]
+        notes += [
+            f"{summary.compared.header.dataset}: {note}"
+            for note in _notes(summary.compared)
+        ]
     return notes
 
 
@@ -209,8 +268,17 @@ def _opening_load(summary: Summary) -> list[tuple[str, object]]:
     """What the account of an erased dataset had spent, which counts as charged here."""
     if summary.continued is None:
         return []
-    how = "" if summary.compared is None else f", compared with its {summary.compared.last.sequence} entries"
-    return [("opening load", f"{summary.header.text(summary.opening_load)} of {summary.continued.dataset}{how}")]
+    how = (
+        ""
+        if summary.compared is None
+        else f", compared with its {summary.compared.last.sequence} entries"
+    )
+    return [
+        (
+            "opening load",
+            f"{summary.header.text(summary.opening_load)} of {summary.continued.dataset}{how}",
+        )
+    ]
 
 
 def _population_notes(summary: PopulationSummary) -> list[str]:
@@ -226,9 +294,13 @@ def _population_notes(summary: PopulationSummary) -> list[str]:
             "export of each dataset with --member."
         )
     for dataset, comparison in summary.compared.items():
-        # The population does not count entries that are missing at the member's end, so only a checkpoint adds a fact.
+        # The population does not count entries that are missing at the member's end, so
+        # only a checkpoint adds a fact.
         tail = [_tail(comparison.ledger)] if comparison.ledger.checkpoints else []
-        notes += [f"{dataset}: {note}" for note in (*_differences(comparison), *_notes(comparison.ledger), *tail)]
+        notes += [
+            f"{dataset}: {note}"
+            for note in (*_differences(comparison), *_notes(comparison.ledger), *tail)
+        ]
     return [*notes, _tail(summary)]
 
 
@@ -282,13 +354,22 @@ def _unit(unit: tuple[str, str | None] | None) -> str:
     if unit is None:
         return "none: the first member sets it"
     adjacency, column = unit
-    who = "one row of each member" if column is None else f"all rows with one value of {column}"
+    who = (
+        "one row of each member"
+        if column is None
+        else f"all rows with one value of {column}"
+    )
     return f"{who}, adjacency {adjacency}"
 
 
 def _cap(summary: Summary) -> str:
-    """The cap; on accounts with a δ the guarantee is that of the highest cap, which is named where it differs."""
-    cap, highest = summary.header.text(summary.cap), summary.header.text(summary.highest_cap)
+    """The cap; on accounts with a δ the guarantee is that of the highest cap, which is
+    named where it differs.
+    """
+    cap, highest = (
+        summary.header.text(summary.cap),
+        summary.header.text(summary.highest_cap),
+    )
     if not summary.cap:
         return f"closed, because entries were lost in a restore (the guarantee is that of the highest cap, {highest})"
     if summary.header.accountant == "pure" or cap == highest:

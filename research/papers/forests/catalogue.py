@@ -23,7 +23,10 @@ from research.papers.forests.breiman.describe import RandomForest
 from research.papers.forests.cart import grow as cart
 from research.papers.forests.cart.describe import GreedyTree, PrunedTree
 from research.papers.forests.comparison import grow as comparison
-from research.papers.forests.comparison.describe import ConsistentComparisons, SupervisedComparisons
+from research.papers.forests.comparison.describe import (
+    ConsistentComparisons,
+    SupervisedComparisons,
+)
 from research.papers.forests.consistent import grow as consistent
 from research.papers.forests.consistent.describe import (
     BernoulliForest,
@@ -32,7 +35,12 @@ from research.papers.forests.consistent.describe import (
     MultinomialReference,
     PooledForest,
 )
-from research.papers.forests.contract import GrowReference, PlainForest, PlainPlan, Reference
+from research.papers.forests.contract import (
+    GrowReference,
+    PlainForest,
+    PlainPlan,
+    Reference,
+)
 from research.papers.forests.oblique import describe as oblique_planes
 from research.papers.forests.oblique import grow as oblique
 from research.papers.forests.rdt_plain import describe as random_trees
@@ -65,7 +73,9 @@ _TABLE: tuple[tuple[Reference, GrowReference, ReadForest], ...] = (
     (oblique_planes.HeterogeneousPlanes(), oblique.grow_forest, node_read_out.reader),
 )
 
-REFERENCES: Mapping[str, Reference] = MappingProxyType({known.slug: known for known, *_ in _TABLE})
+REFERENCES: Mapping[str, Reference] = MappingProxyType(
+    {known.slug: known for known, *_ in _TABLE}
+)
 """Every algorithm without privacy, by slug."""
 
 _GROWTH = {known.slug: grow_forest for known, grow_forest, _ in _TABLE}
@@ -96,21 +106,28 @@ def grow(
     Args:
         plan: made by :func:`plan`.
         schema: of the rows.
-        rows: of a table that everybody has; every label is known. No row: growth sees one row of the first class at
-            the lower bounds.
+        rows: of a table that everybody has; every label is known. No row: growth sees
+            one row of the first class at the lower bounds.
         on_tree_done: called after each tree.
         seed: of the pseudo-random generator; ``None``: a random one.
     """
     if not len(rows.y):
         rows = _one_row(schema)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
-    return _GROWTH[plan.algorithm](plan, schema, rows, seed=seed, on_tree_done=on_tree_done)
+    return _GROWTH[plan.algorithm](
+        plan, schema, rows, seed=seed, on_tree_done=on_tree_done
+    )
 
 
 def probabilities(
-    forest: PlainForest, schema: Schema, columns: SanitisedColumns, *, read_out: str | None = None
+    forest: PlainForest,
+    schema: Schema,
+    columns: SanitisedColumns,
+    *,
+    read_out: str | None = None,
 ) -> NDArray[np.float64]:
-    """Class probabilities of rows, float64 ``(n_rows, n_classes)``, by a read-out of the algorithm or its default.
+    """Class probabilities of rows, float64 ``(n_rows, n_classes)``, by a read-out of
+    the algorithm or its default.
 
     Raises:
         InvalidRequest: the algorithm has no such read-out.
@@ -118,12 +135,20 @@ def probabilities(
     offered = REFERENCES[forest.plan.algorithm].read_outs
     if read_out is not None and read_out not in offered:
         raise InvalidRequest.at("/read_out", "unknown-choice", accepted=offered)
-    return _READERS[forest.plan.algorithm](forest, schema, read_out or offered[0])(columns)
+    return _READERS[forest.plan.algorithm](forest, schema, read_out or offered[0])(
+        columns
+    )
 
 
 def _one_row(schema: Schema) -> SanitisedRows:
     columns = tuple(
-        np.zeros(1, dtype=np.int32) if feature.is_categorical else np.full(1, feature.lower)
+        np.zeros(1, dtype=np.int32)
+        if feature.is_categorical
+        else np.full(1, feature.lower)
         for feature in schema.features
     )
-    return SanitisedRows(SanitisedColumns(columns, 1), np.zeros(1, dtype=np.int32), np.zeros((1, 16), dtype=np.uint8))
+    return SanitisedRows(
+        SanitisedColumns(columns, 1),
+        np.zeros(1, dtype=np.int32),
+        np.zeros((1, 16), dtype=np.uint8),
+    )

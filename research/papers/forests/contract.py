@@ -14,7 +14,8 @@ from grovekeeper_forests.data.schema import Schema
 
 
 class Reference:
-    """A learner that private algorithms are compared with. It reads exact rows, so no accountant can price it.
+    """A learner that private algorithms are compared with. It reads exact rows, so no
+    accountant can price it.
 
     Attributes:
         slug: name of the algorithm in tasks; no private algorithm has it.
@@ -39,7 +40,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class PlainPlan:
-    """Slug, settled parameters and number of trees of a forest without privacy. It has no price."""
+    """Slug, settled parameters and number of trees of a forest without privacy. It has
+    no price.
+    """
 
     algorithm: str
     parameters: Mapping[str, Value]
@@ -58,6 +61,14 @@ class GrowReference(Protocol):
     """Growth of a whole forest without privacy."""
 
     def __call__(
-        self, plan: PlainPlan, schema: Schema, rows: SanitisedRows, *, seed: int, on_tree_done: Callable[[], None]
+        self,
+        plan: PlainPlan,
+        schema: Schema,
+        rows: SanitisedRows,
+        *,
+        seed: int,
+        on_tree_done: Callable[[], None],
     ) -> PlainForest:
-        """Grows the forest from at least one row. ``on_tree_done`` is called once per planned tree."""
+        """Grows the forest from at least one row. ``on_tree_done`` is called once per
+        planned tree.
+        """

@@ -40,7 +40,11 @@ B1 = Parameter(
     "b1", "number", "How sharply a split prefers the columns with the largest impurity decrease.",
     default="10", maximum=Fraction(MAX_STRENGTH),
 )  # fmt: skip
-B2 = replace(B1, name="b2", description="How sharply a split prefers the points with the largest impurity decrease.")
+B2 = replace(
+    B1,
+    name="b2",
+    description="How sharply a split prefers the points with the largest impurity decrease.",
+)
 B3 = replace(
     B1, name="b3", default="0",
     description="How sharply the label of a leaf, drawn once, prefers the common classes; 0: none is drawn (B3 → ∞).",

@@ -1,4 +1,5 @@
-"""Uploads a frame, predicts with pandas and Arrow, and trains an estimator; prints the answers.
+"""Uploads a frame, predicts with pandas and Arrow, and trains an estimator; prints the
+answers.
 
 python with_client.py URL KEY DATASET MODEL
 """
@@ -21,7 +22,9 @@ ROWS = pd.DataFrame(
         "income": ["low"] * 50 + ["high"] * 50,
     }
 )
-ASKED = pd.DataFrame({"age": [39, 70, 100], "hours": [40.5, None, 2.0], "sex": ["Male", None, "Female"]})
+ASKED = pd.DataFrame(
+    {"age": [39, 70, 100], "hours": [40.5, None, 2.0], "sex": ["Male", None, "Female"]}
+)
 
 
 class Polars:

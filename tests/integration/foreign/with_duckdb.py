@@ -30,8 +30,15 @@ def main() -> None:
     for name, options in _OPTIONS.items():
         path = Path(folder) / name
         duckdb.execute(f"COPY rows TO '{path}' ({options})")
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": _MEDIA_TYPES[path.suffix]}
-        with urlopen(Request(f"{url}/datasets/{dataset}/rows?again=true", path.read_bytes(), headers)) as answer:
+        headers = {
+            "Authorization": f"Bearer {key}",
+            "Content-Type": _MEDIA_TYPES[path.suffix],
+        }
+        with urlopen(
+            Request(
+                f"{url}/datasets/{dataset}/rows?again=true", path.read_bytes(), headers
+            )
+        ) as answer:
             stored += json.loads(answer.read())["rows"]
     assert rows is not None
     print(json.dumps(stored))

@@ -1,4 +1,5 @@
-"""Predicts with KServe's client, with JSON and with bytes; prints ``labels`` and ``probabilities`` of each.
+"""Predicts with KServe's client, with JSON and with bytes; prints ``labels`` and
+``probabilities`` of each.
 
 python with_kserve.py URL KEY MODEL
 """
@@ -8,7 +9,13 @@ import json
 import sys
 
 import numpy as np
-from kserve import InferenceRESTClient, InferInput, InferRequest, InferResponse, RESTConfig
+from kserve import (
+    InferenceRESTClient,
+    InferInput,
+    InferRequest,
+    InferResponse,
+    RESTConfig,
+)
 
 COLUMNS = {
     "age": ("INT32", np.array([39, 70, 101], dtype=np.int32)),
@@ -28,7 +35,9 @@ def request(model: str, *, binary: bool) -> InferRequest:
 
 
 async def main() -> None:
-    """Asks without a key whether the server is ready, and with it whether the model is, and predicts twice."""
+    """Asks without a key whether the server is ready, and with it whether the model is,
+    and predicts twice.
+    """
     url, key, model = sys.argv[1:]
     headers = {"Authorization": f"Bearer {key}"}
     client = InferenceRESTClient(RESTConfig(protocol="v2"))
@@ -36,10 +45,19 @@ async def main() -> None:
     assert await client.is_server_ready(url)
     assert await client.is_model_ready(url, model, headers=headers)
     for binary in (False, True):
-        answer = await client.infer(url, request(model, binary=binary), model_name=model, headers=headers)
+        answer = await client.infer(
+            url, request(model, binary=binary), model_name=model, headers=headers
+        )
         assert isinstance(answer, InferResponse)
         outputs = {output.name: output.as_numpy() for output in answer.outputs}
-        print(json.dumps([[str(label) for label in outputs["label"]], outputs["probabilities"].tolist()]))
+        print(
+            json.dumps(
+                [
+                    [str(label) for label in outputs["label"]],
+                    outputs["probabilities"].tolist(),
+                ]
+            )
+        )
     await client.close()
 
 

@@ -1,4 +1,5 @@
-"""Predicts with the codecs of MLServer: a data frame, and for a model of numbers an array; prints each answer.
+"""Predicts with the codecs of MLServer: a data frame, and for a model of numbers an
+array; prints each answer.
 
 python with_mlserver.py URL KEY MODEL MODEL_OF_NUMBERS
 """
@@ -24,11 +25,18 @@ NUMBERS = np.array([[39, 40.5], [70, 2.0], [101, 17.25]])
 
 
 def predict(url: str, key: str, model: str, request: InferenceRequest) -> None:
-    """Sends a request as MLServer's documentation does, and prints labels and probabilities."""
+    """Sends a request as MLServer's documentation does, and prints labels and
+    probabilities.
+    """
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     body = request.model_dump_json(by_alias=True).encode()
-    with urlopen(Request(f"{url}/v2/models/{quote(model)}/infer", body, headers)) as answer:
-        outputs = {output.name: output for output in InferenceResponse.model_validate_json(answer.read()).outputs}
+    with urlopen(
+        Request(f"{url}/v2/models/{quote(model)}/infer", body, headers)
+    ) as answer:
+        outputs = {
+            output.name: output
+            for output in InferenceResponse.model_validate_json(answer.read()).outputs
+        }
     shares = NumpyCodec.decode_output(outputs["probabilities"])
     print(json.dumps([StringCodec.decode_output(outputs["label"]), shares.tolist()]))
 

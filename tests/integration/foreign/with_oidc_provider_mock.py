@@ -1,4 +1,5 @@
-"""Runs oidc-provider-mock until its input ends; prints its issuer and an ID token from it for ``grovekeeper``.
+"""Runs oidc-provider-mock until its input ends; prints its issuer and an ID token from
+it for ``grovekeeper``.
 
 python with_oidc_provider_mock.py
 """
@@ -21,16 +22,28 @@ class _Stay(HTTPRedirectHandler):
 
 def token(issuer: str) -> str:
     """The ID token of a user who signs in."""
-    asked = {"client_id": CLIENT, "redirect_uri": RETURN, "response_type": "code", "scope": "openid"}
+    asked = {
+        "client_id": CLIENT,
+        "redirect_uri": RETURN,
+        "response_type": "code",
+        "scope": "openid",
+    }
     opener = build_opener(_Stay)
     try:
-        opener.open(Request(f"{issuer}/oauth2/authorize?{urlencode(asked)}", urlencode({"sub": "user-7"}).encode()))
+        opener.open(
+            Request(
+                f"{issuer}/oauth2/authorize?{urlencode(asked)}",
+                urlencode({"sub": "user-7"}).encode(),
+            )
+        )
         raise AssertionError("no redirection")
     except OSError as redirected:
         (code,) = parse_qs(urlsplit(redirected.headers["Location"]).query)["code"]
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": RETURN, "client_id": CLIENT,
             "client_secret": "any"}  # fmt: skip
-    with opener.open(Request(f"{issuer}/oauth2/token", urlencode(form).encode())) as answer:
+    with opener.open(
+        Request(f"{issuer}/oauth2/token", urlencode(form).encode())
+    ) as answer:
         return str(json.loads(answer.read())["id_token"])
 
 

@@ -20,7 +20,9 @@ ROWS = pl.DataFrame(
         "income": ["low", "high", "low"],
     }
 )
-CATEGORIES = ROWS.with_columns(pl.col("sex").cast(pl.Categorical), pl.col("income").cast(pl.Enum(["low", "high"])))
+CATEGORIES = ROWS.with_columns(
+    pl.col("sex").cast(pl.Categorical), pl.col("income").cast(pl.Enum(["low", "high"]))
+)
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -47,13 +49,26 @@ def main() -> None:
         ):
             body = io.BytesIO()
             write(body)
-            report = json.loads(send(f"/datasets/{dataset}/rows?again=true", media_type, body.getvalue()))
+            report = json.loads(
+                send(
+                    f"/datasets/{dataset}/rows?again=true", media_type, body.getvalue()
+                )
+            )
             stored += report["rows"]
     print(json.dumps(stored))
     body = io.BytesIO()
     ROWS.drop("income").write_ipc_stream(body)
-    answer = pl.read_ipc_stream(send(f"/models/{quote(model)}/predict", ARROW, body.getvalue()))
-    print(json.dumps([answer["label"].cast(pl.String).to_list(), answer["probabilities"].to_list()]))
+    answer = pl.read_ipc_stream(
+        send(f"/models/{quote(model)}/predict", ARROW, body.getvalue())
+    )
+    print(
+        json.dumps(
+            [
+                answer["label"].cast(pl.String).to_list(),
+                answer["probabilities"].to_list(),
+            ]
+        )
+    )
 
 
 main()

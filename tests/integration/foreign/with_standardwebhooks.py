@@ -1,4 +1,5 @@
-"""Verifies a delivery with standardwebhooks, and prints the event; a body that was changed is refused.
+"""Verifies a delivery with standardwebhooks, and prints the event; a body that was
+changed is refused.
 
 python with_standardwebhooks.py < delivery.json
 """

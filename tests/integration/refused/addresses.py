@@ -12,7 +12,15 @@ def _long_queries() -> Iterator[Refused]:
         ("bytes", f"scope={'1' * 41_000}", "", "query-too-long"),
         ("parameters", "&" * 1_100, "", "query-too-long"),
     ):
-        yield Refused(f"many-{name}", "GET", f"/ledger/{{dataset}}?{query}", "invalid-request", {}, at, problem)
+        yield Refused(
+            f"many-{name}",
+            "GET",
+            f"/ledger/{{dataset}}?{query}",
+            "invalid-request",
+            {},
+            at,
+            problem,
+        )
 
 
 def queries_and_paths() -> Iterator[Refused]:
@@ -27,16 +35,36 @@ def queries_and_paths() -> Iterator[Refused]:
         ):  # fmt: skip
             query = {"params": {"limit": limit}}
             name = f"limit-{limit[:9]}{path}"
-            yield Refused(name, "GET", path, "invalid-request", query, "/limit", problem)
+            yield Refused(
+                name, "GET", path, "invalid-request", query, "/limit", problem
+            )
         for cursor in ("\x00", f"{CANARY} ", "é", "x" * 129, "' OR 1=1"):
             yield Refused(
-                f"cursor-{cursor[:9]!r}{path}", "GET", path, "invalid-request", {"params": {"cursor": cursor}}
+                f"cursor-{cursor[:9]!r}{path}",
+                "GET",
+                path,
+                "invalid-request",
+                {"params": {"cursor": cursor}},
             )
     query, path = {"params": {"actor": f"{CANARY}\0"}}, "/ledger/{dataset}/entries"
     yield Refused("nul", "GET", path, "invalid-request", query, "", "nul-in-the-query")
-    for path in ("/jobs", "/models", "/ledger/{dataset}/entries", "/populations", "/ledger/{population}/entries"):
+    for path in (
+        "/jobs",
+        "/models",
+        "/ledger/{dataset}/entries",
+        "/populations",
+        "/ledger/{population}/entries",
+    ):
         query = {"params": {"cursor": "nobody"}}
-        yield Refused(f"cursor-unknown{path}", "GET", path, "invalid-request", query, "/cursor", "unknown")
+        yield Refused(
+            f"cursor-unknown{path}",
+            "GET",
+            path,
+            "invalid-request",
+            query,
+            "/cursor",
+            "unknown",
+        )
     scopes = [
         (CANARY, "/scope", "not-json"), ("[]", "/scope", "not-an-object"), ("", "/scope", "not-json"),
         ('{"shard": []}', "/scope/shard", "no-cell"), ('{"shard": [9]}', "/scope/shard", "unknown-cell"),
@@ -46,17 +74,36 @@ def queries_and_paths() -> Iterator[Refused]:
     for scope, at, problem in scopes:
         query = {"params": {"scope": scope}}
         name = f"scope-{scope[:9]}-{problem}"
-        yield Refused(name, "GET", "/ledger/{dataset}", "invalid-request", query, at, problem)
-    for scope, at, problem in (('{"shard": [0]}', "/scope", "unknown-partition"), ("[]", "/scope", "not-an-object")):
+        yield Refused(
+            name, "GET", "/ledger/{dataset}", "invalid-request", query, at, problem
+        )
+    for scope, at, problem in (
+        ('{"shard": [0]}', "/scope", "unknown-partition"),
+        ("[]", "/scope", "not-an-object"),
+    ):
         query = {"params": {"scope": scope}}
         yield Refused(
-            f"scope-{scope[:9]}-population", "GET", "/ledger/{population}", "invalid-request", query, at, problem
+            f"scope-{scope[:9]}-population",
+            "GET",
+            "/ledger/{population}",
+            "invalid-request",
+            query,
+            at,
+            problem,
         )
     yield from _long_queries()
     export = {"params": {"format": CANARY}}
     for path in ("/ledger/{dataset}", "/ledger/{population}"):
         name = f"export{path}"
-        yield Refused(name, "GET", f"{path}/export", "invalid-request", export, "/format", "unknown-choice")
+        yield Refused(
+            name,
+            "GET",
+            f"{path}/export",
+            "invalid-request",
+            export,
+            "/format",
+            "unknown-choice",
+        )
         for query, at, problem in (
             ("", "/sequence", "give-sequence-or-from-size"),
             ("?sequence=1&from_size=1", "/sequence", "give-sequence-or-from-size"),
@@ -64,9 +111,25 @@ def queries_and_paths() -> Iterator[Refused]:
             ("?from_size=9999", "/from_size", "out-of-range"),
             ("?sequence=1&size=9999", "/size", "out-of-range"),
         ):
-            yield Refused(f"proof{path}{query}", "GET", f"{path}/proofs{query}", "invalid-request", {}, at, problem)
+            yield Refused(
+                f"proof{path}{query}",
+                "GET",
+                f"{path}/proofs{query}",
+                "invalid-request",
+                {},
+                at,
+                problem,
+            )
     artifact = "/models/{model}/artifact"
-    yield Refused("artifact", "GET", artifact, "invalid-request", export, "/format", "unknown-choice")
+    yield Refused(
+        "artifact",
+        "GET",
+        artifact,
+        "invalid-request",
+        export,
+        "/format",
+        "unknown-choice",
+    )
     strange = (
         "nobody",
         "%00",
@@ -87,7 +150,12 @@ def queries_and_paths() -> Iterator[Refused]:
             ("DELETE", "/keys/{}"), ("GET", "/ledger/{}"), ("GET", "/ledger/{}/entries"), ("GET", "/ledger/{}/export"),
             ("GET", "/populations/{}"), ("GET", "/ledger/{}/checkpoint"), ("GET", "/ledger/{}/proofs?sequence=1"),
         ):  # fmt: skip
-            yield Refused(f"{method}-{path}-{segment[:12]}", method, path.format(segment), "not-found")
+            yield Refused(
+                f"{method}-{path}-{segment[:12]}",
+                method,
+                path.format(segment),
+                "not-found",
+            )
         name, path = f"predict-{segment[:12]}", f"/models/{segment}/predict"
         yield Refused(name, "POST", path, "not-found", {"json": {"rows": []}})
         grant = {"json": {"role": "analyst"}}
@@ -97,6 +165,17 @@ def queries_and_paths() -> Iterator[Refused]:
     yield Refused("patch", "PATCH", "/datasets/{dataset}", "method-not-allowed")
     yield Refused("put", "PUT", "/train", "method-not-allowed", {"json": {}})
     for key in ("", "x" * 201, "with space", "tab\tbed", CANARY + "\xe9"):
-        body = {"json": training("{dataset}"), "headers": {"Idempotency-Key": key.encode("latin-1")}}
+        body = {
+            "json": training("{dataset}"),
+            "headers": {"Idempotency-Key": key.encode("latin-1")},
+        }
         name = f"idempotency-key-{key[:12]!r}"
-        yield Refused(name, "POST", "/train", "invalid-request", body, "/Idempotency-Key", "malformed")
+        yield Refused(
+            name,
+            "POST",
+            "/train",
+            "invalid-request",
+            body,
+            "/Idempotency-Key",
+            "malformed",
+        )

@@ -1,4 +1,6 @@
-"""The form of a case: a request that must be refused, its target, and a helper that changes bodies."""
+"""The form of a case: a request that must be refused, its target, and a helper that
+changes bodies.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,7 +17,9 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Refused:
-    """One request and the problem that the API must answer with; ``at`` and ``problem`` name one broken rule."""
+    """One request and the problem that the API must answer with; ``at`` and ``problem``
+    name one broken rule.
+    """
 
     name: str
     method: str
@@ -28,7 +32,9 @@ class Refused:
 
 @dataclass(frozen=True)
 class Place:
-    """The targets of the requests: a dataset with rows and cells, a dataset without rows, a job and a model."""
+    """The targets of the requests: a dataset with rows and cells, a dataset without
+    rows, a job and a model.
+    """
 
     server: Server
     ids: dict[str, str]
@@ -37,12 +43,16 @@ class Place:
         options = deepcopy(case.options)
         if case.path == "/train" or case.path.endswith("/reservations"):
             options["headers"] = new_idempotency_key() | options.get("headers", {})
-        return self.server.admin.http.request(case.method, case.path.format(**self.ids), **self._named(options))
+        return self.server.admin.http.request(
+            case.method, case.path.format(**self.ids), **self._named(options)
+        )
 
     def _named(self, options: dict[str, Any]) -> dict[str, Any]:
         body = options.get("json")
         for place in ("dataset", "name"):
-            if isinstance(body, dict) and body.get(place) in {f"{{{name}}}" for name in self.ids}:
+            if isinstance(body, dict) and body.get(place) in {
+                f"{{{name}}}" for name in self.ids
+            }:
                 body[place] = body[place].format(**self.ids)
         return options
 

@@ -34,10 +34,25 @@ def caps() -> Iterator[Refused]:
     for path in CAPS:
         for index, (pointer, value, at, problem) in enumerate(rules):
             options = {"json": changed(legal, pointer, value)}
-            yield Refused(f"{path[8:12]}-cap-{index}", "POST", path, "invalid-request", options, at, problem)
+            yield Refused(
+                f"{path[8:12]}-cap-{index}",
+                "POST",
+                path,
+                "invalid-request",
+                options,
+                at,
+                problem,
+            )
         for index, value in enumerate(AMOUNTS):
             options = {"json": legal | {"cap": value}}
-            yield Refused(f"{path[8:12]}-cap-amount-{index}", "POST", path, "invalid-request", options, "/cap")
+            yield Refused(
+                f"{path[8:12]}-cap-amount-{index}",
+                "POST",
+                path,
+                "invalid-request",
+                options,
+                "/cap",
+            )
     for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "pop_aaaaaaaaaaaaaaaa"):
         path = f"/ledger/{reference}/cap"
         yield Refused(f"cap{path}", "POST", path, "not-found", {"json": legal})
@@ -59,8 +74,20 @@ def external() -> Iterator[Refused]:
         (legal, "/declared/epsilon", 0, "/declared/epsilon", "not-positive"),
         (legal, "/declared/delta", "1", "/declared", "delta-not-below-one"),
         (legal, "/declared/adjacency", CANARY, "/declared/adjacency", "unknown-choice"),
-        (legal, "/declared/adjacency", "replace_one", "/declared/adjacency", "other-adjacency"),
-        (legal, "/declared/adjacency", "label", "/declared/adjacency", "other-adjacency"),
+        (
+            legal,
+            "/declared/adjacency",
+            "replace_one",
+            "/declared/adjacency",
+            "other-adjacency",
+        ),
+        (
+            legal,
+            "/declared/adjacency",
+            "label",
+            "/declared/adjacency",
+            "other-adjacency",
+        ),
         (legal, f"/declared/{CANARY}", 1, "/declared", "unknown-field"),
         (legal, f"/{CANARY}", 1, "", "unknown-field"),
         (legal, "/scope", {"shard": [9]}, "/scope/shard", "unknown-cell"),
@@ -82,7 +109,13 @@ def external() -> Iterator[Refused]:
         (by_event, "/event/coordinates", True, "/event", "unknown-event"),
         (by_event, "/event/coordinates", 1.5, "/event", "unknown-event"),
         (by_event, f"/event/{CANARY}", 1, "/event", "unknown-event"),
-        (by_event, "/event", _sequential(LEAF, times=10**13), "/event", "unknown-event"),
+        (
+            by_event,
+            "/event",
+            _sequential(LEAF, times=10**13),
+            "/event",
+            "unknown-event",
+        ),
         (by_event, "/event", _sequential(LEAF, times=0), "/event", "unknown-event"),
         (by_event, "/event", _sequential(*[LEAF] * 200), "/event", "unknown-event"),
         (by_event, "/event", _sequential(), "/event", "costs-nothing"),
@@ -98,17 +131,40 @@ def external() -> Iterator[Refused]:
         for index, (body, pointer, value, at, problem) in enumerate(rules):
             assert isinstance(body, dict)
             options = {"json": changed(body, pointer, value)}
-            yield Refused(f"{path[-6:]}-{index}", "POST", path, "invalid-request", options, at, problem)
+            yield Refused(
+                f"{path[-6:]}-{index}",
+                "POST",
+                path,
+                "invalid-request",
+                options,
+                at,
+                problem,
+            )
         for name in ("rho", "mu"):
-            unpure = {"json": legal | {"declared": {"adjacency": "add_remove", name: "0.1"}}}
-            yield Refused(f"{path[-6:]}-{name}", "POST", path, "accountant-mismatch", unpure)
+            unpure = {
+                "json": legal | {"declared": {"adjacency": "add_remove", name: "0.1"}}
+            }
+            yield Refused(
+                f"{path[-6:]}-{name}", "POST", path, "accountant-mismatch", unpure
+            )
     too_much = {"json": legal | {"declared": declared | {"epsilon": "100.000000001"}}}
     yield Refused("external-too-much", "POST", EXTERNAL[1], "budget-exceeded", too_much)
     no_key = {"json": legal, "headers": {"Idempotency-Key": ""}}
-    yield Refused("external-key", "POST", EXTERNAL[1], "invalid-request", no_key, "/Idempotency-Key", "malformed")
+    yield Refused(
+        "external-key",
+        "POST",
+        EXTERNAL[1],
+        "invalid-request",
+        no_key,
+        "/Idempotency-Key",
+        "malformed",
+    )
     for name in ("rs_aaaaaaaaaaaaaaaa", "nobody", "x%00", "x" * 100):
         yield Refused(f"show-{name[:9]}", "GET", f"{EXTERNAL[1]}/{name}", "not-found")
 
 
 def _sequential(*leaves: object, times: int = 1) -> dict[str, object]:
-    return {"type": "sequential/1", "parts": [{"times": times, "event": leaf} for leaf in leaves]}
+    return {
+        "type": "sequential/1",
+        "parts": [{"times": times, "event": leaf} for leaf in leaves],
+    }

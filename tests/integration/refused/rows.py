@@ -1,4 +1,6 @@
-"""Uploads that do not match the declaration, and prediction requests that do not match the model."""
+"""Uploads that do not match the declaration, and prediction requests that do not match
+the model.
+"""
 
 import gzip
 from collections.abc import Iterator
@@ -8,7 +10,8 @@ from tests.integration.refused.case import CANARY, Refused
 from tests.support.server import CSV, csv_rows
 
 COLUMNAR_TYPES = {
-    name: {"Content-Type": f"application/vnd.apache.{name}"} for name in ("parquet", "arrow.stream", "arrow.file")
+    name: {"Content-Type": f"application/vnd.apache.{name}"}
+    for name in ("parquet", "arrow.stream", "arrow.file")
 }
 
 
@@ -34,12 +37,26 @@ def uploads() -> Iterator[Refused]:
                 "content": gzip.compress(body) if packed else body,
                 "headers": CSV | ({"Content-Encoding": "gzip"} if packed else {}),
             }
-            yield Refused(f"rows-{index}-{packed}", "POST", rows, "rows-invalid", options, None, problem)
+            yield Refused(
+                f"rows-{index}-{packed}",
+                "POST",
+                rows,
+                "rows-invalid",
+                options,
+                None,
+                problem,
+            )
     undeclared = {"content": header + f"1,1,Male,{CANARY}\n", "headers": CSV}
     yield Refused("cells-unread", "POST", rows, "cells-unread", undeclared)
-    yield Refused("no-rows", "POST", rows, "upload-empty", {"content": header, "headers": CSV})
+    yield Refused(
+        "no-rows", "POST", rows, "upload-empty", {"content": header, "headers": CSV}
+    )
     whole = gzip.compress(csv_rows(500).encode())
-    for name, content in (("truncated", whole[:-20]), ("not-gzip", b"age" + CANARY.encode()), ("nothing", b"")):
+    for name, content in (
+        ("truncated", whole[:-20]),
+        ("not-gzip", b"age" + CANARY.encode()),
+        ("nothing", b""),
+    ):
         options = {"content": content, "headers": CSV | {"Content-Encoding": "gzip"}}
         kind = "rows-invalid" if name == "nothing" else "malformed-request"
         yield Refused(f"gzip-{name}", "POST", rows, kind, options)
@@ -50,11 +67,35 @@ def uploads() -> Iterator[Refused]:
     yield Refused("gzip-twice", "POST", rows, "rows-invalid", nested, None, "not-text")
     for name, headers in COLUMNAR_TYPES.items():
         packed = headers | {"Content-Encoding": "gzip"}
-        yield Refused(f"packed-{name}", "POST", rows, "unsupported-media-type", {"content": b"", "headers": packed})
-        for index, content in enumerate((b"", CANARY.encode() * 99, csv_rows(9).encode())):
+        yield Refused(
+            f"packed-{name}",
+            "POST",
+            rows,
+            "unsupported-media-type",
+            {"content": b"", "headers": packed},
+        )
+        for index, content in enumerate(
+            (b"", CANARY.encode() * 99, csv_rows(9).encode())
+        ):
             options = {"content": content, "headers": headers}
-            yield Refused(f"{name}-{index}", "POST", rows, "rows-invalid", options, None, "malformed-file")
-    codings = ("br", "deflate", "x-compress", "zstd", "gzip, gzip", "identity, gzip", "")
+            yield Refused(
+                f"{name}-{index}",
+                "POST",
+                rows,
+                "rows-invalid",
+                options,
+                None,
+                "malformed-file",
+            )
+    codings = (
+        "br",
+        "deflate",
+        "x-compress",
+        "zstd",
+        "gzip, gzip",
+        "identity, gzip",
+        "",
+    )
     types = (
         "application/json",
         "text/csv; charset=windows-1252",
@@ -62,12 +103,23 @@ def uploads() -> Iterator[Refused]:
         f"text/{CANARY}; charset=x",
     )
     packed_csv = [CSV | {"Content-Encoding": coding} for coding in codings]
-    for headers in (*({"Content-Type": media_type} for media_type in types), *packed_csv):
+    for headers in (
+        *({"Content-Type": media_type} for media_type in types),
+        *packed_csv,
+    ):
         options = {"content": csv_rows(1), "headers": headers}
-        yield Refused(f"rows-{headers}", "POST", rows, "unsupported-media-type", options)
+        yield Refused(
+            f"rows-{headers}", "POST", rows, "unsupported-media-type", options
+        )
     for reference in ("nobody", "%00", "x" * 300):
         options = {"content": csv_rows(1), "headers": CSV}
-        yield Refused(f"rows-to-{reference[:6]}", "POST", f"/datasets/{reference}/rows", "not-found", options)
+        yield Refused(
+            f"rows-to-{reference[:6]}",
+            "POST",
+            f"/datasets/{reference}/rows",
+            "not-found",
+            options,
+        )
 
 
 def predictions() -> Iterator[Refused]:
@@ -82,7 +134,9 @@ def predictions() -> Iterator[Refused]:
     ]
     for index, content in enumerate(repeated):
         options = {"content": content, "headers": {"Content-Type": "application/json"}}
-        yield Refused(f"predict-twice-{index}", "POST", predict, "malformed-request", options)
+        yield Refused(
+            f"predict-twice-{index}", "POST", predict, "malformed-request", options
+        )
     rules: list[tuple[Any, str, str]] = [
         ({}, "", "needs-rows-or-columns"),
         ({"rows": [], "columns": {}}, "", "needs-rows-or-columns"),
@@ -104,7 +158,15 @@ def predictions() -> Iterator[Refused]:
         ({"rows": [{"age": 1}], "read_out": CANARY}, "/read_out", "unknown-choice"),
     ]
     for index, (body, at, problem) in enumerate(rules):
-        yield Refused(f"predict-{index}", "POST", predict, "invalid-request", {"json": body}, at, problem)
+        yield Refused(
+            f"predict-{index}",
+            "POST",
+            predict,
+            "invalid-request",
+            {"json": body},
+            at,
+            problem,
+        )
     for name, content in (
         ("not-json", CANARY.encode()),
         ("empty", b""),
@@ -112,8 +174,22 @@ def predictions() -> Iterator[Refused]:
         ("not-utf-8", b'{"rows": [{"age": "\xff"}]}'),
         ("deep", b'{"rows": [{"age": ' + b"[" * 20_000 + b"]" * 20_000 + b"}]}"),
     ):
-        yield Refused(f"predict-{name}", "POST", predict, "malformed-request", {"content": content})
+        yield Refused(
+            f"predict-{name}",
+            "POST",
+            predict,
+            "malformed-request",
+            {"content": content},
+        )
     plain = {"content": b"{}", "headers": {"Content-Type": "text/plain"}}
-    yield Refused("predict-media-type", "POST", predict, "unsupported-media-type", plain)
+    yield Refused(
+        "predict-media-type", "POST", predict, "unsupported-media-type", plain
+    )
     for rows in ({"rows": [{"age": 1}] * 10_001}, {"columns": {"age": [1] * 10_001}}):
-        yield Refused(f"predict-10001-{next(iter(rows))}", "POST", predict, "too-large", {"json": rows})
+        yield Refused(
+            f"predict-10001-{next(iter(rows))}",
+            "POST",
+            predict,
+            "too-large",
+            {"json": rows},
+        )

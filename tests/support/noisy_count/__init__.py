@@ -1,4 +1,6 @@
-"""A kind of release that the service does not have, the noisy number of rows: four files, and four lines."""
+"""A kind of release that the service does not have, the noisy number of rows: four
+files, and four lines.
+"""
 
 from types import ModuleType
 from typing import Any

@@ -73,10 +73,14 @@ class CountRequest(ReleaseRequest[CountQuoteOut]):
     def find(self, session: Session, principal: Principal) -> Named:
         return Named([self.dataset])
 
-    def plan(self, installation: Installation, named: Named, sources: Sequence[AskedDataset]) -> PlannedCount:
+    def plan(
+        self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
+    ) -> PlannedCount:
         asked = ask_part(sources[0], self.body)
         priced = plan(public_facts(asked.terms, None, asked.dataset.schema))
-        return PlannedCount(parts=[PricedPart(asked, priced.event)], work={"plan": priced.to_json()})
+        return PlannedCount(
+            parts=[PricedPart(asked, priced.event)], work={"plan": priced.to_json()}
+        )
 
 
 class CountKind(ReleaseKind):
@@ -107,7 +111,9 @@ def quote_count(by: By, dataset: str, body: CountIn) -> CountQuoteOut:
 
 
 @routes.post("/datasets/{dataset}/counts", status_code=202, response_model=TrainOut)
-def release_count(by: By, dataset: str, body: CountIn, request: Idempotency) -> Response:
+def release_count(
+    by: By, dataset: str, body: CountIn, request: Idempotency
+) -> Response:
     return sent(submit(*by, CountRequest(dataset=dataset, body=body), request=request))
 
 
@@ -118,4 +124,6 @@ def show_count(by: By, count_id: str) -> CountOut:
         facts = visible(session, principal, COUNT, count_id).facts
     event = events.from_json(facts["event"])
     [count] = noisy_counts.in_rows(np.array([facts["count"]]), event)
-    return CountOut(count=count, noise_sd=noisy_counts.noise_sd(event), guarantee=facts["guarantee"])
+    return CountOut(
+        count=count, noise_sd=noisy_counts.noise_sd(event), guarantee=facts["guarantee"]
+    )

@@ -17,18 +17,25 @@ ACTS: dict[Role | None, set[Role]] = {
 
 
 @pytest.mark.parametrize("granted", ACTS)
-def test_a_granted_role_includes_its_lower_roles_and_no_others(granted: Role | None) -> None:
+def test_a_granted_role_includes_its_lower_roles_and_no_others(
+    granted: Role | None,
+) -> None:
     assert Principal("key_a").acts_as(granted) == ACTS[granted]
 
 
-@pytest.mark.parametrize("role", [Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR])
+@pytest.mark.parametrize(
+    "role", [Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR]
+)
 def test_other_global_roles_give_no_role_on_a_dataset(role: Role) -> None:
     assert Principal("key_a", frozenset({role})).acts_as(None) == set()
 
 
 def test_a_global_auditor_and_an_admin_have_roles_on_every_dataset() -> None:
     assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(None) == {Role.AUDITOR}
-    assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(Role.PREDICTOR) == {Role.AUDITOR, Role.PREDICTOR}
+    assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(Role.PREDICTOR) == {
+        Role.AUDITOR,
+        Role.PREDICTOR,
+    }
     assert Principal("key_a", frozenset({Role.ADMIN})).acts_as(None) == set(Role)
 
 

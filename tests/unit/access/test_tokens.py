@@ -82,19 +82,25 @@ def test_old_keys_are_not_believed(file: Path, clock: Clock) -> None:
     assert refused.value.retry_after_s == limits.KEY_SET_PAUSE_S
 
 
-def test_an_unknown_key_is_read_after_a_pause_and_known_keys_work_meanwhile(file: Path, clock: Clock) -> None:
+def test_an_unknown_key_is_read_after_a_pause_and_known_keys_work_meanwhile(
+    file: Path, clock: Clock
+) -> None:
     keys = SigningKeys(file)
     assert keys.find("later") is None
     file.write_text(json.dumps({"keys": [public_jwk(private_key("ES256"), "later")]}))
     clock.at_s += limits.KEY_SET_PAUSE_S - 1
-    assert keys.find("later") is None, "strangers cannot make the service ask more often"
+    assert keys.find("later") is None, (
+        "strangers cannot make the service ask more often"
+    )
     assert keys.find("es256") is not None
     clock.at_s += 1
     assert keys.find("later") is not None
     assert keys.find("es256") is None, "the provider has withdrawn the key"
 
 
-def test_an_unreachable_provider_leaves_known_keys_and_is_asked_after_a_pause(file: Path, clock: Clock) -> None:
+def test_an_unreachable_provider_leaves_known_keys_and_is_asked_after_a_pause(
+    file: Path, clock: Clock
+) -> None:
     keys = SigningKeys(file)
     assert keys.find("es256") is not None
     file.unlink()
@@ -115,7 +121,9 @@ def _provider(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]
             answer(self)
 
         def log_message(self, *_: object) -> None:
-            """Writes nothing: the server's log on standard error is no part of the test."""
+            """Writes nothing: the server's log on standard error is no part of the
+            test.
+            """
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -127,7 +135,9 @@ def _provider(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]
             thread.join()
 
 
-def _send(handler: BaseHTTPRequestHandler, body: bytes, *, status: int = 200, **headers: str) -> None:
+def _send(
+    handler: BaseHTTPRequestHandler, body: bytes, *, status: int = 200, **headers: str
+) -> None:
     handler.send_response(status)
     for name, value in headers.items():
         handler.send_header(name, value)
@@ -145,18 +155,24 @@ def test_keys_are_read_from_an_address() -> None:
     "answer",
     [
         lambda handler: _send(handler, TEXT, status=500),
-        lambda handler: _send(handler, b"", status=302, Location="http://127.0.0.1:1/keys"),
+        lambda handler: _send(
+            handler, b"", status=302, Location="http://127.0.0.1:1/keys"
+        ),
         lambda handler: _send(handler, TEXT + b" " * limits.MAX_KEY_SET_BYTES),
         lambda handler: _send(handler, b"<html>"),
         lambda handler: handler.wfile.write(b"not http\r\n\r\n"),
     ],
 )
-def test_another_answer_is_not_believed(answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
+def test_another_answer_is_not_believed(
+    answer: Callable[[BaseHTTPRequestHandler], None],
+) -> None:
     with _provider(answer) as address, pytest.raises(Unavailable):
         SigningKeys(address).find("es256")
 
 
-def test_a_silent_provider_holds_up_one_thread_and_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_provider_holds_up_one_thread_and_for_a_limited_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "KEY_SET_WAIT_S", 0.5)
     asked, released = Event(), Event()
 
@@ -202,16 +218,33 @@ def test_a_key_that_may_not_sign_tokens_is_passed_over(item: Any) -> None:
 
 
 def test_a_key_has_one_algorithm() -> None:
-    listed = [RSA, RSA | {"kid": "b", "alg": "PS256"}, public_jwk(private_key("EdDSA"), "c")]
+    listed = [
+        RSA,
+        RSA | {"kid": "b", "alg": "PS256"},
+        public_jwk(private_key("EdDSA"), "c"),
+    ]
     keys = parse_key_set(json.dumps({"keys": listed}).encode())
-    assert {key_id: key.algorithm for key_id, key in keys.items()} == {"a": "RS256", "b": "PS256", "c": "EdDSA"}
+    assert {key_id: key.algorithm for key_id, key in keys.items()} == {
+        "a": "RS256",
+        "b": "PS256",
+        "c": "EdDSA",
+    }
 
 
-def test_null_is_no_statement_about_a_key_and_ed25519_is_another_name_of_eddsa() -> None:
+def test_null_is_no_statement_about_a_key_and_ed25519_is_another_name_of_eddsa() -> (
+    None
+):
     nulls = {"use": None, "alg": None, "key_ops": None}
     newer = public_jwk(private_key("EdDSA"), "c", alg="Ed25519")
-    keys = parse_key_set(json.dumps({"keys": [RSA | nulls, newer, RSA | {"kid": "d", "alg": "Ed25519"}]}).encode())
-    assert {key_id: key.algorithm for key_id, key in keys.items()} == {"a": "RS256", "c": "EdDSA"}
+    keys = parse_key_set(
+        json.dumps(
+            {"keys": [RSA | nulls, newer, RSA | {"kid": "d", "alg": "Ed25519"}]}
+        ).encode()
+    )
+    assert {key_id: key.algorithm for key_id, key in keys.items()} == {
+        "a": "RS256",
+        "c": "EdDSA",
+    }
 
 
 def test_a_token_of_ed25519_is_believed_under_both_names() -> None:
@@ -227,10 +260,14 @@ def test_a_time_may_have_a_fraction_and_a_claim_may_be_null() -> None:
     now = int(time.time())
     nulls = {"nbf": None, "roles": None}
     text = signed(
-        b'{"alg": "ES256", "kid": "es256"}', json.dumps(claims(iat=now + 0.75, exp=now + 300.5) | nulls).encode()
+        b'{"alg": "ES256", "kid": "es256"}',
+        json.dumps(claims(iat=now + 0.75, exp=now + 300.5) | nulls).encode(),
     )
     believed = _verified(text)
-    assert (believed.issued_at.timestamp(), believed.expires_at.timestamp()) == (now, now + 300)
+    assert (believed.issued_at.timestamp(), believed.expires_at.timestamp()) == (
+        now,
+        now + 300,
+    )
     assert believed.roles == frozenset()
 
 
@@ -239,14 +276,23 @@ def test_an_id_of_two_keys_names_none() -> None:
     assert parse_key_set(json.dumps({"keys": listed}).encode()).keys() == {"b"}
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []}', b"\xff", b"[" * 10_000])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []}', b"\xff", b"[" * 10_000],
+)
 def test_another_text_is_no_key_set(text: bytes) -> None:
     with pytest.raises(NotAKeySet):
         parse_key_set(text)
 
 
 KEYS = tokens.parse_key_set(json.dumps(KEY_SET).encode())
-RULES = TokenRules(ISSUER, AUDIENCE, "roles", {value: Role(role) for value, role in ROLES.items()}, MAX_LIFETIME_S)
+RULES = TokenRules(
+    ISSUER,
+    AUDIENCE,
+    "roles",
+    {value: Role(role) for value, role in ROLES.items()},
+    MAX_LIFETIME_S,
+)
 
 
 def _verified(text: str) -> Token:
@@ -256,7 +302,15 @@ def _verified(text: str) -> Token:
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
 def test_a_token_of_the_provider_is_believed(algorithm: str) -> None:
     issued = int(time.time())
-    believed = _verified(token(algorithm, sub="ann", roles=["stewards", "readers"], iat=issued, exp=issued + 300))
+    believed = _verified(
+        token(
+            algorithm,
+            sub="ann",
+            roles=["stewards", "readers"],
+            iat=issued,
+            exp=issued + 300,
+        )
+    )
     assert believed == Token(
         ISSUER,
         "ann",
@@ -269,11 +323,15 @@ def test_a_token_of_the_provider_is_believed(algorithm: str) -> None:
 def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The reasons in the lines that are written for tokens that were refused."""
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
-    return [line["problem"] for line in lines if line["message"] == "a token was refused"]
+    return [
+        line["problem"] for line in lines if line["message"] == "a token was refused"
+    ]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_other_token_is_believed_and_the_error_says_nothing(attack: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_other_token_is_believed_and_the_error_says_nothing(
+    attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The log says why, by one of the constant texts."""
     caplog.set_level("INFO")
     with pytest.raises(Unauthenticated) as refused:
@@ -298,7 +356,13 @@ def test_only_mapped_values_give_roles(claim: object, roles: set[Role]) -> None:
 def test_the_limits_of_a_token_are_reached_and_not_passed() -> None:
     now = int(time.time())
     _verified(token(exp=now + MAX_LIFETIME_S, iat=now))
-    _verified(token(iat=now + limits.TOKEN_LEEWAY_S, nbf=now + limits.TOKEN_LEEWAY_S, exp=now + 300))
+    _verified(
+        token(
+            iat=now + limits.TOKEN_LEEWAY_S,
+            nbf=now + limits.TOKEN_LEEWAY_S,
+            exp=now + 300,
+        )
+    )
     _verified(token(aud=[AUDIENCE], nbf=None))
     _verified(token(sub="a" * limits.MAX_SUBJECT_CHARS))
 
@@ -316,7 +380,9 @@ REASONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_the_log_names_the_claim_that_is_wrong(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_claim_that_is_wrong(
+    reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     with pytest.raises(Unauthenticated):
         _verified(token(**REASONS[reason]))
@@ -327,18 +393,29 @@ def _without_id() -> str:
     return jwt.encode(claims(), private_key("RS256"), "RS256")
 
 
-def test_a_token_without_an_id_means_the_only_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whether the key has an id or not, and beside keys for other uses. With two keys, the token is refused."""
+def test_a_token_without_an_id_means_the_only_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether the key has an id or not, and beside keys for other uses. With two keys,
+    the token is refused.
+    """
     caplog.set_level("INFO")
     path, other = tmp_path / "keys.json", public_jwk(private_key("ES256"), "b")
     nameless = {name: value for name, value in RSA.items() if name != "kid"}
     for listed in ([RSA], [nameless], [RSA, other | {"use": "enc"}]):
         path.write_text(json.dumps({"keys": listed}))
-        assert tokens.verify(_without_id(), RULES, find_key=SigningKeys(path).find, at=stamps.now()).subject == "ann"
+        assert (
+            tokens.verify(
+                _without_id(), RULES, find_key=SigningKeys(path).find, at=stamps.now()
+            ).subject
+            == "ann"
+        )
     assert caplog.messages == []
     path.write_text(json.dumps({"keys": [RSA, other]}))
     with pytest.raises(Unauthenticated):
-        tokens.verify(_without_id(), RULES, find_key=SigningKeys(path).find, at=stamps.now())
+        tokens.verify(
+            _without_id(), RULES, find_key=SigningKeys(path).find, at=stamps.now()
+        )
     assert _logged(caplog) == [tokens.REFUSALS["kid-missing"]]
 
 
@@ -349,9 +426,18 @@ def _publishing(**changes: str) -> Iterator[str]:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         origin = f"http://{handler.headers['Host']}"
         document = {"issuer": f"{origin}/keys", "jwks_uri": f"{origin}/certs"}
-        document |= {name: value.format(origin=origin) for name, value in changes.items()}
-        answers = {"/keys/.well-known/openid-configuration": json.dumps(document).encode(), "/certs": TEXT}
-        _send(handler, answers.get(handler.path, b""), status=200 if handler.path in answers else 404)
+        document |= {
+            name: value.format(origin=origin) for name, value in changes.items()
+        }
+        answers = {
+            "/keys/.well-known/openid-configuration": json.dumps(document).encode(),
+            "/certs": TEXT,
+        }
+        _send(
+            handler,
+            answers.get(handler.path, b""),
+            status=200 if handler.path in answers else 404,
+        )
 
     with _provider(answer) as issuer:
         yield issuer

@@ -18,5 +18,7 @@ from app.api.accepted import accepts
         ("br, gzip; Q=0.000 , identity", False),
     ],
 )
-def test_a_value_is_accepted_by_its_name_and_its_weight(field: str, is_accepted: bool) -> None:
+def test_a_value_is_accepted_by_its_name_and_its_weight(
+    field: str, is_accepted: bool
+) -> None:
     assert accepts(field, "gzip") is is_accepted

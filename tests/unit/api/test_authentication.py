@@ -1,4 +1,6 @@
-"""A check of readiness that hangs is reported in time, by one check for all; a credential has one name in memory."""
+"""A check of readiness that hangs is reported in time, by one check for all; a
+credential has one name in memory.
+"""
 
 import asyncio
 import threading
@@ -23,7 +25,9 @@ from app.services.authorization import cached, credential_of
 HEADS: Any = SimpleNamespace(read_revision=lambda: True)
 
 
-def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_check_that_hangs_is_unavailable_in_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     started, release = threading.Semaphore(0), threading.Event()
 
     def hang(_heads: object) -> None:
@@ -36,7 +40,9 @@ def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPat
     async def ask() -> None:
         ready = Readiness(tmp_path, HEADS, Capacities())
         for _ in range(2):
-            answers = await asyncio.gather(*(ready.confirm() for _ in range(50)), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(ready.confirm() for _ in range(50)), return_exceptions=True
+            )
             assert {type(answer) for answer in answers} == {Unavailable}
         release.set()
         monkeypatch.setattr(limits, "READINESS_WAIT_S", 60)
@@ -44,11 +50,16 @@ def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPat
 
     asyncio.run(ask())
     assert started.acquire(blocking=False)
-    assert not started.acquire(blocking=False), "one check for all hundred requests and the last"
+    assert not started.acquire(blocking=False), (
+        "one check for all hundred requests and the last"
+    )
 
 
 def _scope(path: str, **fields: str) -> Scope:
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in {"host": "x", **fields}.items()]
+    headers = [
+        (name.encode(), value.encode("latin-1"))
+        for name, value in {"host": "x", **fields}.items()
+    ]
     scope: Scope = {
         "type": "http", "method": "GET", "path": path, "headers": headers, "query_string": b"", "scheme": "http",
     }  # fmt: skip
@@ -60,9 +71,17 @@ class _Caller:
     """An authentication whose callers are whoever their credentials say."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        named: Any = lambda _installation, text, **_: Principal(credential_of(text) or "")  # noqa: E731
-        signed_in: Any = lambda _installation, _signer, request: Principal(request.state.session)  # noqa: E731
-        for name, function in (("authenticate", named), ("signed_in", signed_in), ("confirm_ready", lambda _: None)):
+        def named(_installation: Any, text: Any, **_: Any) -> Principal:
+            return Principal(credential_of(text) or "")
+
+        def signed_in(_installation: Any, _signer: Any, request: Any) -> Principal:
+            return Principal(request.state.session)
+
+        for name, function in (
+            ("authenticate", named),
+            ("signed_in", signed_in),
+            ("confirm_ready", lambda _: None),
+        ):
             monkeypatch.setattr(authentication, name, function)
         heads: Any = SimpleNamespace(signer=None)
         self._of: Any = Authentication(SimpleNamespace(), heads, Capacities(), None)  # type: ignore[arg-type]
@@ -75,12 +94,23 @@ class _Caller:
         return key_id
 
 
-def test_one_credential_has_one_name_in_the_memory_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each spelling was a caller of its own: 10,000 of them emptied the memory of all others."""
+def test_one_credential_has_one_name_in_the_memory_of_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each spelling was a caller of its own: 10,000 of them emptied the memory of all
+    others.
+    """
     monkeypatch.setattr(limits, "MAX_CACHED_AUTHORITIES", 2)
     callers = _Caller(monkeypatch)
     callers.read(_scope("/ledger", authorization="Bearer other"))
-    for spelling in ("Bearer key", "bearer key", "BEARER   key ", "Bearer key\t", "Bearer \xa0key", "Bearer \x1fkey"):
+    for spelling in (
+        "Bearer key",
+        "bearer key",
+        "BEARER   key ",
+        "Bearer key\t",
+        "Bearer \xa0key",
+        "Bearer \x1fkey",
+    ):
         callers.read(_scope("/ledger", authorization=spelling))
         assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key"
     assert callers.seen(_scope("/ledger", authorization="Bearer other")) == "other"
@@ -90,7 +120,9 @@ def test_one_credential_has_one_name_in_the_memory_of_a_process(monkeypatch: pyt
         cookie = f"a={number}; __Host-grovekeeper=session ; b"
         assert callers.seen(_scope("/ui/keys", cookie=cookie)) == "session"
         callers.read(_scope("/", cookie=cookie))
-    assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key", "the oldest alone is forgotten"
+    assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key", (
+        "the oldest alone is forgotten"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +139,9 @@ def test_one_credential_has_one_name_in_the_memory_of_a_process(monkeypatch: pyt
         ('a="' + '\\"' * 8_000 + '"', ""),
     ],
 )
-def test_the_session_is_taken_from_the_head_and_no_cookie_is_left_to_the_framework(cookie: str, session: str) -> None:
+def test_the_session_is_taken_from_the_head_and_no_cookie_is_left_to_the_framework(
+    cookie: str, session: str
+) -> None:
     scope = _scope("/ui/keys", cookie=cookie)
     assert scope["state"]["session"] == session
     assert Request(scope).cookies == {}

@@ -1,4 +1,6 @@
-"""Turns of keys: round-robin, with a share for each, and none for a client that went away."""
+"""Turns of keys: round-robin, with a share for each, and none for a client that went
+away.
+"""
 
 import asyncio
 import threading
@@ -27,8 +29,15 @@ async def _settled() -> None:
         await asyncio.sleep(0)
 
 
-def _order(asked: str, *, n_threads: int = 1, act: Callable[[list[Client]], None] = lambda _: None) -> str:
-    """The order in which requests of keys get a thread, one at a time ended; each letter is a request of that key."""
+def _order(
+    asked: str,
+    *,
+    n_threads: int = 1,
+    act: Callable[[list[Client]], None] = lambda _: None,
+) -> str:
+    """The order in which requests of keys get a thread, one at a time ended; each
+    letter is a request of that key.
+    """
 
     async def run() -> str:
         turns, begun = Turns(n_threads, 2), []
@@ -98,12 +107,18 @@ def test_a_request_that_is_cancelled_at_its_turn_gives_the_thread_back() -> None
     asyncio.run(run())
 
 
-def test_a_queued_function_of_a_client_that_went_away_is_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queued_function_of_a_client_that_went_away_is_never_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(capacity.THREADS, Work.READ, 1)  # type: ignore[arg-type]  # a dict
     called, release, begun = [], threading.Event(), asyncio.Event()
 
     async def run() -> None:
-        capacities, clients, loop = Capacities(), [_client("a"), _client("a"), _client("a")], asyncio.get_running_loop()
+        capacities, clients, loop = (
+            Capacities(),
+            [_client("a"), _client("a"), _client("a")],
+            asyncio.get_running_loop(),
+        )
 
         def work(name: int) -> None:
             called.append(name)
@@ -119,7 +134,11 @@ def test_a_queued_function_of_a_client_that_went_away_is_never_called(monkeypatc
         clients[1].leave()
         release.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(result) for result in results] == [type(None), ClientDisconnect, type(None)]
+        assert [type(result) for result in results] == [
+            type(None),
+            ClientDisconnect,
+            type(None),
+        ]
 
     asyncio.run(run())
     assert called == [0, 2]
@@ -127,7 +146,11 @@ def test_a_queued_function_of_a_client_that_went_away_is_never_called(monkeypatc
 
 def test_large_bodies_of_a_key_arrive_in_turns() -> None:
     async def run() -> list[str | None]:
-        capacities, clients, begun = Capacities(), [_client(key_id) for key_id in "aab"], []
+        capacities, clients, begun = (
+            Capacities(),
+            [_client(key_id) for key_id in "aab"],
+            [],
+        )
 
         async def request(client: Client) -> None:
             CLIENT.set(client)
@@ -146,18 +169,38 @@ def test_large_bodies_of_a_key_arrive_in_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/keys", "/keys/key_x", "/metrics", "/datasets/x/grants/key_x", "/ui/admin/keys/k/revoke"]
+    "path",
+    [
+        "/keys",
+        "/keys/key_x",
+        "/metrics",
+        "/datasets/x/grants/key_x",
+        "/ui/admin/keys/k/revoke",
+    ],
 )
 def test_what_takes_authority_away_is_administration(path: str) -> None:
     assert is_administration(path)
     assert not is_administration(f"/models{path}")
     assert not is_administration(
-        f"{path}x".replace("grants/", "uploads/").replace("/keys", "/key_").replace("admin", "a")
+        f"{path}x".replace("grants/", "uploads/")
+        .replace("/keys", "/key_")
+        .replace("admin", "a")
     )
 
 
 def test_every_endpoint_of_a_thread_waits_for_its_turn() -> None:
-    """Otherwise one key could take all threads, and more connections than the database's pool has."""
-    routes = [route for router in (*ROUTERS, *PAGES) for route in router.routes if isinstance(route, APIRoute)]
+    """Otherwise one key could take all threads, and more connections than the
+    database's pool has.
+    """
+    routes = [
+        route
+        for router in (*ROUTERS, *PAGES)
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
     assert len(routes) > 100
-    assert [it.path for it in routes if not isinstance(it, BodyRoute) and not iscoroutinefunction(it.endpoint)] == []
+    assert [
+        it.path
+        for it in routes
+        if not isinstance(it, BodyRoute) and not iscoroutinefunction(it.endpoint)
+    ] == []

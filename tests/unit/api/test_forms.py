@@ -12,7 +12,11 @@ from tests.support.file_forms import BOUNDARY, FILE, body_of, read_body
 @pytest.mark.parametrize("step", [1, 2, 7, 64, 10_000])
 def test_a_file_comes_out_as_it_was_sent(step: int) -> None:
     form = read_body(body_of(), step=step)
-    assert (form.fields, form.file_name, b"".join(form.chunks)) == ({"once": "a" * 22}, "rows.csv", FILE)
+    assert (form.fields, form.file_name, b"".join(form.chunks)) == (
+        {"once": "a" * 22},
+        "rows.csv",
+        FILE,
+    )
 
 
 def test_an_empty_file_is_a_file() -> None:
@@ -37,13 +41,26 @@ def test_a_large_file_is_passed_on_in_pieces() -> None:
         (b"", MalformedRequest),
         (body_of().replace(b'name="once"', b"no-name"), MalformedRequest),
         (
-            f'--{BOUNDARY}\r\nx; name="a"\r\n\r\n\r\n'.encode() * limits.MAX_FIELDS_BEFORE_FILE + body_of(),
+            f'--{BOUNDARY}\r\nx; name="a"\r\n\r\n\r\n'.encode()
+            * limits.MAX_FIELDS_BEFORE_FILE
+            + body_of(),
             MalformedRequest,
         ),
     ],
-    ids=["no file chosen", "cut off", "long field", "no part", "no boundary", "nothing", "no name", "many fields"],
+    ids=[
+        "no file chosen",
+        "cut off",
+        "long field",
+        "no part",
+        "no boundary",
+        "nothing",
+        "no name",
+        "many fields",
+    ],
 )
-def test_what_is_no_such_form_is_refused(body: bytes, error: type[GrovekeeperError]) -> None:
+def test_what_is_no_such_form_is_refused(
+    body: bytes, error: type[GrovekeeperError]
+) -> None:
     with pytest.raises(error):
         read_body(body, step=100)
     with pytest.raises(error):

@@ -1,4 +1,6 @@
-"""The duration of a request is measured by a clock that is never set, and refused requests have none."""
+"""The duration of a request is measured by a clock that is never set, and refused
+requests have none.
+"""
 
 import asyncio
 import time
@@ -17,7 +19,9 @@ class _Spans:
     def __init__(self) -> None:
         self.times: list[tuple[int, int]] = []
 
-    def record(self, _scope: Scope, *, status: int, began_ns: int, ended_ns: int) -> None:
+    def record(
+        self, _scope: Scope, *, status: int, began_ns: int, ended_ns: int
+    ) -> None:
         self.times.append((began_ns, ended_ns))
 
 
@@ -39,15 +43,25 @@ class _Measured:
             metrics=self.metrics,
             spans=self.spans,
         )
-        self._framework = SimpleNamespace(state=SimpleNamespace(capacities=SimpleNamespace(end_large_body=id)))
+        self._framework = SimpleNamespace(
+            state=SimpleNamespace(capacities=SimpleNamespace(end_large_body=id))
+        )
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = SimpleNamespace(path="/train")
         await PlainTextResponse("", self._status)(scope, receive, send)
 
     def answer(self) -> None:
-        """Answers one request; its path needs no key, and its route is one whose durations count."""
-        scope = {"type": "http", "method": "POST", "path": "/healthz", "headers": [], "app": self._framework}
+        """Answers one request; its path needs no key, and its route is one whose
+        durations count.
+        """
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/healthz",
+            "headers": [],
+            "app": self._framework,
+        }
         scope["query_string"] = b""
         asyncio.run(self._layer(scope, cast(Receive, None), _ignore))
 
@@ -56,7 +70,9 @@ async def _ignore(_message: Any) -> None:
     pass
 
 
-def test_a_clock_that_is_set_back_during_a_request_changes_no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_during_a_request_changes_no_duration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     measured, clock = _Measured(200), iter([2_000_000_000, 1_000_000_000])
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
     measured.answer()

@@ -1,4 +1,6 @@
-"""Requests that a client sends before the answers to those before them: few of them wait on a connection."""
+"""Requests that a client sends before the answers to those before them: few of them
+wait on a connection.
+"""
 
 import asyncio
 import socket
@@ -32,7 +34,8 @@ def exchanged(n_requests: int) -> tuple[int, bool, list[bool]]:
     """Sends requests in one piece.
 
     Returns:
-        The number of answers, whether the connection was closed, and before each answer, whether it is read.
+        The number of answers, whether the connection was closed, and before each
+        answer, whether it is read.
     """
     read: list[bool] = []
 
@@ -43,12 +46,22 @@ def exchanged(n_requests: int) -> tuple[int, bool, list[bool]]:
             async def app(_: Scope, __: Receive, send: Send) -> None:
                 await asyncio.sleep(0)
                 read.append(transport.is_read)
-                await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+                await send(
+                    {
+                        "type": "http.response.start",
+                        "status": 200,
+                        "headers": [(b"content-length", b"0")],
+                    }
+                )
                 await send({"type": "http.response.body", "body": b""})
 
-            config = uvicorn.Config(app, http=BoundedHttp, log_config=None, access_log=False)
+            config = uvicorn.Config(
+                app, http=BoundedHttp, log_config=None, access_log=False
+            )
             config.load()
-            connection: Any = BoundedHttp(config=config, server_state=ServerState(), app_state={})
+            connection: Any = BoundedHttp(
+                config=config, server_state=ServerState(), app_state={}
+            )
             connection.connection_made(transport)
             connection.data_received(REQUEST * n_requests)
             for _ in range(20 * n_requests):

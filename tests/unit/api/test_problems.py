@@ -20,11 +20,31 @@ _AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"
 @pytest.mark.parametrize(
     ("kind", "body", "at", "accepted"),
     [
-        (BudgetIn, {"accountant": CANARY, "epsilon": "1"}, "/accountant", ["pure", "zcdp", "gdp"]),
+        (
+            BudgetIn,
+            {"accountant": CANARY, "epsilon": "1"},
+            "/accountant",
+            ["pure", "zcdp", "gdp"],
+        ),
         (PrivacyUnitIn, {"column": "a", "max_rows": 0}, "/max_rows", ["at least 1"]),
-        (TrainIn, {"dataset": "a", "algorithm": "b", "epsilon": "1", "name": ""}, "/name", ["at least 1"]),
-        (TrainIn, {"dataset": "a", "algorithm": "b", "epsilon": "1", "name": CANARY * 99}, "/name", ["at most 128"]),
-        (BudgetIn, {"accountant": "pure", "epsilon": CANARY}, "/epsilon", ["a decimal number, such as 0.5 or 1e-6"]),
+        (
+            TrainIn,
+            {"dataset": "a", "algorithm": "b", "epsilon": "1", "name": ""},
+            "/name",
+            ["at least 1"],
+        ),
+        (
+            TrainIn,
+            {"dataset": "a", "algorithm": "b", "epsilon": "1", "name": CANARY * 99},
+            "/name",
+            ["at most 128"],
+        ),
+        (
+            BudgetIn,
+            {"accountant": "pure", "epsilon": CANARY},
+            "/epsilon",
+            ["a decimal number, such as 0.5 or 1e-6"],
+        ),
         (
             BudgetIn,
             {"accountant": "pure", "epsilon": Decimal("0.1234567890123456")},
@@ -35,11 +55,15 @@ _AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"
             TrainIn,
             {"dataset": "a", "algorithm": "b", "epsilon": "1", "name": f"{CANARY}\n"},
             "/name",
-            ["one line without control characters and without marks that turn the direction of the text"],
+            [
+                "one line without control characters and without marks that turn the direction of the text"
+            ],
         ),
     ],
 )
-def test_choices_and_bounds_of_a_rule_are_listed(kind: Any, body: dict[str, Any], at: str, accepted: list[str]) -> None:
+def test_choices_and_bounds_of_a_rule_are_listed(
+    kind: Any, body: dict[str, Any], at: str, accepted: list[str]
+) -> None:
     with pytest.raises(ValidationError) as invalid:
         kind.model_validate(body)
     problem, _ = problem_of(invalid_request(invalid.value.errors()))
@@ -51,7 +75,11 @@ def test_choices_and_bounds_of_a_rule_are_listed(kind: Any, body: dict[str, Any]
 @pytest.mark.parametrize(
     ("kind", "body", "expected"),
     [
-        (BudgetIn, {"accountant": "pure", "epsilonn": "1"}, ("", "epsilonn", "epsilon")),
+        (
+            BudgetIn,
+            {"accountant": "pure", "epsilonn": "1"},
+            ("", "epsilonn", "epsilon"),
+        ),
         (BudgetIn, {"accountant": "pure", "Ada Lovelace": "1"}, ("", None, "epsilon")),
         (
             DatasetIn,
@@ -72,7 +100,9 @@ def test_an_unknown_field_is_named_with_the_fields_of_its_place(
     with pytest.raises(ValidationError) as invalid:
         kind.model_validate(body)
     problem, _ = problem_of(invalid_request(invalid.value.errors(), kind))
-    (error,) = (error for error in problem["errors"] if error["problem"] == "unknown-field")
+    (error,) = (
+        error for error in problem["errors"] if error["problem"] == "unknown-field"
+    )
     at, field, accepted = expected
     assert (error["at"], error.get("field")) == (at, field)
     assert accepted in error["accepted"]
@@ -82,8 +112,14 @@ def test_an_unknown_field_is_named_with_the_fields_of_its_place(
 
 
 def test_every_pattern_of_a_request_is_stated_in_words() -> None:
-    requests = [model for model in Request.__subclasses__() if model.__module__.startswith("app.wire.")]
-    patterns = {found for model in requests for found in _patterns(model.model_json_schema())}
+    requests = [
+        model
+        for model in Request.__subclasses__()
+        if model.__module__.startswith("app.wire.")
+    ]
+    patterns = {
+        found for model in requests for found in _patterns(model.model_json_schema())
+    }
     words = {problems._FORMS.get(pattern) for pattern in patterns - {_AMOUNT}}
     assert None not in words
     assert words

@@ -1,4 +1,6 @@
-"""The rounds of an event loop: of many requests that arrive at once, others wait for few."""
+"""The rounds of an event loop: of many requests that arrive at once, others wait for
+few.
+"""
 
 import asyncio
 import socket
@@ -62,7 +64,9 @@ def test_a_request_alone_begins_where_it_arrives() -> None:
     in_a_loop(scene)
 
 
-@pytest.mark.parametrize("others", ["another", None], ids=["of another key", "without a key"])
+@pytest.mark.parametrize(
+    "others", ["another", None], ids=["of another key", "without a key"]
+)
 @pytest.mark.parametrize("has_task", [True, False])
 def test_a_request_waits_for_few_of_many_others(
     others: str | None, has_task: bool, monkeypatch: pytest.MonkeyPatch
@@ -78,15 +82,21 @@ def test_a_request_waits_for_few_of_many_others(
 
     in_a_loop(scene)
     assert server.began.index("late") <= 2
-    assert [name for name in server.began if name != "late"] == [str(number) for number in range(50)]
+    assert [name for name in server.began if name != "late"] == [
+        str(number) for number in range(50)
+    ]
 
 
-def test_a_round_begins_one_task_and_for_a_while_what_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_begins_one_task_and_for_a_while_what_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "ROUND_S", 60)
     for has_task in (True, False):
         server = Server(has_task=has_task)
 
-        async def scene(server: Server = server, expected: int = 2 if has_task else 10) -> None:
+        async def scene(
+            server: Server = server, expected: int = 2 if has_task else 10
+        ) -> None:
             for number in range(10):
                 server.send(str(number), "a")
             await asyncio.sleep(0)
@@ -95,8 +105,12 @@ def test_a_round_begins_one_task_and_for_a_while_what_has_none(monkeypatch: pyte
         in_a_loop(scene)
 
 
-def test_while_connections_are_accepted_keys_begin_and_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key may be among the connections behind, of which a round of the loop accepts one."""
+def test_while_connections_are_accepted_keys_begin_and_few_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key may be among the connections behind, of which a round of the loop accepts
+    one.
+    """
     monkeypatch.setattr(limits, "ROUND_S", 0)
     server, n_rounds = Server(), 2 * limits.MAX_ROUNDS_OF_CONNECTIONS
 
@@ -113,14 +127,22 @@ def test_while_connections_are_accepted_keys_begin_and_few_others(monkeypatch: p
         await to_the_end(server.began, n_rounds + 1)
 
     in_a_loop(scene)
-    assert [name for name in server.began if name != "mine"] == [str(number) for number in range(n_rounds)]
+    assert [name for name in server.began if name != "mine"] == [
+        str(number) for number in range(n_rounds)
+    ]
 
 
 def test_a_key_gets_its_answer_before_those_without_a_key_that_came_first() -> None:
     answered: list[str] = []
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"0")],
+            }
+        )
         await send({"type": "http.response.body", "body": b""})
         answered.append(scope["path"])
 
@@ -135,12 +157,20 @@ def test_a_key_gets_its_answer_before_those_without_a_key_that_came_first() -> N
         state = ServerState()
         with ExitStack() as opened:
             for path in [*(f"/{number}" for number in range(40)), "/mine"]:
-                connection: Any = protocol(config=config, server_state=state, app_state={})
-                connection.connection_made(KeptTransport(opened.enter_context(socket.socket())))
-                connection.data_received(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+                connection: Any = protocol(
+                    config=config, server_state=state, app_state={}
+                )
+                connection.connection_made(
+                    KeptTransport(opened.enter_context(socket.socket()))
+                )
+                connection.data_received(
+                    f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode()
+                )
                 opened.callback(connection.connection_lost, None)
             await to_the_end(answered, 41)
 
     in_a_loop(scene)
     assert answered.index("/mine") <= 2
-    assert [path for path in answered if path != "/mine"] == [f"/{number}" for number in range(40)]
+    assert [path for path in answered if path != "/mine"] == [
+        f"/{number}" for number in range(40)
+    ]

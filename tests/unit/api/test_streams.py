@@ -1,4 +1,6 @@
-"""The event stream of jobs: one poller per process for all clients; it survives a short outage of the database."""
+"""The event stream of jobs: one poller per process for all clients; it survives a short
+outage of the database.
+"""
 
 import asyncio
 import time
@@ -35,13 +37,17 @@ def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
 
 
 class _Script:
-    """Replaces the database: each poll gives the next list of jobs or raises the next error."""
+    """Replaces the database: each poll gives the next list of jobs or raises the next
+    error.
+    """
 
     def __init__(self, *looks: "list[JobOut] | Exception") -> None:
         self.looks = list(looks)
         self.asked: list[list[str]] = []
 
-    def __call__(self, installation: object, followed: Sequence[Followed]) -> dict[Followed, JobOut]:
+    def __call__(
+        self, installation: object, followed: Sequence[Followed]
+    ) -> dict[Followed, JobOut]:
         self.asked.append(sorted(job_id for _, job_id in followed))
         look = self.looks.pop(0)
         if isinstance(look, Exception):
@@ -54,7 +60,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "POLL_INTERVAL_S", 0.001)
 
 
-def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -> list[list[JobOut]]:
+def _follow(
+    monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut
+) -> list[list[JobOut]]:
     monkeypatch.setattr(streams.show_jobs, "look_at", script)
 
     async def all_of_them() -> list[list[JobOut]]:
@@ -69,7 +77,9 @@ def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -
     return asyncio.run(all_of_them())
 
 
-def test_every_change_of_a_job_is_streamed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_change_of_a_job_is_streamed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queued, half, done = _job("queued"), _job("running", 1), _job("succeeded", 2)
     script = _Script([queued], [half], [half], [done])
     assert _follow(monkeypatch, script, queued) == [[queued, half, done]]
@@ -88,11 +98,18 @@ def test_many_followers_share_every_look(monkeypatch: pytest.MonkeyPatch) -> Non
     ends = [_job("cancelled"), _job("failed", job_id="jb_b")]
     script = _Script([first, other], ends)
     reported = _follow(monkeypatch, script, first, first, other, first)
-    assert reported == [[first, ends[0]], [first, ends[0]], [other, ends[1]], [first, ends[0]]]
+    assert reported == [
+        [first, ends[0]],
+        [first, ends[0]],
+        [other, ends[1]],
+        [first, ends[0]],
+    ]
     assert script.asked == [["jb_a", "jb_b"]] * 2
 
 
-def test_followers_wait_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followers_wait_for_a_database_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queued, done = _job("queued"), _job("succeeded", 2)
     script = _Script(Unavailable(), [queued], Unavailable(), [done])
     assert _follow(monkeypatch, script, queued) == [[queued, done]]
@@ -124,15 +141,21 @@ def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silen
     assert time.monotonic() - start >= 3 * 0.05
 
 
-def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queued, half = _job("queued"), _job("running", 1)
     script = _Script([half], [])
     assert _follow(monkeypatch, script, queued) == [[queued, half]]
 
 
-def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_disconnects_is_no_longer_polled_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
-        streams.show_jobs, "look_at", lambda here, followed: dict.fromkeys(followed, _job("running", 1))
+        streams.show_jobs,
+        "look_at",
+        lambda here, followed: dict.fromkeys(followed, _job("running", 1)),
     )
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:
@@ -147,11 +170,17 @@ def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.M
     assert (second.trees_done, left) == (1, {})
 
 
-def test_streams_of_one_key_and_of_all_keys_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_of_one_key_and_of_all_keys_have_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "MAX_FOLLOWERS_PER_KEY", 1)
     monkeypatch.setattr(limits, "MAX_FOLLOWERS", 2)
     monkeypatch.setattr(streams.show_jobs, "show_job", lambda *_: _job("queued"))
-    monkeypatch.setattr(streams.show_jobs, "look_at", lambda _, followed: dict.fromkeys(followed, _job("running")))
+    monkeypatch.setattr(
+        streams.show_jobs,
+        "look_at",
+        lambda _, followed: dict.fromkeys(followed, _job("running")),
+    )
     callers = [Principal(f"key_{name}") for name in "abc"]
 
     async def admitted(events: JobEvents, caller: Principal) -> bool:
@@ -173,4 +202,8 @@ def test_streams_of_one_key_and_of_all_keys_have_limits(monkeypatch: pytest.Monk
             await stream.aclose()  # type: ignore[attr-defined]  # an async generator
         return [*found, [await admitted(events, each) for each in callers]]
 
-    assert asyncio.run(follow_one_after_another()) == [[False, True, True], [False] * 3, [True] * 3]
+    assert asyncio.run(follow_one_after_another()) == [
+        [False, True, True],
+        [False] * 3,
+        [True] * 3,
+    ]

@@ -1,4 +1,6 @@
-"""Spans of requests have public facts only, and requests that read or write rows have none."""
+"""Spans of requests have public facts only, and requests that read or write rows have
+none.
+"""
 
 from pathlib import Path
 
@@ -16,7 +18,14 @@ from app.core.settings import Settings
 from tests.support.in_process import in_process
 from tests.support.role_table import OPERATIONS
 
-OF_ROWS = {"upload_rows", "check_rows", "erase_unit", "delete_dataset", "show_overlaps", "watch_job"}
+OF_ROWS = {
+    "upload_rows",
+    "check_rows",
+    "erase_unit",
+    "delete_dataset",
+    "show_overlaps",
+    "watch_job",
+}
 """Operations whose duration rows influence."""
 _TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -27,10 +36,20 @@ def exporter() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def app(exporter: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    monkeypatch.setattr(tracing.RequestSpans, "exported_to", lambda _: RequestSpans(_provider(exporter)))
+def app(
+    exporter: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> FastAPI:
+    monkeypatch.setattr(
+        tracing.RequestSpans, "exported_to", lambda _: RequestSpans(_provider(exporter))
+    )
     url = f"sqlite:///{tmp_path / 'empty.sqlite3'}"
-    return create_app(Settings(home=tmp_path, database_url=url, otlp_endpoint="http://127.0.0.1:4318/v1/traces"))
+    return create_app(
+        Settings(
+            home=tmp_path,
+            database_url=url,
+            otlp_endpoint="http://127.0.0.1:4318/v1/traces",
+        )
+    )
 
 
 def _provider(exporter: InMemorySpanExporter) -> TracerProvider:
@@ -67,7 +86,9 @@ def test_the_framework_exports_nothing_even_if_the_process_has_a_provider(
     assert of_process.get_finished_spans() == ()
 
 
-def test_a_request_without_a_route_has_no_span(app: FastAPI, exporter: InMemorySpanExporter) -> None:
+def test_a_request_without_a_route_has_no_span(
+    app: FastAPI, exporter: InMemorySpanExporter
+) -> None:
     with in_process(app) as client:
         client.request("GET", "/datasets")
     assert exporter.get_finished_spans() == ()

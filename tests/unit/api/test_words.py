@@ -1,4 +1,5 @@
-"""Words and pictures of the dashboard: rounding to the safe side, bars that add up, and nothing that HTML obeys.
+"""Words and pictures of the dashboard: rounding to the safe side, bars that add up, and
+nothing that HTML obeys.
 
 Administrative acts as sentences.
 """
@@ -30,7 +31,9 @@ ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
         ("2.99999", "3", "2.999"),
     ],
 )
-def test_spent_rounds_up_and_left_rounds_down(amount: str, spent: str, left: str) -> None:
+def test_spent_rounds_up_and_left_rounds_down(
+    amount: str, spent: str, left: str
+) -> None:
     assert (words.spent(amount), words.left(amount)) == (spent, left)
 
 
@@ -39,7 +42,8 @@ def test_spent_rounds_up_and_left_rounds_down(amount: str, spent: str, left: str
     [
         ("not-started", "no worker started the job within 24 hours."),
         ("not-approved", "no owner approved the job within 7 days."),
-        ("expired", "the job did not start in time."),  # of an earlier version, which did not store which
+        # of an earlier version, which did not store which
+        ("expired", "the job did not start in time."),
         (None, "the job did not start in time."),
     ],
 )
@@ -49,28 +53,45 @@ def test_an_expiry_says_what_took_too_long(ended: str | None, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("odds", "text"), [("0.5", "50 %"), ("0.7311", "74 %"), ("0.9901", "more than 99 %"), ("1", "more than 99 %")]
+    ("odds", "text"),
+    [
+        ("0.5", "50 %"),
+        ("0.7311", "74 %"),
+        ("0.9901", "more than 99 %"),
+        ("1", "more than 99 %"),
+    ],
 )
-def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(odds: str, text: str) -> None:
+def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(
+    odds: str, text: str
+) -> None:
     assert odds_words.percent(odds) == text
 
 
 def test_odds_are_a_sentence_that_may_have_a_condition() -> None:
-    said = odds_words.sentence("add_remove", "0.7311", unit="row", condition="Given everything,")
-    assert said.startswith("Given everything, somebody who knows every other row and flips a fair coin about whether")
+    said = odds_words.sentence(
+        "add_remove", "0.7311", unit="row", condition="Given everything,"
+    )
+    assert said.startswith(
+        "Given everything, somebody who knows every other row and flips a fair coin about whether"
+    )
     assert said.endswith(" guesses right at most 74 % of the time (50 % before).")
-    assert "right in the worst case more than 99 % of" in odds_words.sentence("replace_one", "0.9975", unit="row")
+    assert "right in the worst case more than 99 % of" in odds_words.sentence(
+        "replace_one", "0.9975", unit="row"
+    )
 
 
-def test_odds_of_a_unit_of_several_rows_leave_open_what_is_known_of_its_other_rows() -> None:
+def test_odds_of_a_unit_of_several_rows_leave_open_what_is_known_of_its_other_rows() -> (
+    None
+):
     patient = words.unit_of("patient")
     said = odds_words.sentence("add_remove", "0.7311", unit=patient)
     assert said.startswith(
         "Somebody who knows all rows of every other value of patient and flips a fair coin about whether one value of "
         "patient is in the data guesses right"
     )
-    assert "about whether one value of patient or another is in the data" in odds_words.sentence(
-        "replace_one", "0.7", unit=patient
+    assert (
+        "about whether one value of patient or another is in the data"
+        in odds_words.sentence("replace_one", "0.7", unit=patient)
     )
     assert words.unit_of(None) == words.unit_of("") == "row"
 
@@ -84,7 +105,10 @@ def test_a_scope_in_words() -> None:
 
 def _widths(svg: str) -> dict[str, Decimal]:
     parts = [part for part in svg.split("<rect ") if part.startswith('class="')]
-    return {part.split('"')[1]: Decimal(part.split('width="')[1].split('"')[0]) for part in parts}
+    return {
+        part.split('"')[1]: Decimal(part.split('width="')[1].split('"')[0])
+        for part in parts
+    }
 
 
 def test_a_bar_has_the_proportions_of_the_account() -> None:
@@ -93,22 +117,36 @@ def test_a_bar_has_the_proportions_of_the_account() -> None:
 
 
 def test_what_is_reserved_is_hatched_within_its_part_of_the_bar() -> None:
-    """Lines rise by 45 degrees from the left edge of the part (250) to its right edge (350), and lie nowhere else."""
-    matched = re.search(r'<path class="hatching" d="([^"]+)"/>', budget_bar(ACCOUNT, label=""))
+    """Lines rise by 45 degrees from the left edge of the part (250) to its right edge
+    (350), and lie nowhere else.
+    """
+    matched = re.search(
+        r'<path class="hatching" d="([^"]+)"/>', budget_bar(ACCOUNT, label="")
+    )
     assert matched is not None
-    lines = [[float(at) for at in re.findall(r"[0-9.]+", line)] for line in matched[1].split("M")[1:]]
+    lines = [
+        [float(at) for at in re.findall(r"[0-9.]+", line)]
+        for line in matched[1].split("M")[1:]
+    ]
     assert len(lines) > 10
     for left, low, right, high in lines:
         assert 250 <= left < right <= 350
         assert 20 >= low > high >= 0
         assert right - left == pytest.approx(low - high)
-    assert "hatching" not in budget_bar(ACCOUNT | {"reserved": "0"}, label="", requested="1")
+    assert "hatching" not in budget_bar(
+        ACCOUNT | {"reserved": "0"}, label="", requested="1"
+    )
 
 
 def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
     widths = _widths(budget_bar(ACCOUNT, label="", requested="10"))
     assert sum(widths.values()) - widths["empty"] <= 600
-    assert budget_bar({"cap": "0", "charged": "0", "reserved": "0"}, label="").count("<rect") == 1
+    assert (
+        budget_bar({"cap": "0", "charged": "0", "reserved": "0"}, label="").count(
+            "<rect"
+        )
+        == 1
+    )
 
 
 def _spent(*amounts: str, before: str = "0") -> Spend:
@@ -116,7 +154,9 @@ def _spent(*amounts: str, before: str = "0") -> Spend:
     charges, total = [], Decimal(before)
     for sequence, amount in enumerate(amounts, start=1):
         total += Decimal(amount)
-        facts: dict[str, Any] = dict.fromkeys(("job_id", "job", "purpose", "description", "by_name"))
+        facts: dict[str, Any] = dict.fromkeys(
+            ("job_id", "job", "purpose", "description", "by_name")
+        )
         charges.append(
             Charge(
                 sequence,
@@ -144,13 +184,25 @@ def _spent(*amounts: str, before: str = "0") -> Spend:
 def test_spending_is_drawn_against_the_cap(
     cap: str, before: str, amounts: list[str], tops: list[float], heights: list[float]
 ) -> None:
-    """0.5 of a cap of 2.5 stands at a fifth of the height. Only a lowered cap is not at the top."""
-    picture = spend(_spent(*amounts, before=before), {"unit": "epsilon", "cap": cap, "account": "ds_a"})
+    """0.5 of a cap of 2.5 stands at a fifth of the height. Only a lowered cap is not at
+    the top.
+    """
+    picture = spend(
+        _spent(*amounts, before=before),
+        {"unit": "epsilon", "cap": cap, "account": "ds_a"},
+    )
     assert picture is not None
-    full, base = _height_of(spend(_spent("1"), {"unit": "epsilon", "cap": "1", "account": "ds_a"}))
-    drawn = re.findall(r'<rect class="charged" x="[0-9.]+" y="([0-9.]+)" width="[0-9.]+" height="([0-9.]+)"/>', picture)
+    full, base = _height_of(
+        spend(_spent("1"), {"unit": "epsilon", "cap": "1", "account": "ds_a"})
+    )
+    drawn = re.findall(
+        r'<rect class="charged" x="[0-9.]+" y="([0-9.]+)" width="[0-9.]+" height="([0-9.]+)"/>',
+        picture,
+    )
     assert [(base - float(y)) / full for y, _ in drawn] == pytest.approx(tops, abs=1e-3)
-    assert [float(height) / full for _, height in drawn] == pytest.approx(heights, abs=1e-3)
+    assert [float(height) / full for _, height in drawn] == pytest.approx(
+        heights, abs=1e-3
+    )
     line = re.search(r'<line class="cap" x1="0" x2="600" y1="([0-9.]+)"', picture)
     assert line is not None
     assert (base - float(line[1])) / full == pytest.approx(
@@ -160,7 +212,13 @@ def test_spending_is_drawn_against_the_cap(
 
 def _height_of(picture: Any) -> tuple[float, float]:
     """The height of a charge of the whole cap, and the place of its foot."""
-    y, height = map(float, re.findall(r'<rect class="charged" [^>]* y="([0-9.]+)" [^>]*height="([0-9.]+)"', picture)[0])
+    y, height = map(
+        float,
+        re.findall(
+            r'<rect class="charged" [^>]* y="([0-9.]+)" [^>]*height="([0-9.]+)"',
+            picture,
+        )[0],
+    )
     return height, y + height
 
 
@@ -180,7 +238,10 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
         covers=True,
         total="1",
     )
-    steps = spend(Spend([charge], "0", are_all=True), {"unit": "epsilon", "cap": "3", "account": hostile})
+    steps = spend(
+        Spend([charge], "0", are_all=True),
+        {"unit": "epsilon", "cap": "3", "account": hostile},
+    )
     assert steps is not None
     for picture in (
         budget_bar(ACCOUNT, label=hostile),
@@ -190,8 +251,12 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
         assert "<script>" not in picture
 
 
-@pytest.mark.parametrize(("left", "name"), [("2", 0), ("1.8", 1), ("1.5", 1), ("1.48", 2), ("0", 4)])
-def test_a_cell_has_a_stronger_colour_the_more_of_it_is_used(left: str, name: int) -> None:
+@pytest.mark.parametrize(
+    ("left", "name"), [("2", 0), ("1.8", 1), ("1.5", 1), ("1.48", 2), ("0", 4)]
+)
+def test_a_cell_has_a_stronger_colour_the_more_of_it_is_used(
+    left: str, name: int
+) -> None:
     assert share_class(left, "2") == f"share-{name}"
 
 
@@ -203,9 +268,25 @@ def test_every_kind_of_act_has_a_sentence() -> None:
         "proposed_by": "key_b", "job": "jb_a", "reason": "<b>", "entries": 3, "alias": "production", "model": "md_a",
         "webhook": "wh_a",
     }  # fmt: skip
-    shared = {"sequence": 1, "amount": "0", "scope": {}, "event": None, "job_id": None, "actor": "key_a", "at": "x"}
+    shared = {
+        "sequence": 1,
+        "amount": "0",
+        "scope": {},
+        "event": None,
+        "job_id": None,
+        "actor": "key_a",
+        "at": "x",
+    }
     for kind in get_args(ActKind):
-        act = ActOut.model_validate({**shared, "kind": kind, "previous_hash": "", "hash": "", "details": details})
+        act = ActOut.model_validate(
+            {
+                **shared,
+                "kind": kind,
+                "previous_hash": "",
+                "hash": "",
+                "details": details,
+            }
+        )
         words = act_in_words(act, {"key_a": "<script>"})
         assert words.endswith(".") or "Reason: &lt;b&gt;" in words, kind
         assert "<script>" not in words

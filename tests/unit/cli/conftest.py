@@ -14,7 +14,13 @@ import grovekeeper_client.client
 from app.cli.main import app as grovekeeper
 
 KEY = "key_test." + "s" * 43
-PRICE = {"accountant": "pure", "unit": "epsilon", "amount": "0.1", "epsilon": "0.1", "delta": None}
+PRICE = {
+    "accountant": "pure",
+    "unit": "epsilon",
+    "amount": "0.1",
+    "epsilon": "0.1",
+    "delta": None,
+}
 ACCOUNT = {
     "accountant": "pure", "unit": "epsilon", "cap": "3", "charged": "1", "reserved": "0.5", "remaining": "1.5",
     "available": "1.5", "limited_by": "cap",
@@ -35,8 +41,19 @@ DATASET = {
     "account": ACCOUNT,
     "schema": {
         "features": [
-            {"name": "age", "type": "integer", "lower": 0, "upper": 120, "missing": False},
-            {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "missing": True},
+            {
+                "name": "age",
+                "type": "integer",
+                "lower": 0,
+                "upper": 120,
+                "missing": False,
+            },
+            {
+                "name": "sex",
+                "type": "categorical",
+                "categories": ["Female", "Male"],
+                "missing": True,
+            },
         ],
         "label": {"name": "income", "classes": ["low", "high"]},
     },
@@ -47,7 +64,13 @@ DATASET = {
     "public_size": 30000,
     "population": None,
     "warnings": [],
-    "epochs": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z", "erased_at": None}],
+    "epochs": [
+        {
+            "epoch": "ep_1",
+            "uploaded_at": "2026-11-20T09:00:00.000000Z",
+            "erased_at": None,
+        }
+    ],
     "created_at": "2026-11-20T09:00:00.000000Z",
     "deleted_at": None,
 }
@@ -113,7 +136,11 @@ JOB = {
 }
 ARTIFACT = b"artifact"
 ARTIFACT_SHA256 = "c7c5c1d70c5dec4416ab6158afd0b223ef40c29b1dc1f97ed9428b94d4cadb1c"
-ALIAS = {"alias": "production", "model_id": "md_1", "moved_at": "2026-11-20T09:00:00.000000Z"}
+ALIAS = {
+    "alias": "production",
+    "model_id": "md_1",
+    "moved_at": "2026-11-20T09:00:00.000000Z",
+}
 MODEL = {
     "aliases": ["census@production"],
     "id": "md_1",
@@ -171,7 +198,13 @@ LOAD = {
     "details": {"member": {"dataset": "ds_1", "sequence": 2, "hash": "ef" * 32}},
 }  # fmt: skip
 NOTE = "grovekeeper/ledger/ds_1\n1\nroot\ntime\n\n— grovekeeper c2ln\n"
-PROOF = {"kind": "consistency", "origin": "grovekeeper/ledger/ds_1", "from_size": 1, "size": 1, "path": []}
+PROOF = {
+    "kind": "consistency",
+    "origin": "grovekeeper/ledger/ds_1",
+    "from_size": 1,
+    "size": 1,
+    "path": [],
+}
 SIGNER = {
     "name": "grovekeeper",
     "algorithm": "ed25519",
@@ -183,7 +216,13 @@ EXTERNAL = {
     "price": {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}, "description": "a mean",
     "per": "row", "event": None, "declared": {}, "attested_by": "key_3", "receipt": "Declared: at most ε = 0.5",
 }  # fmt: skip
-CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": [], "expires_at": None}
+CREATED_KEY = {
+    "id": "key_2",
+    "name": "ann",
+    "key": "key_2." + "t" * 43,
+    "roles": [],
+    "expires_at": None,
+}
 ROTATED_WEBHOOK = {
     "id": "wh_1", "url": "https://hooks.test/", "events": ["job.ended"], "threshold": None, "created_by": "key_2",
     "created_at": "2026", "waiting": 0, "failures": 0, "earlier_secret_until": "2027", "secret": "whsec_" + "t" * 44,
@@ -204,9 +243,24 @@ ALGORITHM = {
         "proof": "proof.md",
         "results": "table.md",
         "accuracy": [
-            {"dataset": "adult", "accountant": "pure", "epsilon": "1", "percent": "84.1"},
-            {"dataset": "magic", "accountant": "pure", "epsilon": "1", "percent": "83.5"},
-            {"dataset": "magic", "accountant": "gdp", "epsilon": "1", "percent": "85.5"},
+            {
+                "dataset": "adult",
+                "accountant": "pure",
+                "epsilon": "1",
+                "percent": "84.1",
+            },
+            {
+                "dataset": "magic",
+                "accountant": "pure",
+                "epsilon": "1",
+                "percent": "83.5",
+            },
+            {
+                "dataset": "magic",
+                "accountant": "gdp",
+                "epsilon": "1",
+                "percent": "85.5",
+            },
         ],
     },
     "parameters": [
@@ -218,7 +272,13 @@ ALGORITHM = {
             "default": None,
             "description": "trees",
         },
-        {"name": "assignment", "type": "choice", "choices": ["a", "b"], "default": "a", "description": "rows"},
+        {
+            "name": "assignment",
+            "type": "choice",
+            "choices": ["a", "b"],
+            "default": "a",
+            "description": "rows",
+        },
     ],
 }
 
@@ -438,28 +498,50 @@ class FakeService:
         if self.is_down:
             raise httpx.ConnectError("x")
         if request.url.path.endswith("/events"):
-            _, job = self.answers[request.method, request.url.path.removesuffix("/events")]
-            return httpx.Response(200, content=f"event: job\ndata: {json.dumps(job)}\n\n")
+            _, job = self.answers[
+                request.method, request.url.path.removesuffix("/events")
+            ]
+            return httpx.Response(
+                200, content=f"event: job\ndata: {json.dumps(job)}\n\n"
+            )
         status, body = self.answers[request.method, request.url.path]
         if isinstance(body, bytes):
             return httpx.Response(status, content=body)
         if status >= 400:
-            content = json.dumps({"title": "t", "status": status, "detail": "a sentence", **body})
+            content = json.dumps(
+                {"title": "t", "status": status, "detail": "a sentence", **body}
+            )
             return httpx.Response(status, content=content, headers=PROBLEM)
-        return httpx.Response(status) if body is None else httpx.Response(status, json=body)
+        return (
+            httpx.Response(status)
+            if body is None
+            else httpx.Response(status, json=body)
+        )
 
     def body(self) -> Any:
         """The JSON of the last request that had a body."""
-        return json.loads([request.content for request in self.requests if request.content][-1])
+        return json.loads(
+            [request.content for request in self.requests if request.content][-1]
+        )
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
-    """The service that every command of the test calls; the working directory is ``tmp_path``."""
+    """The service that every command of the test calls; the working directory is
+    ``tmp_path``.
+    """
     fake = FakeService()
-    client = partial(grovekeeper_client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None)
+    client = partial(
+        grovekeeper_client.client.Client,
+        transport=httpx.MockTransport(fake),
+        sleep=lambda _seconds: None,
+    )
     monkeypatch.setattr(grovekeeper_client.client, "Client", client)
-    for name in ("GROVEKEEPER_URL", "GROVEKEEPER_API_KEY_FILE", "GROVEKEEPER_ADMIN_KEY"):
+    for name in (
+        "GROVEKEEPER_URL",
+        "GROVEKEEPER_API_KEY_FILE",
+        "GROVEKEEPER_ADMIN_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GROVEKEEPER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GROVEKEEPER_API_KEY", KEY)
@@ -471,7 +553,9 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
 @pytest.fixture
 def run(service: FakeService) -> Callable[..., Result]:
     """Runs one command as typed: ``run("datasets", "list")``."""
-    return lambda *arguments, **options: CliRunner().invoke(grovekeeper, list(arguments), **options)
+    return lambda *arguments, **options: CliRunner().invoke(
+        grovekeeper, list(arguments), **options
+    )
 
 
 @pytest.fixture

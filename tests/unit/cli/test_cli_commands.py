@@ -1,4 +1,6 @@
-"""Every client command: its requests, its output for people and for programs, and its exit code."""
+"""Every client command: its requests, its output for people and for programs, and its
+exit code.
+"""
 
 import gzip
 import json
@@ -18,7 +20,11 @@ pytestmark = pytest.mark.usefixtures("files")
 COMMANDS: list[tuple[list[str], list[str]]] = [
     (
         ["datasets", "create", "file.json"],
-        ["lifetime budget of 3 ε", "note: ε is above 10", "next: grovekeeper datasets upload census"],
+        [
+            "lifetime budget of 3 ε",
+            "note: ε is above 10",
+            "next: grovekeeper datasets upload census",
+        ],
     ),
     (
         ["datasets", "upload", "census", "rows.csv"],
@@ -32,9 +38,15 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ],
     ),
     (["datasets", "uploads", "census"], ["ep_1", "40"]),
-    (["datasets", "erase-upload", "census", "ep_1", "--yes"], ["erased the rows of upload ep_1 from census", "stays."]),
+    (
+        ["datasets", "erase-upload", "census", "ep_1", "--yes"],
+        ["erased the rows of upload ep_1 from census", "stays."],
+    ),
     (["datasets", "list"], ["census", "ds_1", "1.5"]),
-    (["datasets", "show", "census"], ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
+    (
+        ["datasets", "show", "census"],
+        ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"],
+    ),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
     (
         ["datasets", "grant", "census", "key_2", "analyst"],
@@ -42,8 +54,14 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["datasets", "grants", "census"], ["key_2", "ann", "analyst", "key_1"]),
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
-    (["algorithms"], ["mrf", "Multinomial forest", "next: grovekeeper algorithms ALGORITHM"]),
-    (["algorithms", "mrf"], ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"]),
+    (
+        ["algorithms"],
+        ["mrf", "Multinomial forest", "next: grovekeeper algorithms ALGORITHM"],
+    ),
+    (
+        ["algorithms", "mrf"],
+        ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"],
+    ),
     (
         ["algorithms", "mrf"],
         [
@@ -56,15 +74,35 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["plan", "census", "-a", "mrf", "-e", "0.1"],
-        ["mrf on census", "ε = 0.1 (no more, no less)", "1.5 of 3 ε", "note: small data"],
+        [
+            "mrf on census",
+            "ε = 0.1 (no more, no less)",
+            "1.5 of 3 ε",
+            "note: small data",
+        ],
     ),
-    (["train", "census", "-a", "mrf", "-e", "0.1"], ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"]),
+    (
+        ["train", "census", "-a", "mrf", "-e", "0.1"],
+        ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"],
+    ),
     (
         ["train", "census", "-a", "mrf", "-e", "0.1", "--wait"],
         ["trained model md_1 (mrf)", "grovekeeper models show md_1"],
     ),
     (
-        ["profiles", "quote", "census", "-e", "0.1", "--delta", "1e-6", "-p", "bins=8", "--scope", "shard=0,1"],
+        [
+            "profiles",
+            "quote",
+            "census",
+            "-e",
+            "0.1",
+            "--delta",
+            "1e-6",
+            "-p",
+            "bins=8",
+            "--scope",
+            "shard=0,1",
+        ],
         [
             "a profile on census",
             "ε = 0.1 (no more, no less)",
@@ -73,10 +111,17 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["profiles", "release", "census", "-e", "0.1"],
-        ["accepted as job jb_1", "waits for the approval of an owner", "next: grovekeeper jobs show jb_1"],
+        [
+            "accepted as job jb_1",
+            "waits for the approval of an owner",
+            "next: grovekeeper jobs show jb_1",
+        ],
     ),
     (["profiles", "list", "census"], ["pf_1", "0.1 ε"]),
-    (["profiles", "show", "pf_1"], ["151.2", "17.5, 40", "For any two", "--profile pf_1"]),
+    (
+        ["profiles", "show", "pf_1"],
+        ["151.2", "17.5, 40", "For any two", "--profile pf_1"],
+    ),
     (
         ["evaluations", "quote", "md_1", "-e", "0.1", "-m", "accuracy"],
         [
@@ -86,56 +131,158 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "next: grovekeeper evaluations run md_1 --epsilon 0.1 --metric accuracy --wait",
         ],
     ),
-    (["evaluations", "run", "md_1", "-e", "0.1", "--scope", "shard=1"], ["job jb_1, which reserved 0.1 ε"]),
-    (["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy"], ["accepted as job jb_1"]),
     (
-        ["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy", "--quote"],
-        ["among 2 models on census", "evaluations best md_1 md_2 --epsilon 0.1 --winner-accuracy --wait"],
+        ["evaluations", "run", "md_1", "-e", "0.1", "--scope", "shard=1"],
+        ["job jb_1, which reserved 0.1 ε"],
+    ),
+    (
+        ["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy"],
+        ["accepted as job jb_1"],
+    ),
+    (
+        [
+            "evaluations",
+            "best",
+            "md_1",
+            "md_2",
+            "-e",
+            "0.1",
+            "--winner-accuracy",
+            "--quote",
+        ],
+        [
+            "among 2 models on census",
+            "evaluations best md_1 md_2 --epsilon 0.1 --winner-accuracy --wait",
+        ],
     ),
     (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "best", "75.0%"]),
-    (["evaluations", "show", "ev_1"], ["52.1% (high; noisy, from the confusion matrix)"]),
-    (["evaluations", "show", "ev_1"], ["75.0%", "0.812 (± 0.010)", "11.5", "note: rows were"]),
-    (["evaluations", "show", "ev_1"], ["evaluated rows        70.0% to 80.0%", "rows like them  60.0% to 90.0%"]),
+    (
+        ["evaluations", "show", "ev_1"],
+        ["52.1% (high; noisy, from the confusion matrix)"],
+    ),
+    (
+        ["evaluations", "show", "ev_1"],
+        ["75.0%", "0.812 (± 0.010)", "11.5", "note: rows were"],
+    ),
+    (
+        ["evaluations", "show", "ev_1"],
+        ["evaluated rows        70.0% to 80.0%", "rows like them  60.0% to 90.0%"],
+    ),
     (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
     (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
-    (["jobs", "cancel", "jb_1"], ["job jb_1 cancelled: somebody cancelled the job", "; 0.1 ε spent for good"]),
+    (
+        ["jobs", "cancel", "jb_1"],
+        ["job jb_1 cancelled: somebody cancelled the job", "; 0.1 ε spent for good"],
+    ),
     (["models", "list"], ["md_1", "forest", "census@production"]),
     (["models", "list", "--alias", "production"], ["md_1"]),
     (["jobs", "list", "--state", "failed"], ["jb_1"]),
     (["aliases", "list", "census"], ["census@production", "md_1"]),
-    (["aliases", "set", "census@production", "md_1"], ["census@production is md_1", "predict census@production"]),
+    (
+        ["aliases", "set", "census@production", "md_1"],
+        ["census@production is md_1", "predict census@production"],
+    ),
     (["aliases", "history", "census@production"], ["(removed)", "key_1"]),
     (["aliases", "remove", "census@production"], ["removed census@production"]),
-    (["models", "show", "md_1"], ["For any two datasets", "pf_1", "next: grovekeeper predict md_1", "md_1 --receipt"]),
+    (
+        ["models", "show", "md_1"],
+        [
+            "For any two datasets",
+            "pf_1",
+            "next: grovekeeper predict md_1",
+            "md_1 --receipt",
+        ],
+    ),
     (["models", "show", "md_1", "--receipt"], ["8 trees, one after another"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
-    (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes", "models show md_1"]),
-    (["models", "download", "md_1", "new.onnx", "--format", "onnx", "--read-out", "ta"], ["wrote new.onnx (8 bytes"]),
+    (
+        ["models", "download", "md_1", "new.safetensors"],
+        ["wrote new.safetensors (8 bytes", "models show md_1"],
+    ),
+    (
+        [
+            "models",
+            "download",
+            "md_1",
+            "new.onnx",
+            "--format",
+            "onnx",
+            "--read-out",
+            "ta",
+        ],
+        ["wrote new.onnx (8 bytes"],
+    ),
     (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
-    (["ledger", "show"], ["census", "ds_1 (erased 2026-11-21)", "########====....", "# charged = reserved . left"]),
-    (["ledger", "show", "census"], ["tightest cell: shard=3", "For any two", "next: grovekeeper ledger export census"]),
+    (
+        ["ledger", "show"],
+        [
+            "census",
+            "ds_1 (erased 2026-11-21)",
+            "########====....",
+            "# charged = reserved . left",
+        ],
+    ),
+    (
+        ["ledger", "show", "census"],
+        [
+            "tightest cell: shard=3",
+            "For any two",
+            "next: grovekeeper ledger export census",
+        ],
+    ),
     (
         ["ledger", "cap", "census", "2", "--reason", "less trust"],
-        ["the cap of census is now 2 ε; 0.5 ε are left", "next: grovekeeper ledger show census"],
+        [
+            "the cap of census is now 2 ε; 0.5 ε are left",
+            "next: grovekeeper ledger show census",
+        ],
     ),
     (
         ["ledger", "charge", "census", "--description", "a mean", "--epsilon", "0.5"],
-        ["Declared: at most ε = 0.5", "charged 0.5 ε to census as rs_2", "next: grovekeeper ledger show census"],
+        [
+            "Declared: at most ε = 0.5",
+            "charged 0.5 ε to census as rs_2",
+            "next: grovekeeper ledger show census",
+        ],
     ),
     (
-        ["ledger", "charge", "census", "--description", "a mean", "--event", "file.json", "--quote"],
-        ["would cost 0.5 ε; 0.1 left: it does not fit", "guesses right at most 63 %", "note: ε is above 10"],
+        [
+            "ledger",
+            "charge",
+            "census",
+            "--description",
+            "a mean",
+            "--event",
+            "file.json",
+            "--quote",
+        ],
+        [
+            "would cost 0.5 ε; 0.1 left: it does not fit",
+            "guesses right at most 63 %",
+            "note: ε is above 10",
+        ],
     ),
     (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
     (
         ["ledger", "show", "pop_1"],
-        ["patients", "largest ε that fits: 1.5", "For any two worlds", "pop_1 patients.jsonl"],
+        [
+            "patients",
+            "largest ε that fits: 1.5",
+            "For any two worlds",
+            "pop_1 patients.jsonl",
+        ],
     ),
-    (["ledger", "cap", "pop_1", "2", "--reason", "less trust"], ["the cap of patients is now 2 ε; 0.5 ε are left"]),
+    (
+        ["ledger", "cap", "pop_1", "2", "--reason", "less trust"],
+        ["the cap of patients is now 2 ε; 0.5 ε are left"],
+    ),
     (["ledger", "entries", "pop_1"], ["open", "load", "ds_1", "jb_1", "cdcdcdcdcdcd"]),
     (["ledger", "entries", "census"], ["open", "ada (key_1)", "abababababab"]),
-    (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
+    (
+        ["ledger", "checkpoint", "census"],
+        ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"],
+    ),
     (
         ["ledger", "checkpoint", "census", "new.checkpoint"],
         [
@@ -147,11 +294,16 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "proof", "census", "--from-size", "1"], ['"kind": "consistency"']),
     (
         ["ledger", "proof", "census", "new.json", "--sequence", "1", "--size", "1"],
-        ["wrote new.json", "next: grovekeeper verify new.json --checkpoint CHECKPOINT --public-key SIGNER.pem"],
+        [
+            "wrote new.json",
+            "next: grovekeeper verify new.json --checkpoint CHECKPOINT --public-key SIGNER.pem",
+        ],
     ),
     (
         ["ledger", "proof", "census", "new.json", "--from-size", "1"],
-        ["grovekeeper verify new.json --checkpoint EARLIER --checkpoint LATER --public-key SIGNER.pem"],
+        [
+            "grovekeeper verify new.json --checkpoint EARLIER --checkpoint LATER --public-key SIGNER.pem"
+        ],
     ),
     (["ledger", "signer"], ["-----BEGIN"]),
     (
@@ -166,22 +318,51 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "next: grovekeeper rules confirm census",
         ],
     ),
-    (["rules", "set", "census", "--largest-job", "0.4", "--without", "quotas"], ["rules of census"]),
+    (
+        ["rules", "set", "census", "--largest-job", "0.4", "--without", "quotas"],
+        ["rules of census"],
+    ),
     (["rules", "confirm", "census", "--yes"], ["rules of census"]),
-    (["approvals", "list"], ["jb_1", "0.1 ε on census", "ben (key_b)", "approvals approve jb_1 --reason REASON"]),
-    (["approvals", "approve", "jb_1", "--reason", "agreed"], ["approved job jb_1", "it is now queued"]),
+    (
+        ["approvals", "list"],
+        [
+            "jb_1",
+            "0.1 ε on census",
+            "ben (key_b)",
+            "approvals approve jb_1 --reason REASON",
+        ],
+    ),
+    (
+        ["approvals", "approve", "jb_1", "--reason", "agreed"],
+        ["approved job jb_1", "it is now queued"],
+    ),
     (["approvals", "reject", "jb_1", "--reason", "too much"], ["rejected job jb_1"]),
     (["audit", "list"], ["key-revoked", "key_a", "key: key_b"]),
     (["audit", "checkpoint"], ["grovekeeper/ledger/ds_1"]),
-    (["audit", "export", "new.jsonl"], ["wrote new.jsonl", "next: grovekeeper verify new.jsonl"]),
-    (["ledger", "signer", "new.pem"], ["wrote new.pem", "next: grovekeeper ledger checkpoint"]),
-    (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
+    (
+        ["audit", "export", "new.jsonl"],
+        ["wrote new.jsonl", "next: grovekeeper verify new.jsonl"],
+    ),
+    (
+        ["ledger", "signer", "new.pem"],
+        ["wrote new.pem", "next: grovekeeper ledger checkpoint"],
+    ),
+    (
+        ["ledger", "export", "census", "new.jsonl"],
+        ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"],
+    ),
     (["ledger", "export", "census", "new.csv"], ["wrote new.csv (3 bytes)"]),
     (
         ["datasets", "erase-unit", "census", "ann", "--yes"],
-        ["erased 3 rows from census; what was spent stays", "note: 2 stored units differ from this one"],
+        [
+            "erased 3 rows from census; what was spent stays",
+            "note: 2 stored units differ from this one",
+        ],
     ),
-    (["datasets", "overlaps", "census"], ["ep_0", "?", "survey", "next: grovekeeper populations join census"]),
+    (
+        ["datasets", "overlaps", "census"],
+        ["ep_0", "?", "survey", "next: grovekeeper populations join census"],
+    ),
     (
         ["populations", "create", "patients", "--epsilon", "3"],
         [
@@ -193,10 +374,23 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["populations", "list"], ["patients", "1.5"]),
     (
         ["populations", "show", "patients"],
-        ["none: a person", "census", "erased", "For any two worlds", "ledger export pp_1", "--member MEMBER.jsonl"],
+        [
+            "none: a person",
+            "census",
+            "erased",
+            "For any two worlds",
+            "ledger export pp_1",
+            "--member MEMBER.jsonl",
+        ],
     ),
-    (["populations", "join", "census", "patients", "--yes"], ["census belongs to patients"]),
-    (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),
+    (
+        ["populations", "join", "census", "patients", "--yes"],
+        ["census belongs to patients"],
+    ),
+    (
+        ["keys", "create", "ann"],
+        ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"],
+    ),
     (["keys", "list"], ["ann", "auditor", "2027"]),
     (["keys", "rotate", "key_2"], ["key_2." + "t" * 43, "shown once"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
@@ -207,14 +401,20 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "asked"), [("new.csv", "csv"), ("new.CSV", "csv"), ("new.txt", None)])
-def test_the_ending_of_an_export_is_its_format(service: Any, run: Run, name: str, asked: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "asked"), [("new.csv", "csv"), ("new.CSV", "csv"), ("new.txt", None)]
+)
+def test_the_ending_of_an_export_is_its_format(
+    service: Any, run: Run, name: str, asked: str | None
+) -> None:
     assert run("ledger", "export", "census", name).exit_code == 0
     assert service.requests[-1].url.params.get("format") == asked
 
 
 @pytest.mark.parametrize(("typed", "shown"), COMMANDS)
-def test_text_output_names_the_next_step(run: Run, typed: list[str], shown: list[str]) -> None:
+def test_text_output_names_the_next_step(
+    run: Run, typed: list[str], shown: list[str]
+) -> None:
     result = run(*typed)
     assert (result.exit_code, result.exception) == (0, None), result.output
     for text in shown:
@@ -222,7 +422,9 @@ def test_text_output_names_the_next_step(run: Run, typed: list[str], shown: list
 
 
 @pytest.mark.parametrize("typed", [typed for typed, _ in COMMANDS])
-def test_json_is_one_value_and_nothing_else_on_stdout(run: Run, typed: list[str]) -> None:
+def test_json_is_one_value_and_nothing_else_on_stdout(
+    run: Run, typed: list[str]
+) -> None:
     result = run(*typed, "--json")
     assert result.exit_code == 0
     assert isinstance(json.loads(result.stdout), dict)
@@ -230,7 +432,9 @@ def test_json_is_one_value_and_nothing_else_on_stdout(run: Run, typed: list[str]
 
 
 @pytest.mark.parametrize("typed", [typed for typed, _ in COMMANDS])
-def test_every_command_ends_with_5_when_nothing_answers(run: Run, service: Any, typed: list[str]) -> None:
+def test_every_command_ends_with_5_when_nothing_answers(
+    run: Run, service: Any, typed: list[str]
+) -> None:
     service.is_down = True
     result = run(*typed)
     assert result.exit_code == ExitCode.UNREACHABLE
@@ -257,7 +461,9 @@ def test_every_command_ends_with_5_when_nothing_answers(run: Run, service: Any, 
         (500, "internal", 1),
     ],
 )
-def test_exit_codes_are_those_of_the_contract(run: Run, service: Any, status: int, problem: str, code: int) -> None:
+def test_exit_codes_are_those_of_the_contract(
+    run: Run, service: Any, status: int, problem: str, code: int
+) -> None:
     service.answers["POST", "/train"] = (status, {"type": problem})
     typed = ["train", "census", "-a", "mrf", "-e", "1"]
     result = run(*typed)
@@ -269,20 +475,46 @@ def test_exit_codes_are_those_of_the_contract(run: Run, service: Any, status: in
 
 
 def test_a_refusal_says_what_would_fit(run: Run, service: Any) -> None:
-    service.answers["POST", "/train"] = (409, {"type": "budget-exceeded", "largest_that_fits": "0.7"})
+    service.answers["POST", "/train"] = (
+        409,
+        {"type": "budget-exceeded", "largest_that_fits": "0.7"},
+    )
     result = run("train", "census", "-a", "mrf", "-e", "5")
-    assert result.stderr.splitlines() == ["refused: a sentence", "  largest ε that fits: 0.7"]
+    assert result.stderr.splitlines() == [
+        "refused: a sentence",
+        "  largest ε that fits: 0.7",
+    ]
 
 
 def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> None:
     trees = {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 63}
     chosen = {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]}
-    column = {"at": "/parameters", "problem": "unknown-field", "accepted": [f"p{i}" for i in range(22)]}
+    column = {
+        "at": "/parameters",
+        "problem": "unknown-field",
+        "accepted": [f"p{i}" for i in range(22)],
+    }
     rows = {"at": "/rows/3/age", "problem": "missing", "column": "age", "count": 90}
     none = {"at": "/parameters", "problem": "unknown-field"}
-    unknown = {"at": "", "problem": "unknown-field", "field": "scopes", "accepted": ["scope", "epsilon"]}
-    errors = [{"at": "/epsilon", "problem": "not-positive"}, trees, chosen, column, rows, none, unknown]
-    service.answers["POST", "/plans"] = (422, {"type": "invalid-request", "errors": errors})
+    unknown = {
+        "at": "",
+        "problem": "unknown-field",
+        "field": "scopes",
+        "accepted": ["scope", "epsilon"],
+    }
+    errors = [
+        {"at": "/epsilon", "problem": "not-positive"},
+        trees,
+        chosen,
+        column,
+        rows,
+        none,
+        unknown,
+    ]
+    service.answers["POST", "/plans"] = (
+        422,
+        {"type": "invalid-request", "errors": errors},
+    )
     assert run("plan", "census", "-a", "mrf", "-e", "0").stderr.splitlines()[1:] == [
         "  /epsilon: not positive",
         "  /parameters/n_estimators: too large; at most 63 here",
@@ -296,9 +528,16 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
     ]
     columns = [
         {"name": name, "problem": problem, "count": count}
-        for name, problem, count in (("", "unknown-column", 2), ("age", "empty", 7), ("sex", "missing-column", 1))
+        for name, problem, count in (
+            ("", "unknown-column", 2),
+            ("age", "empty", 7),
+            ("sex", "missing-column", 1),
+        )
     ]
-    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
+    service.answers["POST", "/datasets/census/rows"] = (
+        422,
+        {"type": "rows-invalid", "columns": columns},
+    )
     result = run("datasets", "upload", "census", "rows.csv")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-3:] == [
@@ -313,25 +552,44 @@ def test_columns_that_are_not_declared_are_named_from_the_file_and_rows_are_told
 ) -> None:
     columns = [
         {"name": "", "problem": "unknown-column", "count": 2, "positions": [2, 4]},
-        {"name": "age", "problem": "not-a-number", "count": 7, "row": 12, "suspected": "a mark such as NA"},
+        {
+            "name": "age",
+            "problem": "not-a-number",
+            "count": 7,
+            "row": 12,
+            "suspected": "a mark such as NA",
+        },
     ]
-    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
+    service.answers["POST", "/datasets/census/rows"] = (
+        422,
+        {"type": "rows-invalid", "columns": columns},
+    )
     for name, opened in (("a.csv", open), ("a.csv.gz", gzip.open)):
         with opened(tmp_path / name, "wt", encoding="utf-8") as file:
             file.write('\ufeffage,"zip, code",income,sx\n1,2,3,4\n')
-        assert run("datasets", "upload", "census", str(tmp_path / name)).stderr.splitlines()[-2:] == [
+        assert run(
+            "datasets", "upload", "census", str(tmp_path / name)
+        ).stderr.splitlines()[-2:] == [
             "  zip, code, sx: unknown column, 2 times",
             "  age: not a number, 7 times, first in row 12; a mark such as NA",
         ]
     (tmp_path / "r.csv").write_text('"","age"\n"1",2\n')
     unnamed = [{"name": "", "problem": "unknown-column", "count": 1, "positions": [1]}]
     unnamed += [{"name": "", "problem": "separator", "count": 1, "line": 1}]
-    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": unnamed})
-    assert run("datasets", "upload", "census", str(tmp_path / "r.csv")).stderr.splitlines()[-2:] == [
+    service.answers["POST", "/datasets/census/rows"] = (
+        422,
+        {"type": "rows-invalid", "columns": unnamed},
+    )
+    assert run(
+        "datasets", "upload", "census", str(tmp_path / "r.csv")
+    ).stderr.splitlines()[-2:] == [
         "  number 1 of the header: unknown column",
         "  the file: separator, line 1",
     ]
-    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
+    service.answers["POST", "/datasets/census/rows"] = (
+        422,
+        {"type": "rows-invalid", "columns": columns},
+    )
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     shown = run("datasets", "upload", "census", str(tmp_path / "a.parquet")).stderr
     assert "number 2 of the header, number 4 of the header: unknown column" in shown
@@ -358,9 +616,27 @@ def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:
         ["ledger", "show", "census", "--scope", "region"],
         ["ledger", "show", "census", "--scope", "region="],
         ["ledger", "show", "census", "--scope", "=EU"],
-        ["ledger", "show", "census", "--scope", '{"shard": [0]}', "--scope", "region=EU"],
+        [
+            "ledger",
+            "show",
+            "census",
+            "--scope",
+            '{"shard": [0]}',
+            "--scope",
+            "region=EU",
+        ],
         ["ledger", "charge", "census", "--description", "x"],
-        ["ledger", "charge", "census", "--description", "x", "--rho", "1", "--event", "file.json"],
+        [
+            "ledger",
+            "charge",
+            "census",
+            "--description",
+            "x",
+            "--rho",
+            "1",
+            "--event",
+            "file.json",
+        ],
         ["ledger", "charge", "census", "--description", "x", "--event", "rows.csv"],
         ["ledger", "charge", "census", "--description", "x", "--event", "absent.json"],
         ["ledger", "export", "census", "rows.csv"],
@@ -399,11 +675,17 @@ def test_the_key_comes_from_the_option_then_the_environment_then_the_home(
 ) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "admin.key").write_text("key_home." + "h" * 43 + "\n")
-    (tmp_path / "mine.key").write_text("\ufeffkey_file." + "f" * 43 + "\n", encoding="utf-8")
+    (tmp_path / "mine.key").write_text(
+        "\ufeffkey_file." + "f" * 43 + "\n", encoding="utf-8"
+    )
 
     def sent(*options: str) -> str:
         assert run("datasets", "list", *options).exit_code == 0
-        return str(service.requests[-1].headers["Authorization"]).removeprefix("Bearer ").split(".")[0]
+        return (
+            str(service.requests[-1].headers["Authorization"])
+            .removeprefix("Bearer ")
+            .split(".")[0]
+        )
 
     assert sent("--key-file", "mine.key") == "key_file"
     assert sent() == "key_test"
@@ -422,7 +704,9 @@ def test_the_address_comes_from_the_option_then_the_environment(
     monkeypatch.setenv("GROVEKEEPER_URL", "http://env.test")
     run("datasets", "list")
     run("datasets", "list", "--url", "http://option.test:1")
-    requested = [f"{request.url.host}:{request.url.port}" for request in service.requests]
+    requested = [
+        f"{request.url.host}:{request.url.port}" for request in service.requests
+    ]
     assert requested == ["127.0.0.1:8731", "env.test:None", "option.test:1"]
 
 
@@ -447,11 +731,20 @@ MADE_KEY, CHOSEN_KEY = f"key_abcdefghij234567.{SECRET}", f"boss.{SECRET}"
 @pytest.mark.parametrize("key", [MADE_KEY, MADE_KEY[:-9], f"{MADE_KEY}\n", CHOSEN_KEY])
 @pytest.mark.parametrize(
     "typed",
-    ["keys rotate KEY", "keys revoke KEY", "datasets grant census KEY analyst", "datasets revoke census KEY"],
+    [
+        "keys rotate KEY",
+        "keys revoke KEY",
+        "datasets grant census KEY analyst",
+        "datasets revoke census KEY",
+    ],
 )
-def test_a_whole_key_in_place_of_its_id_is_not_sent_and_not_shown(run: Run, service: Any, typed: str, key: str) -> None:
+def test_a_whole_key_in_place_of_its_id_is_not_sent_and_not_shown(
+    run: Run, service: Any, typed: str, key: str
+) -> None:
     for options in ((), ("--json",)):
-        result = run(*(key if word == "KEY" else word for word in typed.split()), *options)
+        result = run(
+            *(key if word == "KEY" else word for word in typed.split()), *options
+        )
         assert result.exit_code == ExitCode.WRONG_USE
         assert "the part before its dot" in result.output
         assert "sss" not in result.output
@@ -460,7 +753,11 @@ def test_a_whole_key_in_place_of_its_id_is_not_sent_and_not_shown(run: Run, serv
 
 @pytest.mark.parametrize(
     "typed",
-    [["datasets", "show", MADE_KEY], ["webhooks", "rotate", "census", f"whsec_{SECRET}="], ["jobs", "show", MADE_KEY]],
+    [
+        ["datasets", "show", MADE_KEY],
+        ["webhooks", "rotate", "census", f"whsec_{SECRET}="],
+        ["jobs", "show", MADE_KEY],
+    ],
 )
 def test_no_secret_is_sent_in_a_path(run: Run, service: Any, typed: list[str]) -> None:
     result = run(*typed)
@@ -470,6 +767,9 @@ def test_no_secret_is_sent_in_a_path(run: Run, service: Any, typed: list[str]) -
 
 
 def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -> None:
-    model = {**service.answers["GET", "/models/md_1"][1], "name": "[red]forest[/red] [/x]"}
+    model = {
+        **service.answers["GET", "/models/md_1"][1],
+        "name": "[red]forest[/red] [/x]",
+    }
     service.answers["GET", "/models"] = (200, {"models": [model], "next": None})
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout

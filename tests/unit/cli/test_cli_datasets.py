@@ -20,7 +20,12 @@ pytestmark = pytest.mark.usefixtures("files")
 def test_a_key_without_a_role_is_to_be_granted_one(run: Run) -> None:
     granted = "next: grovekeeper datasets grant DATASET key_2"
     assert f"{granted} analyst" in run("keys", "create", "ann").stdout
-    assert granted not in run("keys", "create", "ann", "--role", "predictor", "--role", "auditor").stdout
+    assert (
+        granted
+        not in run(
+            "keys", "create", "ann", "--role", "predictor", "--role", "auditor"
+        ).stdout
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +39,9 @@ def test_a_key_without_a_role_is_to_be_granted_one(run: Run) -> None:
         ["populations", "join", "census", "patients"],
     ],
 )
-def test_without_a_terminal_a_command_requires_yes_instead_of_asking(run: Run, service: Any, typed: list[str]) -> None:
+def test_without_a_terminal_a_command_requires_yes_instead_of_asking(
+    run: Run, service: Any, typed: list[str]
+) -> None:
     result = run(*typed, "--json", input="y\n")
     assert (result.exit_code, result.stderr) == (ExitCode.WRONG_USE, "")
     assert json.loads(result.stdout)["type"] == "wrong-use"
@@ -43,7 +50,10 @@ def test_without_a_terminal_a_command_requires_yes_instead_of_asking(run: Run, s
 
 @pytest.mark.parametrize("typed", ["ann\n", "\ufeffann\r\n", "ann"])
 def test_a_unit_is_read_from_standard_input(run: Run, service: Any, typed: str) -> None:
-    assert run("datasets", "erase-unit", "census", "-", "--yes", input=typed).exit_code == 0
+    assert (
+        run("datasets", "erase-unit", "census", "-", "--yes", input=typed).exit_code
+        == 0
+    )
     assert json.loads(service.requests[-1].content) == {"unit": "ann"}
 
 
@@ -54,16 +64,35 @@ def test_several_units_on_standard_input_erase_none(run: Run, service: Any) -> N
     assert not service.requests
 
 
-def test_before_an_upload_is_erased_the_question_says_what_stays(run: Run, service: Any) -> None:
+def test_before_an_upload_is_erased_the_question_says_what_stays(
+    run: Run, service: Any
+) -> None:
     asked = run("datasets", "erase-upload", "census", "ep_1", input="n\n")
     assert "places of their units stay taken" in asked.stderr
     assert not service.requests
 
 
-def test_a_replacement_checks_the_file_erases_the_upload_then_stores_the_file(run: Run, service: Any) -> None:
-    done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--accept-unknown", "--yes")
-    assert [(request.method, request.url.path, dict(request.url.params)) for request in service.requests] == [
-        ("POST", "/datasets/census/rows/check", {"accept_unknown": "true", "replaces": "ep_1"}),
+def test_a_replacement_checks_the_file_erases_the_upload_then_stores_the_file(
+    run: Run, service: Any
+) -> None:
+    done = run(
+        "datasets",
+        "replace-upload",
+        "census",
+        "ep_1",
+        "rows.csv",
+        "--accept-unknown",
+        "--yes",
+    )
+    assert [
+        (request.method, request.url.path, dict(request.url.params))
+        for request in service.requests
+    ] == [
+        (
+            "POST",
+            "/datasets/census/rows/check",
+            {"accept_unknown": "true", "replaces": "ep_1"},
+        ),
         ("DELETE", "/datasets/census/uploads/ep_1", {}),
         ("POST", "/datasets/census/rows", {"accept_unknown": "true"}),
     ]
@@ -71,13 +100,28 @@ def test_a_replacement_checks_the_file_erases_the_upload_then_stores_the_file(ru
     assert "erased the rows of upload ep_1 from census" in done.stdout
     assert "What was spent stays." in done.stdout
     assert "stored 40 rows as upload ep_1" in done.stdout
-    as_json = json.loads(run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes", "--json").stdout)
+    as_json = json.loads(
+        run(
+            "datasets",
+            "replace-upload",
+            "census",
+            "ep_1",
+            "rows.csv",
+            "--yes",
+            "--json",
+        ).stdout
+    )
     assert (as_json["erased"]["places"], as_json["stored"]["rows"]) == ("free", 40)
 
 
-def test_a_replacement_whose_file_is_refused_erases_nothing(run: Run, service: Any) -> None:
+def test_a_replacement_whose_file_is_refused_erases_nothing(
+    run: Run, service: Any
+) -> None:
     columns = [{"name": "income", "problem": "unknown", "count": 39, "percent": 97.5}]
-    service.answers["POST", "/datasets/census/rows/check"] = (422, _problem("cells-unread", 422) | {"columns": columns})
+    service.answers["POST", "/datasets/census/rows/check"] = (
+        422,
+        _problem("cells-unread", 422) | {"columns": columns},
+    )
     done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
     assert done.exit_code == ExitCode.FAILED
     assert "nothing was erased: the rows of upload ep_1 stay" in done.stderr
@@ -86,11 +130,16 @@ def test_a_replacement_whose_file_is_refused_erases_nothing(run: Run, service: A
     assert "--accept-unknown" in done.stderr
 
 
-def test_the_check_of_a_replacement_names_the_upload_whose_rows_it_may_repeat(run: Run, service: Any) -> None:
+def test_the_check_of_a_replacement_names_the_upload_whose_rows_it_may_repeat(
+    run: Run, service: Any
+) -> None:
     refusal = (409, _problem("upload-repeated", 409) | {"upload": "ep_2"})
     service.answers["POST", "/datasets/census/rows/check"] = refusal
     done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
-    assert (done.exit_code, "nothing was erased" in done.stderr) == (ExitCode.FAILED, True)
+    assert (done.exit_code, "nothing was erased" in done.stderr) == (
+        ExitCode.FAILED,
+        True,
+    )
     [check] = service.requests
     assert dict(check.url.params) == {"replaces": "ep_1"}
 
@@ -107,11 +156,16 @@ def test_a_replacement_whose_file_is_lost_after_the_check_says_that_the_upload_i
     assert "upload ep_1 is erased, and rows.csv was not stored" in done.stderr
     monkeypatch.setattr(Client, "check_replacement", lost)
     done = run("datasets", "replace-upload", "census", "ep_1", "rows.csv", "--yes")
-    assert (done.exit_code, "nothing was erased" in done.stderr) == (ExitCode.FAILED, True)
+    assert (done.exit_code, "nothing was erased" in done.stderr) == (
+        ExitCode.FAILED,
+        True,
+    )
     assert [request.method for request in service.requests] == ["POST", "DELETE"]
 
 
-@pytest.mark.parametrize("command", [["upload", "census"], ["replace-upload", "census", "ep_1"]])
+@pytest.mark.parametrize(
+    "command", [["upload", "census"], ["replace-upload", "census", "ep_1"]]
+)
 def test_a_file_that_cannot_be_read_sends_nothing(
     run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
@@ -119,28 +173,58 @@ def test_a_file_that_cannot_be_read_sends_nothing(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refused)
-    done = run("datasets", *command, "rows.csv", *(["--yes"] if "ep_1" in command else []))
-    assert (done.exit_code, "rows.csv cannot be read: Permission denied" in done.stderr) == (ExitCode.WRONG_USE, True)
+    done = run(
+        "datasets", *command, "rows.csv", *(["--yes"] if "ep_1" in command else [])
+    )
+    assert (
+        done.exit_code,
+        "rows.csv cannot be read: Permission denied" in done.stderr,
+    ) == (ExitCode.WRONG_USE, True)
     assert not service.requests
 
 
 def test_an_upload_insists_only_if_it_is_told_to(run: Run, service: Any) -> None:
     run("datasets", "upload", "census", "rows.csv")
-    run("datasets", "upload", "census", "rows.csv", "--again", "--accept-unknown", "--accept-empty")
+    run(
+        "datasets",
+        "upload",
+        "census",
+        "rows.csv",
+        "--again",
+        "--accept-unknown",
+        "--accept-empty",
+    )
     assert [dict(request.url.params) for request in service.requests] == [
         {},
         {"again": "true", "accept_unknown": "true", "accept_empty": "true"},
     ]
-    service.answers["POST", "/datasets/census/rows"] = (409, _problem("upload-repeated", 409) | {"upload": "ep_1"})
+    service.answers["POST", "/datasets/census/rows"] = (
+        409,
+        _problem("upload-repeated", 409) | {"upload": "ep_1"},
+    )
     refused = run("datasets", "upload", "census", "rows.csv")
-    assert (refused.exit_code, "add --again" in refused.stderr) == (ExitCode.FAILED, True)
-    service.answers["POST", "/datasets/census/rows"] = (422, _problem("upload-empty", 422))
+    assert (refused.exit_code, "add --again" in refused.stderr) == (
+        ExitCode.FAILED,
+        True,
+    )
+    service.answers["POST", "/datasets/census/rows"] = (
+        422,
+        _problem("upload-empty", 422),
+    )
     refused = run("datasets", "upload", "census", "rows.csv")
-    assert (refused.exit_code, "add --accept-empty" in refused.stderr) == (ExitCode.FAILED, True)
+    assert (refused.exit_code, "add --accept-empty" in refused.stderr) == (
+        ExitCode.FAILED,
+        True,
+    )
 
 
 def _problem(slug: str, status: int) -> dict[str, Any]:
-    return {"type": slug, "title": slug, "status": status, "detail": "nothing was stored"}
+    return {
+        "type": slug,
+        "title": slug,
+        "status": status,
+        "detail": "nothing was stored",
+    }
 
 
 def test_every_kind_of_partition_is_described(run: Run, service: Any) -> None:
@@ -157,18 +241,28 @@ def test_every_kind_of_partition_is_described(run: Run, service: Any) -> None:
         {"name": "batch", "kind": "epoch", "how": "one per month"},
     ]
     status, dataset = service.answers["GET", "/datasets/census"]
-    service.answers["GET", "/datasets/census"] = (status, {**dataset, "partitions": partitions})
+    service.answers["GET", "/datasets/census"] = (
+        status,
+        {**dataset, "partitions": partitions},
+    )
     shown = " ".join(run("datasets", "show", "census").stdout.split())
-    assert "shard (10 hash cells); region (by land: EU, OTHER); batch (by upload: one per month)" in shown
+    assert (
+        "shard (10 hash cells); region (by land: EU, OTHER); batch (by upload: one per month)"
+        in shown
+    )
 
 
-def test_a_declaration_is_sent_byte_for_byte(run: Run, service: Any, tmp_path: Path) -> None:
+def test_a_declaration_is_sent_byte_for_byte(
+    run: Run, service: Any, tmp_path: Path
+) -> None:
     (tmp_path / "file.json").write_bytes(b'{"budget": {"epsilon": 0.10}}')
     run("datasets", "create", "file.json")
     assert service.requests[-1].content == b'{"budget": {"epsilon": 0.10}}'
 
 
-def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path) -> None:
+def test_a_gzip_file_is_uploaded_as_it_is(
+    run: Run, service: Any, tmp_path: Path
+) -> None:
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"age\n1\n"))
     run("datasets", "upload", "census", "rows.csv.gz")
     assert service.requests[-1].headers["Content-Encoding"] == "gzip"
@@ -182,7 +276,9 @@ def test_erasing_asks_first(run: Run, service: Any) -> None:
     assert run("datasets", "delete", "census", input="y\n").exit_code == 0
 
 
-def test_joining_a_population_says_what_it_means_and_asks_first(run: Run, service: Any) -> None:
+def test_joining_a_population_says_what_it_means_and_asks_first(
+    run: Run, service: Any
+) -> None:
     typed = ["populations", "join", "census", "patients"]
     result = run(*typed, input="n\n")
     assert result.exit_code == 1
@@ -195,12 +291,27 @@ def test_joining_a_population_says_what_it_means_and_asks_first(run: Run, servic
 
 def _counts_rho(service: Any) -> None:
     """Gives the dataset a ρ account."""
-    account = {"accountant": "zcdp", "unit": "rho", "cap": "0.04", "charged": "0", "reserved": "0", "remaining": "0.04"}
+    account = {
+        "accountant": "zcdp",
+        "unit": "rho",
+        "cap": "0.04",
+        "charged": "0",
+        "reserved": "0",
+        "remaining": "0.04",
+    }
     for method, path in (("GET", "/datasets/census"), ("POST", "/datasets")):
         status, dataset = service.answers[method, path]
         service.answers[method, path] = (status, {**dataset, "account": account})
-    guarantee = {"add_remove": {"epsilon": "1.5", "delta": "0.000001"}, "replace_one": {}, "text": "For any two …"}
-    balance = {**service.answers["GET", "/ledger/census"][1], **account, "guarantee": guarantee}
+    guarantee = {
+        "add_remove": {"epsilon": "1.5", "delta": "0.000001"},
+        "replace_one": {},
+        "text": "For any two …",
+    }
+    balance = {
+        **service.answers["GET", "/ledger/census"][1],
+        **account,
+        "guarantee": guarantee,
+    }
     service.answers["GET", "/ledger/ds_1"] = (200, balance)
 
 
@@ -209,11 +320,17 @@ def test_accounts_in_rho_show_epsilon_and_delta_too(run: Run, service: Any) -> N
     declared = run("datasets", "create", "file.json").stdout
     shown = run("datasets", "show", "census").stdout
     assert "with a lifetime budget of 0.04 ρ: ε = 1.5 at δ = 0.000001" in declared
-    assert "ε = 1.5 at δ = 0.000001" in next(line for line in shown.splitlines() if line.startswith("guarantee"))
+    assert "ε = 1.5 at δ = 0.000001" in next(
+        line for line in shown.splitlines() if line.startswith("guarantee")
+    )
 
 
-@pytest.mark.parametrize("answer", [(403, {"type": "role-missing"}), (503, {"type": "unavailable"})])
-def test_commands_succeed_if_the_guarantee_cannot_be_read(run: Run, service: Any, answer: tuple[int, Any]) -> None:
+@pytest.mark.parametrize(
+    "answer", [(403, {"type": "role-missing"}), (503, {"type": "unavailable"})]
+)
+def test_commands_succeed_if_the_guarantee_cannot_be_read(
+    run: Run, service: Any, answer: tuple[int, Any]
+) -> None:
     _counts_rho(service)
     service.answers["GET", "/ledger/ds_1"] = answer
     for typed in (["datasets", "create", "file.json"], ["datasets", "show", "census"]):
@@ -223,24 +340,39 @@ def test_commands_succeed_if_the_guarantee_cannot_be_read(run: Run, service: Any
         assert "ε =" not in result.stdout
 
 
-def test_an_account_that_counts_epsilon_asks_for_no_balance(run: Run, service: Any) -> None:
+def test_an_account_that_counts_epsilon_asks_for_no_balance(
+    run: Run, service: Any
+) -> None:
     assert run("datasets", "show", "census").exit_code == 0
     assert [request.url.path for request in service.requests] == ["/datasets/census"]
 
 
-def test_the_report_of_an_upload_lists_the_columns_with_counts(run: Run, service: Any) -> None:
+def test_the_report_of_an_upload_lists_the_columns_with_counts(
+    run: Run, service: Any
+) -> None:
     status, report = service.answers["POST", "/datasets/census/rows"]
     clean = {"name": "sex", "clamped": 0, "missing": 0, "unknown": 0}
-    service.answers["POST", "/datasets/census/rows"] = (status, report | {"columns": [*report["columns"], clean]})
+    service.answers["POST", "/datasets/census/rows"] = (
+        status,
+        report | {"columns": [*report["columns"], clean]},
+    )
     shown = run("datasets", "upload", "census", "rows.csv").stdout
     assert "age" in shown
     assert "sex" not in shown
     assert "the other columns: none" in shown
-    service.answers["POST", "/datasets/census/rows"] = (status, report | {"columns": [clean]})
-    assert "no cell was clamped, missing or unknown" in run("datasets", "upload", "census", "rows.csv").stdout
+    service.answers["POST", "/datasets/census/rows"] = (
+        status,
+        report | {"columns": [clean]},
+    )
+    assert (
+        "no cell was clamped, missing or unknown"
+        in run("datasets", "upload", "census", "rows.csv").stdout
+    )
 
 
-def test_a_secret_is_saved_to_a_private_file_and_not_shown(run: Run, tmp_path: Path) -> None:
+def test_a_secret_is_saved_to_a_private_file_and_not_shown(
+    run: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "ann.key"
     for typed in (["create", "ann"], ["rotate", "key_2"]):
         done = run("keys", *typed, "--save", str(file))
@@ -251,5 +383,8 @@ def test_a_secret_is_saved_to_a_private_file_and_not_shown(run: Run, tmp_path: P
         refused = run("keys", *typed, "--save", str(file), "--json")
         assert refused.exit_code == ExitCode.WRONG_USE
         file.unlink()
-        assert json.loads(run("keys", *typed, "--save", str(file), "--json").stdout)["key"] is None
+        assert (
+            json.loads(run("keys", *typed, "--save", str(file), "--json").stdout)["key"]
+            is None
+        )
         file.unlink()

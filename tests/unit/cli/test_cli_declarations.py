@@ -18,7 +18,11 @@ DICTIONARY = {
     "name": "census",
     "fields": [
         {"name": "age", "type": "integer", "constraints": {"minimum": 0}},
-        {"name": "income", "type": "string", "constraints": {"enum": ["low", "high"], "required": True}},
+        {
+            "name": "income",
+            "type": "string",
+            "constraints": {"enum": ["low", "high"], "required": True},
+        },
     ],
 }
 WARNING = "The bounds of age were read off the rows"
@@ -31,38 +35,67 @@ def dictionary(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_draft_is_printed_and_the_checklist_beside_it(run: Run, service: Any, dictionary: Path) -> None:
+def test_a_draft_is_printed_and_the_checklist_beside_it(
+    run: Run, service: Any, dictionary: Path
+) -> None:
     done = run("datasets", "init", str(dictionary), "--label", "income")
-    assert json.loads(done.stdout)["schema"]["label"] == {"name": "income", "classes": ["low", "high"]}
+    assert json.loads(done.stdout)["schema"]["label"] == {
+        "name": "income",
+        "classes": ["low", "high"],
+    }
     assert "[ ] /schema/features/0/upper: age: the largest value" in done.stderr
     assert "[ ] /budget: " in done.stderr
     assert not service.requests
 
 
-def test_a_draft_is_written_to_a_file_that_does_not_exist(run: Run, dictionary: Path, tmp_path: Path) -> None:
+def test_a_draft_is_written_to_a_file_that_does_not_exist(
+    run: Run, dictionary: Path, tmp_path: Path
+) -> None:
     draft = tmp_path / "draft.json"
     done = run("datasets", "init", str(dictionary), str(draft))
-    assert f"next: grovekeeper datasets check {draft}    (when the gaps are filled in)" in done.stdout
+    assert (
+        f"next: grovekeeper datasets check {draft}    (when the gaps are filled in)"
+        in done.stdout
+    )
     assert json.loads(draft.read_text(encoding="utf-8"))["name"] == "census"
     again = run("datasets", "init", str(dictionary), str(draft))
-    assert (again.exit_code, "exists already" in again.stderr) == (ExitCode.WRONG_USE, True)
+    assert (again.exit_code, "exists already" in again.stderr) == (
+        ExitCode.WRONG_USE,
+        True,
+    )
 
 
 def test_a_draft_as_json_has_the_checklist_in_it(run: Run, dictionary: Path) -> None:
     printed = json.loads(run("datasets", "init", str(dictionary), "--json").stdout)
     assert [set(remark) for remark in printed["lacking"]] == [{"at", "text"}] * 4
     assert printed["to_confirm"] == []
-    assert [remark["at"] for remark in printed["optional"]] == ["/public_size", "/partitions"]
+    assert [remark["at"] for remark in printed["optional"]] == [
+        "/public_size",
+        "/partitions",
+    ]
 
 
 def test_options_declare_what_no_dictionary_says(run: Run, dictionary: Path) -> None:
-    options = ("--label", "income", "--epsilon", "3", "--public-size", "5000", "--cells", "5")
-    printed = json.loads(run("datasets", "init", str(dictionary), *options, "--json").stdout)
+    options = (
+        "--label",
+        "income",
+        "--epsilon",
+        "3",
+        "--public-size",
+        "5000",
+        "--cells",
+        "5",
+    )
+    printed = json.loads(
+        run("datasets", "init", str(dictionary), *options, "--json").stdout
+    )
     declared = printed["declaration"]
     assert declared["budget"] == {"accountant": "pure", "epsilon": "3"}
     assert declared["public_size"] == 5000
     assert declared["partitions"] == [{"name": "shard", "kind": "hash", "cells": 5}]
-    assert [remark["at"] for remark in printed["lacking"]] == ["/schema/features/0/upper"]
+    assert [remark["at"] for remark in printed["lacking"]] == [
+        "/schema/features/0/upper"
+    ]
     assert printed["optional"] == []
 
 
@@ -74,9 +107,14 @@ def test_rows_are_refused_as_a_dictionary(run: Run, tmp_path: Path) -> None:
     assert "never from rows" in done.stderr
 
 
-def test_a_check_sends_the_file_and_prints_the_warnings(run: Run, service: Any, dictionary: Path) -> None:
+def test_a_check_sends_the_file_and_prints_the_warnings(
+    run: Run, service: Any, dictionary: Path
+) -> None:
     status, dataset = service.answers["POST", "/datasets"]
-    checked = {name: dataset[name] for name in ("name", "account", "partitions", "public_size", "population")}
+    checked = {
+        name: dataset[name]
+        for name in ("name", "account", "partitions", "public_size", "population")
+    }
     service.answers["POST", "/declarations"] = (
         200, checked | {"warnings": [WARNING], "guarantee": {"odds": {"add_remove": "0.9526"}}},
     )  # fmt: skip
@@ -90,7 +128,9 @@ def test_a_check_sends_the_file_and_prints_the_warnings(run: Run, service: Any, 
     assert f"note: {WARNING}" in run("datasets", "create", str(dictionary)).stdout
 
 
-def test_a_declaration_without_a_public_size_is_noted(run: Run, service: Any, dictionary: Path) -> None:
+def test_a_declaration_without_a_public_size_is_noted(
+    run: Run, service: Any, dictionary: Path
+) -> None:
     status, dataset = service.answers["POST", "/datasets"]
     service.answers["POST", "/datasets"] = (status, dataset | {"public_size": None})
     assert (

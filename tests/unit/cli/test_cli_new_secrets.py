@@ -1,4 +1,6 @@
-"""A secret that the service has made is written, or the command says that it is lost and how it is replaced."""
+"""A secret that the service has made is written, or the command says that it is lost
+and how it is replaced.
+"""
 
 import json
 import os
@@ -20,7 +22,13 @@ from app.cli.problems import ExitCode
 from app.core import files
 
 Run = Callable[..., Result]
-KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": [], "expires_at": None}
+KEY = {
+    "id": "key_2",
+    "name": "ann",
+    "key": "key_2." + "t" * 43,
+    "roles": [],
+    "expires_at": None,
+}
 WEBHOOK = {
     "id": "wh_1", "url": "https://hooks.test/", "events": ["job.ended"], "threshold": None,
     "earlier_secret_until": None, "secret": "whsec_" + "t" * 44,
@@ -31,7 +39,10 @@ ANSWERS = {
     "/datasets/census/webhooks": WEBHOOK,
     "/datasets/census/webhooks/wh_1/secret": WEBHOOK,
 }
-ROTATE_KEY, ROTATE_WEBHOOK = "grovekeeper keys rotate key_2", "grovekeeper webhooks rotate census wh_1"
+ROTATE_KEY, ROTATE_WEBHOOK = (
+    "grovekeeper keys rotate key_2",
+    "grovekeeper webhooks rotate census wh_1",
+)
 COMMANDS = {
     "keys create ann": ROTATE_KEY,
     "keys rotate key_2": f"{ROTATE_KEY} (if the key was your own, with another admin key)",
@@ -62,9 +73,13 @@ class _Service(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """The paths of the requests that a service on this machine received; commands of other processes ask it."""
+    """The paths of the requests that a service on this machine received; commands of
+    other processes ask it.
+    """
     paths: list[str] = []
-    with HTTPServer(("127.0.0.1", 0), type("Service", (_Service,), {"asked": paths})) as server:
+    with HTTPServer(
+        ("127.0.0.1", 0), type("Service", (_Service,), {"asked": paths})
+    ) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         monkeypatch.setenv("GROVEKEEPER_URL", f"http://127.0.0.1:{server.server_port}")
@@ -75,14 +90,20 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]
         thread.join()
 
 
-def _run(typed: str, *options: str, **process: Any) -> "subprocess.CompletedProcess[str]":
+def _run(
+    typed: str, *options: str, **process: Any
+) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-B", "-m", "app.cli", *typed.split(), *options]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **process)
+    return subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, check=False, **process
+    )
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(("typed", "again"), COMMANDS.items())
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a file that is always full"
+)
 def test_a_secret_that_stdout_does_not_take_is_said_to_be_lost(
     asked: list[str], typed: str, again: str, options: list[str]
 ) -> None:
@@ -91,27 +112,41 @@ def test_a_secret_that_stdout_does_not_take_is_said_to_be_lost(
     assert (done.returncode, len(asked)) == (ExitCode.SECRET_NOT_WRITTEN, 1)
     made = "key_2" if "key" in typed else "wh_1"
     sentence = (
-        f"done, but the secret of {made} could not be written: {os.strerror(28)}; it is lost, replace it: {again}\n"
+        f"done, but the secret of {made} could not be written: {os.strerror(28)}; "
+        f"it is lost, replace it: {again}\n"
     )
     assert done.stderr == sentence
 
 
 @pytest.mark.parametrize("typed", COMMANDS)
-def test_without_room_for_the_secret_nothing_is_asked(asked: list[str], typed: str, tmp_path: Path) -> None:
+def test_without_room_for_the_secret_nothing_is_asked(
+    asked: list[str], typed: str, tmp_path: Path
+) -> None:
     no_file = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
-    done = _run(typed, "--save", str(tmp_path / "f"), stdout=subprocess.PIPE, preexec_fn=no_file)
+    done = _run(
+        typed, "--save", str(tmp_path / "f"), stdout=subprocess.PIPE, preexec_fn=no_file
+    )
     assert (done.returncode, done.stdout) == (ExitCode.WRONG_USE, "")
-    assert done.stderr == f"not done: {tmp_path / 'f'} cannot be written: {os.strerror(27)}\n"
+    assert (
+        done.stderr
+        == f"not done: {tmp_path / 'f'} cannot be written: {os.strerror(27)}\n"
+    )
     assert asked == []
     assert not (tmp_path / "f").exists()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
-def test_a_saved_secret_is_not_called_lost_when_stdout_is_full(asked: list[str], tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a file that is always full"
+)
+def test_a_saved_secret_is_not_called_lost_when_stdout_is_full(
+    asked: list[str], tmp_path: Path
+) -> None:
     with Path("/dev/full").open("w") as full:
         done = _run("keys rotate key_2", "--save", str(tmp_path / "f"), stdout=full)
     assert done.returncode == ExitCode.FAILED
-    assert done.stderr.startswith(f"done: saved the secret of key_2 to {tmp_path / 'f'}; the answer could not be")
+    assert done.stderr.startswith(
+        f"done: saved the secret of key_2 to {tmp_path / 'f'}; the answer could not be"
+    )
     assert (tmp_path / "f").read_text() == f"{KEY['key']}\n"
 
 
@@ -126,11 +161,15 @@ def test_a_disk_that_breaks_after_the_call_loses_the_secret_and_says_so(
     done = run(*typed.split(), "--save", "f")
     assert (done.exit_code, done.stdout) == (ExitCode.SECRET_NOT_WRITTEN, "")
     assert done.stderr.startswith("done, but the secret of ")
-    assert done.stderr.endswith(f"could not be written: {os.strerror(5)}; it is lost, replace it: {COMMANDS[typed]}\n")
+    assert done.stderr.endswith(
+        f"could not be written: {os.strerror(5)}; it is lost, replace it: {COMMANDS[typed]}\n"
+    )
     assert not (tmp_path / "f").exists()
 
 
-def test_the_secret_of_a_webhook_is_saved_and_not_shown(run: Run, tmp_path: Path) -> None:
+def test_the_secret_of_a_webhook_is_saved_and_not_shown(
+    run: Run, tmp_path: Path
+) -> None:
     for options in ([], ["--json"]):
         done = run("webhooks", "rotate", "census", "wh_1", "--save", "f", *options)
         assert done.exit_code == 0
@@ -143,7 +182,8 @@ def test_the_secret_of_a_webhook_is_saved_and_not_shown(run: Run, tmp_path: Path
 def test_the_file_has_its_room_on_the_disk_before_the_secret_is_asked(
     run: Run, service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[tuple[int, int]] = []  # requests and bytes of the file when the disk was waited for
+    # requests and bytes of the file when the disk was waited for
+    synced: list[tuple[int, int]] = []
     wait = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -174,19 +214,28 @@ def home_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--save", "f"]])
 def test_a_rotation_of_the_key_in_the_home_renews_its_file(
-    run: Run, service: Any, home_file: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    service: Any,
+    home_file: Path,
+    options: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("GROVEKEEPER_API_KEY")
     done = run("keys", "rotate", "key_2", *options)
     assert done.exit_code == 0
-    assert done.stderr == f"{home_file} had the earlier secret of this key, and has the new one now\n"
+    assert (
+        done.stderr
+        == f"{home_file} had the earlier secret of this key, and has the new one now\n"
+    )
     assert home_file.read_text() == f"{KEY['key']}\n"
     assert home_file.stat().st_mode & 0o777 == 0o600
     assert run("datasets", "list").exit_code == 0
     assert service.requests[-1].headers["Authorization"] == f"Bearer {KEY['key']}"
 
 
-def test_a_rotation_of_another_key_leaves_the_home(run: Run, service: Any, home_file: Path) -> None:
+def test_a_rotation_of_another_key_leaves_the_home(
+    run: Run, service: Any, home_file: Path
+) -> None:
     home_file.write_text("key_1." + "o" * 43 + "\n")
     done = run("keys", "rotate", "key_2")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -201,14 +250,22 @@ def test_a_home_that_cannot_be_written_is_named_and_the_secret_is_shown(
 
     monkeypatch.setattr(files, "write", full)
     done = run("keys", "rotate", "key_2")
-    assert done.stderr.startswith(f"{home_file} still has the earlier secret of this key: {os.strerror(28)}; ")
+    assert done.stderr.startswith(
+        f"{home_file} still has the earlier secret of this key: {os.strerror(28)}; "
+    )
     assert KEY["key"] in done.stdout
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
-def test_a_secret_that_the_home_has_is_not_called_lost(asked: list[str], home_file: Path) -> None:
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a file that is always full"
+)
+def test_a_secret_that_the_home_has_is_not_called_lost(
+    asked: list[str], home_file: Path
+) -> None:
     with Path("/dev/full").open("w") as full:
         done = _run("keys rotate key_2", stdout=full)
     assert done.returncode == ExitCode.SECRET_NOT_WRITTEN
-    assert done.stderr.endswith(f"could not be written: {os.strerror(28)}; {home_file} has it\n")
+    assert done.stderr.endswith(
+        f"could not be written: {os.strerror(28)}; {home_file} has it\n"
+    )
     assert home_file.read_text() == f"{KEY['key']}\n"

@@ -1,4 +1,6 @@
-"""Printed output of a job whose two parts are of one dataset: each price names its part, the guarantee appears once."""
+"""Printed output of a job whose two parts are of one dataset: each price names its
+part, the guarantee appears once.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +14,9 @@ def test_a_quote_says_which_part_costs_what(run: Run, service: Any) -> None:
     plan = service.answers["POST", "/plans"][1]
     also = {**plan, "price": {**plan["price"], "epsilon": "0.2", "amount": "0.2"}}
     service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": also})
-    said = run("plan", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "census").stdout
+    said = run(
+        "plan", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "census"
+    ).stdout
     assert "its part with labels, on census\n  price                ε = 0.1 " in said
     assert "its part without labels, on census\n  price                ε = 0.2 " in said
 
@@ -36,8 +40,16 @@ def test_a_card_says_its_guarantee_once(run: Run, service: Any) -> None:
     assert said.count("For any two datasets") == 2
     assert "For people in register:\nadds, given all earlier releases: 0.1 ε" in said
 
-    hidden = {**also, "dataset": None, "dataset_name": None, "guarantee": {"adds": card["guarantee"]["adds"]}}
+    hidden = {
+        **also,
+        "dataset": None,
+        "dataset_name": None,
+        "guarantee": {"adds": card["guarantee"]["adds"]},
+    }
     service.answers["GET", "/models/md_1"] = (200, {**card, "unlabelled": hidden})
     said = run("models", "show", "md_1").stdout
     assert said.count("For any two datasets") == 1
-    assert "For people in the second dataset:\nadds, given all earlier releases: 0.1 ε" in said
+    assert (
+        "For people in the second dataset:\nadds, given all earlier releases: 0.1 ε"
+        in said
+    )

@@ -19,7 +19,10 @@ SCHEMA: dict[str, Any] = {
     ],
     "label": {"name": "y", "classes": ["a", "b"]},
 }
-ROWS = [{"age": 39, "weight": 1.5, "code": "007"}, {"age": None, "weight": -2000.0, "code": None}]
+ROWS = [
+    {"age": 39, "weight": 1.5, "code": "007"},
+    {"age": None, "weight": -2000.0, "code": None},
+]
 
 
 @pytest.mark.parametrize(
@@ -44,42 +47,94 @@ def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) ->
 def test_an_empty_line_of_one_column_is_its_empty_cell(tmp_path: Path) -> None:
     only = {**SCHEMA, "features": SCHEMA["features"][:1]}
     (tmp_path / "rows.csv").write_text("age\n39\n\n40\n")
-    assert models.read_rows(tmp_path / "rows.csv", only) == [{"age": 39}, {"age": None}, {"age": 40}]
+    assert models.read_rows(tmp_path / "rows.csv", only) == [
+        {"age": 39},
+        {"age": None},
+        {"age": 40},
+    ]
 
 
 def test_a_number_beyond_floats_is_the_largest_float(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"age": 1e400, "weight": -1e400}\n')
     largest = sys.float_info.max
-    assert models.read_rows(tmp_path / "rows.jsonl", SCHEMA) == [{"age": largest, "weight": -largest}]
+    assert models.read_rows(tmp_path / "rows.jsonl", SCHEMA) == [
+        {"age": largest, "weight": -largest}
+    ]
 
 
 @pytest.mark.parametrize("name", ["rows.csv.gz", "rows.CSV", "rows.csv"])
-def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(gzip.compress(b"age,weight,code\n39,1.5,007\n,-2e3,\n"))
+def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(
+        gzip.compress(b"age,weight,code\n39,1.5,007\n,-2e3,\n")
+    )
     assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
-    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, ROWS)).encode()))
+    (tmp_path / "rows.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(map(json.dumps, ROWS)).encode())
+    )
     assert models.read_rows(tmp_path / "rows.jsonl.gz", SCHEMA) == ROWS
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.parquet", b"PAR1\x15\x04", "looks like Parquet: predict takes .csv with a header, .jsonl and .json"),
+        (
+            "a.parquet",
+            b"PAR1\x15\x04",
+            "looks like Parquet: predict takes .csv with a header, .jsonl and .json",
+        ),
         ("a.arrow", b"ARROW1\0\0", "looks like Arrow: predict takes .csv"),
-        ("a.xlsx", b"PK\x03\x04", "looks like a workbook or a zip archive: predict takes .csv"),
-        ("a.csv.gz", gzip.compress(b"age\n1\n", mtime=0)[:-9], "cannot be unpacked: it is cut off or damaged"),
+        (
+            "a.xlsx",
+            b"PK\x03\x04",
+            "looks like a workbook or a zip archive: predict takes .csv",
+        ),
+        (
+            "a.csv.gz",
+            gzip.compress(b"age\n1\n", mtime=0)[:-9],
+            "cannot be unpacked: it is cut off or damaged",
+        ),
         ("a.csv.gz", gzip.compress(b"PAR1", mtime=0), "looks like Parquet"),
-        ("a.csv", "age,weight,code\n1,2,é\n".encode("utf-16"), "it looks like UTF-16; save the file as UTF-8"),
-        ("a.csv", "age,weight,code\n1,2,x\n".encode("utf-16-le"), "it looks like UTF-16; save the file as UTF-8"),
-        ("a.json", '[{"age": 1}]'.encode("utf-16-le"), "it looks like UTF-16; save the file as UTF-8"),
-        ("a.csv", "age,weight,code\n1,2,é\n".encode("latin-1"), "it looks like Latin-1 or Windows-1252"),
-        ("a.csv", b"age;weight;code\n1;2;x\n", "line 1: cells seem to be separated by semicolons; commas are needed"),
-        ("a.csv", b"\nage\tweight\tcode\n1\t2\tx\n", "line 2: cells seem to be separated by tabs"),
+        (
+            "a.csv",
+            "age,weight,code\n1,2,é\n".encode("utf-16"),
+            "it looks like UTF-16; save the file as UTF-8",
+        ),
+        (
+            "a.csv",
+            "age,weight,code\n1,2,x\n".encode("utf-16-le"),
+            "it looks like UTF-16; save the file as UTF-8",
+        ),
+        (
+            "a.json",
+            '[{"age": 1}]'.encode("utf-16-le"),
+            "it looks like UTF-16; save the file as UTF-8",
+        ),
+        (
+            "a.csv",
+            "age,weight,code\n1,2,é\n".encode("latin-1"),
+            "it looks like Latin-1 or Windows-1252",
+        ),
+        (
+            "a.csv",
+            b"age;weight;code\n1;2;x\n",
+            "line 1: cells seem to be separated by semicolons; commas are needed",
+        ),
+        (
+            "a.csv",
+            b"\nage\tweight\tcode\n1\t2\tx\n",
+            "line 2: cells seem to be separated by tabs",
+        ),
         ("a.csv", b"sep=;\nage;weight;code\n", "names the separator in it: remove it"),
         ("a.csv", b"", "is empty: predict takes"),
         ("a.jsonl", b"\n", "is empty: predict takes"),
         ("a.json", gzip.compress(b"", mtime=0), "is empty: predict takes"),
-        ("a.tsv", b"age\tweight\tcode\n1\t2\tx\n", "does not say its form: predict takes"),
+        (
+            "a.tsv",
+            b"age\tweight\tcode\n1\t2\tx\n",
+            "does not say its form: predict takes",
+        ),
     ],
 )
 def test_a_file_of_another_form_is_named_with_the_forms_that_are_taken(
@@ -105,7 +160,11 @@ def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:
             "line 3, is not JSON: line 1, column 10: a trailing comma",
         ),
         ("a.json", b'[{"age": 1}\n{}]', "a.json is not JSON: line 2, column 1"),
-        ("a.json", b'[{"age": Infinity}]', "a.json is not JSON: line 1, column 10: NaN and Infinity"),
+        (
+            "a.json",
+            b'[{"age": Infinity}]',
+            "a.json is not JSON: line 1, column 10: NaN and Infinity",
+        ),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(WrongUse) as refused:
@@ -128,7 +187,9 @@ def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:
         ("a.jsonl", b"[]\n"),
     ],
 )
-def test_an_unusable_prediction_file_is_invalid_usage(tmp_path: Path, name: str, content: bytes) -> None:
+def test_an_unusable_prediction_file_is_invalid_usage(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WrongUse):
         models.read_rows(tmp_path / name, SCHEMA)
@@ -148,5 +209,7 @@ def test_numbers_are_those_of_an_upload(tmp_path: Path) -> None:
         {"age": None, "weight": -largest, "code": None},
     ]
     (tmp_path / "a.csv").write_bytes(b'age,weight,code\n39,"1,5",x\n')
-    with pytest.raises(WrongUse, match=r"line 2: the cell of weight is not a number: .*comma"):
+    with pytest.raises(
+        WrongUse, match=r"line 2: the cell of weight is not a number: .*comma"
+    ):
         models.read_rows(tmp_path / "a.csv", SCHEMA)

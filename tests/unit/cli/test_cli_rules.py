@@ -12,7 +12,9 @@ from tests.unit.cli.conftest import PLAN, RULES
 
 Run = Callable[..., Result]
 _SENT = ("largest_job", "approval_above", "frozen", "erase_rows_at")
-PRESENT = {name: RULES[name] for name in _SENT} | {"quotas": [{"keys": ["key_a", "key_b"], "cap": "2"}]}
+PRESENT = {name: RULES[name] for name in _SENT} | {
+    "quotas": [{"keys": ["key_a", "key_b"], "cap": "2"}]
+}
 
 
 def _body(service: Any) -> dict[str, Any]:
@@ -25,18 +27,35 @@ def _body(service: Any) -> dict[str, Any]:
     [
         (["--largest-job", "0.4"], {"largest_job": "0.4"}),
         (["--unfreeze"], {"frozen": False}),
-        (["--freeze", "--approval-above", "1"], {"frozen": True, "approval_above": "1"}),
         (
-            ["--quota", "key_a=1", "--quota", "key_a,key_c=2"],
-            {"quotas": [{"keys": ["key_a"], "cap": "1"}, {"keys": ["key_a", "key_c"], "cap": "2"}]},
+            ["--freeze", "--approval-above", "1"],
+            {"frozen": True, "approval_above": "1"},
         ),
         (
-            ["--without", "quotas", "--without", "largest-job", "--without", "erase-rows-at"],
+            ["--quota", "key_a=1", "--quota", "key_a,key_c=2"],
+            {
+                "quotas": [
+                    {"keys": ["key_a"], "cap": "1"},
+                    {"keys": ["key_a", "key_c"], "cap": "2"},
+                ]
+            },
+        ),
+        (
+            [
+                "--without",
+                "quotas",
+                "--without",
+                "largest-job",
+                "--without",
+                "erase-rows-at",
+            ],
             {"quotas": [], "largest_job": None, "erase_rows_at": None},
         ),
     ],
 )
-def test_rules_that_are_not_named_stay(run: Run, service: Any, typed: list[str], changed: dict[str, Any]) -> None:
+def test_rules_that_are_not_named_stay(
+    run: Run, service: Any, typed: list[str], changed: dict[str, Any]
+) -> None:
     assert run("rules", "set", "census", *typed).exit_code == 0
     assert _body(service) == PRESENT | changed
 
@@ -47,7 +66,14 @@ def test_a_confirmation_sends_exactly_the_proposal(run: Run, service: Any) -> No
 
 
 @pytest.mark.parametrize(
-    "typed", [[], ["--quota", "key_a"], ["--quota", "=1"], ["--without", "frozen"], ["--without", "budget"]]
+    "typed",
+    [
+        [],
+        ["--quota", "key_a"],
+        ["--quota", "=1"],
+        ["--without", "frozen"],
+        ["--without", "budget"],
+    ],
 )
 def test_wrong_rules_are_wrong_use(run: Run, service: Any, typed: list[str]) -> None:
     assert run("rules", "set", "census", *typed).exit_code == ExitCode.WRONG_USE
@@ -61,7 +87,10 @@ def test_without_a_proposal_nothing_is_confirmed(run: Run, service: Any) -> None
 
 @pytest.mark.parametrize("problem", ["quota-exceeded", "needs-approval", "frozen"])
 def test_a_refusal_by_rules_ends_with_3(run: Run, service: Any, problem: str) -> None:
-    service.answers["POST", "/train"] = (409, {"type": problem, "detail": "x", "largest_that_fits": "0.2"})
+    service.answers["POST", "/train"] = (
+        409,
+        {"type": problem, "detail": "x", "largest_that_fits": "0.2"},
+    )
     result = run("train", "census", "-a", "mrf", "-e", "0.1")
     assert result.exit_code == ExitCode.REFUSED
     assert "refused: x" in result.stderr
@@ -69,4 +98,7 @@ def test_a_refusal_by_rules_ends_with_3(run: Run, service: Any, problem: str) ->
 
 def test_a_quote_says_that_the_job_needs_an_approval(run: Run, service: Any) -> None:
     service.answers["POST", "/plans"] = (200, PLAN | {"needs_approval": True})
-    assert "approval of another owner of census" in run("plan", "census", "-a", "mrf", "-e", "0.1").stdout
+    assert (
+        "approval of another owner of census"
+        in run("plan", "census", "-a", "mrf", "-e", "0.1").stdout
+    )

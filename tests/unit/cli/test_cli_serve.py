@@ -1,4 +1,6 @@
-"""The parts of ``serve`` that need no server: addresses, secrets, environments, the demo's data."""
+"""The parts of ``serve`` that need no server: addresses, secrets, environments, the
+demo's data.
+"""
 
 import os
 import shutil
@@ -34,26 +36,56 @@ def test_an_address_that_is_taken_or_elsewhere_is_a_named_error() -> None:
     with serve.bound("127.0.0.1", 0) as listener:
         listener.listen()
         port = listener.getsockname()[1]
-        with pytest.raises(InstallationError, match=f"port {port}"), serve.bound("127.0.0.1", port):
+        with (
+            pytest.raises(InstallationError, match=f"port {port}"),
+            serve.bound("127.0.0.1", port),
+        ):
             pytest.fail("two listen at one port")
-    with pytest.raises(InstallationError, match="cannot listen"), serve.bound("192.0.2.1", 0):
+    with (
+        pytest.raises(InstallationError, match="cannot listen"),
+        serve.bound("192.0.2.1", 0),
+    ):
         pytest.fail("an address of somebody else was bound")
-    with pytest.raises(InstallationError, match="not an address"), serve.bound("not a host", 0):
+    with (
+        pytest.raises(InstallationError, match="not an address"),
+        serve.bound("not a host", 0),
+    ):
         pytest.fail("what is no address was bound")
 
 
-def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("ADMIN_KEY", "ADMIN_KEY_FILE", "API_KEY", "MIGRATION_URL", "HOME", "DATABASE_URL_FILE"):
+def test_workers_get_no_key_and_the_settings_of_the_flags(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in (
+        "ADMIN_KEY",
+        "ADMIN_KEY_FILE",
+        "API_KEY",
+        "MIGRATION_URL",
+        "HOME",
+        "DATABASE_URL_FILE",
+    ):
         monkeypatch.setenv(f"GROVEKEEPER_{name}", "from the environment")
     settings = Settings(
-        tmp_path, "sqlite:///x", workers=2, lease_ttl_s=9, poll_interval_s=0.25, log_level="ERROR", storage_key="secret"
+        tmp_path,
+        "sqlite:///x",
+        workers=2,
+        lease_ttl_s=9,
+        poll_interval_s=0.25,
+        log_level="ERROR",
+        storage_key="secret",
     )
     settings = replace(settings, release_interval_s=60, store="s3://bucket/prefix")
     environ = serve.worker_environment(settings)
     assert environ["PATH"] == os.environ["PATH"]
     assert "secret" not in environ.values()
-    assert Settings.from_environment(environ, **serve.worker_secrets(settings)) == replace(settings, workers=1)
-    ours = {name: value for name, value in environ.items() if name.startswith("GROVEKEEPER_")}
+    assert Settings.from_environment(
+        environ, **serve.worker_secrets(settings)
+    ) == replace(settings, workers=1)
+    ours = {
+        name: value
+        for name, value in environ.items()
+        if name.startswith("GROVEKEEPER_")
+    }
     assert ours == {
         "GROVEKEEPER_HOME": str(tmp_path),
         "GROVEKEEPER_LOG_LEVEL": "ERROR",
@@ -70,9 +102,20 @@ def test_workers_get_the_settings_of_a_dask_cluster(tmp_path: Path) -> None:
     files = {f"dask_{kind}_file": tmp_path / kind for kind in ("ca", "cert", "key")}
     for file in files.values():
         file.touch()
-    settings = Settings(tmp_path, "sqlite:///x", dask_scheduler="tls://10.0.0.5:8786", dask_rows=7, **files)
+    settings = Settings(
+        tmp_path,
+        "sqlite:///x",
+        dask_scheduler="tls://10.0.0.5:8786",
+        dask_rows=7,
+        **files,
+    )
     environ = serve.worker_environment(settings)
-    assert Settings.from_environment(environ, **serve.worker_secrets(settings)).dask_cluster == settings.dask_cluster
+    assert (
+        Settings.from_environment(
+            environ, **serve.worker_secrets(settings)
+        ).dask_cluster
+        == settings.dask_cluster
+    )
     assert environ["GROVEKEEPER_DASK_ROWS"] == "7"
 
 
@@ -81,13 +124,17 @@ def test_only_a_database_in_a_file_is_upgraded_without_asking(tmp_path: Path) ->
     assert not is_embedded(Settings(tmp_path, "postgresql://grove.test/grove"))
 
 
-def test_started_processes_import_this_app_in_a_folder_with_another_app(tmp_path: Path) -> None:
+def test_started_processes_import_this_app_in_a_folder_with_another_app(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('the wrong app')")
     done = subprocess.run(
         processes.module_command("grovekeeper_verifier", "--help"),
         cwd=tmp_path,
-        env=processes.module_environment({"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}),
+        env=processes.module_environment(
+            {"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}
+        ),
         capture_output=True,
         check=False,
     )
@@ -107,7 +154,9 @@ def test_started_processes_import_this_app_in_a_folder_with_another_app(tmp_path
         ("0", "0", "0", "." * 24),
     ],
 )
-def test_a_bar_is_never_fuller_than_the_account(cap: str, charged: str, reserved: str, bar: str) -> None:
+def test_a_bar_is_never_fuller_than_the_account(
+    cap: str, charged: str, reserved: str, bar: str
+) -> None:
     assert budget_bar(cap=cap, charged=charged, reserved=reserved) == bar
 
 
@@ -115,7 +164,9 @@ def test_the_demo_holds_out_rows_that_it_never_uploads(tmp_path: Path) -> None:
     import gzip
 
     dataset = demo.load_dataset(tmp_path / "upload.csv.gz")
-    uploaded = gzip.decompress((tmp_path / "upload.csv.gz").read_bytes()).decode().splitlines()
+    uploaded = (
+        gzip.decompress((tmp_path / "upload.csv.gz").read_bytes()).decode().splitlines()
+    )
     assert len(uploaded) == dataset.n_uploaded + 1
     assert dataset.n_uploaded + len(dataset.held_out) == 32_561
     assert len(dataset.held_out) == len(dataset.held_out_labels) == 3_256
@@ -124,15 +175,26 @@ def test_the_demo_holds_out_rows_that_it_never_uploads(tmp_path: Path) -> None:
     assert uploaded[0].split(",") == [*features, "income"]
     assert all(list(row) == features for row in dataset.held_out)
     assert set(dataset.held_out_labels) == set(dataset.schema["label"]["classes"])
-    assert dataset.held_out[0] != dict(zip(features, uploaded[1].split(","), strict=False))
+    assert dataset.held_out[0] != dict(
+        zip(features, uploaded[1].split(","), strict=False)
+    )
 
 
-def test_a_small_disk_is_named_before_the_first_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_small_disk_is_named_before_the_first_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
     serve._require_space(settings)
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(**usage._asdict() | {"free": 5 * 2**20}))
-    with pytest.raises(InstallationError, match=r"^5 MiB are free on the disk of .*, and the service needs 64 MiB"):
+    monkeypatch.setattr(
+        shutil,
+        "disk_usage",
+        lambda _: SimpleNamespace(**usage._asdict() | {"free": 5 * 2**20}),
+    )
+    with pytest.raises(
+        InstallationError,
+        match=r"^5 MiB are free on the disk of .*, and the service needs 64 MiB",
+    ):
         serve._require_space(settings)
 
 
@@ -150,10 +212,21 @@ def test_a_small_disk_is_named_before_the_first_request(monkeypatch: pytest.Monk
     ["serve", "api", "worker", "db upgrade", "db move old", "db status", "db new-signer", "db rewrap-keys",
      "backup new", "restore new", "keys create-admin"],
 )  # fmt: skip
-def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str, tmp_path: Path) -> None:
-    flags = ["--database-url", *(["--migration-url"] if typed in ("db upgrade", "db move old", "restore new") else [])]
+def test_a_password_in_a_flag_is_refused_and_not_shown(
+    typed: str, address: str, tmp_path: Path
+) -> None:
+    flags = [
+        "--database-url",
+        *(
+            ["--migration-url"]
+            if typed in ("db upgrade", "db move old", "restore new")
+            else []
+        ),
+    ]
     for flag in flags:
-        result = CliRunner().invoke(app, [*typed.split(), "--home", str(tmp_path / "home"), flag, address])
+        result = CliRunner().invoke(
+            app, [*typed.split(), "--home", str(tmp_path / "home"), flag, address]
+        )
         variable = f"GROVEKEEPER_{flag.removeprefix('--').replace('-', '_').upper()}"
         assert (result.exit_code, result.stdout) == (ExitCode.WRONG_USE, "")
         assert result.stderr.startswith(f"not done: {flag} takes no password")
@@ -164,28 +237,67 @@ def test_a_password_in_a_flag_is_refused_and_not_shown(typed: str, address: str,
 
 
 @pytest.mark.parametrize("typed", ["db status", "worker", "dask scheduler"])
-def test_a_misspelt_variable_is_named_before_its_default_is_in_force(typed: str, tmp_path: Path) -> None:
-    environ = {"GROVEKEEPER_HOME": str(tmp_path / "home"), "GROVEKEEPER_RELEASE_INTERVAL": "60", "GROVEKEEPER_X": "1"}
-    said = CliRunner().invoke(app, typed.split(), env=environ | {"GROVEKEEPER_DATABASE_URL": "mysql://x"}).stderr
+def test_a_misspelt_variable_is_named_before_its_default_is_in_force(
+    typed: str, tmp_path: Path
+) -> None:
+    environ = {
+        "GROVEKEEPER_HOME": str(tmp_path / "home"),
+        "GROVEKEEPER_RELEASE_INTERVAL": "60",
+        "GROVEKEEPER_X": "1",
+    }
+    said = (
+        CliRunner()
+        .invoke(
+            app, typed.split(), env=environ | {"GROVEKEEPER_DATABASE_URL": "mysql://x"}
+        )
+        .stderr
+    )
     meant = "did you mean GROVEKEEPER_RELEASE_INTERVAL_S?"
-    assert f"note: GROVEKEEPER_RELEASE_INTERVAL is no setting and sets nothing; {meant}" in said
-    assert "note: GROVEKEEPER_X is no setting and sets nothing; see docs/settings.md" in said
+    assert (
+        f"note: GROVEKEEPER_RELEASE_INTERVAL is no setting and sets nothing; {meant}"
+        in said
+    )
+    assert (
+        "note: GROVEKEEPER_X is no setting and sets nothing; see docs/settings.md"
+        in said
+    )
 
 
 def test_the_arguments_of_a_dask_worker_have_no_address_of_a_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
-    monkeypatch.setattr(os, "execve", lambda _, arguments, environ: started.append((arguments, environ)))
+    monkeypatch.setattr(
+        os, "execve", lambda _, arguments, environ: started.append((arguments, environ))
+    )
     store = f"file://{tmp_path}/bucket"
-    environ = {"DASK_SCHEDULER": "tcp://127.0.0.1:8786", "STORE": store, "HOME": str(tmp_path), "ADMIN_KEY": "a.SECRET"}
-    result = CliRunner().invoke(app, ["dask", "worker"], env={f"GROVEKEEPER_{name}": environ[name] for name in environ})
+    environ = {
+        "DASK_SCHEDULER": "tcp://127.0.0.1:8786",
+        "STORE": store,
+        "HOME": str(tmp_path),
+        "ADMIN_KEY": "a.SECRET",
+    }
+    result = CliRunner().invoke(
+        app,
+        ["dask", "worker"],
+        env={f"GROVEKEEPER_{name}": environ[name] for name in environ},
+    )
     assert result.exit_code == 0, result.output
     [(arguments, inherited)] = started
     assert store not in " ".join(arguments)
-    assert {name for name in inherited if name.startswith("GROVEKEEPER_")} == {"GROVEKEEPER_STORE"}
+    assert {name for name in inherited if name.startswith("GROVEKEEPER_")} == {
+        "GROVEKEEPER_STORE"
+    }
 
 
 def test_a_flag_takes_an_address_without_a_password(tmp_path: Path) -> None:
-    for address in ("postgresql://u@127.0.0.1:1/grove", f"sqlite:///{tmp_path}/grove.sqlite3"):
-        assert HomeOptions(home=tmp_path, database_url=address).settings(migration_url=address).database_url == address
+    for address in (
+        "postgresql://u@127.0.0.1:1/grove",
+        f"sqlite:///{tmp_path}/grove.sqlite3",
+    ):
+        assert (
+            HomeOptions(home=tmp_path, database_url=address)
+            .settings(migration_url=address)
+            .database_url
+            == address
+        )

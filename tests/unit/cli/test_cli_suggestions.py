@@ -1,4 +1,6 @@
-"""The command line suggests names that resemble what was typed: datasets, algorithms, parameters, columns."""
+"""The command line suggests names that resemble what was typed: datasets, algorithms,
+parameters, columns.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,64 +17,125 @@ Run = Callable[..., Result]
 pytestmark = pytest.mark.usefixtures("files")
 
 
-def test_a_dataset_is_suggested_from_those_that_the_key_sees(run: Run, service: Any) -> None:
-    missing = (404, {"type": "not-found", "detail": "no such dataset, or none that this key may see"})
-    service.answers["GET", "/datasets/cencus"] = service.answers["GET", "/ledger/cencus"] = missing
+def test_a_dataset_is_suggested_from_those_that_the_key_sees(
+    run: Run, service: Any
+) -> None:
+    missing = (
+        404,
+        {
+            "type": "not-found",
+            "detail": "no such dataset, or none that this key may see",
+        },
+    )
+    service.answers["GET", "/datasets/cencus"] = service.answers[
+        "GET", "/ledger/cencus"
+    ] = missing
     service.answers["POST", "/plans"] = missing
-    for typed in (["datasets", "show", "cencus"], ["ledger", "show", "cencus"], ["plan", "cencus", "-e", "1"]):
+    for typed in (
+        ["datasets", "show", "cencus"],
+        ["ledger", "show", "cencus"],
+        ["plan", "cencus", "-e", "1"],
+    ):
         result = run(*typed)
         assert result.exit_code == 1
-        assert result.stderr == ("not done: no such dataset, or none that this key may see; did you mean census?\n")
+        assert result.stderr == (
+            "not done: no such dataset, or none that this key may see; did you mean census?\n"
+        )
     service.answers["GET", "/datasets"] = (403, {"type": "role-missing"})
     assert "did you mean" not in run("datasets", "show", "cencus").stderr
 
 
-def test_a_choice_is_suggested_from_those_that_the_service_accepts(run: Run, service: Any) -> None:
+def test_a_choice_is_suggested_from_those_that_the_service_accepts(
+    run: Run, service: Any
+) -> None:
     errors = [
-        {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "rdt-ta", "rpf"]},
-        {"at": "/parameters", "problem": "unknown-field", "accepted": ["max_depth", "n_estimators"]},
-        {"at": "/scope/region", "problem": "unknown-cell", "accepted": ["North", "South"]},
+        {
+            "at": "/algorithm",
+            "problem": "unknown",
+            "accepted": ["auto", "rdt-ta", "rpf"],
+        },
+        {
+            "at": "/parameters",
+            "problem": "unknown-field",
+            "accepted": ["max_depth", "n_estimators"],
+        },
+        {
+            "at": "/scope/region",
+            "problem": "unknown-cell",
+            "accepted": ["North", "South"],
+        },
     ]
-    service.answers["POST", "/plans"] = (422, {"type": "invalid-request", "errors": errors})
+    service.answers["POST", "/plans"] = (
+        422,
+        {"type": "invalid-request", "errors": errors},
+    )
     lines = run(
         "plan", "census", "-a", "rdt-at", "-e", "1", "-p", "maxdepth=3", "--scope", "region=Nroth,South"
     ).stderr.splitlines()  # fmt: skip
     assert lines[1].endswith("accepted: auto, rdt-ta, rpf; did you mean rdt-ta?")
-    assert lines[2].endswith("accepted: max_depth, n_estimators; did you mean max_depth?")
+    assert lines[2].endswith(
+        "accepted: max_depth, n_estimators; did you mean max_depth?"
+    )
     assert lines[3].endswith("accepted: North, South; did you mean North?")
 
 
 def test_an_algorithm_is_suggested(run: Run) -> None:
-    assert "there is no algorithm mfr; did you mean mrf?" in run("algorithms", "mfr").stderr
-    assert "there is no algorithm xyz; see: grovekeeper algorithms" in run("algorithms", "xyz").stderr
+    assert (
+        "there is no algorithm mfr; did you mean mrf?"
+        in run("algorithms", "mfr").stderr
+    )
+    assert (
+        "there is no algorithm xyz; see: grovekeeper algorithms"
+        in run("algorithms", "xyz").stderr
+    )
 
 
 def test_a_column_of_a_prediction_is_suggested(run: Run, tmp_path: Path) -> None:
     (tmp_path / "typo.csv").write_text("agee,sex,income\n3,Male,low\n")
     result = run("predict", "md_1", str(tmp_path / "typo.csv"))
     assert result.exit_code == 2
-    assert "the rows have a column 'agee', which the model does not read; did you mean age?" in result.stderr
+    assert (
+        "the rows have a column 'agee', which the model does not read; did you mean age?"
+        in result.stderr
+    )
 
 
 def test_columns_that_the_rows_lack_are_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "short.csv").write_text("sex\nMale\nFemale\n")
     result = run("predict", "md_1", str(tmp_path / "short.csv"))
-    assert (result.exit_code, result.stderr) == (2, "not done: the rows lack columns that the model needs: age\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "not done: the rows lack columns that the model needs: age\n",
+    )
 
 
 def test_a_model_is_suggested_by_its_name(run: Run, service: Any) -> None:
-    service.answers["GET", "/models/forest"] = (404, {"type": "not-found", "detail": "no such model"})
-    assert run("predict", "forest", "rows.csv").stderr == "not done: no such model; did you mean md_1?\n"
-    service.answers["GET", "/models/tree"] = (404, {"type": "not-found", "detail": "no such model"})
+    service.answers["GET", "/models/forest"] = (
+        404,
+        {"type": "not-found", "detail": "no such model"},
+    )
+    assert (
+        run("predict", "forest", "rows.csv").stderr
+        == "not done: no such model; did you mean md_1?\n"
+    )
+    service.answers["GET", "/models/tree"] = (
+        404,
+        {"type": "not-found", "detail": "no such model"},
+    )
     assert run("predict", "tree", "rows.csv").stderr == "not done: no such model\n"
 
 
 def test_a_command_of_a_group_is_suggested(run: Run) -> None:
-    assert "Did you mean 'datasets upload'?" in " ".join(run("upload", "census").stderr.split())
+    assert "Did you mean 'datasets upload'?" in " ".join(
+        run("upload", "census").stderr.split()
+    )
     assert "Did you mean 'train'?" in " ".join(run("trian", "census").stderr.split())
 
 
-_NO_KEY = (404, {"type": "not-found", "detail": "no such key, or none that this key may see"})
+_NO_KEY = (
+    404,
+    {"type": "not-found", "detail": "no such key, or none that this key may see"},
+)
 
 
 def _is_no_id(service: Any, name: str) -> None:
@@ -100,7 +163,10 @@ def test_a_key_is_named_by_its_name(run: Run, service: Any, typed: list[str]) ->
     (listed,) = service.answers["GET", "/keys"][1]["keys"]
     revoked = {**listed, "id": "key_old", "revoked_at": "2026"}
     service.answers["GET", "/keys"] = (200, {"keys": [revoked, listed], "next": None})
-    service.answers["PUT", "/datasets/census/grants/key_2"] = (200, {"key_id": "key_2", "role": "analyst"})
+    service.answers["PUT", "/datasets/census/grants/key_2"] = (
+        200,
+        {"key_id": "key_2", "role": "analyst"},
+    )
     service.answers["DELETE", "/datasets/census/grants/key_2"] = (204, None)
     result = run(*typed)
     assert result.exit_code == 0, result.stderr
@@ -109,7 +175,9 @@ def test_a_key_is_named_by_its_name(run: Run, service: Any, typed: list[str]) ->
     service.answers["GET", "/keys"] = (200, {"keys": twice, "next": None})
     result = run(*typed)
     assert result.exit_code == 2
-    assert "several keys have this name; name one by its id: key_2, key_9" in result.stderr
+    assert (
+        "several keys have this name; name one by its id: key_2, key_9" in result.stderr
+    )
     service.answers["GET", "/keys"] = (200, {"keys": [], "next": None})
     result = run(*typed)
     assert result.exit_code == 1
@@ -119,15 +187,28 @@ def test_a_key_is_named_by_its_name(run: Run, service: Any, typed: list[str]) ->
 
 def test_an_owner_names_a_key_with_a_grant_by_its_name(run: Run, service: Any) -> None:
     _is_no_id(service, "ann")
-    service.answers["GET", "/keys"] = (403, {"type": "role-missing", "detail": "needs admin"})
+    service.answers["GET", "/keys"] = (
+        403,
+        {"type": "role-missing", "detail": "needs admin"},
+    )
     (grant, *_) = service.answers["GET", "/datasets/census/grants"][1]["grants"]
     granted = {**grant, "key_id": "key_2", "key_name": "ann"}
-    service.answers["GET", "/datasets/census/grants"] = (200, {"grants": [granted], "next": None})
-    service.answers["PUT", "/datasets/census/grants/key_2"] = (200, {"key_id": "key_2", "role": "owner"})
-    assert run("datasets", "grant", "census", "ann", "owner").stdout.startswith("ann (key_2) is owner on census")
+    service.answers["GET", "/datasets/census/grants"] = (
+        200,
+        {"grants": [granted], "next": None},
+    )
+    service.answers["PUT", "/datasets/census/grants/key_2"] = (
+        200,
+        {"key_id": "key_2", "role": "owner"},
+    )
+    assert run("datasets", "grant", "census", "ann", "owner").stdout.startswith(
+        "ann (key_2) is owner on census"
+    )
 
 
-def test_a_kind_of_entries_that_does_not_exist_is_not_guessed_from_half_of_its_letters() -> None:
+def test_a_kind_of_entries_that_does_not_exist_is_not_guessed_from_half_of_its_letters() -> (
+    None
+):
     kinds = get_args(AccountEntryKind)
     assert similar(["spend"], kinds) == []
     assert similar(["chagre", "reserv"], kinds) == ["charge", "reserve"]
@@ -138,7 +219,9 @@ def test_the_kinds_of_entries_are_in_the_help(run: Run) -> None:
     assert all(kind in shown for kind in get_args(AccountEntryKind))
 
 
-def test_the_command_that_opens_a_first_population_is_whole(run: Run, service: Any) -> None:
+def test_the_command_that_opens_a_first_population_is_whole(
+    run: Run, service: Any
+) -> None:
     service.answers["GET", "/populations"] = (200, {"populations": [], "next": None})
     shown = run("populations", "list").stdout
     command = shown.partition("grovekeeper ")[2].split()

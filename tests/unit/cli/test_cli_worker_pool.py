@@ -1,4 +1,6 @@
-"""The worker pool restarts workers after growing pauses, and stops all of them in bounded time."""
+"""The worker pool restarts workers after growing pauses, and stops all of them in
+bounded time.
+"""
 
 import json
 import os
@@ -37,10 +39,16 @@ class Clock:
 def start() -> Iterator[Callable[..., WorkerPool]]:
     pools: list[WorkerPool] = []
 
-    def make(code: str, *arguments: str, n_workers: int = 1, clock: Clock | None = None) -> WorkerPool:
+    def make(
+        code: str, *arguments: str, n_workers: int = 1, clock: Clock | None = None
+    ) -> WorkerPool:
         command = [sys.executable, "-c", code, *arguments]
         pool = WorkerPool(
-            n_workers, environ={"PATH": os.defpath}, secrets=SECRETS, command=command, clock=clock or Clock()
+            n_workers,
+            environ={"PATH": os.defpath},
+            secrets=SECRETS,
+            command=command,
+            clock=clock or Clock(),
         )
         pools.append(pool)
         return pool
@@ -51,11 +59,15 @@ def start() -> Iterator[Callable[..., WorkerPool]]:
 
 
 def _process_ids(code: str = POLITE) -> list[int]:
-    """The ids of the running workers of a pool: children of this process with the pool's command, without zombies."""
+    """The ids of the running workers of a pool: children of this process with the
+    pool's command, without zombies.
+    """
     ids = []
     for child in psutil.Process().children():
-        with suppress(psutil.NoSuchProcess):  # a zombie's command cannot be read, and is no running worker
-            _wait_until(child.cmdline)  # Linux shows an empty command until a process that starts has its arguments
+        # a zombie's command cannot be read, and is no running worker
+        with suppress(psutil.NoSuchProcess):
+            # Linux shows an empty command until a process that starts has its arguments
+            _wait_until(child.cmdline)
             if child.cmdline()[1:3] == ["-c", code]:
                 ids.append(child.pid)
     return sorted(ids)
@@ -68,7 +80,9 @@ def _wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_the_pool_starts_the_requested_number_of_workers_once(start: Callable[..., WorkerPool]) -> None:
+def test_the_pool_starts_the_requested_number_of_workers_once(
+    start: Callable[..., WorkerPool],
+) -> None:
     pool = start(POLITE, n_workers=3)
     pool.tend()
     first = _process_ids()
@@ -83,7 +97,9 @@ def test_no_workers_is_legal(start: Callable[..., WorkerPool]) -> None:
     assert _process_ids() == []
 
 
-def test_a_dead_worker_is_started_again_after_pauses_that_double(start: Callable[..., WorkerPool]) -> None:
+def test_a_dead_worker_is_started_again_after_pauses_that_double(
+    start: Callable[..., WorkerPool],
+) -> None:
     clock = Clock()
     pool = start(POLITE, clock=clock)
     pool.tend()
@@ -105,10 +121,14 @@ def test_a_dead_worker_is_started_again_after_pauses_that_double(start: Callable
     pool.tend()
     clock.now += FIRST_PAUSE_S
     pool.tend()
-    assert len(_process_ids()) == 1, "a worker that lived long starts with a short pause again"
+    assert len(_process_ids()) == 1, (
+        "a worker that lived long starts with a short pause again"
+    )
 
 
-def test_stopping_a_worker_sends_a_signal_before_a_kill(start: Callable[..., WorkerPool], tmp_path: Path) -> None:
+def test_stopping_a_worker_sends_a_signal_before_a_kill(
+    start: Callable[..., WorkerPool], tmp_path: Path
+) -> None:
     code = (
         "import pathlib, signal, sys\n"
         "def end(*_):\n    pathlib.Path(sys.argv[1], 'asked').touch(); sys.exit()\n"
@@ -133,10 +153,17 @@ def test_a_worker_that_does_not_listen_is_killed_with_its_children(
     began = time.monotonic()
     pool.stop(grace_s=0.2)
     assert time.monotonic() - began < 120, "its ten minutes were not waited for"
-    _wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+    _wait_until(
+        lambda: (
+            not psutil.pid_exists(child)
+            or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+        )
+    )
 
 
-def test_secrets_reach_a_worker_on_its_stdin_alone(start: Callable[..., WorkerPool], tmp_path: Path) -> None:
+def test_secrets_reach_a_worker_on_its_stdin_alone(
+    start: Callable[..., WorkerPool], tmp_path: Path
+) -> None:
     code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.readline()); sys.stdin.read()"
     received = tmp_path / "received"
     start(code, str(received)).tend()
@@ -144,17 +171,24 @@ def test_secrets_reach_a_worker_on_its_stdin_alone(start: Callable[..., WorkerPo
     assert json.loads(received.read_text()) == SECRETS
     (process_id,) = _process_ids(code)
     process = Path(f"/proc/{process_id}")
-    assert SECRETS["storage_key"] not in (process / "cmdline").read_text() + (process / "environ").read_text()
+    assert (
+        SECRETS["storage_key"]
+        not in (process / "cmdline").read_text() + (process / "environ").read_text()
+    )
 
 
-def test_a_worker_sees_the_end_of_its_stdin_only_when_the_supervisor_is_gone(start: Callable[..., WorkerPool]) -> None:
+def test_a_worker_sees_the_end_of_its_stdin_only_when_the_supervisor_is_gone(
+    start: Callable[..., WorkerPool],
+) -> None:
     pool = start(POLITE)
     pool.tend()
     time.sleep(0.3)
     assert len(_process_ids()) == 1
 
 
-def test_workers_are_out_of_reach_of_the_terminal(start: Callable[..., WorkerPool]) -> None:
+def test_workers_are_out_of_reach_of_the_terminal(
+    start: Callable[..., WorkerPool],
+) -> None:
     pool = start(POLITE)
     pool.tend()
     assert os.getpgid(_process_ids()[0]) != os.getpgid(0)

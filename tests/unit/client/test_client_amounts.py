@@ -21,7 +21,9 @@ def test_an_amount_keeps_its_digits(amount: Any, text: str) -> None:
     assert to_text(amount) == text
 
 
-@pytest.mark.parametrize("amount", [0.1 + 0.2, float("nan"), float("inf"), -0.5, np.float32(0.1), 1 / 3])
+@pytest.mark.parametrize(
+    "amount", [0.1 + 0.2, float("nan"), float("inf"), -0.5, np.float32(0.1), 1 / 3]
+)
 def test_a_float_that_is_no_exact_amount_is_refused(amount: Any) -> None:
     with pytest.raises(ValueError, match="not an exact amount"):
         to_text(amount)

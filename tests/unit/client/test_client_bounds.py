@@ -1,4 +1,6 @@
-"""The bounds of an upload are written as users of scikit-learn and diffprivlib write them."""
+"""The bounds of an upload are written as users of scikit-learn and diffprivlib write
+them.
+"""
 
 from typing import Any
 
@@ -32,16 +34,26 @@ def test_one_pair_holds_for_all_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds", [{"x0": (0, 5)}, {"x0": (0, 5), "x1": (0, 5), "x2": (0, 5)}, ([0], [5]), (0, [1, 2, 3])]
+    "bounds",
+    [
+        {"x0": (0, 5)},
+        {"x0": (0, 5), "x1": (0, 5), "x2": (0, 5)},
+        ([0], [5]),
+        (0, [1, 2, 3]),
+    ],
 )
 def test_bounds_of_other_columns_are_refused(bounds: Any) -> None:
     with pytest.raises(ValueError, match="column"):
         _bounds(bounds)
 
 
-@pytest.mark.parametrize("bounds", [[(0, 10), (5, 20)], [[0, 0], [5, 50]], ((0, 5), (0, 5), (0, 5)), (0,), 5])
+@pytest.mark.parametrize(
+    "bounds", [[(0, 10), (5, 20)], [[0, 0], [5, 50]], ((0, 5), (0, 5), (0, 5)), (0,), 5]
+)
 def test_one_pair_for_each_column_is_not_read_as_two_sides(bounds: Any) -> None:
-    """Lists of pairs would be read transposed: other bounds, and budget for a forest on them."""
+    """Lists of pairs would be read transposed: other bounds, and budget for a forest on
+    them.
+    """
     with pytest.raises(ValueError, match="by name of column"):
         _bounds(bounds)
 

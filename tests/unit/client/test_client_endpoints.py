@@ -1,4 +1,6 @@
-"""Client methods call their endpoints, stream large bodies, and leave no incomplete file."""
+"""Client methods call their endpoints, stream large bodies, and leave no incomplete
+file.
+"""
 
 import gzip
 import hashlib
@@ -23,7 +25,13 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 def _client(handler: Handler, **options: Any) -> Client:
-    return Client("http://grove.test", KEY, transport=httpx.MockTransport(handler), sleep=lambda _s: None, **options)
+    return Client(
+        "http://grove.test",
+        KEY,
+        transport=httpx.MockTransport(handler),
+        sleep=lambda _s: None,
+        **options,
+    )
 
 
 CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
@@ -91,7 +99,14 @@ def test_each_method_calls_its_endpoint(
     assert seen[0].headers["Authorization"] == f"Bearer {KEY}"
     assert (json.loads(seen[0].content) if seen[0].content else None) == body
     assert ("Idempotency-Key" in seen[0].headers) is (
-        target in ("/datasets", "/train", "/populations", "/ledger/a/cap", "/ledger/a/reservations")
+        target
+        in (
+            "/datasets",
+            "/train",
+            "/populations",
+            "/ledger/a/cap",
+            "/ledger/a/reservations",
+        )
     )
 
 
@@ -116,13 +131,17 @@ def test_lists_follow_the_cursor_to_the_end() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         assert request.url.params["limit"] == str(limits.MAX_PAGE_SIZE)
         items, following = pages[request.url.params.get("cursor")]
-        return httpx.Response(200, json={"entries": [{"n": n} for n in items], "next": following})
+        return httpx.Response(
+            200, json={"entries": [{"n": n} for n in items], "next": following}
+        )
 
     assert [entry["n"] for entry in _client(handler).entries("a")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_an_upload_is_streamed_and_gzip_is_passed_through(tmp_path: Path, compressed: bool) -> None:
+def test_an_upload_is_streamed_and_gzip_is_passed_through(
+    tmp_path: Path, compressed: bool
+) -> None:
     text = b"age,income\n" + b"39,low\n" * 100_000
     file = tmp_path / "rows"
     file.write_bytes(gzip.compress(text) if compressed else text)
@@ -133,11 +152,16 @@ def test_an_upload_is_streamed_and_gzip_is_passed_through(tmp_path: Path, compre
         assert request.headers["Content-Type"] == "text/csv"
         assert request.headers["Content-Length"] == str(len(body))
         assert "Transfer-Encoding" not in request.headers
-        assert request.headers.get("Content-Encoding") == ("gzip" if compressed else None)
+        assert request.headers.get("Content-Encoding") == (
+            "gzip" if compressed else None
+        )
         assert (gzip.decompress(body) if compressed else body) == text
         return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
 
-    assert _client(handler).upload_rows("a", file, on_progress=sent.append)["epoch"] == "ep_1"
+    assert (
+        _client(handler).upload_rows("a", file, on_progress=sent.append)["epoch"]
+        == "ep_1"
+    )
     assert sent[0] == 0
     assert sent[-1] == file.stat().st_size
     assert all(0 < later - earlier <= 256 * 1024 for earlier, later in pairwise(sent))
@@ -155,12 +179,20 @@ def test_a_file_is_sent_as_what_it_is(tmp_path: Path) -> None:
     for body in bodies:
         file.write_bytes(body)
         Dataset(_client(handler), {"id": "ds_1"}).upload(file)
-    types = [f"application/vnd.apache.{name}" for name in ("parquet", "arrow.stream", "arrow.file")]
+    types = [
+        f"application/vnd.apache.{name}"
+        for name in ("parquet", "arrow.stream", "arrow.file")
+    ]
     assert sent == list(zip(types, map(len, bodies), strict=True))
 
 
-@pytest.mark.parametrize("as_kind", [pa.Table.to_pandas, lambda table: table, lambda table: table.to_batches()[0]])
-def test_a_table_is_sent_as_an_arrow_file_in_small_batches(as_kind: Callable[[pa.Table], Any]) -> None:
+@pytest.mark.parametrize(
+    "as_kind",
+    [pa.Table.to_pandas, lambda table: table, lambda table: table.to_batches()[0]],
+)
+def test_a_table_is_sent_as_an_arrow_file_in_small_batches(
+    as_kind: Callable[[pa.Table], Any],
+) -> None:
     table = pa.table({"age": list(range(70_000)), "income": ["low"] * 70_000})
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -170,14 +202,19 @@ def test_a_table_is_sent_as_an_arrow_file_in_small_batches(as_kind: Callable[[pa
         assert file.num_record_batches == 2
         return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
 
-    schema = {"features": [{"name": "age", "type": "integer"}], "label": {"name": "income", "classes": ["low"]}}
+    schema = {
+        "features": [{"name": "age", "type": "integer"}],
+        "label": {"name": "income", "classes": ["low"]},
+    }
     dataset = Dataset(_client(handler), {"id": "ds_1", "schema": schema})
     assert dataset.upload(as_kind(table))["epoch"] == "ep_1"
     with pytest.raises(TypeError, match="not list"):
         dataset.upload([{"age": 39}])
 
 
-def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same_key(tmp_path: Path) -> None:
+def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same_key(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "rows.csv"
     file.write_bytes(b"x" * 600_000)
     bodies: list[bytes] = []
@@ -198,7 +235,9 @@ def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same
 def test_a_download_appears_whole_with_its_digest(tmp_path: Path) -> None:
     content = b"m" * 700_000
     file = tmp_path / "model.safetensors"
-    digest = _client(lambda _request: httpx.Response(200, content=content)).download_model("md_1", file)
+    digest = _client(
+        lambda _request: httpx.Response(200, content=content)
+    ).download_model("md_1", file)
     assert file.read_bytes() == content
     assert digest == hashlib.sha256(content).hexdigest()
     assert list(tmp_path.iterdir()) == [file]
@@ -211,19 +250,25 @@ def test_a_download_asks_for_a_read_out_only_where_one_is_named(tmp_path: Path) 
         queries.append(dict(request.url.params))
         return httpx.Response(200, content=b"model")
 
-    _client(answer).download_model("md_1", tmp_path / "one", artifact_format="onnx", read_out="ta")
+    _client(answer).download_model(
+        "md_1", tmp_path / "one", artifact_format="onnx", read_out="ta"
+    )
     _client(answer).download_model("md_1", tmp_path / "other", artifact_format="onnx")
     assert queries == [{"format": "onnx", "read_out": "ta"}, {"format": "onnx"}]
 
 
-def test_a_download_that_breaks_off_or_is_refused_leaves_no_file(tmp_path: Path) -> None:
+def test_a_download_that_breaks_off_or_is_refused_leaves_no_file(
+    tmp_path: Path,
+) -> None:
     def broken() -> Any:
         yield b"half"
         raise httpx.ReadError("x")
 
     file = tmp_path / "census.jsonl"
     with pytest.raises(Unreachable, match="broke off"):
-        _client(lambda _request: httpx.Response(200, content=broken())).export_ledger("a", file)
+        _client(lambda _request: httpx.Response(200, content=broken())).export_ledger(
+            "a", file
+        )
     with pytest.raises(ApiProblem):
         _client(lambda _request: httpx.Response(403)).export_ledger("a", file)
     assert list(tmp_path.iterdir()) == []
@@ -239,4 +284,7 @@ def test_only_other_export_formats_are_named_in_the_query(tmp_path: Path) -> Non
     client = _client(handler)
     client.export_ledger("a", tmp_path / "a")
     client.export_ledger("a", tmp_path / "b", export_format="csv")
-    assert seen == ["http://grove.test/ledger/a/export", "http://grove.test/ledger/a/export?format=csv"]
+    assert seen == [
+        "http://grove.test/ledger/a/export",
+        "http://grove.test/ledger/a/export?format=csv",
+    ]

@@ -1,4 +1,6 @@
-"""Waiting follows the events of a job, connects again, polls where streams fail, and ends with the job."""
+"""Waiting follows the events of a job, connects again, polls where streams fail, and
+ends with the job.
+"""
 
 import json
 import sys
@@ -20,12 +22,21 @@ EVENTS = "/jobs/jb_1/events"
 
 def _job(state: str, trees: int = 0, **changes: Any) -> dict[str, Any]:
     made = "md_1" if state == "succeeded" else None
-    job = {"id": "jb_1", "kind": "train", "state": state, "trees_done": trees, "n_trees": 3, "model_id": made}
+    job = {
+        "id": "jb_1",
+        "kind": "train",
+        "state": state,
+        "trees_done": trees,
+        "n_trees": 3,
+        "model_id": made,
+    }
     return {**job, "reason": None, "charged": True, **changes}
 
 
 class _Jobs:
-    """Answers with a script: a list is a stream of events, a mapping the job, a problem or an exception itself."""
+    """Answers with a script: a list is a stream of events, a mapping the job, a problem
+    or an exception itself.
+    """
 
     def __init__(self, *script: Any) -> None:
         self.script: Iterator[Any] = iter(script)
@@ -37,7 +48,12 @@ class _Jobs:
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, int):
-            problem = {"type": "a-problem", "title": "t", "status": answer, "detail": "d"}
+            problem = {
+                "type": "a-problem",
+                "title": "t",
+                "status": answer,
+                "detail": "d",
+            }
             headers = {"Content-Type": "application/problem+json"}
             return httpx.Response(answer, content=json.dumps(problem), headers=headers)
         if isinstance(answer, dict):
@@ -45,14 +61,23 @@ class _Jobs:
         return httpx.Response(200, content=_stream(answer))
 
     def client(self) -> Client:
-        return Client("http://grove.test", KEY, transport=httpx.MockTransport(self), sleep=lambda _seconds: None)
+        return Client(
+            "http://grove.test",
+            KEY,
+            transport=httpx.MockTransport(self),
+            sleep=lambda _seconds: None,
+        )
 
 
 def _stream(events: list[Any]) -> Iterator[bytes]:
     for event in events:
         if isinstance(event, BaseException):
             raise event
-        yield event if isinstance(event, bytes) else f"event: job\ndata: {json.dumps(event)}\n\n".encode()
+        yield (
+            event
+            if isinstance(event, bytes)
+            else f"event: job\ndata: {json.dumps(event)}\n\n".encode()
+        )
 
 
 def _states(jobs: _Jobs) -> list[str]:
@@ -64,7 +89,15 @@ def _states(jobs: _Jobs) -> list[str]:
 
 
 def test_waiting_reads_one_stream_and_reports_every_change_once() -> None:
-    jobs = _Jobs([_job("queued"), _job("queued"), _job("running", 1), _job("running", 2), _job("succeeded", 3)])
+    jobs = _Jobs(
+        [
+            _job("queued"),
+            _job("queued"),
+            _job("running", 1),
+            _job("running", 2),
+            _job("succeeded", 3),
+        ]
+    )
     assert _states(jobs) == ["queued", "running", "running", "succeeded"]
     assert jobs.paths == [EVENTS]
 
@@ -83,13 +116,22 @@ def test_a_stream_that_breaks_off_is_followed_by_a_poll_and_another_stream() -> 
 
 @pytest.mark.parametrize("refusal", [429, 503, 404])
 def test_where_streams_are_refused_the_job_is_polled(refusal: int) -> None:
-    jobs = _Jobs(refusal, _job("queued"), refusal, _job("running", 1), refusal, _job("succeeded", 3))
+    jobs = _Jobs(
+        refusal,
+        _job("queued"),
+        refusal,
+        _job("running", 1),
+        refusal,
+        _job("succeeded", 3),
+    )
     assert _states(jobs) == ["queued", "running", "succeeded"]
 
 
 def test_a_service_that_restarts_does_not_end_the_waiting() -> None:
     down = httpx.ConnectError("x")
-    jobs = _Jobs([_job("queued"), httpx.ReadError("x")], *[down] * 11, [_job("succeeded", 3)])
+    jobs = _Jobs(
+        [_job("queued"), httpx.ReadError("x")], *[down] * 11, [_job("succeeded", 3)]
+    )
     assert _states(jobs) == ["queued", "succeeded"]
 
 
@@ -104,17 +146,25 @@ def test_a_job_that_the_key_may_not_see_is_a_problem() -> None:
         _Jobs(404, 404).client().wait_for_job("jb_1")
 
 
-def test_a_job_gives_its_output_or_says_why_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_gives_its_output_or_says_why_there_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def waited(job: dict[str, Any]) -> str:
-        return Job(_Jobs([job]).client(), "jb_1", lambda done: str(done["model_id"])).wait(progress=False)
+        return Job(
+            _Jobs([job]).client(), "jb_1", lambda done: str(done["model_id"])
+        ).wait(progress=False)
 
     assert waited(_job("succeeded", 3)) == "md_1"
     with pytest.raises(
-        JobFailed, match=r"job jb_1 failed: no worker finished it: .* the database .*; its price is spent for good"
+        JobFailed,
+        match=r"job jb_1 failed: no worker finished it: .* the database .*; its price is spent for good",
     ) as caught:
         waited(_job("failed", reason="lost"))
     assert (caught.value.reason, caught.value.charged) == ("lost", True)
-    with pytest.raises(JobFailed, match=r"job jb_1 cancelled: somebody cancelled.*; nothing was charged"):
+    with pytest.raises(
+        JobFailed,
+        match=r"job jb_1 cancelled: somebody cancelled.*; nothing was charged",
+    ):
         waited(_job("cancelled", reason="cancelled", charged=False))
     assert capsys.readouterr() == ("", "")
 
@@ -123,26 +173,43 @@ def test_a_job_gives_its_output_or_says_why_there_is_none(capsys: pytest.Capture
 def test_a_wait_ends_where_another_person_has_to_go_on(timeout: float | None) -> None:
     job = _job("waiting", charged=False)
     jobs = _Jobs([_job("queued"), job, AssertionError()] if timeout is None else job)
-    with pytest.raises(JobUnfinished, match=r"job jb_1 waits for an approval and goes on; .*job\('jb_1'\)") as caught:
+    with pytest.raises(
+        JobUnfinished,
+        match=r"job jb_1 waits for an approval and goes on; .*job\('jb_1'\)",
+    ) as caught:
         Job(jobs.client(), "jb_1", str).wait(timeout=timeout, progress=False)
     assert (caught.value.is_waiting, caught.value.job) == (True, job)
 
 
 @pytest.mark.parametrize("held_by", errors.HOLDS)
 @pytest.mark.parametrize("timeout", [None, 3_600.0])
-def test_a_wait_ends_where_no_worker_may_start_the_job(timeout: float | None, held_by: str) -> None:
+def test_a_wait_ends_where_no_worker_may_start_the_job(
+    timeout: float | None, held_by: str
+) -> None:
     job = _job("queued", charged=False, held_by=held_by)
-    jobs = _Jobs([_job("queued", held_by=None), job, AssertionError()] if timeout is None else job)
+    jobs = _Jobs(
+        [_job("queued", held_by=None), job, AssertionError()]
+        if timeout is None
+        else job
+    )
     with pytest.raises(JobUnfinished) as caught:
         Job(jobs.client(), "jb_1", str).wait(timeout=timeout, progress=False)
-    assert (caught.value.is_waiting, caught.value.held_by, caught.value.job) == (False, held_by, job)
-    assert str(caught.value).startswith(f"job jb_1 is queued: {errors.HOLDS[held_by]}; ")
+    assert (caught.value.is_waiting, caught.value.held_by, caught.value.job) == (
+        False,
+        held_by,
+        job,
+    )
+    assert str(caught.value).startswith(
+        f"job jb_1 is queued: {errors.HOLDS[held_by]}; "
+    )
 
 
 def test_a_wait_with_a_timeout_polls_and_ends_with_the_job_as_it_is() -> None:
     """At least one answer arrives, whatever the timeout; the job is not cancelled."""
     jobs = _Jobs(_job("running", 1))
-    with pytest.raises(JobUnfinished, match="job jb_1 is running and goes on") as caught:
+    with pytest.raises(
+        JobUnfinished, match="job jb_1 is running and goes on"
+    ) as caught:
         Job(jobs.client(), "jb_1", str).wait(timeout=0, progress=False)
     assert not caught.value.is_waiting
     assert jobs.paths == ["/jobs/jb_1"]
@@ -151,7 +218,12 @@ def test_a_wait_with_a_timeout_polls_and_ends_with_the_job_as_it_is() -> None:
 def test_a_wait_with_a_timeout_gives_the_output_of_a_job_that_ends_before_it() -> None:
     down = httpx.ConnectError("x")
     jobs = _Jobs(_job("queued"), *[down] * 5, _job("running", 2), _job("succeeded", 3))
-    assert Job(jobs.client(), "jb_1", lambda done: str(done["model_id"])).wait(timeout=3_600) == "md_1"
+    assert (
+        Job(jobs.client(), "jb_1", lambda done: str(done["model_id"])).wait(
+            timeout=3_600
+        )
+        == "md_1"
+    )
     assert set(jobs.paths) == {"/jobs/jb_1"}
 
 
@@ -170,7 +242,9 @@ def test_a_timeout_that_is_no_number_of_seconds_asks_nothing(timeout: float) -> 
     assert jobs.paths == []
 
 
-def test_an_interrupt_ends_the_waiting_and_not_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_ends_the_waiting_and_not_the_job(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     jobs = _Jobs([_job("running", 1), KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt):
         Job(jobs.client(), "jb_1", str).wait(progress=False)
@@ -183,7 +257,9 @@ def test_a_terminal_shows_the_trees(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3/3 trees" in capsys.readouterr().err
 
 
-def test_a_notebook_shows_the_trees_below_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_the_trees_below_the_cell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shown: list[str] = []
 
     class ZMQInteractiveShell:

@@ -20,8 +20,19 @@ from grovekeeper_client.uploads import as_file
 SCHEMA: dict[str, Any] = {
     "features": [
         {"name": "age", "type": "integer", "lower": 0, "upper": 120, "missing": True},
-        {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5, "missing": True},
-        {"name": "code", "type": "categorical", "categories": ["1", "x", "true", "2.5"], "missing": True},
+        {
+            "name": "height",
+            "type": "numeric",
+            "lower": 0.5,
+            "upper": 2.5,
+            "missing": True,
+        },
+        {
+            "name": "code",
+            "type": "categorical",
+            "categories": ["1", "x", "true", "2.5"],
+            "missing": True,
+        },
     ],
     "label": {"name": "income", "classes": ["low", "high"]},
 }
@@ -30,7 +41,10 @@ COLUMNS = {"age": [39, None], "height": [1.5, None], "code": ["x", None]}
 LABELS = ["low", "high"]
 PROBABILITIES = [[0.75, 0.25], [0.25, 0.75]]
 
-FRAME = pd.DataFrame({"age": [39, None], "height": [1.5, float("nan")], "code": ["x", None]}, index=["a", "b"])
+FRAME = pd.DataFrame(
+    {"age": [39, None], "height": [1.5, float("nan")], "code": ["x", None]},
+    index=["a", "b"],
+)
 NULLABLE = pd.DataFrame(
     {
         "age": pd.array([39, None], dtype="Int64"),
@@ -41,10 +55,22 @@ NULLABLE = pd.DataFrame(
 KINDS: dict[str, Any] = {
     "pandas": FRAME,
     "pandas, nullable": NULLABLE,
-    "pyarrow": pa.table({"age": [39, None], "height": [1.5, None], "code": pa.array(["x", None]).dictionary_encode()}),
-    "pyarrow batch": pa.RecordBatch.from_pydict({"age": [39, None], "height": [1.5, None], "code": ["x", None]}),
+    "pyarrow": pa.table(
+        {
+            "age": [39, None],
+            "height": [1.5, None],
+            "code": pa.array(["x", None]).dictionary_encode(),
+        }
+    ),
+    "pyarrow batch": pa.RecordBatch.from_pydict(
+        {"age": [39, None], "height": [1.5, None], "code": ["x", None]}
+    ),
     "numpy": np.array([[39, 1.5, "x"], [None, np.nan, None]], dtype=object),
-    "columns": {"age": [39, None], "height": (1.5, float("nan")), "code": np.array(["x", None], dtype=object)},
+    "columns": {
+        "age": [39, None],
+        "height": (1.5, float("nan")),
+        "code": np.array(["x", None], dtype=object),
+    },
     "mappings": [{"age": 39, "height": 1.5, "code": "x"}, {"age": None, "code": pd.NA}],
     "lists": [[39, 1.5, "x"], (None, pd.NaT, None)],
 }
@@ -71,16 +97,24 @@ def test_tables_and_frames_are_sent_as_arrow(kind: str) -> None:
     assert sent.schema.metadata == {b"counts": b"true", b"read_out": b"mv"}
 
 
-def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells() -> None:
+def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells() -> (
+    None
+):
     frame = pd.DataFrame(
-        {"code": [1, 2.5, True, "x"], "age": pd.Series([Decimal(1), 2, 3.5, None], dtype=object), "height": [True] * 4}
+        {
+            "code": [1, 2.5, True, "x"],
+            "age": pd.Series([Decimal(1), 2, 3.5, None], dtype=object),
+            "height": [True] * 4,
+        }
     )
     table = rows.read(frame, SCHEMA).table
     assert table.to_pydict() == {
         "code": ["1", "2.5", "true", "x"], "age": [1.0, 2.0, 3.5, None], "height": [1.0] * 4
     }  # fmt: skip
     assert table.schema.types == [pa.string(), pa.float64(), pa.float64()]
-    assert rows.read(pa.table({"code": [1, None]}), SCHEMA).table.to_pydict() == {"code": ["1", None]}
+    assert rows.read(pa.table({"code": [1, None]}), SCHEMA).table.to_pydict() == {
+        "code": ["1", None]
+    }
     wide = rows.read(pd.DataFrame({"age": pd.Series([10**400], dtype=object)}), SCHEMA)
     assert (wide.table, wide.columns) == (None, {"age": [10**400]})
     with pytest.raises(TypeError, match="column 'age': a number is needed, not str"):
@@ -92,14 +126,18 @@ _METADATA = {"model": "md_1", "counts": '{"clamped":{"age":1},"unseen":{}}'}
 
 def test_an_answer_in_arrow_is_read_as_one_in_json() -> None:
     probabilities = np.array(PROBABILITIES)
-    answer = arrow_tables.write(np.array([0, 1], np.int32), ("low", "high"), probabilities, metadata=_METADATA)
+    answer = arrow_tables.write(
+        np.array([0, 1], np.int32), ("low", "high"), probabilities, metadata=_METADATA
+    )
     assert rows.read_stream(answer) == {
         "model": "md_1", "counts": {"clamped": {"age": 1}, "unseen": {}},
         "classes": ["low", "high"], "labels": LABELS, "probabilities": PROBABILITIES,
     }  # fmt: skip
 
 
-def test_numbers_of_a_frame_with_missing_values_stay_the_numbers_that_they_were() -> None:
+def test_numbers_of_a_frame_with_missing_values_stay_the_numbers_that_they_were() -> (
+    None
+):
     """pandas makes floats of integers beside a missing value."""
     assert FRAME["age"].dtype == float
     assert rows.read(FRAME, SCHEMA).columns["age"] == [39, None]
@@ -111,9 +149,16 @@ def test_answers_are_of_the_kind_of_the_rows() -> None:
     frame = rows.read(FRAME, SCHEMA)
     labels, probabilities = _answers(frame)
     assert isinstance(labels, pd.Series)
-    assert (labels.tolist(), list(labels.index), labels.name) == (LABELS, ["a", "b"], "income")
+    assert (labels.tolist(), list(labels.index), labels.name) == (
+        LABELS,
+        ["a", "b"],
+        "income",
+    )
     assert isinstance(probabilities, pd.DataFrame)
-    assert (probabilities.values.tolist(), list(probabilities.columns)) == (PROBABILITIES, ["low", "high"])
+    assert (probabilities.values.tolist(), list(probabilities.columns)) == (
+        PROBABILITIES,
+        ["low", "high"],
+    )
     assert list(probabilities.index) == ["a", "b"]
 
     labels, probabilities = _answers(rows.read(KINDS["pyarrow"], SCHEMA))
@@ -125,7 +170,10 @@ def test_answers_are_of_the_kind_of_the_rows() -> None:
     assert labels.tolist() == LABELS
     assert probabilities.tolist() == PROBABILITIES
 
-    assert _answers(rows.read(KINDS["columns"], SCHEMA)) == (LABELS, {"low": [0.75, 0.25], "high": [0.25, 0.75]})
+    assert _answers(rows.read(KINDS["columns"], SCHEMA)) == (
+        LABELS,
+        {"low": [0.75, 0.25], "high": [0.25, 0.75]},
+    )
     assert _answers(rows.read(KINDS["mappings"], SCHEMA)) == (
         LABELS,
         [{"low": 0.75, "high": 0.25}, {"low": 0.25, "high": 0.75}],
@@ -134,7 +182,9 @@ def test_answers_are_of_the_kind_of_the_rows() -> None:
 
 
 def _answers(table: rows.Rows) -> tuple[Any, Any]:
-    return table.labels(LABELS, name="income"), table.probabilities(PROBABILITIES, classes=["low", "high"])
+    return table.labels(LABELS, name="income"), table.probabilities(
+        PROBABILITIES, classes=["low", "high"]
+    )
 
 
 def test_no_rows_give_empty_answers_of_their_kind() -> None:
@@ -143,7 +193,10 @@ def test_no_rows_give_empty_answers_of_their_kind() -> None:
         (KINDS["pyarrow"].slice(0, 0), lambda answer: answer.shape == (0, 2)),
         (np.empty((0, 3)), lambda answer: answer.shape == (0, 2)),
         ([], lambda answer: answer == []),
-        ({"age": [], "height": [], "code": []}, lambda answer: answer == {"low": [], "high": []}),
+        (
+            {"age": [], "height": [], "code": []},
+            lambda answer: answer == {"low": [], "high": []},
+        ),
     ):
         table = rows.read(source, SCHEMA)
         assert table.n_rows == 0
@@ -151,7 +204,10 @@ def test_no_rows_give_empty_answers_of_their_kind() -> None:
 
 
 def test_rows_without_names_are_in_the_declared_order() -> None:
-    assert rows.read(pd.DataFrame([[39, 1.5, "x"], [None, None, None]]), SCHEMA).columns == COLUMNS
+    assert (
+        rows.read(pd.DataFrame([[39, 1.5, "x"], [None, None, None]]), SCHEMA).columns
+        == COLUMNS
+    )
     with pytest.raises(ValueError, match="need 3 cells, not 2"):
         rows.read([[1, 2]], SCHEMA)
 
@@ -168,14 +224,18 @@ def test_columns_that_the_model_does_not_have_or_lacks_are_named() -> None:
         rows.read({"age": [1], "code": []}, SCHEMA)
 
 
-@pytest.mark.parametrize("source", ["text", b"bytes", 7, None, np.zeros(3), pd.Series([1])])
+@pytest.mark.parametrize(
+    "source", ["text", b"bytes", 7, None, np.zeros(3), pd.Series([1])]
+)
 def test_what_is_not_rows_is_refused(source: Any) -> None:
     with pytest.raises(TypeError, match="rows are"):
         rows.read(source, SCHEMA)
 
 
 LARGEST = sys.float_info.max
-"""In the place of an infinity, which JSON lacks: out of every bound, so that it is counted."""
+"""In the place of an infinity, which JSON lacks: out of every bound, so that it is
+counted.
+"""
 
 
 @pytest.mark.parametrize(
@@ -202,7 +262,9 @@ def test_a_cell_of_a_number_column_keeps_its_value(cell: Any, value: Any) -> Non
         (float("inf"), "inf"), (float("nan"), None), (pd.NaT, None),
     ],
 )  # fmt: skip
-def test_a_cell_of_a_category_column_becomes_the_text_of_its_category(cell: Any, text: str | None) -> None:
+def test_a_cell_of_a_category_column_becomes_the_text_of_its_category(
+    cell: Any, text: str | None
+) -> None:
     (converted,) = rows.cells(CATEGORY, [cell])
     assert converted == text
     assert type(converted) in (str, type(None))
@@ -214,25 +276,44 @@ def test_a_cell_of_another_type_is_refused_without_its_value(cell: Any) -> None:
         rows.cells(NUMBER, [cell])
     assert "39" not in str(caught.value)
     if not isinstance(cell, str):
-        with pytest.raises(TypeError, match="column 'code': text or a number is needed"):
+        with pytest.raises(
+            TypeError, match="column 'code': text or a number is needed"
+        ):
             rows.cells(CATEGORY, [cell])
 
 
 def test_parameters_of_numpy_become_plain() -> None:
-    value = {"depth": np.int64(4), "share": np.float64(0.5), "cells": np.array([1, 2]), "names": ("a", np.str_("b"))}
-    assert rows.plain(value) == {"depth": 4, "share": 0.5, "cells": [1, 2], "names": ["a", "b"]}
+    value = {
+        "depth": np.int64(4),
+        "share": np.float64(0.5),
+        "cells": np.array([1, 2]),
+        "names": ("a", np.str_("b")),
+    }
+    assert rows.plain(value) == {
+        "depth": 4,
+        "share": 0.5,
+        "cells": [1, 2],
+        "names": ["a", "b"],
+    }
 
 
-def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match="needs pyarrow") as refused, as_file(pd.DataFrame({"age": [1]})):
+    with (
+        pytest.raises(ModuleNotFoundError, match="needs pyarrow") as refused,
+        as_file(pd.DataFrame({"age": [1]})),
+    ):
         pytest.fail("nothing can be uploaded")
     assert "to_csv" in str(refused.value)
     assert refused.value.__suppress_context__
 
 
 class OfAnotherLibrary:
-    """A table that gives a stream of Arrow and has nothing else, like a relation of DuckDB."""
+    """A table that gives a stream of Arrow and has nothing else, like a relation of
+    DuckDB.
+    """
 
     def __init__(self, table: pa.Table | pa.RecordBatchReader) -> None:
         self._table = table
@@ -244,17 +325,25 @@ class OfAnotherLibrary:
 VIEWS = pa.array(["x", None], pa.string_view())
 
 
-@pytest.mark.parametrize("code", [VIEWS, pa.DictionaryArray.from_arrays(pa.array([0, None]), VIEWS[:1])])
+@pytest.mark.parametrize(
+    "code", [VIEWS, pa.DictionaryArray.from_arrays(pa.array([0, None]), VIEWS[:1])]
+)
 @pytest.mark.parametrize("features", [SCHEMA["features"], []])
 def test_rows_of_another_library_that_gives_a_stream_are_a_table(
     tmp_path: Path, code: pa.Array, features: list[Feature]
 ) -> None:
-    """Texts of polars are views, and its Categorical and Enum are dictionaries of views."""
+    """Texts of polars are views, and its Categorical and Enum are dictionaries of
+    views.
+    """
     plain = pa.table({"age": [39, None], "code": ["x", None]})
     views = OfAnotherLibrary(plain.set_column(1, "code", code))
     read = rows.read(views, SCHEMA)
     assert read.kind == "pyarrow"
-    assert read.columns == rows.read(plain, SCHEMA).columns == rows.read(plain.to_reader(), SCHEMA).columns
+    assert (
+        read.columns
+        == rows.read(plain, SCHEMA).columns
+        == rows.read(plain.to_reader(), SCHEMA).columns
+    )
     rows.write_arrow(views, tmp_path / "rows.arrow", features)
     written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
     assert written.to_pydict() == plain.to_pydict()
@@ -263,19 +352,27 @@ def test_rows_of_another_library_that_gives_a_stream_are_a_table(
 
 def test_a_stream_is_written_while_it_is_read(tmp_path: Path) -> None:
     """A relation of DuckDB may be larger than the memory."""
-    schema = pa.schema([("age", pa.int64()), ("code", pa.int64()), ("diary", pa.string_view())])
+    schema = pa.schema(
+        [("age", pa.int64()), ("code", pa.int64()), ("diary", pa.string_view())]
+    )
     n_batches, n_rows, held = 40, 1_000, list[int]()
     before = pa.total_allocated_bytes()
 
     def batches() -> Iterator[pa.RecordBatch]:
         for number in range(n_batches):
             held.append(pa.total_allocated_bytes() - before)
-            diary = pa.array([f"{row:0100d}" for row in range(n_rows)], pa.string_view())
-            yield pa.record_batch([pa.array([number] * n_rows), pa.array([1] * n_rows), diary], schema)
+            diary = pa.array(
+                [f"{row:0100d}" for row in range(n_rows)], pa.string_view()
+            )
+            yield pa.record_batch(
+                [pa.array([number] * n_rows), pa.array([1] * n_rows), diary], schema
+            )
 
     stream = OfAnotherLibrary(pa.RecordBatchReader.from_batches(schema, batches()))
     rows.write_arrow(stream, tmp_path / "rows.arrow", SCHEMA["features"])
     written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
-    assert written.column("age").to_pylist() == [number for number in range(n_batches) for _ in range(n_rows)]
+    assert written.column("age").to_pylist() == [
+        number for number in range(n_batches) for _ in range(n_rows)
+    ]
     assert set(written.column("code").to_pylist()) == {"1"}
     assert max(held) < 5 * n_rows * 200, "a few batches of 40 are in memory at a time"

@@ -1,4 +1,6 @@
-"""Retries of the client never pay twice, errors keep the whole problem document, and addresses and keys are found."""
+"""Retries of the client never pay twice, errors keep the whole problem document, and
+addresses and keys are found.
+"""
 
 import json
 import socket
@@ -15,7 +17,13 @@ from app.cli import command
 from app.core.settings import Settings
 from grovekeeper_client import transport
 from grovekeeper_client.client import Client
-from grovekeeper_client.errors import ApiProblem, FieldError, NoKey, SecretForId, Unreachable
+from grovekeeper_client.errors import (
+    ApiProblem,
+    FieldError,
+    NoKey,
+    SecretForId,
+    Unreachable,
+)
 from grovekeeper_client.transport import is_loopback
 
 KEY = "key_test." + "s" * 43
@@ -52,16 +60,25 @@ class Service:
         return [request.headers.get("Idempotency-Key") for request in self.requests]
 
 
-def _problem(status: int, slug: str, headers: dict[str, str] | None = None, **members: Any) -> httpx.Response:
+def _problem(
+    status: int, slug: str, headers: dict[str, str] | None = None, **members: Any
+) -> httpx.Response:
     body = {"type": slug, "title": "t", "status": status, "detail": "d", **members}
-    return httpx.Response(status, content=json.dumps(body), headers=PROBLEM | (headers or {}))
+    return httpx.Response(
+        status, content=json.dumps(body), headers=PROBLEM | (headers or {})
+    )
 
 
 TRAINED = httpx.Response(202, json={"job_id": "jb_1"})
 
 
-@pytest.mark.parametrize("lost", [httpx.ReadError("x"), httpx.RemoteProtocolError("x"), httpx.ReadTimeout("x")])
-def test_a_lost_connection_is_tried_again_with_the_same_key_and_body(lost: Exception) -> None:
+@pytest.mark.parametrize(
+    "lost",
+    [httpx.ReadError("x"), httpx.RemoteProtocolError("x"), httpx.ReadTimeout("x")],
+)
+def test_a_lost_connection_is_tried_again_with_the_same_key_and_body(
+    lost: Exception,
+) -> None:
     service = Service(lost, lost, TRAINED)
     assert service.client().train({"epsilon": "1"}) == {"job_id": "jb_1"}
     assert len(service.requests) == 3
@@ -71,7 +88,9 @@ def test_a_lost_connection_is_tried_again_with_the_same_key_and_body(lost: Excep
 
 
 def test_two_calls_have_two_keys_and_a_given_key_is_used() -> None:
-    service = Service(TRAINED, httpx.Response(202, json={}), httpx.Response(202, json={}))
+    service = Service(
+        TRAINED, httpx.Response(202, json={}), httpx.Response(202, json={})
+    )
     client = service.client()
     client.train({})
     client.train({})
@@ -89,7 +108,9 @@ def test_a_request_without_a_key_is_not_sent_again_once_it_may_have_arrived() ->
 
 
 def test_a_request_without_a_key_is_sent_again_if_it_never_left() -> None:
-    service = Service(httpx.ConnectError("x"), httpx.Response(201, json={"id": "key_1"}))
+    service = Service(
+        httpx.ConnectError("x"), httpx.Response(201, json={"id": "key_1"})
+    )
     assert service.client().create_key("analyst", []) == {"id": "key_1"}
 
 
@@ -112,9 +133,10 @@ def test_waits_grow_and_end_with_the_attempts() -> None:
     with pytest.raises(Unreachable, match="nothing listens there"):
         service.client().dataset("census")
     assert len(service.requests) == 5
-    assert [low <= wait <= 1.5 * low for low, wait in zip((0.2, 0.4, 0.8, 1.6), service.waits, strict=True)] == [
-        True
-    ] * 4
+    assert [
+        low <= wait <= 1.5 * low
+        for low, wait in zip((0.2, 0.4, 0.8, 1.6), service.waits, strict=True)
+    ] == [True] * 4
 
 
 def _caused(error: Exception, cause: Exception) -> Exception:
@@ -131,7 +153,10 @@ def _refused_certificate() -> ssl.SSLCertVerificationError:
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        (_refused_certificate(), r"not accepted \(self-signed certificate\); SSL_CERT_FILE"),
+        (
+            _refused_certificate(),
+            r"not accepted \(self-signed certificate\); SSL_CERT_FILE",
+        ),
         (ssl.SSLError("wrong version number"), "begins with http://"),
         (socket.gaierror("x"), "no machine of that name"),
         (ConnectionRefusedError("x"), "nothing listens there$"),
@@ -146,36 +171,70 @@ def test_what_kept_a_connection_from_being_made_is_said(
         service.client().dataset("census")
 
 
-def test_a_proxy_that_the_environment_names_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(urllib.request, "getproxies", lambda: {"http": "http://127.0.0.1:9"})
+def test_a_proxy_that_the_environment_names_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        urllib.request, "getproxies", lambda: {"http": "http://127.0.0.1:9"}
+    )
     service = Service(*[httpx.ConnectError("x")] * 5)
-    with pytest.raises(Unreachable, match="or the proxy that HTTP_PROXY names does not answer"):
+    with pytest.raises(
+        Unreachable, match="or the proxy that HTTP_PROXY names does not answer"
+    ):
         service.client().dataset("census")
 
 
 def test_the_first_arrival_that_still_runs_is_waited_for() -> None:
-    service = Service(httpx.ReadError("x"), _problem(409, "idempotency-in-flight"), TRAINED)
+    service = Service(
+        httpx.ReadError("x"), _problem(409, "idempotency-in-flight"), TRAINED
+    )
     assert service.client().train({}) == {"job_id": "jb_1"}
 
 
 def test_a_refusal_is_a_normal_answer_and_is_not_asked_again() -> None:
-    service = Service(_problem(409, "budget-exceeded", {"X-Request-Id": "rq_1"}, largest_that_fits="0.7"))
+    service = Service(
+        _problem(
+            409, "budget-exceeded", {"X-Request-Id": "rq_1"}, largest_that_fits="0.7"
+        )
+    )
     with pytest.raises(ApiProblem) as caught:
         service.client().train({})
     problem = caught.value
-    assert (problem.status, problem.type, problem.detail, problem.request_id) == (409, "budget-exceeded", "d", "rq_1")
+    assert (problem.status, problem.type, problem.detail, problem.request_id) == (
+        409,
+        "budget-exceeded",
+        "d",
+        "rq_1",
+    )
     assert problem.body["largest_that_fits"] == "0.7"
     assert len(service.requests) == 1
 
 
 def test_a_problem_of_fields_has_its_columns_and_counts() -> None:
-    rows = {"at": "/rows/0/sex", "problem": "missing", "column": "sex", "count": 90, "accepted": ["Female", "Male"]}
-    later = {"at": "/epsilon", "problem": "too-large", "limit": 3, "unknown to this client": 1}
+    rows = {
+        "at": "/rows/0/sex",
+        "problem": "missing",
+        "column": "sex",
+        "count": 90,
+        "accepted": ["Female", "Male"],
+    }
+    later = {
+        "at": "/epsilon",
+        "problem": "too-large",
+        "limit": 3,
+        "unknown to this client": 1,
+    }
     service = Service(_problem(422, "invalid-request", errors=[rows, later]))
     with pytest.raises(ApiProblem) as caught:
         service.client().predict("md_1", {})
     assert caught.value.errors == [
-        FieldError("/rows/0/sex", "missing", column="sex", count=90, accepted=("Female", "Male")),
+        FieldError(
+            "/rows/0/sex",
+            "missing",
+            column="sex",
+            count=90,
+            accepted=("Female", "Male"),
+        ),
         FieldError("/epsilon", "too-large", limit=3),
     ]
     assert str(caught.value) == (
@@ -195,7 +254,9 @@ def test_a_problem_of_fields_has_its_columns_and_counts() -> None:
          "sex: unknown, 40 times (8.0 %)"),
     ],
 )  # fmt: skip
-def test_a_refused_upload_names_column_reason_and_row(type_: str, column: dict[str, object], words: str) -> None:
+def test_a_refused_upload_names_column_reason_and_row(
+    type_: str, column: dict[str, object], words: str
+) -> None:
     service = Service(_problem(422, type_, columns=[column]))
     with pytest.raises(ApiProblem) as caught:
         service.client().train({})
@@ -222,7 +283,9 @@ def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:
         httpx.Response(200, json=["a"]),
     ],
 )
-def test_an_answer_of_another_program_is_reported_as_such(answer: httpx.Response) -> None:
+def test_an_answer_of_another_program_is_reported_as_such(
+    answer: httpx.Response,
+) -> None:
     with pytest.raises(ApiProblem) as caught:
         Service(answer).client().dataset("census")
     assert caught.value.type == "unexpected-answer"
@@ -230,8 +293,12 @@ def test_an_answer_of_another_program_is_reported_as_such(answer: httpx.Response
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_proxy_whose_service_does_not_answer_is_asked_again_and_the_request_can_be_continued(status: int) -> None:
-    """The request may have arrived before the proxy gave up: another key would pay a second time."""
+def test_a_proxy_whose_service_does_not_answer_is_asked_again_and_the_request_can_be_continued(
+    status: int,
+) -> None:
+    """The request may have arrived before the proxy gave up: another key would pay a
+    second time.
+    """
     gateway = httpx.Response(status, html="<h1>Gateway</h1>")
     service = Service(gateway, TRAINED)
     assert service.client().train({}) == {"job_id": "jb_1"}
@@ -242,7 +309,9 @@ def test_a_proxy_whose_service_does_not_answer_is_asked_again_and_the_request_ca
     assert {caught.value.idempotency_key} == set(service.keys())
 
 
-def test_a_request_that_must_not_arrive_twice_is_not_sent_again_behind_a_proxy() -> None:
+def test_a_request_that_must_not_arrive_twice_is_not_sent_again_behind_a_proxy() -> (
+    None
+):
     service = Service(httpx.Response(504, html="<h1>Gateway</h1>"))
     with pytest.raises(Unreachable):
         service.client().create_key("ann", [])
@@ -252,17 +321,27 @@ def test_a_request_that_must_not_arrive_twice_is_not_sent_again_behind_a_proxy()
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (httpx.Response(413, html="<h1>Request Entity Too Large</h1>"), "a proxy before the service refuses bodies"),
         (
-            httpx.Response(301, headers={"Location": "https://u:p@grove.test/x?key=canary"}),
+            httpx.Response(413, html="<h1>Request Entity Too Large</h1>"),
+            "a proxy before the service refuses bodies",
+        ),
+        (
+            httpx.Response(
+                301, headers={"Location": "https://u:p@grove.test/x?key=canary"}
+            ),
             "leads to https://grove.test;",
         ),
-        (httpx.Response(308, headers={"Location": "/other"}), "leads to http://grove.test;"),
+        (
+            httpx.Response(308, headers={"Location": "/other"}),
+            "leads to http://grove.test;",
+        ),
         (httpx.Response(302), "leads to"),
         (httpx.Response(403, html="<h1>Forbidden</h1>"), "and the proxies on the way"),
     ],
 )
-def test_what_a_proxy_answers_itself_is_told_by_its_status(answer: httpx.Response, says: str) -> None:
+def test_what_a_proxy_answers_itself_is_told_by_its_status(
+    answer: httpx.Response, says: str
+) -> None:
     with pytest.raises(ApiProblem, match=says) as caught:
         Service(answer).client().dataset("census")
     assert "canary" not in str(caught.value)
@@ -275,13 +354,18 @@ def test_a_page_is_not_stored_as_a_download(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("url", ["", "grove.test", "ftp://grove.test", "http://", "http://[::1", "http://a b\n/"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "grove.test", "ftp://grove.test", "http://", "http://[::1", "http://a b\n/"],
+)
 def test_an_address_of_another_form_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="address"):
         Client(url, KEY)
 
 
-@pytest.mark.parametrize("user", ["u:SECRETPW", "SECRETPW", ":SECRETPW", "u:SECRETPW@x", "SECRETPW:"])
+@pytest.mark.parametrize(
+    "user", ["u:SECRETPW", "SECRETPW", ":SECRETPW", "u:SECRETPW@x", "SECRETPW:"]
+)
 def test_an_address_with_a_password_is_refused_and_not_repeated(user: str) -> None:
     with pytest.raises(ValueError, match="address") as caught:
         Client(f"http://{user}@grove.test/", KEY)
@@ -301,7 +385,9 @@ def test_a_secret_never_stands_in_a_path() -> None:
 _TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJTRUNSRVQifQ.c2lnbmF0dXJl"
 
 
-@pytest.mark.parametrize("secret", [f"key_{'a' * 16}.{'S' * 43}", f"whsec_{'S' * 43}=", f" {_TOKEN}\n", KEY])
+@pytest.mark.parametrize(
+    "secret", [f"key_{'a' * 16}.{'S' * 43}", f"whsec_{'S' * 43}=", f" {_TOKEN}\n", KEY]
+)
 @pytest.mark.parametrize(
     "ask",
     [
@@ -315,7 +401,9 @@ _TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJTRUNSRVQifQ.c2lnbmF0dXJl"
         lambda client, text: list(client.models(dataset=text)),
     ],
 )
-def test_a_secret_stands_in_no_path_and_in_no_filter(secret: str, ask: Callable[[Client, str], object]) -> None:
+def test_a_secret_stands_in_no_path_and_in_no_filter(
+    secret: str, ask: Callable[[Client, str], object]
+) -> None:
     service = Service()
     with pytest.raises(SecretForId) as caught:
         ask(service.client(), secret)
@@ -337,8 +425,12 @@ def test_a_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
     assert str(caught.value) == "the key is not of the form <id>.<secret>"
 
 
-def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proxy's port is closed too: the error message shows which of the two ports was called."""
+def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The proxy's port is closed too: the error message shows which of the two ports
+    was called.
+    """
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:1")
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:1")
     for url in ("http://127.0.0.1:9", "http://localhost:9", "http://[::1]:9"):
@@ -348,18 +440,28 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch: pytes
         assert client._transport._http._mounts != {}
 
 
-def test_a_request_without_a_key_is_not_sent_again_after_unavailable_which_may_hide_a_commit() -> None:
-    service = Service(_problem(503, "unavailable"), httpx.Response(201, json={"id": "key_1"}))
+def test_a_request_without_a_key_is_not_sent_again_after_unavailable_which_may_hide_a_commit() -> (
+    None
+):
+    service = Service(
+        _problem(503, "unavailable"), httpx.Response(201, json={"id": "key_1"})
+    )
     with pytest.raises(ApiProblem):
         service.client().create_key("analyst", [])
     assert len(service.requests) == 1
 
 
 def test_an_invalid_request_says_which_fields_break_which_rules() -> None:
-    errors = [{"at": "/epsilon", "problem": "not-positive"}, {"at": "", "problem": "unknown-field"}]
+    errors = [
+        {"at": "/epsilon", "problem": "not-positive"},
+        {"at": "", "problem": "unknown-field"},
+    ]
     with pytest.raises(ApiProblem) as caught:
         Service(_problem(422, "invalid-request", errors=errors)).client().plan({})
-    assert str(caught.value) == "/epsilon: not-positive; /: unknown-field (invalid-request, 422)"
+    assert (
+        str(caught.value)
+        == "/epsilon: not-positive; /: unknown-field (invalid-request, 422)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,7 +471,9 @@ def test_an_invalid_request_says_which_fields_break_which_rules() -> None:
         ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("grove.test", False), ("127.0.0.1.grove.test", False),
     ],
 )  # fmt: skip
-def test_only_loopback_addresses_are_unreachable_from_other_machines(host: str, expected: bool) -> None:
+def test_only_loopback_addresses_are_unreachable_from_other_machines(
+    host: str, expected: bool
+) -> None:
     assert is_loopback(host) is expected
 
 
@@ -392,16 +496,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         {},
         {"GROVEKEEPER_URL": "http://grove.test"},
-        {"GROVEKEEPER_URL": "", "GROVEKEEPER_API_KEY": ADMIN_KEY, "GROVEKEEPER_API_KEY_FILE": ""},
+        {
+            "GROVEKEEPER_URL": "",
+            "GROVEKEEPER_API_KEY": ADMIN_KEY,
+            "GROVEKEEPER_API_KEY_FILE": "",
+        },
         {"GROVEKEEPER_API_KEY_FILE": "{folder}/my.key"},
         {"GROVEKEEPER_HOME": "~/.grovekeeper"},
     ],
 )
-def test_address_and_key_are_those_of_the_command_line(environ: dict[str, str], home: Path) -> None:
+def test_address_and_key_are_those_of_the_command_line(
+    environ: dict[str, str], home: Path
+) -> None:
     environ = {name: text.format(folder=home.parent) for name, text in environ.items()}
     settings = Settings.from_environment(environ)
     assert transport.url_of(environ) == settings.url
-    assert transport.key_of(environ) == (settings.api_key or command._key_of_home(settings))
+    assert transport.key_of(environ) == (
+        settings.api_key or command._key_of_home(settings)
+    )
 
 
 def test_without_a_key_the_error_says_how_to_give_one(home: Path) -> None:
@@ -412,13 +524,20 @@ def test_without_a_key_the_error_says_how_to_give_one(home: Path) -> None:
 @pytest.mark.parametrize(
     "environ",
     [
-        {"GROVEKEEPER_API_KEY": ADMIN_KEY, "GROVEKEEPER_API_KEY_FILE": "{folder}/my.key"},
+        {
+            "GROVEKEEPER_API_KEY": ADMIN_KEY,
+            "GROVEKEEPER_API_KEY_FILE": "{folder}/my.key",
+        },
         {"GROVEKEEPER_API_KEY_FILE": "{folder}/absent.key"},
         {"GROVEKEEPER_API_KEY_FILE": "{folder}/empty.key"},
     ],
 )
-def test_an_unusable_key_is_refused_and_not_shown(environ: dict[str, str], home: Path) -> None:
+def test_an_unusable_key_is_refused_and_not_shown(
+    environ: dict[str, str], home: Path
+) -> None:
     (home.parent / "empty.key").write_text("\n")
     with pytest.raises(ValueError) as caught:
-        transport.key_of({name: text.format(folder=home.parent) for name, text in environ.items()})
+        transport.key_of(
+            {name: text.format(folder=home.parent) for name, text in environ.items()}
+        )
     assert ADMIN_KEY not in str(caught.value)

@@ -1,4 +1,6 @@
-"""Tests the rules of the address of a Dask cluster: TLS with a certificate beyond this machine, or nothing."""
+"""Tests the rules of the address of a Dask cluster: TLS with a certificate beyond this
+machine, or nothing.
+"""
 
 from pathlib import Path
 
@@ -9,11 +11,16 @@ from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.services.drawing.dask_fleet import security_of
 
-FILES = {f"GROVEKEEPER_DASK_{kind}_FILE": f"/run/secrets/{kind}.pem" for kind in ("CA", "CERT", "KEY")}
+FILES = {
+    f"GROVEKEEPER_DASK_{kind}_FILE": f"/run/secrets/{kind}.pem"
+    for kind in ("CA", "CERT", "KEY")
+}
 
 
 def cluster(address: str, **files: str) -> DaskCluster | None:
-    return Settings.from_environment({"GROVEKEEPER_DASK_SCHEDULER": address, **files}).dask_cluster
+    return Settings.from_environment(
+        {"GROVEKEEPER_DASK_SCHEDULER": address, **files}
+    ).dask_cluster
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
@@ -23,9 +30,14 @@ def test_plain_tcp_is_accepted_on_loopback(host: str) -> None:
     assert not security_of(found).require_encryption
 
 
-@pytest.mark.parametrize("host", ["10.0.0.5", "0.0.0.0", "[::]", "scheduler", "localhost.example", "128.0.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["10.0.0.5", "0.0.0.0", "[::]", "scheduler", "localhost.example", "128.0.0.1"],
+)
 def test_plain_tcp_is_refused_beyond_this_machine(host: str) -> None:
-    with pytest.raises(InstallationError, match="beyond this machine, a scheduler needs TLS"):
+    with pytest.raises(
+        InstallationError, match="beyond this machine, a scheduler needs TLS"
+    ):
         cluster(f"tcp://{host}:8786")
 
 
@@ -37,7 +49,9 @@ def certificates(tmp_path: Path) -> dict[str, str]:
     return {variable: str(file) for variable, file in files.items()}
 
 
-def test_tls_encrypts_and_shows_a_certificate_in_every_role(certificates: dict[str, str]) -> None:
+def test_tls_encrypts_and_shows_a_certificate_in_every_role(
+    certificates: dict[str, str],
+) -> None:
     found = cluster("tls://10.0.0.5:8786", **certificates)
     assert found is not None
     assert str(found.ca_file) == certificates["GROVEKEEPER_DASK_CA_FILE"]
@@ -45,20 +59,29 @@ def test_tls_encrypts_and_shows_a_certificate_in_every_role(certificates: dict[s
     assert security.require_encryption
     for role in ("scheduler", "worker", "client"):
         of_role = security.get_tls_config_for_role(role)
-        assert [of_role[name] for name in ("ca_file", "cert", "key")] == list(certificates.values())
+        assert [of_role[name] for name in ("ca_file", "cert", "key")] == list(
+            certificates.values()
+        )
 
 
 @pytest.mark.parametrize("variable", FILES)
-def test_a_file_that_is_missing_is_refused_at_the_start(variable: str, certificates: dict[str, str]) -> None:
+def test_a_file_that_is_missing_is_refused_at_the_start(
+    variable: str, certificates: dict[str, str]
+) -> None:
     Path(certificates[variable]).unlink()
-    with pytest.raises(InstallationError, match=f"the file that {variable} names cannot be read"):
+    with pytest.raises(
+        InstallationError, match=f"the file that {variable} names cannot be read"
+    ):
         cluster("tls://10.0.0.5:8786", **certificates)
 
 
 @pytest.mark.parametrize("missing", FILES)
 def test_tls_needs_every_file(missing: str) -> None:
     with pytest.raises(InstallationError, match="needs three files"):
-        cluster("tls://127.0.0.1:8786", **{name: path for name, path in FILES.items() if name != missing})
+        cluster(
+            "tls://127.0.0.1:8786",
+            **{name: path for name, path in FILES.items() if name != missing},
+        )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +92,9 @@ def test_tls_needs_every_file(missing: str) -> None:
     ],
 )  # fmt: skip
 def test_another_address_is_refused_and_not_shown(address: str) -> None:
-    with pytest.raises(InstallationError, match="not the address of a scheduler") as raised:
+    with pytest.raises(
+        InstallationError, match="not the address of a scheduler"
+    ) as raised:
         cluster(address, **FILES)
     assert "SECRET" not in str(raised.value)
 

@@ -13,8 +13,14 @@ from app.core.errors import MalformedRequest, TooLarge
 from app.core.json_text import digest
 
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
@@ -32,9 +38,14 @@ def test_a_number_keeps_its_own_characters() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", [b"100000", b"1e5", b"1e+05", b"1.0E5", b"100000.0", b"100000.000", b"10000000e-2"])
+@pytest.mark.parametrize(
+    "text",
+    [b"100000", b"1e5", b"1e+05", b"1.0E5", b"100000.0", b"100000.000", b"10000000e-2"],
+)
 def test_a_whole_number_is_an_integer_however_it_is_spelt(text: bytes) -> None:
-    """So JSON Schema has it, and the document of the API. R's jsonlite writes round numbers with an exponent."""
+    """So JSON Schema has it, and the document of the API. R's jsonlite writes round
+    numbers with an exponent.
+    """
     assert (loads(text), type(loads(text))) == (100_000, int)
     assert digest(loads(text)) == digest(100_000)
 
@@ -101,7 +112,9 @@ def test_nesting_has_a_public_limit(opening: bytes, closing: bytes) -> None:
         loads(opening * (deepest + 1) + b"1" + closing * (deepest + 1))
 
 
-@pytest.mark.parametrize("n_members", [limits.MAX_JSON_MEMBERS, limits.MAX_JSON_MEMBERS + 1])
+@pytest.mark.parametrize(
+    "n_members", [limits.MAX_JSON_MEMBERS, limits.MAX_JSON_MEMBERS + 1]
+)
 def test_the_members_of_an_object_have_a_public_limit(n_members: int) -> None:
     body = json.dumps([{str(index): index for index in range(n_members)}]).encode()
     if n_members <= limits.MAX_JSON_MEMBERS:
@@ -114,19 +127,28 @@ def test_the_members_of_an_object_have_a_public_limit(n_members: int) -> None:
 
 @given(_values)
 def test_the_digest_of_a_body_does_not_depend_on_its_spelling(value: object) -> None:
-    compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
     spacious = json.dumps(value, indent=3, sort_keys=True, ensure_ascii=True).encode()
     assert digest(loads(compact)) == digest(loads(spacious))
 
 
 @given(_values, _values)
-def test_two_bodies_have_one_digest_only_if_they_are_equal(first: object, second: object) -> None:
+def test_two_bodies_have_one_digest_only_if_they_are_equal(
+    first: object, second: object
+) -> None:
     same = _plain(first) == _plain(second)
-    assert (digest(loads(json.dumps(first).encode())) == digest(loads(json.dumps(second).encode()))) == same
+    assert (
+        digest(loads(json.dumps(first).encode()))
+        == digest(loads(json.dumps(second).encode()))
+    ) == same
 
 
 def _plain(value: object) -> object:
-    """A value whose equality is that of JSON: numbers compare by value and never equal a boolean."""
+    """A value whose equality is that of JSON: numbers compare by value and never equal
+    a boolean.
+    """
     if isinstance(value, bool | None | str):
         return repr(value)
     if isinstance(value, int | float):

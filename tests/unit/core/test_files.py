@@ -1,4 +1,6 @@
-"""Tests durable files, which are complete or absent and private, and files that are closed to other accounts."""
+"""Tests durable files, which are complete or absent and private, and files that are
+closed to other accounts.
+"""
 
 import logging
 import os
@@ -34,7 +36,10 @@ def test_a_file_appears_complete_and_private(tmp_path):
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_failed_write_leaves_no_file(tmp_path, error):
-    with pytest.raises(error), files.new_file(tmp_path / "rows", existing="replace") as stream:
+    with (
+        pytest.raises(error),
+        files.new_file(tmp_path / "rows", existing="replace") as stream,
+    ):
         stream.write(b"half")
         raise error
     assert names_in(tmp_path) == []
@@ -59,7 +64,10 @@ def test_the_first_of_several_writers_wins(tmp_path):
 
 def test_a_file_that_must_be_new_is_refused_before_the_block_runs(tmp_path):
     files.write(tmp_path / "rows", b"first")
-    with pytest.raises(FileExistsError) as caught, files.new_file(tmp_path / "rows", existing="refuse"):
+    with (
+        pytest.raises(FileExistsError) as caught,
+        files.new_file(tmp_path / "rows", existing="refuse"),
+    ):
         pytest.fail("an existing file was opened")
     assert str(tmp_path) not in str(caught.value)
     assert (tmp_path / "rows").read_bytes() == b"first"
@@ -67,7 +75,9 @@ def test_a_file_that_must_be_new_is_refused_before_the_block_runs(tmp_path):
 
 
 @pytest.mark.parametrize("existing", ["replace", "keep"])
-def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(tmp_path, monkeypatch, existing):
+def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(
+    tmp_path, monkeypatch, existing
+):
     synced = []
 
     def sync(descriptor):
@@ -79,7 +89,9 @@ def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(tmp_p
     assert synced == [("file", False), ("folder", True)]
 
 
-def test_new_folders_are_private_and_each_is_synced_in_its_parent(tmp_path, monkeypatch):
+def test_new_folders_are_private_and_each_is_synced_in_its_parent(
+    tmp_path, monkeypatch
+):
     synced = []
     monkeypatch.setattr(files, "sync_folder", synced.append)
     files.make_folder(tmp_path / "rows" / "ds_a")
@@ -92,21 +104,31 @@ def test_new_folders_are_private_and_each_is_synced_in_its_parent(tmp_path, monk
 def test_the_access_of_other_accounts_is_removed_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder, file, closed = tmp_path / "rows", tmp_path / "storage.key", tmp_path / "signing.key"
+    folder, file, closed = (
+        tmp_path / "rows",
+        tmp_path / "storage.key",
+        tmp_path / "signing.key",
+    )
     folder.mkdir()
     for path, mode in ((folder, 0o755), (file, 0o640), (closed, 0o400)):
         path.touch()
         path.chmod(mode)
     with caplog.at_level(logging.WARNING):
         close_to_others([folder, file, closed, tmp_path / "absent"])
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file, closed)] == [0o700, 0o600, 0o400]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, file, closed)] == [
+        0o700,
+        0o600,
+        0o400,
+    ]
     assert len(caplog.records) == 2
     caplog.clear()
     close_to_others([folder, file, closed])
     assert caplog.records == []
 
 
-def test_an_open_file_of_another_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_file_of_another_account_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "storage.key"
     file.touch()
     file.chmod(0o644)
@@ -115,5 +137,7 @@ def test_an_open_file_of_another_account_is_refused(tmp_path: Path, monkeypatch:
         raise PermissionError
 
     monkeypatch.setattr(Path, "chmod", refuse)
-    with pytest.raises(InstallationError, match=r"storage\.key, which is not this account's"):
+    with pytest.raises(
+        InstallationError, match=r"storage\.key, which is not this account's"
+    ):
         close_to_others([file])

@@ -1,4 +1,6 @@
-"""Nodes of a JSON text are counted exactly, up to empty arrays and objects, and before anything is built."""
+"""Nodes of a JSON text are counted exactly, up to empty arrays and objects, and before
+anything is built.
+"""
 
 import json
 
@@ -13,7 +15,9 @@ from app.core.json_text import check_nodes, loads
 _texts = st.text(alphabet='",:[]{}\\\\ab\u00e9', max_size=6)
 _values = st.recursive(
     st.none() | st.integers() | _texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_texts, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(_texts, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -28,7 +32,9 @@ def n_nodes(value: object) -> int:
 
 
 @given(_values, st.booleans(), st.sampled_from([2, 3, 5, 128 * 1024]))
-def test_a_text_passes_at_its_number_of_nodes_and_not_below(value: object, ascii_only: bool, part_bytes: int) -> None:
+def test_a_text_passes_at_its_number_of_nodes_and_not_below(
+    value: object, ascii_only: bool, part_bytes: int
+) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_text, "_PART_BYTES", part_bytes)
@@ -54,7 +60,16 @@ def test_marks_in_strings_are_not_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [rb'["\ud800"]', rb'{"\uDFFF": 1}', rb'["\ude00\ud83d"]', b"[NaN]", b'{"a": 1, "a": 2}', b'["\xff"]', b"["]
+    "text",
+    [
+        rb'["\ud800"]',
+        rb'{"\uDFFF": 1}',
+        rb'["\ude00\ud83d"]',
+        b"[NaN]",
+        b'{"a": 1, "a": 2}',
+        b'["\xff"]',
+        b"[",
+    ],
 )
 def test_a_text_is_read_strictly(text: bytes) -> None:
     with pytest.raises(ValueError):
@@ -62,4 +77,7 @@ def test_a_text_is_read_strictly(text: bytes) -> None:
 
 
 def test_whole_pairs_and_a_byte_order_mark_are_read() -> None:
-    assert loads(b"\xef\xbb\xbf" + rb'["\ud83d\ude00", "\\ud800"]') == ["\U0001f600", r"\ud800"]
+    assert loads(b"\xef\xbb\xbf" + rb'["\ud83d\ude00", "\\ud800"]') == [
+        "\U0001f600",
+        r"\ud800",
+    ]

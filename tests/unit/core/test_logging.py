@@ -30,7 +30,12 @@ def test_a_line_is_one_object_with_public_fields_only(lines: _Lines, name: str) 
     (line,) = lines.parsed()
     at = line.pop("at")
     assert stamps.to_text(stamps.from_text(at)) == at
-    assert line == {"level": "INFO", "logger": name, "message": "a job\nended", "job_id": "jb_1"}
+    assert line == {
+        "level": "INFO",
+        "logger": name,
+        "message": "a job\nended",
+        "job_id": "jb_1",
+    }
 
 
 def test_lines_of_a_request_and_its_threads_name_it(lines: _Lines) -> None:
@@ -38,16 +43,22 @@ def test_lines_of_a_request_and_its_threads_name_it(lines: _Lines) -> None:
     with logging.about(request_id="r1"), logging.about(job_id="jb_1"):
         asyncio.run(asyncio.to_thread(logger.info, "a job was charged"))
     logger.info("later")
-    assert [(line.get("request_id"), line.get("job_id")) for line in lines.parsed()] == [("r1", "jb_1"), (None, None)]
+    assert [
+        (line.get("request_id"), line.get("job_id")) for line in lines.parsed()
+    ] == [("r1", "jb_1"), (None, None)]
 
 
 def test_arguments_of_a_message_are_not_written(lines: _Lines) -> None:
-    stdlib_logging.getLogger("other.library").warning("bad cell %r in %s", "PRIVATE", "column")
+    stdlib_logging.getLogger("other.library").warning(
+        "bad cell %r in %s", "PRIVATE", "column"
+    )
     assert lines.parsed()[0]["message"] == "bad cell %r in %s"
     assert "PRIVATE" not in lines.getvalue()
 
 
-def test_texts_of_objects_after_the_first_line_of_a_library_are_not_written(lines: _Lines) -> None:
+def test_texts_of_objects_after_the_first_line_of_a_library_are_not_written(
+    lines: _Lines,
+) -> None:
     class Result:
         def __repr__(self) -> str:
             return "PRIVATE"
@@ -59,26 +70,36 @@ def test_texts_of_objects_after_the_first_line_of_a_library_are_not_written(line
     assert "PRIVATE" not in lines.getvalue()
 
 
-def test_patterns_of_the_server_without_their_arguments_are_not_written(lines: _Lines) -> None:
+def test_patterns_of_the_server_without_their_arguments_are_not_written(
+    lines: _Lines,
+) -> None:
     server = stdlib_logging.getLogger("uvicorn.error")
     server.info("Started server process [%d]", 7)
     server.warning("Invalid HTTP request received.")
-    assert [line["message"] for line in lines.parsed()] == ["Invalid HTTP request received."]
+    assert [line["message"] for line in lines.parsed()] == [
+        "Invalid HTTP request received."
+    ]
 
 
-def test_an_error_is_logged_as_its_type_and_its_places_in_the_code(lines: _Lines) -> None:
+def test_an_error_is_logged_as_its_type_and_its_places_in_the_code(
+    lines: _Lines,
+) -> None:
     try:
         int("PRIVATE")
     except ValueError:
         stdlib_logging.getLogger("app").exception("ingestion broke")
     error = lines.parsed()[0]["error"]
     assert error["type"] == "builtins.ValueError"
-    assert error["at"][-1].endswith("test_an_error_is_logged_as_its_type_and_its_places_in_the_code")
+    assert error["at"][-1].endswith(
+        "test_an_error_is_logged_as_its_type_and_its_places_in_the_code"
+    )
     assert "PRIVATE" not in lines.getvalue()
 
 
 def test_a_message_that_is_no_text_is_logged_as_its_type(lines: _Lines) -> None:
-    stdlib_logging.getLogger("app").error(ValueError("PRIVATE"), extra={"status": {1, 2}})
+    stdlib_logging.getLogger("app").error(
+        ValueError("PRIVATE"), extra={"status": {1, 2}}
+    )
     (line,) = lines.parsed()
     assert (line["message"], line["status"]) == ("ValueError", "set")
     assert "PRIVATE" not in lines.getvalue()

@@ -1,4 +1,6 @@
-"""Tests that threads allocate from the arenas that the process allows, and which memory gets large pages."""
+"""Tests that threads allocate from the arenas that the process allows, and which memory
+gets large pages.
+"""
 
 import os
 import subprocess
@@ -34,8 +36,12 @@ libc.fclose(file)
 
 
 def _n_arenas(folder: Path, most: int) -> int:
-    """The arenas that six threads allocated from; ``most``: 0 for as many as glibc makes."""
-    subprocess.run([sys.executable, "-c", _PROGRAM, str(folder / "arenas"), str(most)], check=True)
+    """The arenas that six threads allocated from; ``most``: 0 for as many as glibc
+    makes.
+    """
+    subprocess.run(
+        [sys.executable, "-c", _PROGRAM, str(folder / "arenas"), str(most)], check=True
+    )
     return (folder / "arenas").read_text().count("<heap nr=")
 
 
@@ -64,6 +70,9 @@ def _large_pages_are_off() -> bool:
 @pytest.mark.skipif(_large_pages_are_off(), reason="this system has no large pages")
 def test_rows_get_large_pages() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", _LARGE_PAGES], env={**os.environ, **LARGE_PAGES}, capture_output=True, check=True
+        [sys.executable, "-c", _LARGE_PAGES],
+        env={**os.environ, **LARGE_PAGES},
+        capture_output=True,
+        check=True,
     )
     assert int(run.stdout) > 0

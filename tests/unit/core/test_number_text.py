@@ -45,7 +45,13 @@ def test_a_number_is_that_of_an_upload_and_of_json(text: str) -> None:
     number = number_of(text)
     assert number is not None
     assert json.loads(json.dumps(number, allow_nan=False)) == number
-    clamped = min(max(float(number) if abs(number) < 10**308 else math.copysign(math.inf, number), -1e300), 1e300)
+    clamped = min(
+        max(
+            float(number) if abs(number) < 10**308 else math.copysign(math.inf, number),
+            -1e300,
+        ),
+        1e300,
+    )
     assert _uploaded(text) == (clamped, False)
 
 

@@ -10,18 +10,33 @@ from pathlib import Path
 import pytest
 
 from app.core import processes
-from app.core.processes import TERMINAL_SIGNALS, Periodic, scrubbed_environment, stop_signals
+from app.core.processes import (
+    TERMINAL_SIGNALS,
+    Periodic,
+    scrubbed_environment,
+    stop_signals,
+)
 
 
-def test_a_child_reads_paths_in_the_encoding_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoding = {"LANG": "C.UTF-8", "LC_ALL": "", "LC_CTYPE": "de_DE", "LOCPATH": "/usr/lib/locale", "PYTHONUTF8": "0"}
+def test_a_child_reads_paths_in_the_encoding_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoding = {
+        "LANG": "C.UTF-8",
+        "LC_ALL": "",
+        "LC_CTYPE": "de_DE",
+        "LOCPATH": "/usr/lib/locale",
+        "PYTHONUTF8": "0",
+    }
     for name, value in encoding.items():
         monkeypatch.setenv(name, value)
     assert scrubbed_environment().items() >= encoding.items()
 
 
 @pytest.mark.parametrize("first", TERMINAL_SIGNALS)
-def test_the_first_signal_begins_a_stop_and_handlers_are_given_back(first: signal.Signals) -> None:
+def test_the_first_signal_begins_a_stop_and_handlers_are_given_back(
+    first: signal.Signals,
+) -> None:
     before = signal.getsignal(first)
     with stop_signals() as stop:
         assert not stop.begun.is_set()
@@ -33,7 +48,9 @@ def test_the_first_signal_begins_a_stop_and_handlers_are_given_back(first: signa
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_means_now(first: signal.Signals, second: signal.Signals) -> None:
+def test_the_second_signal_means_now(
+    first: signal.Signals, second: signal.Signals
+) -> None:
     with stop_signals() as stop:
         os.kill(os.getpid(), first)
         assert stop.begun.wait(5)
@@ -50,7 +67,9 @@ def test_a_terminal_that_closes_is_never_the_second_signal() -> None:
 
 
 def test_a_signal_while_the_main_thread_holds_the_lock_of_an_event_is_obeyed() -> None:
-    """``Event.wait`` holds the lock at its begin and end; a handler that sets the event would wait for it for ever."""
+    """``Event.wait`` holds the lock at its begin and end; a handler that sets the event
+    would wait for it for ever.
+    """
     program = """
 import os, signal
 from app.core.processes import stop_signals
@@ -100,19 +119,27 @@ def test_code_is_known_by_its_contents_and_the_versions_of_libraries(
     (program / "__init__.py").write_text("")
     (program / "core" / "a.py").write_text("A = 1\n")
     monkeypatch.setattr(processes.app, "__file__", str(program / "__init__.py"))
-    monkeypatch.setattr(processes, "_PATH", (str(libraries), str(tmp_path / "absent"), str(program / "__init__.py")))
+    monkeypatch.setattr(
+        processes,
+        "_PATH",
+        (str(libraries), str(tmp_path / "absent"), str(program / "__init__.py")),
+    )
     before = processes.code_digest()
     _change_nothing_of_the_code(program)
     assert processes.code_digest() == before
     digests = [before]
     for change in (
-        lambda: (program / "core" / "a.py").write_text("A = 2\n"),  # of one size, within one tick of the clock
+        # of one size, within one tick of the clock
+        lambda: (program / "core" / "a.py").write_text("A = 2\n"),
         lambda: (program / "core" / "b.py").write_text(""),
         lambda: (program / "core" / "b.py").rename(program / "core" / "c.py"),
-        lambda: (libraries / "numpy-2.3.0.dist-info").rename(libraries / "numpy-2.3.1.dist-info"),
+        lambda: (libraries / "numpy-2.3.0.dist-info").rename(
+            libraries / "numpy-2.3.1.dist-info"
+        ),
         lambda: (program / "core" / "c.py").unlink(),
         lambda: (program / "core" / "a.py").unlink(),
-        lambda: (program / "core" / "a.py").symlink_to("nothing"),  # as an editor's lock
+        # as an editor's lock
+        lambda: (program / "core" / "a.py").symlink_to("nothing"),
     ):
         change()
         digests.append(processes.code_digest())
@@ -127,7 +154,9 @@ def _change_nothing_of_the_code(program: Path) -> None:
     (program / "core" / "__pycache__" / "a.f-1.py311.nbi").write_bytes(b"index")
 
 
-def test_libraries_that_add_folders_to_the_path_change_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_add_folders_to_the_path_change_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = processes.code_digest()
     (tmp_path / "vendored-1.0.dist-info").mkdir()
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])

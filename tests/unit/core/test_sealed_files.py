@@ -45,21 +45,28 @@ def test_a_damaged_wrapped_key_is_refused(place: int) -> None:
 
 def test_older_keys_open_and_the_first_key_wraps() -> None:
     old, new = StorageKeys.new_text(), StorageKeys.new_text()
-    before, both, after = (StorageKeys.from_text(text) for text in (old, new + old, new))
+    before, both, after = (
+        StorageKeys.from_text(text) for text in (old, new + old, new)
+    )
     wrapped = before.wrap(DATA_KEY, dataset_id="ds_a")
     assert both.unwrap(wrapped, dataset_id="ds_a") == DATA_KEY
     assert not both.is_newest(wrapped)
     again = both.wrap(DATA_KEY, dataset_id="ds_a")
     assert both.is_newest(again)
     assert after.unwrap(again, dataset_id="ds_a") == DATA_KEY
-    with pytest.raises(InstallationError, match=f"storage key {before.newest_id}, which this process does not have"):
+    with pytest.raises(
+        InstallationError,
+        match=f"storage key {before.newest_id}, which this process does not have",
+    ):
         after.unwrap(wrapped, dataset_id="ds_a")
     with pytest.raises(InstallationError, match=before.newest_id):
         after.require([again, wrapped])
     both.require([again, wrapped])
 
 
-@pytest.mark.parametrize("text", ["", " \n", "secret-text", "c2hvcnQ=", f"{'A' * 43}= c2hvcnQ="])
+@pytest.mark.parametrize(
+    "text", ["", " \n", "secret-text", "c2hvcnQ=", f"{'A' * 43}= c2hvcnQ="]
+)
 def test_a_text_that_is_no_key_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(InstallationError, match="32 random bytes in base64") as refusal:
         StorageKeys.from_text(text)
@@ -101,31 +108,57 @@ KEY = DataKey(bytes(32))
 
 
 def test_parquet_is_written_and_read_group_by_group(tmp_path: Path) -> None:
-    table = pa.table({"number": list(range(100_000)), "text": [f"row {index}" for index in range(100_000)]})
+    table = pa.table(
+        {
+            "number": list(range(100_000)),
+            "text": [f"row {index}" for index in range(100_000)],
+        }
+    )
     sealed = SealedFile.at(tmp_path / "file", KEY)
     with sealed.new(existing="refuse") as writer:
-        pq.write_table(table, writer, row_group_size=30_000, compression="none", write_page_checksum=True)
-    with sealed.open() as reader, pq.ParquetFile(reader, page_checksum_verification=True) as stored:
-        groups = [stored.read_row_group(group, use_threads=False) for group in (3, 0, 2, 1)]
+        pq.write_table(
+            table,
+            writer,
+            row_group_size=30_000,
+            compression="none",
+            write_page_checksum=True,
+        )
+    with (
+        sealed.open() as reader,
+        pq.ParquetFile(reader, page_checksum_verification=True) as stored,
+    ):
+        groups = [
+            stored.read_row_group(group, use_threads=False) for group in (3, 0, 2, 1)
+        ]
     assert pa.concat_tables([groups[index] for index in (1, 3, 2, 0)]).equals(table)
     assert b"PAR1" not in path_of(sealed).read_bytes()
     assert b"row 7" not in path_of(sealed).read_bytes()
 
 
-def test_a_damaged_chunk_reaches_the_caller_of_pyarrow_as_one_error(tmp_path: Path) -> None:
+def test_a_damaged_chunk_reaches_the_caller_of_pyarrow_as_one_error(
+    tmp_path: Path,
+) -> None:
     sealed = SealedFile.at(tmp_path / "file", KEY)
     with sealed.new(existing="refuse") as writer:
-        pq.write_table(pa.table({"number": list(range(100_000))}), writer, compression="none")
+        pq.write_table(
+            pa.table({"number": list(range(100_000))}), writer, compression="none"
+        )
     content = bytearray(path_of(sealed).read_bytes())
     content[HEADER_BYTES + CHUNK_BYTES] ^= 1
     path_of(sealed).write_bytes(content)
-    with sealed.open() as reader, pq.ParquetFile(reader) as stored, pytest.raises(SealBroken) as refusal:
+    with (
+        sealed.open() as reader,
+        pq.ParquetFile(reader) as stored,
+        pytest.raises(SealBroken) as refusal,
+    ):
         stored.read_row_group(0)
     assert str(refusal.value) == "encrypted bytes are damaged or belong elsewhere"
 
 
 def test_a_file_under_another_name_is_refused(tmp_path: Path) -> None:
-    sealed, moved = (SealedFile.at(tmp_path / name, KEY) for name in ("ep_1.parquet", "ep_2.parquet"))
+    sealed, moved = (
+        SealedFile.at(tmp_path / name, KEY) for name in ("ep_1.parquet", "ep_2.parquet")
+    )
     with sealed.new(existing="refuse") as writer:
         writer.write(b"text")
     path_of(moved).write_bytes(path_of(sealed).read_bytes())
@@ -135,7 +168,11 @@ def test_a_file_under_another_name_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
     sealed, file_id = SealedFile.at(tmp_path / "file", KEY), bytes(range(32))
-    header = b"GKSF\x01\x10\0\0" + KEY.derived(b"grovekeeper/data-key-id/1", n_bytes=8) + file_id
+    header = (
+        b"GKSF\x01\x10\0\0"
+        + KEY.derived(b"grovekeeper/data-key-id/1", n_bytes=8)
+        + file_id
+    )
     cipher = AESGCM(KEY.derived(b"grovekeeper/sealed-file/1", salt=file_id))
     chunk = cipher.encrypt(bytes(12), b"text", header + bytes(8) + b"\x01")
     path_of(sealed).write_bytes(header + chunk)
@@ -144,7 +181,9 @@ def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
         assert reader.read() == b"text"
 
 
-@pytest.mark.parametrize("n_bytes", [0, 5, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
+@pytest.mark.parametrize(
+    "n_bytes", [0, 5, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES]
+)
 def test_every_byte_is_authenticated(tmp_path: Path, n_bytes: int) -> None:
     sealed = SealedFile.at(tmp_path / "file", KEY)
     with sealed.new(existing="refuse") as writer:
@@ -152,7 +191,9 @@ def test_every_byte_is_authenticated(tmp_path: Path, n_bytes: int) -> None:
     sealed.authenticate()
     content = path_of(sealed).read_bytes()
     for place in {*range(0, len(content), 997), *range(HEADER_BYTES), len(content) - 1}:
-        path_of(sealed).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        path_of(sealed).write_bytes(
+            content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        )
         with pytest.raises(SealBroken):
             sealed.authenticate()
     for length in {0, 1, HEADER_BYTES, len(content) // 2, len(content) - 1}:

@@ -1,4 +1,6 @@
-"""Tests that settings are read and documented from one table, and that messages never show a secret."""
+"""Tests that settings are read and documented from one table, and that messages never
+show a secret.
+"""
 
 import dataclasses
 import os
@@ -14,24 +16,35 @@ _PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
 def test_the_page_is_generated_from_the_table() -> None:
-    assert _PAGE.read_text(encoding="utf-8") == to_markdown(), "run: python -m app.core.settings > docs/settings.md"
+    assert _PAGE.read_text(encoding="utf-8") == to_markdown(), (
+        "run: python -m app.core.settings > docs/settings.md"
+    )
 
 
 def test_every_field_is_a_documented_setting() -> None:
-    assert [field.name for field in dataclasses.fields(Settings)] == [setting.name for setting in SETTINGS]
+    assert [field.name for field in dataclasses.fields(Settings)] == [
+        setting.name for setting in SETTINGS
+    ]
     assert all(setting.meaning.endswith(".") for setting in SETTINGS)
 
 
-def test_documented_defaults_equal_the_defaults_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_defaults_equal_the_defaults_in_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HOME", "/home/grace")
     defaults = Settings.from_environment({})
     documented = {setting.name: setting for setting in SETTINGS}
     assert defaults.home == Path("/home/grace/.grovekeeper")
-    assert defaults.database_url == "sqlite:////home/grace/.grovekeeper/grovekeeper.sqlite3"
+    assert (
+        defaults.database_url
+        == "sqlite:////home/grace/.grovekeeper/grovekeeper.sqlite3"
+    )
     for field in dataclasses.fields(Settings):
         if field.name not in ("home", "database_url"):
             setting, value = documented[field.name], getattr(defaults, field.name)
-            assert value == (setting.read(setting.default) if setting.default else None), field.name
+            assert value == (
+                setting.read(setting.default) if setting.default else None
+            ), field.name
 
 
 def test_settings_are_read_from_variables_flags_and_files(tmp_path: Path) -> None:
@@ -54,16 +67,30 @@ def test_settings_are_read_from_variables_flags_and_files(tmp_path: Path) -> Non
     assert settings.database_url == f"sqlite:///{tmp_path}/grovekeeper.sqlite3"
 
 
-def test_the_command_line_and_the_client_read_the_same_address_and_key(tmp_path: Path) -> None:
-    environ = {"GROVEKEEPER_HOME": str(tmp_path), "GROVEKEEPER_URL": " http://x:1 ", "GROVEKEEPER_API_KEY": "key_a.b\n"}
+def test_the_command_line_and_the_client_read_the_same_address_and_key(
+    tmp_path: Path,
+) -> None:
+    environ = {
+        "GROVEKEEPER_HOME": str(tmp_path),
+        "GROVEKEEPER_URL": " http://x:1 ",
+        "GROVEKEEPER_API_KEY": "key_a.b\n",
+    }
     settings = Settings.from_environment(environ)
-    assert (settings.url, settings.api_key) == (transport.url_of(environ), transport.key_of(environ))
+    assert (settings.url, settings.api_key) == (
+        transport.url_of(environ),
+        transport.key_of(environ),
+    )
     assert (settings.url, settings.api_key) == ("http://x:1", "key_a.b")
 
 
 def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "port").write_text("9999", encoding="utf-8")
-    assert Settings.from_environment({"GROVEKEEPER_PORT_FILE": str(tmp_path / "port")}).port == 8731
+    assert (
+        Settings.from_environment(
+            {"GROVEKEEPER_PORT_FILE": str(tmp_path / "port")}
+        ).port
+        == 8731
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +120,9 @@ def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/dev/null"},
     ],
 )
-def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, str]) -> None:
+def test_an_invalid_value_is_refused_by_name_and_not_shown(
+    environ: dict[str, str],
+) -> None:
     with pytest.raises(InstallationError) as raised:
         Settings.from_environment(environ)
     message = str(raised.value)
@@ -106,7 +135,8 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, st
     [
         "s3://ID:SECRETKEY@bucket/x",
         "s3://SECRETKEY@bucket/x",
-        "s3://ID:SECRET/KEY@bucket/x",  # many keys have a slash, which ends the authority of an address
+        # many keys have a slash, which ends the authority of an address
+        "s3://ID:SECRET/KEY@bucket/x",
         "s3://ID:SECRETKEY",
         "s3://bucket/x?secret=SECRETKEY",
         "s3://bucket/x#SECRETKEY",
@@ -119,7 +149,9 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, st
     ],
 )
 def test_the_address_of_a_store_has_no_secret(store: str) -> None:
-    with pytest.raises(InstallationError, match="GROVEKEEPER_STORE has no user, password or query") as raised:
+    with pytest.raises(
+        InstallationError, match="GROVEKEEPER_STORE has no user, password or query"
+    ) as raised:
         Settings.from_environment({"GROVEKEEPER_STORE": store})
     assert "SECRET" not in str(raised.value)
 
@@ -139,8 +171,12 @@ def test_the_address_of_a_store_names_a_place(store: str) -> None:
     assert Settings.from_environment({"GROVEKEEPER_STORE": store}).store == store
 
 
-def test_a_text_that_is_not_utf_8_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python reads such bytes of the environment and of arguments as surrogates. Paths travel in JSON and addresses."""
+def test_a_text_that_is_not_utf_8_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python reads such bytes of the environment and of arguments as surrogates. Paths
+    travel in JSON and addresses.
+    """
     strange = os.fsdecode(b"/tmp/jos\xe9")
     for environ, flags, name in (
         ({"GROVEKEEPER_HOME": strange}, {}, "HOME"),
@@ -148,16 +184,24 @@ def test_a_text_that_is_not_utf_8_is_refused_by_name(monkeypatch: pytest.MonkeyP
         ({"GROVEKEEPER_DATABASE_URL": f"sqlite:///{strange}/x"}, {}, "DATABASE_URL"),
         ({"GROVEKEEPER_STORE": f"s3://{strange}"}, {}, "STORE"),
     ):
-        with pytest.raises(InstallationError, match=rf"^GROVEKEEPER_{name} is not UTF-8"):
+        with pytest.raises(
+            InstallationError, match=rf"^GROVEKEEPER_{name} is not UTF-8"
+        ):
             Settings.from_environment(environ, **flags)
     monkeypatch.setenv("HOME", strange)
     with pytest.raises(InstallationError, match=r"^GROVEKEEPER_HOME is not UTF-8"):
         Settings.from_environment({})
 
 
-@pytest.mark.parametrize("prefix", ["/grovekeeper", "/tools/grovekeeper", "/A-z_0.9~", "/..a/...", "/" + "a" * 199])
+@pytest.mark.parametrize(
+    "prefix",
+    ["/grovekeeper", "/tools/grovekeeper", "/A-z_0.9~", "/..a/...", "/" + "a" * 199],
+)
 def test_a_path_prefix_is_one_or_more_names(prefix: str) -> None:
-    assert Settings.from_environment({"GROVEKEEPER_PATH_PREFIX": prefix}).path_prefix == prefix
+    assert (
+        Settings.from_environment({"GROVEKEEPER_PATH_PREFIX": prefix}).path_prefix
+        == prefix
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,32 +212,58 @@ def test_a_path_prefix_is_one_or_more_names(prefix: str) -> None:
     ],
 )  # fmt: skip
 def test_a_path_prefix_that_is_no_path_is_refused_with_its_form(prefix: str) -> None:
-    with pytest.raises(InstallationError, match=r"GROVEKEEPER_PATH_PREFIX is no path prefix\. .*`/tools/grovekeeper`"):
+    with pytest.raises(
+        InstallationError,
+        match=r"GROVEKEEPER_PATH_PREFIX is no path prefix\. .*`/tools/grovekeeper`",
+    ):
         Settings.from_environment({"GROVEKEEPER_PATH_PREFIX": prefix})
 
 
 def test_the_keys_of_a_provider_come_from_an_address_or_a_file() -> None:
-    provider = {"GROVEKEEPER_OIDC_ISSUER": "https://login.example.org", "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper"}
+    provider = {
+        "GROVEKEEPER_OIDC_ISSUER": "https://login.example.org",
+        "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper",
+    }
     for location in ("https://login.example.org/keys", "http://127.0.0.1:8080/keys"):
-        assert Settings.from_environment(provider | {"GROVEKEEPER_OIDC_JWKS": location}).oidc_jwks == location
-    settings = Settings.from_environment(provider | {"GROVEKEEPER_OIDC_JWKS": "/etc/keys.json"})
+        assert (
+            Settings.from_environment(
+                provider | {"GROVEKEEPER_OIDC_JWKS": location}
+            ).oidc_jwks
+            == location
+        )
+    settings = Settings.from_environment(
+        provider | {"GROVEKEEPER_OIDC_JWKS": "/etc/keys.json"}
+    )
     assert settings.oidc_jwks == Path("/etc/keys.json")
 
 
-def test_the_keys_of_a_provider_are_found_from_an_issuer_with_tls_and_tokens_live_an_hour() -> None:
-    provider = {"GROVEKEEPER_OIDC_ISSUER": "https://login.example.org", "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper"}
+def test_the_keys_of_a_provider_are_found_from_an_issuer_with_tls_and_tokens_live_an_hour() -> (
+    None
+):
+    provider = {
+        "GROVEKEEPER_OIDC_ISSUER": "https://login.example.org",
+        "GROVEKEEPER_OIDC_AUDIENCE": "grovekeeper",
+    }
     settings = Settings.from_environment(provider)
     assert settings.oidc_jwks is None
     assert settings.oidc_max_lifetime_s == 3_600
     for issuer in ("http://login.example.org", "https://[", "login"):
-        with pytest.raises(InstallationError, match="GROVEKEEPER_OIDC_JWKS must be set"):
+        with pytest.raises(
+            InstallationError, match="GROVEKEEPER_OIDC_JWKS must be set"
+        ):
             Settings.from_environment(provider | {"GROVEKEEPER_OIDC_ISSUER": issuer})
 
 
 @pytest.mark.parametrize("left_out", ["ISSUER", "AUDIENCE", "JWKS"])
 def test_a_provider_is_named_completely_or_not_at_all(left_out: str) -> None:
-    environ = {f"GROVEKEEPER_OIDC_{name}": "a" for name in ("ISSUER", "AUDIENCE", "JWKS") if name != left_out}
-    with pytest.raises(InstallationError, match=f"GROVEKEEPER_OIDC_{left_out} must be set"):
+    environ = {
+        f"GROVEKEEPER_OIDC_{name}": "a"
+        for name in ("ISSUER", "AUDIENCE", "JWKS")
+        if name != left_out
+    }
+    with pytest.raises(
+        InstallationError, match=f"GROVEKEEPER_OIDC_{left_out} must be set"
+    ):
         Settings.from_environment(environ)
 
 
@@ -212,7 +282,10 @@ def test_secrets_are_not_in_the_repr() -> None:
 
 def test_a_variable_that_is_no_setting_is_found_unless_a_cluster_set_it() -> None:
     """Every setting is known, and the file of every secret."""
-    known = {setting.variable: "x" for setting in SETTINGS} | {"GROVEKEEPER_ADMIN_KEY_FILE": "x", "HOME": "/"}
+    known = {setting.variable: "x" for setting in SETTINGS} | {
+        "GROVEKEEPER_ADMIN_KEY_FILE": "x",
+        "HOME": "/",
+    }
     of_a_cluster = {
         "GROVEKEEPER_SERVICE_HOST": "10.0.0.1",
         "GROVEKEEPER_SERVICE_PORT_HTTP": "8731",
@@ -221,4 +294,7 @@ def test_a_variable_that_is_no_setting_is_found_unless_a_cluster_set_it() -> Non
     }
     assert unknown_variables(known | of_a_cluster) == []
     misspelt = {"GROVEKEEPER_RELEASE_INTERVAL": "60", "GROVEKEEPER_HOME_FILE": "x"}
-    assert unknown_variables(known | misspelt) == ["GROVEKEEPER_HOME_FILE", "GROVEKEEPER_RELEASE_INTERVAL"]
+    assert unknown_variables(known | misspelt) == [
+        "GROVEKEEPER_HOME_FILE",
+        "GROVEKEEPER_RELEASE_INTERVAL",
+    ]

@@ -8,7 +8,12 @@ from app.core import stamps
 
 
 @pytest.mark.parametrize(
-    "text", ["2027-01-31T12:00:00Z", "2027-01-31T12:00:00.000000+00:00", "2027-01-31T14:00:00.0+02:00"]
+    "text",
+    [
+        "2027-01-31T12:00:00Z",
+        "2027-01-31T12:00:00.000000+00:00",
+        "2027-01-31T14:00:00.0+02:00",
+    ],
 )
 def test_a_time_with_a_zone_is_read(text: str) -> None:
     assert stamps.from_rfc_3339(text) == datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -16,7 +21,11 @@ def test_a_time_with_a_zone_is_read(text: str) -> None:
 
 def test_of_nanoseconds_whole_microseconds_count() -> None:
     expected = datetime(2027, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
-    for text in ("2027-01-31T12:00:00.123456789Z", "2027-01-31T12:00:00.1234569+00:00", "2027-01-31T12:00:00.123456Z"):
+    for text in (
+        "2027-01-31T12:00:00.123456789Z",
+        "2027-01-31T12:00:00.1234569+00:00",
+        "2027-01-31T12:00:00.123456Z",
+    ):
         assert stamps.from_rfc_3339(text) == expected
 
 

@@ -1,4 +1,6 @@
-"""Tests the stores of files: one suite for a folder of this machine and for an object store."""
+"""Tests the stores of files: one suite for a folder of this machine and for an object
+store.
+"""
 
 import os
 import stat
@@ -29,7 +31,11 @@ def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["directory", "objects"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return Directory(tmp_path / "home") if request.param == "directory" else objects(tmp_path)
+    return (
+        Directory(tmp_path / "home")
+        if request.param == "directory"
+        else objects(tmp_path)
+    )
 
 
 def objects(folder: Path, *, machine: str = "one") -> ObjectStore:
@@ -56,7 +62,11 @@ def test_a_file_is_read_as_it_was_written(store: Store) -> None:
 
 
 def test_names_are_listed_by_folder(store: Store) -> None:
-    for name in ("rows/ds_a/ep_a.parquet", "rows/ds_ab/ep_b.parquet", "prints/ds_a/ep_a.prints"):
+    for name in (
+        "rows/ds_a/ep_a.parquet",
+        "rows/ds_ab/ep_b.parquet",
+        "prints/ds_a/ep_a.prints",
+    ):
         write(store, name, b"12345")
     assert names(store, "rows/ds_a") == ["rows/ds_a/ep_a.parquet"]
     assert names(store, "rows") == ["rows/ds_a/ep_a.parquet", "rows/ds_ab/ep_b.parquet"]
@@ -66,7 +76,9 @@ def test_names_are_listed_by_folder(store: Store) -> None:
     assert abs(listed.changed_at.timestamp() - time.time()) < 60
 
 
-@pytest.mark.parametrize(("existing", "kept"), [("keep", b"first"), ("replace", b"second")])
+@pytest.mark.parametrize(
+    ("existing", "kept"), [("keep", b"first"), ("replace", b"second")]
+)
 def test_a_second_file_of_a_name(store: Store, existing: str, kept: bytes) -> None:
     write(store, "a/b", b"first")
     write(store, "a/b", b"second", existing=existing)
@@ -93,7 +105,9 @@ def test_a_deleted_file_is_gone_and_may_be_deleted_again(store: Store) -> None:
             store.local("a/b")
 
 
-def test_a_large_object_is_written_and_read_in_parts_and_refuses_a_second_one(tmp_path: Path) -> None:
+def test_a_large_object_is_written_and_read_in_parts_and_refuses_a_second_one(
+    tmp_path: Path,
+) -> None:
     store, content = objects(tmp_path), os.urandom(LARGE)
     write(store, "a/b", content)
     with pytest.raises(FileExistsError):
@@ -113,7 +127,9 @@ def test_a_copy_is_read_without_the_store_until_the_object_changes(
         assert StoredFile(two, "rows/a").read_bytes() == b"first"
     write(one, "rows/a", b"second", existing="replace")
     assert two.local("rows/a").read_bytes() == b"second"
-    assert copy.read_bytes() == b"first", "a job that has not opened its copy yet still finds it"
+    assert copy.read_bytes() == b"first", (
+        "a job that has not opened its copy yet still finds it"
+    )
 
 
 def test_a_reader_never_mixes_two_objects(tmp_path: Path) -> None:
@@ -126,11 +142,15 @@ def test_a_reader_never_mixes_two_objects(tmp_path: Path) -> None:
             file.read()
 
 
-def test_copies_of_replaced_and_deleted_objects_go_an_hour_after_their_use(tmp_path: Path) -> None:
+def test_copies_of_replaced_and_deleted_objects_go_an_hour_after_their_use(
+    tmp_path: Path,
+) -> None:
     store = objects(tmp_path)
     for name in ("stays", "replaced", "deleted", "young"):
         write(store, name, b"content")
-    copies = {name: store.local(name) for name in ("stays", "replaced", "deleted", "young")}
+    copies = {
+        name: store.local(name) for name in ("stays", "replaced", "deleted", "young")
+    }
     long_ago = time.time() - limits.CACHED_OBJECT_STAYS_S - 1
     for name in ("stays", "replaced", "deleted"):
         os.utime(copies[name].parent, (long_ago, long_ago))
@@ -138,10 +158,15 @@ def test_copies_of_replaced_and_deleted_objects_go_an_hour_after_their_use(tmp_p
     for name in ("deleted", "young"):
         store.delete(name)
     store.tidy()
-    assert {name for name, copy in copies.items() if copy.exists()} == {"stays", "young"}
+    assert {name for name, copy in copies.items() if copy.exists()} == {
+        "stays",
+        "young",
+    }
 
 
-def test_the_copies_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copies_that_were_not_used_for_longest_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, copies = objects(tmp_path), dict[str, Path]()
     for age, name in enumerate(("newest", "older", "oldest")):
         write(store, name, bytes(1000))
@@ -151,11 +176,18 @@ def test_the_copies_that_were_not_used_for_longest_make_room(tmp_path: Path, mon
     monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 3_100)
     write(store, "another", bytes(1000))
     store.local("another")
-    assert {name for name, copy in copies.items() if copy.exists()} == {"newest", "older"}
+    assert {name for name, copy in copies.items() if copy.exists()} == {
+        "newest",
+        "older",
+    }
 
 
-def test_a_copy_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is over its limit, and another process makes room between the look at a copy and its use."""
+def test_a_copy_that_another_process_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache is over its limit, and another process makes room between the look at a
+    copy and its use.
+    """
     store, exists = objects(tmp_path), Path.exists
     write(store, "a", b"content")
     copy = store.local("a")
@@ -174,7 +206,9 @@ def test_a_copy_that_another_process_removes_is_made_again(tmp_path: Path, monke
     assert store.local("a").read_bytes() == b"content"
 
 
-def test_a_copy_stays_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_stays_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, get = objects(tmp_path), obstore.get
     write(store, "a", bytes(LARGE))
     monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 0)
@@ -184,7 +218,8 @@ def test_a_copy_stays_while_it_is_made(tmp_path: Path, monkeypatch: pytest.Monke
         objects(tmp_path)._make_room()
         for folder in (tmp_path / "one").iterdir():
             age = folder.stat().st_mtime - limits.CACHED_OBJECT_STAYS_S + 1
-            os.utime(folder, (age, age))  # each piece takes almost as long as an unused copy stays
+            # each piece takes almost as long as an unused copy stays
+            os.utime(folder, (age, age))
         return answer
 
     monkeypatch.setattr(obstore, "get", slow)
@@ -207,7 +242,12 @@ def test_codes_beside_a_copy_that_was_removed_go_too(tmp_path: Path) -> None:
 def test_a_reader_that_goes_on_reads_ahead_and_another_reads_what_it_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, content, get, ranges = objects(tmp_path), os.urandom(LARGE), obstore.get, list[tuple[int, int]]()
+    store, content, get, ranges = (
+        objects(tmp_path),
+        os.urandom(LARGE),
+        obstore.get,
+        list[tuple[int, int]](),
+    )
     write(store, "a", content)
 
     def recorded(*arguments: Any, options: Any) -> Any:
@@ -217,7 +257,12 @@ def test_a_reader_that_goes_on_reads_ahead_and_another_reads_what_it_asks_for(
     monkeypatch.setattr(obstore, "get", recorded)
     with store.open("a") as file:
         file.seek(100)
-        read = [file.read(10), *(file.read(1000) for _ in range(50)), file.read(), file.read(1)]
+        read = [
+            file.read(10),
+            *(file.read(1000) for _ in range(50)),
+            file.read(),
+            file.read(1),
+        ]
         file.seek(50)
         assert file.read(4) == content[50:54]
     assert b"".join(read) == content[100:]
@@ -226,7 +271,9 @@ def test_a_reader_that_goes_on_reads_ahead_and_another_reads_what_it_asks_for(
     assert len(ranges) <= 8
 
 
-def test_an_answer_that_is_too_short_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_too_short_is_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, get = objects(tmp_path), obstore.get
     write(store, "a", b"content")
 
@@ -250,7 +297,9 @@ CALLS: dict[str, Callable[[ObjectStore], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_outage_is_one_error_that_quotes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_an_outage_is_one_error_that_quotes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     def fails(*_: object, **__: object) -> object:
         raise GenericError("PUT https://canary.example/bucket?signature=canary")
 
@@ -271,14 +320,20 @@ def test_an_address_that_is_no_store_is_refused(tmp_path: Path, address: str) ->
 
 def test_a_folder_of_objects_is_closed_to_other_accounts(tmp_path: Path) -> None:
     write(objects(tmp_path), "fingerprint.key", b"SECRET")
-    assert stat.S_IMODE((tmp_path / "bucket").stat().st_mode) == 0o700, "whatever the library gives its files"
+    assert stat.S_IMODE((tmp_path / "bucket").stat().st_mode) == 0o700, (
+        "whatever the library gives its files"
+    )
     (tmp_path / "bucket").chmod(0o750)
     with pytest.raises(InstallationError, match="Run: chmod go= "):
         objects(tmp_path)
-    assert stat.S_IMODE((tmp_path / "bucket").stat().st_mode) == 0o750, "it may be a folder of others"
+    assert stat.S_IMODE((tmp_path / "bucket").stat().st_mode) == 0o750, (
+        "it may be a folder of others"
+    )
 
 
-@pytest.mark.parametrize("address", ["file://", "file:///dev/null/x", "file://host/srv", "file:srv"])
+@pytest.mark.parametrize(
+    "address", ["file://", "file:///dev/null/x", "file://host/srv", "file:srv"]
+)
 def test_a_folder_that_cannot_be_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(InstallationError, match="GROVEKEEPER_STORE cannot be used"):
         ObjectStore(address, tmp_path)

@@ -1,4 +1,6 @@
-"""Tests the admission book: first rows of a unit first, never revised; uncommitted uploads do not count."""
+"""Tests the admission book: first rows of a unit first, never revised; uncommitted
+uploads do not count.
+"""
 
 import os
 import queue
@@ -29,9 +31,13 @@ class Book:
         self._home, self._max_rows = home, max_rows
         self.committed: list[str] = []
 
-    def upload(self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True) -> list[bool]:
+    def upload(
+        self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True
+    ) -> list[bool]:
         epoch = f"ep_{len(self.committed)}_{os.urandom(4).hex()}"
-        with admission.opened_home_book(self._home, "ds_a", max_rows=self._max_rows, key=KEY) as book:
+        with admission.opened_home_book(
+            self._home, "ds_a", max_rows=self._max_rows, key=KEY
+        ) as book:
             book.begin(epoch, committed=self.committed)
             admitted = book.admit(units).tolist()
             if commits:
@@ -49,8 +55,14 @@ def test_the_first_rows_of_a_unit_are_admitted_over_all_uploads(tmp_path: Path) 
     assert book.upload(BEN) == [False]
 
 
-@pytest.mark.parametrize("lost", [{"commits": False}, {"becomes_an_epoch": False}], ids=["rolled-back", "no-epoch"])
-def test_an_upload_that_never_became_an_epoch_does_not_count(tmp_path: Path, lost: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "lost",
+    [{"commits": False}, {"becomes_an_epoch": False}],
+    ids=["rolled-back", "no-epoch"],
+)
+def test_an_upload_that_never_became_an_epoch_does_not_count(
+    tmp_path: Path, lost: dict[str, bool]
+) -> None:
     book = Book(tmp_path, max_rows=1)
 
     assert book.upload(ANN, **lost) == [True]
@@ -83,11 +95,16 @@ def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
         book.upload(ANN)
 
 
-def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_upload_waits_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(admission, "WAIT_S", 0.05)
-    with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
-        with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
-            pytest.fail("two uploads decide at once")
+    with (
+        admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY),
+        pytest.raises(Unavailable),
+        admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY),
+    ):
+        pytest.fail("two uploads decide at once")
     monkeypatch.setattr(admission, "WAIT_S", 60.0)
     seen: list[str] = []
 
@@ -118,8 +135,12 @@ def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
     committing.close()
 
 
-def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path: Path) -> None:
-    """Waiting uploads occupy threads of the service. A wait that ends frees its place in the limit."""
+def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    """Waiting uploads occupy threads of the service. A wait that ends frees its place
+    in the limit.
+    """
     admitted: list[str] = []
     answered = queue.SimpleQueue[Unavailable]()
 
@@ -131,7 +152,10 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
             answered.put(error)
 
     for _ in range(2):
-        uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
+        uploads = [
+            threading.Thread(target=upload)
+            for _ in range(limits.MAX_WAITING_UPLOADS + 3)
+        ]
         with admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY):
             for thread in uploads:
                 thread.start()
@@ -146,13 +170,18 @@ def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path:
 
 
 def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY) as book:
+    with (
+        pytest.raises(FileNotFoundError),
+        admission.opened_home_book(tmp_path, "ds_a", max_rows=1, key=KEY) as book,
+    ):
         book.begin("ep_a", committed=[])
         row_files.erase_dataset(Directory(tmp_path), "ds_a")
         raise sqlite3.OperationalError("disk I/O error")
 
 
-def test_the_book_contains_no_value_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_the_book_contains_no_value_and_is_readable_by_its_owner_only(
+    tmp_path: Path,
+) -> None:
     book = Book(tmp_path, max_rows=1)
     book.upload(*admission.unit_row_ids(["Canary7Q"], dataset_key=KEY.secret))
     file = tmp_path / row_files.admission_name("ds_a")
@@ -162,17 +191,23 @@ def test_the_book_contains_no_value_and_is_readable_by_its_owner_only(tmp_path: 
 
 
 def _stored(home: Path) -> dict[bytes, bytes]:
-    with closing(sqlite3.connect(home / row_files.admission_name("ds_a"))) as connection:
+    with closing(
+        sqlite3.connect(home / row_files.admission_name("ds_a"))
+    ) as connection:
         return dict(connection.execute("SELECT unit, counts FROM units").fetchall())
 
 
-def test_the_book_shows_neither_how_many_rows_a_unit_has_nor_in_how_many_uploads(tmp_path: Path) -> None:
+def test_the_book_shows_neither_how_many_rows_a_unit_has_nor_in_how_many_uploads(
+    tmp_path: Path,
+) -> None:
     book = Book(tmp_path, max_rows=3)
     book.upload(ANN, BEN, BEN)
     before = _stored(tmp_path)
     book.upload(ANN)
 
-    assert {len(text) for text in (*before.values(), *_stored(tmp_path).values())} == {12 + 3 * 8 + 16}
+    assert {len(text) for text in (*before.values(), *_stored(tmp_path).values())} == {
+        12 + 3 * 8 + 16
+    }
     assert before[ANN] != _stored(tmp_path)[ANN]
     assert before[BEN] == _stored(tmp_path)[BEN]
 
@@ -184,8 +219,16 @@ def test_a_unit_with_rows_in_many_uploads_is_counted(tmp_path: Path) -> None:
 
 def test_counts_of_another_unit_or_another_dataset_are_refused(tmp_path: Path) -> None:
     Book(tmp_path, max_rows=2).upload(ANN, BEN, BEN)
-    with closing(sqlite3.connect(tmp_path / row_files.admission_name("ds_a"))) as connection, connection:
-        connection.execute("UPDATE units SET counts = (SELECT counts FROM units WHERE unit = ?)", (ANN,))
+    with (
+        closing(
+            sqlite3.connect(tmp_path / row_files.admission_name("ds_a"))
+        ) as connection,
+        connection,
+    ):
+        connection.execute(
+            "UPDATE units SET counts = (SELECT counts FROM units WHERE unit = ?)",
+            (ANN,),
+        )
 
     for key, unit in ((KEY, BEN), (DataKey(bytes(32)), ANN)):
         with (
@@ -195,13 +238,19 @@ def test_counts_of_another_unit_or_another_dataset_are_refused(tmp_path: Path) -
             book.admit([unit])
 
 
-def test_a_book_with_counts_that_the_earliest_versions_did_not_encrypt_admits_nothing(tmp_path: Path) -> None:
+def test_a_book_with_counts_that_the_earliest_versions_did_not_encrypt_admits_nothing(
+    tmp_path: Path,
+) -> None:
     """Without these counts, units would get their places again."""
     file = tmp_path / row_files.admission_name("ds_a")
     file.parent.mkdir(parents=True)
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("CREATE TABLE epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)")
-        connection.execute("CREATE TABLE admitted (unit BLOB, epoch INTEGER, n INTEGER, PRIMARY KEY (unit, epoch))")
+        connection.execute(
+            "CREATE TABLE epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)"
+        )
+        connection.execute(
+            "CREATE TABLE admitted (unit BLOB, epoch INTEGER, n INTEGER, PRIMARY KEY (unit, epoch))"
+        )
         connection.execute("INSERT INTO epochs VALUES (1, 'ep_kept')")
     book = Book(tmp_path, max_rows=3)
     book.committed = ["ep_kept"]
@@ -216,7 +265,12 @@ def test_ids_are_keyed_and_follow_the_value_alone() -> None:
     assert again == [BEN, ANN, ANN]
     assert len(ANN) == 16
     assert other != [ANN]
-    assert admission.unit_row_ids(["ann ", "Ann"], dataset_key=KEY.secret) != [ANN, ANN], "space and case matter"
+    assert admission.unit_row_ids(["ann ", "Ann"], dataset_key=KEY.secret) != [
+        ANN,
+        ANN,
+    ], "space and case matter"
     partition = HashPartition("shard", 8)
-    cells = hash_cells(b"".join(again), partition=partition, dataset_key=KEY.secret).tolist()
+    cells = hash_cells(
+        b"".join(again), partition=partition, dataset_key=KEY.secret
+    ).tolist()
     assert cells[1] == cells[2], "all rows of a unit are in one cell"

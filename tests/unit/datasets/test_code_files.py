@@ -1,4 +1,6 @@
-"""Tests stored codes: read in place of values, sealed, bound to the rows that they were made from, erased with them."""
+"""Tests stored codes: read in place of values, sealed, bound to the rows that they were
+made from, erased with them.
+"""
 
 import dataclasses
 import errno
@@ -19,7 +21,15 @@ from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
-from tests.support.uploads import DATA_KEY, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
+from tests.support.uploads import (
+    DATA_KEY,
+    HEADER,
+    SCHEMA,
+    Ingestion,
+    path_of,
+    store_table,
+    stored_table,
+)
 from tests.support.wide_codes import wide_codes
 
 GRID = quantile_bins.public_grid(SCHEMA)
@@ -34,19 +44,32 @@ def small_files_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_files, "FEWEST_ROWS", 1)
 
 
-def read(ingest: Ingestion, public: Encoding = GRID, cells: list[int] | None = None) -> CodedRows:
-    selection = Selection(SCHEMA, ingest.partitions, Scope({} if cells is None else {"shard": tuple(cells)}))
-    return private_rows.read([ingest.destination], selection, codes=CodeRequest(public, with_ids=True))
+def read(
+    ingest: Ingestion, public: Encoding = GRID, cells: list[int] | None = None
+) -> CodedRows:
+    selection = Selection(
+        SCHEMA,
+        ingest.partitions,
+        Scope({} if cells is None else {"shard": tuple(cells)}),
+    )
+    return private_rows.read(
+        [ingest.destination], selection, codes=CodeRequest(public, with_ids=True)
+    )
 
 
 def codes(rows: CodedRows, public: Encoding = GRID) -> np.ndarray:
     return np.stack(
-        [np.concatenate([block.column(i) for block in rows.features.blocks]) for i in range(len(SCHEMA.features))]
+        [
+            np.concatenate([block.column(i) for block in rows.features.blocks])
+            for i in range(len(SCHEMA.features))
+        ]
     )
 
 
 def stored(ingest: Ingestion) -> list[Path]:
-    return sorted((ingest.home / row_files.CODES_FOLDER).rglob("*"), key=lambda path: path.name)[1:]
+    return sorted(
+        (ingest.home / row_files.CODES_FOLDER).rglob("*"), key=lambda path: path.name
+    )[1:]
 
 
 @contextmanager
@@ -57,20 +80,28 @@ def columns_read(monkeypatch: pytest.MonkeyPatch):
         patch.setattr(
             pq.ParquetFile,
             "read_row_group",
-            lambda file, group, columns=None, **more: seen.append(columns) or honest(file, group, columns, **more),
+            lambda file, group, columns=None, **more: (
+                seen.append(columns) or honest(file, group, columns, **more)
+            ),
         )
         yield seen
 
 
 @pytest.mark.parametrize("cells", [None, [1, 3], []])
-@pytest.mark.parametrize("public", [GRID, Encoding.of(SCHEMA, 32)], ids=["grid", "bins"])
-def test_a_second_job_reads_codes_and_gets_the_same_rows(ingest, monkeypatch, public, cells):
+@pytest.mark.parametrize(
+    "public", [GRID, Encoding.of(SCHEMA, 32)], ids=["grid", "bins"]
+)
+def test_a_second_job_reads_codes_and_gets_the_same_rows(
+    ingest, monkeypatch, public, cells
+):
     ingest(BODY)
     values = ingest.read(cells)
     first = read(ingest, public, cells)
     with columns_read(monkeypatch) as seen:
         second = read(ingest, public, cells)
-    assert seen == [["cell", "label", "row_id"] if cells is not None else ["label", "row_id"]]
+    assert seen == [
+        ["cell", "label", "row_id"] if cells is not None else ["label", "row_id"]
+    ]
     for rows in (first, second):
         np.testing.assert_array_equal(codes(rows), wide_codes(public, values.features))
         np.testing.assert_array_equal(rows.y, values.y)
@@ -78,7 +109,9 @@ def test_a_second_job_reads_codes_and_gets_the_same_rows(ingest, monkeypatch, pu
 
 
 def test_a_machine_that_reads_a_shard_stores_no_codes(ingest):
-    """They would be those of some row groups, in a file that is named after all of them."""
+    """They would be those of some row groups, in a file that is named after all of
+    them.
+    """
     ingest(BODY)
     store_table(stored_table(ingest.destination), ingest.destination, group_rows=100)
     selection = Selection(SCHEMA, ingest.partitions, WHOLE)
@@ -93,7 +126,9 @@ def test_the_rows_of_every_upload_are_coded(ingest):
     ingest(BODY)
     one = read(ingest)
     selection = Selection(SCHEMA, ingest.partitions, WHOLE)
-    both = private_rows.read([ingest.destination] * 2, selection, codes=CodeRequest(GRID, with_ids=True))
+    both = private_rows.read(
+        [ingest.destination] * 2, selection, codes=CodeRequest(GRID, with_ids=True)
+    )
     assert both.y.tolist() == [*one.y, *one.y]
     assert np.array_equal(codes(both), np.hstack([codes(one)] * 2))
     assert np.array_equal(both.ids, np.vstack([one.ids] * 2))
@@ -117,9 +152,17 @@ def test_codes_of_rows_that_were_erased_can_not_be_read(ingest):
     (file,) = stored(ingest)
     late = file.read_bytes()
     with ingest.destination.open() as reader:
-        key_of_erased_rows = code_files.file_of(ingest.destination, reader.file_id, GRID)
+        key_of_erased_rows = code_files.file_of(
+            ingest.destination, reader.file_id, GRID
+        )
 
-    erasure.erase_upload(ingest.store, "ds_a", "ep_a", form=arrow_schema(SCHEMA, ingest.partitions), key=DATA_KEY)
+    erasure.erase_upload(
+        ingest.store,
+        "ds_a",
+        "ep_a",
+        form=arrow_schema(SCHEMA, ingest.partitions),
+        key=DATA_KEY,
+    )
     assert stored(ingest) == []
 
     file.write_bytes(late)
@@ -136,12 +179,21 @@ def test_the_erasure_of_a_unit_erases_the_codes(ingest):
     ingest(BODY)
     row_id = ingest.read().row_ids[7].tobytes()
     n_rows = read(ingest).y.size
-    assert erasure.erase_rows(ingest.store, "ds_a", ["ep_a"], key=DATA_KEY, row_id=row_id) == 1
+    assert (
+        erasure.erase_rows(ingest.store, "ds_a", ["ep_a"], key=DATA_KEY, row_id=row_id)
+        == 1
+    )
     assert stored(ingest) == []
     assert read(ingest).y.size == n_rows - 1
 
 
-@pytest.mark.parametrize("erase", [row_files.erase_dataset, lambda store, ds: row_files.erase_epoch(store, ds, "ep_a")])
+@pytest.mark.parametrize(
+    "erase",
+    [
+        row_files.erase_dataset,
+        lambda store, ds: row_files.erase_epoch(store, ds, "ep_a"),
+    ],
+)
 def test_codes_are_gone_with_the_upload_and_with_the_dataset(ingest, erase):
     ingest(BODY)
     read(ingest)
@@ -169,16 +221,24 @@ def test_codes_that_are_damaged_are_made_again(ingest, damage):
 
 
 def test_codes_by_some_edges_are_not_read_for_as_many_others(ingest):
-    """The edges of a version, of a profile: equal numbers of bins do not make equal bins."""
+    """The edges of a version, of a profile: equal numbers of bins do not make equal
+    bins.
+    """
     ingest(BODY)
     values, first = ingest.read(), Encoding.of(SCHEMA, 16)
-    edges = tuple(None if of_feature is None else of_feature * 0.75 for of_feature in first.edges)
+    edges = tuple(
+        None if of_feature is None else of_feature * 0.75 for of_feature in first.edges
+    )
     other = Encoding.with_edges(SCHEMA, edges)
     assert other.n_codes.tolist() == first.n_codes.tolist()
     for public in (first, other, first):
-        np.testing.assert_array_equal(codes(read(ingest, public)), wide_codes(public, values.features))
+        np.testing.assert_array_equal(
+            codes(read(ingest, public)), wide_codes(public, values.features)
+        )
     assert len(stored(ingest)) == 2
-    assert (wide_codes(first, values.features) != wide_codes(other, values.features)).any()
+    assert (
+        wide_codes(first, values.features) != wide_codes(other, values.features)
+    ).any()
 
 
 def test_codes_by_the_bins_of_one_declaration_are_not_read_for_another(ingest):
@@ -186,8 +246,15 @@ def test_codes_by_the_bins_of_one_declaration_are_not_read_for_another(ingest):
     read(ingest)
     with ingest.destination.open() as reader:
         names = [
-            code_files.file_of(ingest.destination, reader.file_id, dataclasses.replace(GRID, schema=schema)).file.name
-            for schema in (SCHEMA, dataclasses.replace(SCHEMA, features=SCHEMA.features[::-1]))
+            code_files.file_of(
+                ingest.destination,
+                reader.file_id,
+                dataclasses.replace(GRID, schema=schema),
+            ).file.name
+            for schema in (
+                SCHEMA,
+                dataclasses.replace(SCHEMA, features=SCHEMA.features[::-1]),
+            )
         ]
     assert names[0] != names[1]
 
@@ -214,7 +281,9 @@ def test_a_full_disk_fails_no_job(ingest, monkeypatch, method):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(Writer, method, full)
-    np.testing.assert_array_equal(codes(read(ingest)), wide_codes(GRID, ingest.read().features))
+    np.testing.assert_array_equal(
+        codes(read(ingest)), wide_codes(GRID, ingest.read().features)
+    )
     assert stored(ingest) == []
 
 
@@ -223,7 +292,9 @@ def test_codes_leave_the_room_that_was_looked_at_before_the_charge(ingest, monke
     ingest(BODY)
     free = SimpleNamespace(free=limits.MIN_FREE_UPLOAD_BYTES)
     monkeypatch.setattr(code_files.shutil, "disk_usage", lambda _: free)
-    np.testing.assert_array_equal(codes(read(ingest)), wide_codes(GRID, ingest.read().features))
+    np.testing.assert_array_equal(
+        codes(read(ingest)), wide_codes(GRID, ingest.read().features)
+    )
     assert stored(ingest) == []
     free.free += 10**6
     read(ingest)
@@ -239,7 +310,11 @@ def test_other_rows_other_bins_and_other_keys_have_other_codes(ingest):
             code_files.file_of(ingest.destination, rows_id, GRID),
             code_files.file_of(ingest.destination, other_id, GRID),
             code_files.file_of(ingest.destination, rows_id, Encoding.of(SCHEMA, 9)),
-            code_files.file_of(SealedFile.at(path_of(ingest.destination), DataKey(bytes(32))), rows_id, GRID),
+            code_files.file_of(
+                SealedFile.at(path_of(ingest.destination), DataKey(bytes(32))),
+                rows_id,
+                GRID,
+            ),
         )
     }
     assert len({secret for _, secret in files}) == 4

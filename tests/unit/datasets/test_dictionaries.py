@@ -1,4 +1,6 @@
-"""Drafts of declarations from data dictionaries in two forms, and the list of what they lack."""
+"""Drafts of declarations from data dictionaries in two forms, and the list of what they
+lack.
+"""
 
 import json
 from collections.abc import Iterator
@@ -28,11 +30,39 @@ FRICTIONLESS: dict[str, Any] = {
     "missingValues": ["", "NA"],
 }  # fmt: skip
 FEATURES = {
-    "age": {"type": "integer", "lower": 0, "upper": 120, "missing": False, "bounds": "documented"},
-    "hours": {"type": "numeric", "lower": 0, "upper": 100.5, "missing": True, "bounds": "documented"},
-    "children": {"type": "integer", "lower": 0, "upper": None, "missing": True, "bounds": "documented"},
-    "sector": {"type": "categorical", "categories": ["private", "public"], "ordered": False, "missing": True},
-    "smokes": {"type": "categorical", "categories": None, "ordered": False, "missing": True},
+    "age": {
+        "type": "integer",
+        "lower": 0,
+        "upper": 120,
+        "missing": False,
+        "bounds": "documented",
+    },
+    "hours": {
+        "type": "numeric",
+        "lower": 0,
+        "upper": 100.5,
+        "missing": True,
+        "bounds": "documented",
+    },
+    "children": {
+        "type": "integer",
+        "lower": 0,
+        "upper": None,
+        "missing": True,
+        "bounds": "documented",
+    },
+    "sector": {
+        "type": "categorical",
+        "categories": ["private", "public"],
+        "ordered": False,
+        "missing": True,
+    },
+    "smokes": {
+        "type": "categorical",
+        "categories": None,
+        "ordered": False,
+        "missing": True,
+    },
     "born": {"type": None, "missing": True},
 }
 
@@ -49,7 +79,13 @@ def _features(draft: Draft) -> dict[str, dict[str, Any]]:
 def _nulls(value: object, at: str = "") -> Iterator[str]:
     if value is None:
         yield at
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    members = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, member in members:
         yield from _nulls(member, f"{at}/{name}")
 
@@ -57,19 +93,39 @@ def _nulls(value: object, at: str = "") -> Iterator[str]:
 def test_a_dictionary_becomes_a_draft() -> None:
     draft = _draft(FRICTIONLESS, label="income")
     assert draft.declaration["name"] == "census"
-    assert draft.declaration["schema"]["label"] == {"name": "income", "classes": ["low", "high"]}
+    assert draft.declaration["schema"]["label"] == {
+        "name": "income",
+        "classes": ["low", "high"],
+    }
     features = _features(draft)
-    assert list(features) == ["age", "hours", "children", "sector", "grade", "smokes", "born"]
+    assert list(features) == [
+        "age",
+        "hours",
+        "children",
+        "sector",
+        "grade",
+        "smokes",
+        "born",
+    ]
     assert {name: features[name] for name in FEATURES} == FEATURES
 
 
 def test_categories_with_labels_keep_their_order() -> None:
     grade = _features(_draft(FRICTIONLESS))["grade"]
-    assert grade == {"type": "categorical", "categories": ["1", "2"], "ordered": True, "missing": True}
+    assert grade == {
+        "type": "categorical",
+        "categories": ["1", "2"],
+        "ordered": True,
+        "missing": True,
+    }
 
 
-@pytest.mark.parametrize("options", [{}, {"label": "income"}, {"label": "age", "unit": "born", "name": "x"}])
-def test_every_null_is_listed_and_the_service_refuses_nothing_else(options: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"label": "income"}, {"label": "age", "unit": "born", "name": "x"}]
+)
+def test_every_null_is_listed_and_the_service_refuses_nothing_else(
+    options: dict[str, str],
+) -> None:
     draft = _draft(FRICTIONLESS, **options)
     lacking = [remark.at for remark in draft.lacking]
     assert sorted(lacking) == sorted(_nulls(draft.declaration))
@@ -82,15 +138,27 @@ def _refused(declaration: dict[str, Any]) -> set[str]:
         read = DatasetIn.model_validate(declaration)
         Schema.from_json(read.schema_.model_dump(exclude_none=True))
     except ValidationError as error:
-        return {"".join(f"/{part}" for part in problem["loc"]) for problem in error.errors()}
+        return {
+            "".join(f"/{part}" for part in problem["loc"]) for problem in error.errors()
+        }
     except InvalidRequest as error:
         return {problem.at for problem in error.errors}
     return set()
 
 
-def test_a_complete_dictionary_lacks_a_budget_alone_and_a_declaration_lacks_nothing() -> None:
+def test_a_complete_dictionary_lacks_a_budget_alone_and_a_declaration_lacks_nothing() -> (
+    None
+):
     schema = {
-        "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120, "description": "in years"}],
+        "features": [
+            {
+                "name": "age",
+                "type": "integer",
+                "lower": 0,
+                "upper": 120,
+                "description": "in years",
+            }
+        ],
         "label": {"name": "income", "classes": ["low", "high"]},
     }
     draft = _draft(schema, name="census")
@@ -100,7 +168,10 @@ def test_a_complete_dictionary_lacks_a_budget_alone_and_a_declaration_lacks_noth
     complete = _draft(whole)
     assert complete.lacking == ()
     assert _refused(complete.declaration) == set()
-    assert (complete.declaration["budget"], complete.declaration["public_size"]) == (budget, 1000)
+    assert (complete.declaration["budget"], complete.declaration["public_size"]) == (
+        budget,
+        1000,
+    )
 
 
 def test_a_unit_column_is_no_feature_and_its_number_of_rows_is_asked_for() -> None:
@@ -111,13 +182,21 @@ def test_a_unit_column_is_no_feature_and_its_number_of_rows_is_asked_for() -> No
 
 
 def test_marks_of_missing_values_are_to_be_confirmed() -> None:
-    remarks = {remark.at: remark.text for remark in _draft(FRICTIONLESS, label="income").to_confirm}
+    remarks = {
+        remark.at: remark.text
+        for remark in _draft(FRICTIONLESS, label="income").to_confirm
+    }
     assert "NA" in remarks["/schema/features/1/missing"]
-    assert "/schema/features/0/missing" not in remarks, "a required column has no missing value"
+    assert "/schema/features/0/missing" not in remarks, (
+        "a required column has no missing value"
+    )
 
 
 def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> None:
-    tables = [{"name": name, "data": [{"age": 999}], "schema": FRICTIONLESS} for name in ("a", "b")]
+    tables = [
+        {"name": name, "data": [{"age": 999}], "schema": FRICTIONLESS}
+        for name in ("a", "b")
+    ]
     package = {"name": "package", "resources": tables}
     with pytest.raises(NotADictionary, match="a, b"):
         _draft(package)
@@ -126,7 +205,10 @@ def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> 
     assert "999" not in json.dumps(draft.declaration)
 
 
-@pytest.mark.parametrize("text", ["age,income\n39,low\n", '[{"age": 39, "income": "low"}]', "", "39", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    ["age,income\n39,low\n", '[{"age": 39, "income": "low"}]', "", "39", "[" * 100_000],
+)
 def test_rows_are_refused(text: str) -> None:
     with pytest.raises(NotADictionary, match="never from rows") as refused:
         draft_declaration(text.encode())
@@ -152,28 +234,51 @@ def test_json_of_another_form_is_refused(dictionary: object) -> None:
         _draft(dictionary)
 
 
-@pytest.mark.parametrize("broken", [None, 1, "x", [], {}, [1], {"a": 1}, 1e300, -1, True])
-@pytest.mark.parametrize("member", ["type", "constraints", "categories", "name", "trueValues"])
+@pytest.mark.parametrize(
+    "broken", [None, 1, "x", [], {}, [1], {"a": 1}, 1e300, -1, True]
+)
+@pytest.mark.parametrize(
+    "member", ["type", "constraints", "categories", "name", "trueValues"]
+)
 def test_broken_members_leave_gaps(member: str, broken: object) -> None:
     for kind in ("integer", "boolean", "string", "date"):
         field = {"name": "age", "type": kind} | {member: broken}
         draft = _draft({"fields": [field], "missingValues": broken})
-        assert sorted(remark.at for remark in draft.lacking) == sorted(_nulls(draft.declaration))
+        assert sorted(remark.at for remark in draft.lacking) == sorted(
+            _nulls(draft.declaration)
+        )
 
 
-@pytest.mark.parametrize("broken", [None, 1, "x", [], {}, [1], {"a": 1}, 1e300, -1, True])
+@pytest.mark.parametrize(
+    "broken", [None, 1, "x", [], {}, [1], {"a": 1}, 1e300, -1, True]
+)
 @pytest.mark.parametrize("member", ["type", "categories", "name", "lower", "missing"])
 def test_broken_members_of_a_schema_leave_gaps(member: str, broken: object) -> None:
     for kind in ("integer", "categorical", None):
         feature = {"name": "age", "type": kind, "upper": 9} | {member: broken}
-        draft = _draft({"schema": {"features": [feature], "label": {"classes": broken}}, "privacy_unit": broken})
+        draft = _draft(
+            {
+                "schema": {"features": [feature], "label": {"classes": broken}},
+                "privacy_unit": broken,
+            }
+        )
         lacking = {remark.at for remark in draft.lacking}
-        assert lacking - {"/privacy_unit/max_rows"} == set(_nulls(draft.declaration)) - {"/privacy_unit"}
+        assert lacking - {"/privacy_unit/max_rows"} == set(
+            _nulls(draft.declaration)
+        ) - {"/privacy_unit"}
 
 
-@pytest.mark.parametrize("form", [{"tableSchema": {"columns": []}}, {"tables": [{"url": "a.csv"}]}, {"columns": []}])
-def test_another_form_of_dictionary_is_refused_with_the_forms_that_are_read(form: dict[str, object]) -> None:
-    with pytest.raises(NotADictionary, match="expected the schema of a declaration or a Frictionless table schema"):
+@pytest.mark.parametrize(
+    "form",
+    [{"tableSchema": {"columns": []}}, {"tables": [{"url": "a.csv"}]}, {"columns": []}],
+)
+def test_another_form_of_dictionary_is_refused_with_the_forms_that_are_read(
+    form: dict[str, object],
+) -> None:
+    with pytest.raises(
+        NotADictionary,
+        match="expected the schema of a declaration or a Frictionless table schema",
+    ):
         _draft({"@context": "http://www.w3.org/ns/csvw", **form})
 
 

@@ -1,4 +1,6 @@
-"""Tests how an upload is mapped and refused, and that a refusal leaves no file and quotes no cell."""
+"""Tests how an upload is mapped and refused, and that a refusal leaves no file and
+quotes no cell.
+"""
 
 import gc
 import gzip
@@ -23,21 +25,37 @@ from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from tests.support.columnar import body_of
-from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion, path_of, stored_table
+from tests.support.uploads import (
+    GOOD_ROW,
+    HEADER,
+    KEY,
+    Ingestion,
+    path_of,
+    stored_table,
+)
 
 CANARY = "Canary7Q"
 
 
 def refusal(ingest, body, **options):
-    """The error of a refused upload, after checks that nothing was stored and nothing was quoted."""
+    """The error of a refused upload, after checks that nothing was stored and nothing
+    was quoted.
+    """
     with pytest.raises(GrovekeeperError) as caught:
         ingest(body, **options)
     error = caught.value
     assert ingest.files() == []
     assert error.__cause__ is None
     assert error.__context__ is None
-    texts = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
-    # A traceback shows lines of this file, too; they contain the name CANARY, not its value.
+    texts = [
+        str(error),
+        repr(error),
+        repr(error.args),
+        repr(vars(error)),
+        *traceback.format_exception(error),
+    ]
+    # A traceback shows lines of this file, too; they contain the name CANARY, not its
+    # value.
     assert not any(CANARY in text for text in texts)
     return error
 
@@ -60,7 +78,9 @@ def numbers(cells, column=0):
 
 def test_rows_are_stored_sanitised_and_counted(ingest):
     report = ingest(
-        HEADER + GOOD_ROW + '150,,,0,<=50K\n-1,9,female,"Bern, BE",50\n12,0.5," Male",Basel,\n7,nan,Female,0,>50K\n'
+        HEADER
+        + GOOD_ROW
+        + '150,,,0,<=50K\n-1,9,female,"Bern, BE",50\n12,0.5," Male",Basel,\n7,nan,Female,0,>50K\n'
     )
     assert report.n_rows == 5
     assert report.columns == (
@@ -89,17 +109,28 @@ def test_the_stored_file_has_fresh_ids_and_their_cells(ingest):
     assert len({ids[at : at + 16] for at in range(0, 1600, 16)}) == 100
     partition = HashPartition("shard", 4)
     key = hash_keys(Partitions((partition,)), dataset_key=KEY)["shard"]
-    assert table.column("cell").to_pylist() == hash_cells(ids, partition=partition, dataset_key=key).tolist()
+    assert (
+        table.column("cell").to_pylist()
+        == hash_cells(ids, partition=partition, dataset_key=key).tolist()
+    )
     path_of(ingest.destination).unlink()
     ingest(HEADER + GOOD_ROW * 100)
     again = stored_table(ingest.destination).column("row_id").to_pylist()
-    assert set(again).isdisjoint(table.column("row_id").to_pylist())  # not a function of the place of a row in its file
+    # not a function of the place of a row in its file
+    assert set(again).isdisjoint(table.column("row_id").to_pylist())
 
 
 def test_without_a_partition_there_is_no_cell(ingest):
     ingest.partitions = Partitions(())
     ingest(HEADER + GOOD_ROW)
-    assert stored_table(ingest.destination).column_names == ["f0", "f1", "f2", "f3", "label", "row_id"]
+    assert stored_table(ingest.destination).column_names == [
+        "f0",
+        "f1",
+        "f2",
+        "f3",
+        "label",
+        "row_id",
+    ]
 
 
 def test_the_report_prints_no_count(ingest):
@@ -111,18 +142,32 @@ def test_the_report_prints_no_count(ingest):
 def test_columns_come_in_any_order(ingest):
     ingest('income,"city, canton",height,age,sex\n>50K,0,1.5,40,Female\n')
     rows = ingest.read()
-    assert [array.tolist() for array in rows.features.columns] == [[40.0], [1.5], [0], [1]]
+    assert [array.tolist() for array in rows.features.columns] == [
+        [40.0],
+        [1.5],
+        [0],
+        [1],
+    ]
     assert rows.y.tolist() == [1]
 
 
-@pytest.mark.parametrize("body", [HEADER, HEADER.rstrip("\n"), HEADER + "\n\r\n\n", "\n" + HEADER])
+@pytest.mark.parametrize(
+    "body", [HEADER, HEADER.rstrip("\n"), HEADER + "\n\r\n\n", "\n" + HEADER]
+)
 def test_a_header_without_rows_is_legal(ingest, body):
     report = ingest(body)
     assert report.n_rows == 0
-    assert [(column.clamped, column.missing, column.unknown) for column in report.columns] == [(0, 0, 0)] * 5
+    assert [
+        (column.clamped, column.missing, column.unknown) for column in report.columns
+    ] == [(0, 0, 0)] * 5
     rows = ingest.read()
     assert rows.features.n_rows == 0
-    assert [array.dtype for array in rows.features.columns] == [np.float64, np.float64, np.int32, np.int32]
+    assert [array.dtype for array in rows.features.columns] == [
+        np.float64,
+        np.float64,
+        np.int32,
+        np.int32,
+    ]
     assert rows.row_ids.shape == (0, 16)
 
 
@@ -140,12 +185,19 @@ def test_a_header_without_rows_is_legal(ingest, body):
 def test_dialects_are_read_alike(ingest, body):
     ingest(body)
     rows = ingest.read()
-    assert [array.tolist() for array in rows.features.columns] == [[39.0] * 2, [1.75] * 2, [1] * 2, [0] * 2]
+    assert [array.tolist() for array in rows.features.columns] == [
+        [39.0] * 2,
+        [1.75] * 2,
+        [1] * 2,
+        [0] * 2,
+    ]
     assert rows.y.tolist() == [1, 1]
 
 
 def test_gzip_is_read(ingest):
-    ingest(gzip.compress(HEADER.encode()) + gzip.compress(GOOD_ROW.encode() * 3), gzip=True)
+    ingest(
+        gzip.compress(HEADER.encode()) + gzip.compress(GOOD_ROW.encode() * 3), gzip=True
+    )
     assert ingest.read().features.n_rows == 3
 
 
@@ -176,7 +228,9 @@ def test_other_texts_in_a_number_column_are_refused(ingest, cell):
 
 
 def test_an_integer_column_takes_only_integers(ingest):
-    assert problems(ingest, numbers(["1.5", "1.0", "1e2", "-0.25", "inf", "7"])) == [("age", "not-an-integer", 2)]
+    assert problems(ingest, numbers(["1.5", "1.0", "1e2", "-0.25", "inf", "7"])) == [
+        ("age", "not-an-integer", 2)
+    ]
 
 
 def test_an_integer_beyond_floats_is_clamped(ingest):
@@ -189,18 +243,29 @@ def test_an_integer_beyond_floats_is_clamped(ingest):
 def test_an_empty_cell_is_refused_unless_the_feature_may_be_missing(ingest, column):
     name = ingest.schema.features[column].name
     good = "0"
-    assert problems(ingest, numbers(["", good, '""'], column=column)) == [(name, "empty", 2)]
+    assert problems(ingest, numbers(["", good, '""'], column=column)) == [
+        (name, "empty", 2)
+    ]
 
 
 def test_nan_is_an_empty_cell(ingest):
     assert problems(ingest, numbers(["nan", "1"])) == [("age", "empty", 1)]
 
 
-def test_a_refusal_names_the_first_row_of_each_problem_over_all_blocks(ingest, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 100)  # the parser's blocks have a few rows
+def test_a_refusal_names_the_first_row_of_each_problem_over_all_blocks(
+    ingest, monkeypatch
+):
+    # the parser's blocks have a few rows
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 100)
     good = ["39", "1.75", "Male", "0", ">50K"]
     rows = [good.copy() for _ in range(90)]
-    rows[40][1], rows[60][1], rows[70][0], rows[80][3], rows[85][0] = CANARY, "NA", "", "", "1.5"
+    rows[40][1], rows[60][1], rows[70][0], rows[80][3], rows[85][0] = (
+        CANARY,
+        "NA",
+        "",
+        "",
+        "1.5",
+    )
     error = refusal(ingest, HEADER + "".join(",".join(row) + "\n" for row in rows))
     found = {(problem.name, problem.problem): problem.row for problem in error.columns}
     assert found == {
@@ -221,10 +286,19 @@ def test_a_refusal_states_the_places_of_columns_that_are_not_declared(ingest):
     [
         ("age,height,sex,income", [("city, canton", "missing-column", 1)]),
         ('age,age,height,sex,"city, canton",income', [("age", "duplicate-column", 2)]),
-        (f'age,height,sex,"city, canton",income,{CANARY},{CANARY}', [("", "unknown-column", 2)]),
-        (f'{CANARY},height,sex,"city, canton",income', [("age", "missing-column", 1), ("", "unknown-column", 1)]),
+        (
+            f'age,height,sex,"city, canton",income,{CANARY},{CANARY}',
+            [("", "unknown-column", 2)],
+        ),
+        (
+            f'{CANARY},height,sex,"city, canton",income',
+            [("age", "missing-column", 1), ("", "unknown-column", 1)],
+        ),
         ('age,height,sex,"city, canton",income,', [("", "unknown-column", 1)]),
-        ('Age,height,sex,"city, canton",income', [("age", "missing-column", 1), ("", "unknown-column", 1)]),
+        (
+            'Age,height,sex,"city, canton",income',
+            [("age", "missing-column", 1), ("", "unknown-column", 1)],
+        ),
         (f'"{CANARY}', [("", "malformed-header", 1)]),
     ],
 )
@@ -244,8 +318,19 @@ def test_an_empty_body_has_no_header(ingest, body):
 
 def test_bytes_that_are_not_utf8_are_counted_by_column(ingest):
     cell = CANARY.encode() + b"\xff"
-    body = HEADER.encode() + (b"1,2," + cell + b",0,<=50K\n") * 3 + cell + b",2,Male,0," + cell + b"\n"
-    expected = [("age", "not-text", 1), ("sex", "not-text", 3), ("income", "not-text", 1)]
+    body = (
+        HEADER.encode()
+        + (b"1,2," + cell + b",0,<=50K\n") * 3
+        + cell
+        + b",2,Male,0,"
+        + cell
+        + b"\n"
+    )
+    expected = [
+        ("age", "not-text", 1),
+        ("sex", "not-text", 3),
+        ("income", "not-text", 1),
+    ]
     assert problems(ingest, body) == expected
 
 
@@ -255,12 +340,20 @@ def test_rows_of_the_wrong_width_are_counted(ingest):
 
 
 def test_nul_bytes_are_refused_as_text(ingest):
-    body = HEADER + GOOD_ROW + f"1\0,2,{CANARY}\0\0,0,<=50K\n1,\0,Male,0,<=50K\n1,\0,Male\0,0,\0\n"
+    body = (
+        HEADER
+        + GOOD_ROW
+        + f"1\0,2,{CANARY}\0\0,0,<=50K\n1,\0,Male,0,<=50K\n1,\0,Male\0,0,\0\n"
+    )
     expected = [("age", 1), ("height", 2), ("sex", 2), ("income", 1)]
-    assert problems(ingest, body) == [(name, "not-text", count) for name, count in expected]
+    assert problems(ingest, body) == [
+        (name, "not-text", count) for name, count in expected
+    ]
 
 
-def test_a_row_of_the_wrong_width_that_is_not_utf8_is_not_printed(ingest, capfd, recwarn):
+def test_a_row_of_the_wrong_width_that_is_not_utf8_is_not_printed(
+    ingest, capfd, recwarn
+):
     body = HEADER.encode() + GOOD_ROW.encode() + CANARY.encode() + b"\xff\xfe,1\n"
     assert problems(ingest, body) == [("", "ragged-row", 1)]
     gc.collect()
@@ -276,7 +369,9 @@ def test_a_line_break_in_a_cell_is_refused(ingest, column):
 
 
 @pytest.mark.parametrize("shift", range(0, 66, 3))
-def test_a_line_break_in_a_cell_is_refused_wherever_blocks_end(ingest, monkeypatch, shift):
+def test_a_line_break_in_a_cell_is_refused_wherever_blocks_end(
+    ingest, monkeypatch, shift
+):
     monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
     body = (
         HEADER
@@ -294,7 +389,12 @@ def test_words_for_missing_values_are_unknown_categories(ingest, word):
 
 
 def test_a_stray_quote_does_not_hide_the_rows_after_it(ingest):
-    body = HEADER + GOOD_ROW + f'1,2,Male,0,"{CANARY}\n' + GOOD_ROW.replace('"Bern, BE"', "0") * 50
+    body = (
+        HEADER
+        + GOOD_ROW
+        + f'1,2,Male,0,"{CANARY}\n'
+        + GOOD_ROW.replace('"Bern, BE"', "0") * 50
+    )
     assert problems(ingest, body) == [("income", "line-break", 1)]
 
 
@@ -318,12 +418,16 @@ def test_a_line_over_the_limit_is_refused(ingest):
     longest = limits.MAX_CSV_LINE_BYTES - len(row)
     ingest(good + row + "x" * longest + "\n" + GOOD_ROW)
     path_of(ingest.destination).unlink()
-    assert problems(ingest, good + row + CANARY + "x" * longest + "\n") == [("", "line-too-long", 1)]
+    assert problems(ingest, good + row + CANARY + "x" * longest + "\n") == [
+        ("", "line-too-long", 1)
+    ]
 
 
 @pytest.mark.parametrize("shift", range(0, 140, 7))
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_the_longest_line_is_read_wherever_blocks_begin(ingest, monkeypatch, shift, end):
+def test_the_longest_line_is_read_wherever_blocks_begin(
+    ingest, monkeypatch, shift, end
+):
     monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
     filling = "1,2,Male,0," + "y" * shift
     lines = [filling[:64], "1,2,Male,0," + "x" * 53, GOOD_ROW.rstrip("\n")] * 3
@@ -392,7 +496,9 @@ def test_a_failing_disk_leaves_nothing(ingest, monkeypatch):
 
 
 def test_an_upload_with_one_bad_cell_is_not_stored(ingest):
-    assert problems(ingest, HEADER + GOOD_ROW * 50_000 + GOOD_ROW.replace("39", CANARY)) == [("age", "not-a-number", 1)]
+    assert problems(
+        ingest, HEADER + GOOD_ROW * 50_000 + GOOD_ROW.replace("39", CANARY)
+    ) == [("age", "not-a-number", 1)]
 
 
 def test_row_groups_are_bounded(ingest, monkeypatch):
@@ -417,7 +523,10 @@ def test_the_body_is_read_to_its_end_and_not_closed(ingest):
 @pytest.mark.parametrize("declared", ["größe", unicodedata.normalize("NFD", "größe")])
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_a_header_means_the_column_that_looks_the_same(tmp_path, declared, form):
-    schema = Schema((Feature(declared, "integer", lower=0, upper=9),), Label("income", ("low", "high")))
+    schema = Schema(
+        (Feature(declared, "integer", lower=0, upper=9),),
+        Label("income", ("low", "high")),
+    )
     ingest = Ingestion(tmp_path, schema)
     header = unicodedata.normalize(form, "größe")
     assert ingest(f"income,{header}\nlow,7\n").columns[0].name == declared
@@ -426,27 +535,50 @@ def test_a_header_means_the_column_that_looks_the_same(tmp_path, declared, form)
 
 def test_two_headers_that_look_the_same_are_one_column_twice(tmp_path):
     both = [unicodedata.normalize(form, "größe") for form in ("NFC", "NFD")]
-    schema = Schema((Feature(both[0], "integer", lower=0, upper=9),), Label("income", ("low", "high")))
+    schema = Schema(
+        (Feature(both[0], "integer", lower=0, upper=9),),
+        Label("income", ("low", "high")),
+    )
     error = refusal(Ingestion(tmp_path, schema), f"income,{','.join(both)}\nlow,7,8\n")
-    assert [(item.name, item.problem, item.count) for item in error.columns] == [(both[0], "duplicate-column", 2)]
+    assert [(item.name, item.problem, item.count) for item in error.columns] == [
+        (both[0], "duplicate-column", 2)
+    ]
 
 
-def test_the_digest_of_the_cells_does_not_depend_on_where_blocks_end(tmp_path: Path) -> None:
-    """A block of the parser has about a megabyte, so CRLF and gzip move its ends; a record batch has any size."""
+def test_the_digest_of_the_cells_does_not_depend_on_where_blocks_end(
+    tmp_path: Path,
+) -> None:
+    """A block of the parser has about a megabyte, so CRLF and gzip move its ends; a
+    record batch has any size.
+    """
     n_rows = 40_000
-    text = HEADER + "".join(f'{row % 50},1.75,Male,"Bern, BE",>50K\n' for row in range(n_rows))
+    text = HEADER + "".join(
+        f'{row % 50},1.75,Male,"Bern, BE",>50K\n' for row in range(n_rows)
+    )
     ages = [row % 50 for row in range(n_rows)]
-    same = {"height": [1.75] * n_rows, "sex": ["Male"] * n_rows, "city, canton": ["Bern, BE"] * n_rows}
+    same = {
+        "height": [1.75] * n_rows,
+        "sex": ["Male"] * n_rows,
+        "city, canton": ["Bern, BE"] * n_rows,
+    }
     table = pa.table({"age": ages, **same, "income": [">50K"] * n_rows})
     bodies = [
         (text.encode(), BodyForm.CSV),
         (text.replace("\n", "\r\n").encode(), BodyForm.CSV),
         (gzip.compress(text.encode()), BodyForm.GZIP),
         (body_of(table, BodyForm.PARQUET, row_group_size=777), BodyForm.PARQUET),
-        (body_of(table, BodyForm.ARROW_STREAM, max_chunksize=1_001), BodyForm.ARROW_STREAM),
+        (
+            body_of(table, BodyForm.ARROW_STREAM, max_chunksize=1_001),
+            BodyForm.ARROW_STREAM,
+        ),
     ]
-    digests = [Ingestion(tmp_path / str(place))(body, form=form).cells for place, (body, form) in enumerate(bodies)]
+    digests = [
+        Ingestion(tmp_path / str(place))(body, form=form).cells
+        for place, (body, form) in enumerate(bodies)
+    ]
     assert len(text) > 2**20
     assert len(set(digests)) == 1
-    turned = Ingestion(tmp_path / "turned")(HEADER + "".join(reversed(text.splitlines(keepends=True)[1:])))
+    turned = Ingestion(tmp_path / "turned")(
+        HEADER + "".join(reversed(text.splitlines(keepends=True)[1:]))
+    )
     assert turned.cells != digests[0]

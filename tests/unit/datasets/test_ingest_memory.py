@@ -47,9 +47,11 @@ print(json.dumps([peak_after(40), peak_after(100)]))
 
 
 def test_memory_does_not_grow_with_the_upload():
-    answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, timeout=600)
+    answer = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, check=True, timeout=600
+    )
     short, long = json.loads(answer.stdout)
-    # The longer body has sixty megabytes more. The shorter body, too, fills the 32 blocks that the parser reads
-    # ahead.
+    # The longer body has sixty megabytes more. The shorter body, too, fills the 32
+    # blocks that the parser reads ahead.
     assert long - short < 25_000_000
     assert long < 400_000_000

@@ -1,4 +1,6 @@
-"""A spelling of a cell has one meaning on every way in, or a way refuses it: rows that train, and rows that predict."""
+"""A spelling of a cell has one meaning on every way in, or a way refuses it: rows that
+train, and rows that predict.
+"""
 
 import datetime
 import io
@@ -23,7 +25,11 @@ from app.services import arrow_tables
 from app.services.inference import read_request
 from grovekeeper_client import rows as client_rows
 from grovekeeper_client.rows import write_arrow
-from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns, sanitise_prediction_columns
+from grovekeeper_forests.data.sanitiser import (
+    RequestRows,
+    SanitisedColumns,
+    sanitise_prediction_columns,
+)
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.uploads import Ingestion
@@ -32,11 +38,30 @@ CATEGORIES = ("A", "\u00e9", "39", "True", "1")
 WARD = Feature("cell", "categorical", categories=CATEGORIES, missing=True)
 AGE = Feature("cell", "numeric", lower=-100.0, upper=100.0, missing=True)
 CARDS = {
-    "categorical": {"name": "cell", "type": "categorical", "categories": list(CATEGORIES), "missing": True},
-    "numeric": {"name": "cell", "type": "numeric", "lower": -100.0, "upper": 100.0, "missing": True},
+    "categorical": {
+        "name": "cell",
+        "type": "categorical",
+        "categories": list(CATEGORIES),
+        "missing": True,
+    },
+    "numeric": {
+        "name": "cell",
+        "type": "numeric",
+        "lower": -100.0,
+        "upper": 100.0,
+        "missing": True,
+    },
 }
 LABEL = Label("y", ("0", "1"))
-REFUSALS = (GrovekeeperError, WrongUse, TypeError, ValueError, OverflowError, pa.ArrowException, struct.error)
+REFUSALS = (
+    GrovekeeperError,
+    WrongUse,
+    TypeError,
+    ValueError,
+    OverflowError,
+    pa.ArrowException,
+    struct.error,
+)
 _folders = count()
 
 CATEGORY_CELLS: list[Any] = [
@@ -57,11 +82,15 @@ def meaning(feature: Feature, columns: SanitisedColumns) -> Any:
     """What a model sees: a number, a category, MISSING or OTHER."""
     (value,) = columns.columns[0].tolist()
     if feature.is_categorical:
-        return {feature.other_code: "OTHER", feature.missing_code: "MISSING"}.get(value) or CATEGORIES[value]
+        return {feature.other_code: "OTHER", feature.missing_code: "MISSING"}.get(
+            value
+        ) or CATEGORIES[value]
     return "MISSING" if math.isnan(value) else (math.copysign(1, value), value)
 
 
-def uploaded(feature: Feature, folder: Path, body: bytes, form: BodyForm = BodyForm.CSV) -> Any:
+def uploaded(
+    feature: Feature, folder: Path, body: bytes, form: BodyForm = BodyForm.CSV
+) -> Any:
     ingest = Ingestion(folder / str(next(_folders)), schema_of(feature))
     ingest(body, form=form)
     return meaning(feature, ingest.read().features)
@@ -85,7 +114,12 @@ def by_parquet(feature: Feature, folder: Path, cell: Any) -> Any:
 
 
 def by_arrow(feature: Feature, folder: Path, cell: Any) -> Any:
-    return uploaded(feature, folder, streamed(pa.table({"cell": pa.array([cell]), "y": ["0"]})), BodyForm.ARROW_STREAM)
+    return uploaded(
+        feature,
+        folder,
+        streamed(pa.table({"cell": pa.array([cell]), "y": ["0"]})),
+        BodyForm.ARROW_STREAM,
+    )
 
 
 def by_frame(feature: Feature, folder: Path, cell: Any) -> Any:
@@ -102,7 +136,12 @@ def streamed(table: pa.Table) -> bytes:
 
 
 def predicted(feature: Feature, rows: list[dict[str, Any]]) -> Any:
-    return meaning(feature, RequestRows(schema_of(feature)).sanitise(json.loads(json.dumps(rows, allow_nan=False))))
+    return meaning(
+        feature,
+        RequestRows(schema_of(feature)).sanitise(
+            json.loads(json.dumps(rows, allow_nan=False))
+        ),
+    )
 
 
 def by_rows(feature: Feature, _: Path, cell: Any) -> Any:
@@ -111,57 +150,105 @@ def by_rows(feature: Feature, _: Path, cell: Any) -> Any:
 
 def by_columns(feature: Feature, _: Path, cell: Any) -> Any:
     columns = json.loads(json.dumps({"cell": [cell]}, allow_nan=False))
-    return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, place=("columns",)))
+    return meaning(
+        feature,
+        RequestRows(schema_of(feature)).sanitise_columns(columns, place=("columns",)),
+    )
 
 
 def by_stream(feature: Feature, _: Path, cell: Any) -> Any:
-    table = arrow_tables.read(streamed(pa.table({"cell": pa.array([cell])})), schema_of(feature))
-    return meaning(feature, sanitise_prediction_columns(schema_of(feature), table.columns))
+    table = arrow_tables.read(
+        streamed(pa.table({"cell": pa.array([cell])})), schema_of(feature)
+    )
+    return meaning(
+        feature, sanitise_prediction_columns(schema_of(feature), table.columns)
+    )
 
 
 def by_open_inference(feature: Feature, _: Path, cell: Any) -> Any:
-    datatype = "BYTES" if isinstance(cell, str) or cell is None else "BOOL" if isinstance(cell, bool) else "FP64"
+    datatype = (
+        "BYTES"
+        if isinstance(cell, str) or cell is None
+        else "BOOL"
+        if isinstance(cell, bool)
+        else "FP64"
+    )
     tensor = {"name": "cell", "shape": [1], "datatype": datatype, "data": [cell]}
-    return inferred(feature, json.dumps({"inputs": [tensor]}, allow_nan=False).encode(), [])
+    return inferred(
+        feature, json.dumps({"inputs": [tensor]}, allow_nan=False).encode(), []
+    )
 
 
 def by_bytes(feature: Feature, _: Path, cell: Any) -> Any:
     if isinstance(cell, str):
-        datatype, content = "BYTES", struct.pack("<I", len(cell.encode())) + cell.encode()
+        datatype, content = (
+            "BYTES",
+            struct.pack("<I", len(cell.encode())) + cell.encode(),
+        )
     else:
         datatype, content = "FP64", struct.pack("<d", cell)
-    tensor = {"name": "cell", "shape": [1], "datatype": datatype, "parameters": {"binary_data_size": len(content)}}
+    tensor = {
+        "name": "cell",
+        "shape": [1],
+        "datatype": datatype,
+        "parameters": {"binary_data_size": len(content)},
+    }
     head = json.dumps({"inputs": [tensor]}).encode()
     return inferred(feature, head + content, [str(len(head))])
 
 
 def inferred(feature: Feature, body: bytes, lengths: list[str]) -> Any:
     _, columns = read_request(body, lengths, schema_of(feature))
-    values = {name: list(cells) if isinstance(cells, list) else cells for name, cells in columns.items()}
+    values = {
+        name: list(cells) if isinstance(cells, list) else cells
+        for name, cells in columns.items()
+    }
     if all(isinstance(cells, list) for cells in values.values()):
-        return meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(values, place=("inputs",)))
+        return meaning(
+            feature,
+            RequestRows(schema_of(feature)).sanitise_columns(values, place=("inputs",)),
+        )
     pytest.skip("not a list")
 
 
 def by_cli(feature: Feature, folder: Path, cell: Any) -> Any:
     file = folder / "rows.csv"
     file.write_text(f"cell\n{text_of(cell)}\n", encoding="utf-8")
-    return predicted(feature, read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}))
+    return predicted(
+        feature,
+        read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}),
+    )
 
 
 def by_cli_lines(feature: Feature, folder: Path, cell: Any) -> Any:
     file = folder / "rows.jsonl"
     file.write_text(json.dumps({"cell": cell}) + "\n", encoding="utf-8")
-    return predicted(feature, read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}))
+    return predicted(
+        feature,
+        read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}),
+    )
 
 
 def by_client(feature: Feature, source: Any) -> Any:
-    read = client_rows.read(source, {"features": [CARDS[feature.type]], "label": {"name": "y"}})
+    read = client_rows.read(
+        source, {"features": [CARDS[feature.type]], "label": {"name": "y"}}
+    )
     columns = json.loads(json.dumps(read.columns, allow_nan=False))
-    answer = meaning(feature, RequestRows(schema_of(feature)).sanitise_columns(columns, place=("columns",)))
+    answer = meaning(
+        feature,
+        RequestRows(schema_of(feature)).sanitise_columns(columns, place=("columns",)),
+    )
     if read.table is not None:
-        table = arrow_tables.read(client_rows.write_stream(read.table, 0, 1, read_out=None), schema_of(feature))
-        assert meaning(feature, sanitise_prediction_columns(schema_of(feature), table.columns)) == answer
+        table = arrow_tables.read(
+            client_rows.write_stream(read.table, 0, 1, read_out=None),
+            schema_of(feature),
+        )
+        assert (
+            meaning(
+                feature, sanitise_prediction_columns(schema_of(feature), table.columns)
+            )
+            == answer
+        )
     return answer
 
 
@@ -186,7 +273,9 @@ def by_table(feature: Feature, _: Path, cell: Any) -> Any:
 
 
 def by_form(feature: Feature, _: Path, cell: Any) -> Any:
-    return predicted(feature, [{"cell": form_cell(CARDS[feature.type], text_of(cell)[1:-1])}])
+    return predicted(
+        feature, [{"cell": form_cell(CARDS[feature.type], text_of(cell)[1:-1])}]
+    )
 
 
 WAYS: list[Callable[[Feature, Path, Any], Any]] = [
@@ -199,7 +288,8 @@ def meanings(feature: Feature, folder: Path, cell: Any) -> dict[str, Any]:
     """The meaning of a cell by way; ways that refuse it are absent."""
     found = {}
     for way in WAYS:
-        if way in (by_arrow, by_frame) and isinstance(cell, str) and cell:  # texts take the way of Parquet
+        # texts take the way of Parquet
+        if way in (by_arrow, by_frame) and isinstance(cell, str) and cell:
             continue
         try:
             found[way.__name__] = way(feature, folder, cell)
@@ -232,10 +322,14 @@ def test_truth_values_that_predict_can_be_uploaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "way", [by_rows, by_columns, by_stream, by_open_inference, by_csv], ids=lambda way: way.__name__
+    "way",
+    [by_rows, by_columns, by_stream, by_open_inference, by_csv],
+    ids=lambda way: way.__name__,
 )
 @pytest.mark.parametrize("cell", ["", None])
-def test_an_empty_text_is_refused_where_no_cell_may_be_missing(tmp_path: Path, way: Any, cell: str | None) -> None:
+def test_an_empty_text_is_refused_where_no_cell_may_be_missing(
+    tmp_path: Path, way: Any, cell: str | None
+) -> None:
     feature = Feature("cell", "categorical", categories=CATEGORIES)
     with pytest.raises(GrovekeeperError):
         way(feature, tmp_path, cell)

@@ -1,4 +1,6 @@
-"""Tests the reader of private rows: by scope, for every file content, without quoting what it cannot read."""
+"""Tests the reader of private rows: by scope, for every file content, without quoting
+what it cannot read.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,16 @@ from grovekeeper_forests.data.coded_rows import CodeRequest
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import WHOLE
-from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, SCHEMA, Ingestion, path_of, store_table, stored_table
+from tests.support.uploads import (
+    DATA_KEY,
+    GOOD_ROW,
+    HEADER,
+    SCHEMA,
+    Ingestion,
+    path_of,
+    store_table,
+    stored_table,
+)
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
 
@@ -24,10 +35,25 @@ def store(ingest, **columns):
     """Writes a row file with valid values except in the given columns."""
     form = row_layout.arrow_schema(ingest.schema, ingest.partitions)
     n_rows = len(next(iter(columns.values())))
-    sound = {"f0": 1.0, "f1": 1.0, "f2": 0, "f3": 0, "label": 0, "row_id": bytes(16), "cell": 0}
-    arrays = [pa.array(columns.get(field.name, [sound[field.name]] * n_rows), field.type) for field in form]
-    loose = pa.schema([field.with_nullable(True) for field in form], metadata=form.metadata)
-    table = pa.Table.from_arrays(arrays, schema=form if all(not a.null_count for a in arrays) else loose)
+    sound = {
+        "f0": 1.0,
+        "f1": 1.0,
+        "f2": 0,
+        "f3": 0,
+        "label": 0,
+        "row_id": bytes(16),
+        "cell": 0,
+    }
+    arrays = [
+        pa.array(columns.get(field.name, [sound[field.name]] * n_rows), field.type)
+        for field in form
+    ]
+    loose = pa.schema(
+        [field.with_nullable(True) for field in form], metadata=form.metadata
+    )
+    table = pa.Table.from_arrays(
+        arrays, schema=form if all(not a.null_count for a in arrays) else loose
+    )
     store_table(table, ingest.destination)
 
 
@@ -42,7 +68,10 @@ def unreadable(ingest, cells=None):
 def test_cells_are_disjoint_and_complete(ingest):
     ingest(NUMBERED)
     every = {row_id.tobytes() for row_id in ingest.read().row_ids}
-    by_cell = [{row_id.tobytes() for row_id in ingest.read([cell]).row_ids} for cell in range(4)]
+    by_cell = [
+        {row_id.tobytes() for row_id in ingest.read([cell]).row_ids}
+        for cell in range(4)
+    ]
     assert len(every) == sum(map(len, by_cell)) == 200
     assert set.union(*by_cell) == every
     assert all(by_cell)
@@ -51,30 +80,49 @@ def test_cells_are_disjoint_and_complete(ingest):
 
 
 def test_a_row_keeps_its_values_label_and_id_in_every_scope(ingest):
-    body = "".join(f"{index % 120},1,Male,0,{'<=50K' if index % 3 else '>50K'}\n" for index in range(300))
+    body = "".join(
+        f"{index % 120},1,Male,0,{'<=50K' if index % 3 else '>50K'}\n"
+        for index in range(300)
+    )
     ingest(HEADER + body)
     every = ingest.read()
     assert every.features.columns[0].tolist() == [index % 120 for index in range(300)]
     values = {}
-    for row_id, age, label in zip(every.row_ids, every.features.columns[0], every.y, strict=True):
+    for row_id, age, label in zip(
+        every.row_ids, every.features.columns[0], every.y, strict=True
+    ):
         values[row_id.tobytes()] = (age, label)
     part = ingest.read([2])
     assert 0 < part.y.size < 300
-    for row_id, age, label in zip(part.row_ids, part.features.columns[0], part.y, strict=True):
+    for row_id, age, label in zip(
+        part.row_ids, part.features.columns[0], part.y, strict=True
+    ):
         assert values[row_id.tobytes()] == (age, label)
 
 
 def test_columns_in_chunks_that_begin_inside_an_array_have_each_row_once():
     """Arrow slices without copying, and says where a chunk begins."""
-    codes, numbers = pa.array(range(10), pa.int32()), pa.array([0.5, None, *range(2, 10)], pa.float64())
+    codes, numbers = (
+        pa.array(range(10), pa.int32()),
+        pa.array([0.5, None, *range(2, 10)], pa.float64()),
+    )
     ids = pa.array([bytes([number]) * 16 for number in range(10)], pa.binary(16))
 
     def chunked(column):
-        return pa.chunked_array([column.slice(3, 4), column.slice(7), column.slice(0, 0), column.slice(0, 3)])
+        return pa.chunked_array(
+            [
+                column.slice(3, 4),
+                column.slice(7),
+                column.slice(0, 0),
+                column.slice(0, 3),
+            ]
+        )
 
     order = [3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
     assert private_rows.integers(chunked(codes)).tolist() == order
-    np.testing.assert_array_equal(private_rows.numbers(chunked(numbers)), [*order[:7], 0.5, np.nan, 2.0])
+    np.testing.assert_array_equal(
+        private_rows.numbers(chunked(numbers)), [*order[:7], 0.5, np.nan, 2.0]
+    )
     np.testing.assert_array_equal(private_rows._row_ids(chunked(ids))[:, 0], order)
 
 
@@ -91,7 +139,9 @@ def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
 def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     ingest(HEADER + GOOD_ROW * 2)
     other = Ingestion(tmp_path)
-    other.destination = row_files.sealed_rows(Directory(tmp_path), "ds_a", "ep_b", key=DATA_KEY)
+    other.destination = row_files.sealed_rows(
+        Directory(tmp_path), "ds_a", "ep_b", key=DATA_KEY
+    )
     other(HEADER + GOOD_ROW.replace("39", "40") * 3)
     files = [other.destination, ingest.destination]
     rows = private_rows.read(files, Selection(SCHEMA, ingest.partitions, WHOLE))
@@ -115,12 +165,15 @@ def test_cells_without_a_partition_are_refused(ingest):
 
 
 @pytest.mark.parametrize(
-    ("keep_unlabelled", "ages", "labels"), [(False, [1.0, 4.0], [0, 1]), (True, [1.0, 2.0, 3.0, 4.0], [0, -1, -1, 1])]
+    ("keep_unlabelled", "ages", "labels"),
+    [(False, [1.0, 4.0], [0, 1]), (True, [1.0, 2.0, 3.0, 4.0], [0, -1, -1, 1])],
 )
 def test_rows_with_an_unknown_label_are_dropped_or_kept_for_learning_from_features(
     ingest, keep_unlabelled, ages, labels
 ):
-    ingest(HEADER + "1,1,Male,0,<=50K\n2,1,Male,0,\n3,1,Male,0,other\n4,1,Male,0,>50K\n")
+    ingest(
+        HEADER + "1,1,Male,0,<=50K\n2,1,Male,0,\n3,1,Male,0,other\n4,1,Male,0,>50K\n"
+    )
     rows = ingest.read(keep_unlabelled=keep_unlabelled)
     assert rows.features.columns[0].tolist() == ages
     assert rows.y.tolist() == labels
@@ -163,7 +216,9 @@ def encrypt_with_another_key(file):
 
 
 def state_a_newer_format(file):
-    store_table(stored_table(file).replace_schema_metadata({b"grovekeeper": b"rows/2"}), file)
+    store_table(
+        stored_table(file).replace_schema_metadata({b"grovekeeper": b"rows/2"}), file
+    )
 
 
 DAMAGES = {
@@ -191,7 +246,10 @@ def test_a_damaged_file_is_refused(ingest, damage):
     [
         Schema(SCHEMA.features[:3], SCHEMA.label),
         Schema(SCHEMA.features[::-1], SCHEMA.label),
-        Schema((*SCHEMA.features, Feature("more", "numeric", lower=0, upper=1)), SCHEMA.label),
+        Schema(
+            (*SCHEMA.features, Feature("more", "numeric", lower=0, upper=1)),
+            SCHEMA.label,
+        ),
     ],
 )
 def test_a_file_of_another_declaration_is_refused(ingest, other):
@@ -213,21 +271,42 @@ def test_nulls_in_columns_without_nulls_are_refused(ingest):
 
 
 def test_a_label_out_of_range_is_read_as_unknown(ingest):
-    store(ingest, f0=[1.0] * 4, f1=[1.0] * 4, f2=[0] * 4, f3=[0] * 4, label=[-5, 2, 2**31 - 1, 1])
+    store(
+        ingest,
+        f0=[1.0] * 4,
+        f1=[1.0] * 4,
+        f2=[0] * 4,
+        f3=[0] * 4,
+        label=[-5, 2, 2**31 - 1, 1],
+    )
     codes = CodeRequest(quantile_bins.public_grid(SCHEMA))
     for keep_unlabelled, labels in ((True, [-1, -1, -1, 1]), (False, [1])):
         assert ingest.read(keep_unlabelled=keep_unlabelled).y.tolist() == labels
-        selection = Selection(SCHEMA, ingest.partitions, WHOLE, keep_unlabelled=keep_unlabelled)
-        assert private_rows.read([ingest.destination], selection, codes=codes).y.tolist() == labels
+        selection = Selection(
+            SCHEMA, ingest.partitions, WHOLE, keep_unlabelled=keep_unlabelled
+        )
+        assert (
+            private_rows.read([ingest.destination], selection, codes=codes).y.tolist()
+            == labels
+        )
 
 
 def test_a_null_is_no_cell_no_class_and_no_number():
     """Of any chunk, and of a chunk that is a part of another."""
-    chunks = [pa.array([7, None, 5, 3], pa.int32()).slice(1, 2), pa.array([], pa.int32()), pa.array([4], pa.int32())]
+    chunks = [
+        pa.array([7, None, 5, 3], pa.int32()).slice(1, 2),
+        pa.array([], pa.int32()),
+        pa.array([4], pa.int32()),
+    ]
     for some in (chunks, chunks[:1], chunks[1:2]):
         stored = pa.chunked_array(some, pa.int32())
         expected = [-1 if value is None else value for value in stored.to_pylist()]
         assert private_rows.integers(stored).tolist() == expected
         as_numbers = private_rows.numbers(stored.cast(pa.float64()))
-        assert [-1 if np.isnan(value) else int(value) for value in as_numbers] == expected
-        assert (private_rows.integers(stored).dtype, as_numbers.dtype) == (np.int32, np.float64)
+        assert [
+            -1 if np.isnan(value) else int(value) for value in as_numbers
+        ] == expected
+        assert (private_rows.integers(stored).dtype, as_numbers.dtype) == (
+            np.int32,
+            np.float64,
+        )

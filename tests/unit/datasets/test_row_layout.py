@@ -16,15 +16,23 @@ KEY = bytes(range(32))
 
 def test_a_cell_is_the_hmac_of_the_id_modulo_k():
     ids = [os.urandom(16) for _ in range(50)]
-    by_hand = [int(hmac.new(KEY, row_id, hashlib.sha256).hexdigest(), 16) % 7 for row_id in ids]
-    cells = hash_cells(b"".join(ids), partition=HashPartition("shard", 7), dataset_key=KEY)
+    by_hand = [
+        int(hmac.new(KEY, row_id, hashlib.sha256).hexdigest(), 16) % 7 for row_id in ids
+    ]
+    cells = hash_cells(
+        b"".join(ids), partition=HashPartition("shard", 7), dataset_key=KEY
+    )
     assert cells.tolist() == by_hand
     assert cells.dtype == np.int32
 
 
 def test_stored_cells_keep_their_meaning():
     """These cells are stored in files, so they never change."""
-    cells = hash_cells(bytes(16) + bytes([255] * 16), partition=HashPartition("shard", 1024), dataset_key=KEY)
+    cells = hash_cells(
+        bytes(16) + bytes([255] * 16),
+        partition=HashPartition("shard", 1024),
+        dataset_key=KEY,
+    )
     assert cells.tolist() == [312, 300]
 
 
@@ -32,7 +40,9 @@ def test_removing_a_row_moves_no_other_row():
     partition = HashPartition("shard", 13)
     ids = [os.urandom(16) for _ in range(20)]
     together = hash_cells(b"".join(ids), partition=partition, dataset_key=KEY).tolist()
-    without_first = hash_cells(b"".join(ids[1:]), partition=partition, dataset_key=KEY).tolist()
+    without_first = hash_cells(
+        b"".join(ids[1:]), partition=partition, dataset_key=KEY
+    ).tolist()
     assert together[1:] == without_first
 
 
@@ -45,13 +55,19 @@ def test_another_key_gives_other_cells():
 
 def test_rows_are_spread_evenly_over_cells():
     ids = b"".join(index.to_bytes(16, "big") for index in range(20_000))
-    counts = np.bincount(hash_cells(ids, partition=HashPartition("shard", 10), dataset_key=KEY), minlength=10)
-    # Six standard deviations of a binomial count with p = 1/10; the ids are fixed, so the result is, too.
+    counts = np.bincount(
+        hash_cells(ids, partition=HashPartition("shard", 10), dataset_key=KEY),
+        minlength=10,
+    )
+    # Six standard deviations of a binomial count with p = 1/10; the ids are fixed, so
+    # the result is, too.
     assert np.abs(counts - 2_000).max() < 6 * 42.5
 
 
 def test_no_rows_have_no_cells():
-    assert hash_cells(b"", partition=HashPartition("shard", 3), dataset_key=KEY).shape == (0,)
+    assert hash_cells(
+        b"", partition=HashPartition("shard", 3), dataset_key=KEY
+    ).shape == (0,)
 
 
 @pytest.mark.parametrize("cells", [0, -1, forest_limits.MAX_HASH_CELLS + 1])

@@ -1,4 +1,6 @@
-"""A refused upload names its suspected cause and its place, for files as R, spreadsheets and pandas write; no cell."""
+"""A refused upload names its suspected cause and its place, for files as R,
+spreadsheets and pandas write; no cell.
+"""
 
 import base64
 import gzip
@@ -21,10 +23,14 @@ JemaBTVsX8UpHLbRnK0xhCZBI9WWMiRfmAD2K3L+yEaAj7OVkOScNrt0GG1LWHugcN4EkMpCFSY3y3aM
 SgW08J8t/LQ+x5c06x7rQ0Z8FP+yiKkWTThr2TTXpm/Y+lu2a5QHt1PD5TyPf7C+cI20wkoJren+C2xzq1uY2xax0sqLJ7X2mlTDfQjD71rcjl
 1aIEmOSe7jYXSjrhblvIpuXvbSXhYlZ9flbBLtTV7vZdkr9SZ9IU/1h9SYkBFWTn/TH9AcdpI=
 """
-"""A file that DuckDB wrote with ``parquet_version v2``: its texts are DELTA_LENGTH_BYTE_ARRAY."""
+"""A file that DuckDB wrote with ``parquet_version v2``: its texts are
+DELTA_LENGTH_BYTE_ARRAY.
+"""
 
 
-def _problems(ingest: Ingestion, body: str | bytes, **options: bool) -> list[ColumnProblem]:
+def _problems(
+    ingest: Ingestion, body: str | bytes, **options: bool
+) -> list[ColumnProblem]:
     with pytest.raises(RowsInvalid) as refused:
         ingest(body, **options)
     assert ingest.files() == []
@@ -38,25 +44,50 @@ def _problem(ingest: Ingestion, body: str | bytes, **options: bool) -> ColumnPro
 
 
 def _excel(separator: str) -> str:
-    return (HEADER + GOOD_ROW).replace('"city, canton"', "city").replace('"Bern, BE"', CANARY).replace(",", separator)
+    return (
+        (HEADER + GOOD_ROW)
+        .replace('"city, canton"', "city")
+        .replace('"Bern, BE"', CANARY)
+        .replace(",", separator)
+    )
 
 
-@pytest.mark.parametrize(("separator", "words"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")])
+@pytest.mark.parametrize(
+    ("separator", "words"),
+    [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")],
+)
 @pytest.mark.parametrize("begin", ["", "\ufeff", "\r\n\r\n"])
-def test_another_separator_is_named(ingest: Ingestion, separator: str, words: str, begin: str) -> None:
+def test_another_separator_is_named(
+    ingest: Ingestion, separator: str, words: str, begin: str
+) -> None:
     problem = _problem(ingest, begin + _excel(separator))
-    assert (problem.name, problem.problem, problem.line) == ("", "separator", 1 + begin.count("\n"))
-    assert problem.suspected == f"cells seem to be separated by {words}; commas are needed"
+    assert (problem.name, problem.problem, problem.line) == (
+        "",
+        "separator",
+        1 + begin.count("\n"),
+    )
+    assert (
+        problem.suspected == f"cells seem to be separated by {words}; commas are needed"
+    )
 
 
-def test_quoted_names_with_semicolons_are_no_malformed_header(ingest: Ingestion) -> None:
+def test_quoted_names_with_semicolons_are_no_malformed_header(
+    ingest: Ingestion,
+) -> None:
     """R's write.csv2 quotes every name."""
-    assert _problem(ingest, '"";"age";"height";"sex"\n"1";39;1,75;"Male"\n').problem == "separator"
+    assert (
+        _problem(ingest, '"";"age";"height";"sex"\n"1";39;1,75;"Male"\n').problem
+        == "separator"
+    )
     assert _problem(ingest, '"a" x,b\n').problem == "malformed-header"
 
 
-@pytest.mark.parametrize("mark", ["sep=,", "sep=;", "SEP=;", '"sep=;"', "sep=\t", "sep=,,"])
-def test_the_separator_line_of_a_spreadsheet_is_named(ingest: Ingestion, mark: str) -> None:
+@pytest.mark.parametrize(
+    "mark", ["sep=,", "sep=;", "SEP=;", '"sep=;"', "sep=\t", "sep=,,"]
+)
+def test_the_separator_line_of_a_spreadsheet_is_named(
+    ingest: Ingestion, mark: str
+) -> None:
     problem = _problem(ingest, f"{mark}\n{HEADER}{GOOD_ROW}")
     assert (problem.problem, problem.line) == ("separator-line", 1)
     assert problem.suspected is not None
@@ -65,7 +96,10 @@ def test_the_separator_line_of_a_spreadsheet_is_named(ingest: Ingestion, mark: s
 
 def test_names_with_semicolons_are_legal(ingest: Ingestion) -> None:
     body = (HEADER + GOOD_ROW).replace("age", "a;ge")
-    assert [problem.problem for problem in _problems(ingest, body)] == ["missing-column", "unknown-column"]
+    assert [problem.problem for problem in _problems(ingest, body)] == [
+        "missing-column",
+        "unknown-column",
+    ]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
@@ -73,7 +107,11 @@ def test_names_with_semicolons_are_legal(ingest: Ingestion) -> None:
 def test_utf_16_is_named(ingest: Ingestion, encoding: str, packed: bool) -> None:
     body = (HEADER + GOOD_ROW).encode(encoding)
     problem = _problem(ingest, gzip.compress(body) if packed else body, gzip=packed)
-    assert (problem.problem, problem.line, problem.suspected) == ("not-text", 1, suspicions.UTF_16)
+    assert (problem.problem, problem.line, problem.suspected) == (
+        "not-text",
+        1,
+        suspicions.UTF_16,
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,14 +125,22 @@ def test_utf_16_is_named(ingest: Ingestion, encoding: str, packed: bool) -> None
         (b'[{"age": 39}]', "JSON"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_form_is_named(ingest: Ingestion, begin: bytes, words: str) -> None:
+def test_a_file_of_another_form_is_named(
+    ingest: Ingestion, begin: bytes, words: str
+) -> None:
     problem = _problems(ingest, begin + CANARY.encode() + b"\n" + bytes(range(256)))[-1]
     assert words in str(problem.suspected)
 
 
 def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
-    header = _problem(ingest, (HEADER.replace("sex", "säx") + GOOD_ROW).encode("latin-1"))
-    assert (header.problem, header.line, header.suspected) == ("not-text", 1, suspicions.LATIN_1)
+    header = _problem(
+        ingest, (HEADER.replace("sex", "säx") + GOOD_ROW).encode("latin-1")
+    )
+    assert (header.problem, header.line, header.suspected) == (
+        "not-text",
+        1,
+        suspicions.LATIN_1,
+    )
     rows = HEADER + GOOD_ROW + GOOD_ROW.replace("Male", "Mälè")
     cell = _problem(ingest, rows.encode("latin-1"))
     assert (cell.name, cell.problem, cell.count, cell.row) == ("sex", "not-text", 1, 2)
@@ -105,10 +151,16 @@ def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
 def test_empty_columns_at_the_end_are_named(ingest: Ingestion, n_empty: int) -> None:
     ends = "," * n_empty
     problem = _problem(ingest, f"{HEADER.strip()}{ends}\n{GOOD_ROW.strip()}{ends}\n")
-    assert (problem.problem, problem.count, problem.suspected) == ("unknown-column", n_empty, suspicions._EMPTY_ENDS)
+    assert (problem.problem, problem.count, problem.suspected) == (
+        "unknown-column",
+        n_empty,
+        suspicions._EMPTY_ENDS,
+    )
 
 
-@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__", "index", "row.names"])
+@pytest.mark.parametrize(
+    "name", ["", "Unnamed: 0", "__index_level_0__", "index", "row.names"]
+)
 def test_an_index_column_is_named(ingest: Ingestion, name: str) -> None:
     problem = _problem(ingest, f'"{name}",{HEADER}1,{GOOD_ROW}')
     assert (problem.problem, problem.positions) == ("unknown-column", (1,))
@@ -116,7 +168,9 @@ def test_an_index_column_is_named(ingest: Ingestion, name: str) -> None:
     assert "index=False" in problem.suspected
 
 
-def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(ingest: Ingestion) -> None:
+def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(
+    ingest: Ingestion,
+) -> None:
     *missing, unknown = _problems(ingest, GOOD_ROW + GOOD_ROW)
     assert unknown.suspected is not None
     assert "a header with the names" in unknown.suspected
@@ -135,10 +189,19 @@ def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(ingest:
         ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None),
     ],
 )  # fmt: skip
-def test_what_is_no_number_has_a_suspected_cause(ingest: Ingestion, cell: str, cause: str | None) -> None:
+def test_what_is_no_number_has_a_suspected_cause(
+    ingest: Ingestion, cell: str, cause: str | None
+) -> None:
     problem = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", cell) * 2)
-    assert (problem.name, problem.problem, problem.count, problem.row) == ("height", "not-a-number", 2, 2)
-    assert problem.suspected is None if cause is None else cause in str(problem.suspected)
+    assert (problem.name, problem.problem, problem.count, problem.row) == (
+        "height",
+        "not-a-number",
+        2,
+        2,
+    )
+    assert (
+        problem.suspected is None if cause is None else cause in str(problem.suspected)
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +211,9 @@ def test_what_is_no_number_has_a_suspected_cause(ingest: Ingestion, cell: str, c
         (CANARY, None), ("01", None),
     ],
 )  # fmt: skip
-def test_what_is_not_declared_has_a_suspected_cause(ingest: Ingestion, cell: str, cause: str | None) -> None:
+def test_what_is_not_declared_has_a_suspected_cause(
+    ingest: Ingestion, cell: str, cause: str | None
+) -> None:
     report = ingest(HEADER + GOOD_ROW + GOOD_ROW.replace("Male", cell))
     (column,) = [column for column in report.columns if column.unknown]
     assert column.name == "sex"
@@ -172,18 +237,24 @@ def test_spellings_of_numbers_and_truth_values_are_recognised(
 
 
 def test_the_most_frequent_cause_is_stated() -> None:
-    assert suspicions.of_no_numbers(["NA", "1,5", "2,5", CANARY, CANARY, CANARY]) == suspicions.of_no_numbers(["1,5"])
+    assert suspicions.of_no_numbers(
+        ["NA", "1,5", "2,5", CANARY, CANARY, CANARY]
+    ) == suspicions.of_no_numbers(["1,5"])
 
 
 def test_a_decimal_comma_without_quotes_has_a_place(ingest: Ingestion) -> None:
-    problem = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", "1,75") + GOOD_ROW)
+    problem = _problem(
+        ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", "1,75") + GOOD_ROW
+    )
     assert (problem.problem, problem.count, problem.row) == ("ragged-row", 1, 2)
     assert problem.suspected == suspicions.MORE_CELLS
     cut = _problem(ingest, HEADER + GOOD_ROW + "39,1.75")
     assert (cut.row, cut.suspected) == (2, suspicions.FEWER_CELLS)
 
 
-def test_problems_of_the_whole_file_have_a_place(ingest: Ingestion, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_of_the_whole_file_have_a_place(
+    ingest: Ingestion, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert _problem(ingest, "").line == 1
     assert _problem(ingest, "\n\n").suspected == suspicions.NO_TEXT
     assert _problem(ingest, '\r\r"a" x,b\n').line == 3

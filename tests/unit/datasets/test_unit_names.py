@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from app.datasets import unit_names
 from app.datasets.csv_columns import UnitColumn
-from app.datasets.unit_names import NotAPlainInteger, canonical, canonical_text, folded, n_similar, similar_spellings
+from app.datasets.unit_names import (
+    NotAPlainInteger,
+    canonical,
+    canonical_text,
+    folded,
+    n_similar,
+    similar_spellings,
+)
 
 ONE_PERSON = {
     "17": [
@@ -23,13 +30,17 @@ ONE_PERSON = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "other"), [(name, other) for name, others in ONE_PERSON.items() for other in others])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [(name, other) for name, others in ONE_PERSON.items() for other in others],
+)
 def test_spellings_of_one_person_are_one_name(name: str, other: str) -> None:
     assert canonical_text(other) == canonical_text(name) == name
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("17", "017"), ("ann", "Ann"), ("1 7", "17"), ("17", "-17"), ("17", "17.0")]
+    ("one", "other"),
+    [("17", "017"), ("ann", "Ann"), ("1 7", "17"), ("17", "-17"), ("17", "17.0")],
 )
 def test_different_identifiers_stay_different(one: str, other: str) -> None:
     assert canonical_text(one) != canonical_text(other)
@@ -44,7 +55,11 @@ def test_a_canonical_name_is_its_own_canonical_form(text: str) -> None:
 
 @given(st.text(), st.sampled_from([" ", "\t", "\u200b", "\ufeff", "\u00a0"]))
 def test_signs_that_nobody_sees_do_not_matter(text: str, sign: str) -> None:
-    assert canonical_text(sign + text) == canonical_text(text + sign) == canonical_text(text)
+    assert (
+        canonical_text(sign + text)
+        == canonical_text(text + sign)
+        == canonical_text(text)
+    )
 
 
 @given(st.lists(st.text(alphabet=st.sampled_from("017aA \u200b\uff11e\u0301\u00e9\t"))))
@@ -53,24 +68,48 @@ def test_a_block_of_an_upload_is_read_as_a_name_that_is_typed(texts: list[str]) 
         cells = UnitColumn("pid", form).read(pa.array(texts, pa.string()))
         assert cells.to_pylist() == [canonical(text, form) for text in texts]
     in_dictionary = pa.array(texts, pa.string()).dictionary_encode()
-    assert UnitColumn("pid", unit_names.TEXT).read(in_dictionary).to_pylist() == [canonical_text(it) for it in texts]
+    assert UnitColumn("pid", unit_names.TEXT).read(in_dictionary).to_pylist() == [
+        canonical_text(it) for it in texts
+    ]
 
 
-@pytest.mark.parametrize("name", ["017", "+17", "-17", "17.0", "17 ", " 17", "\uff11\uff17", "1e3", "17\n", "x", "00"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "017",
+        "+17",
+        "-17",
+        "17.0",
+        "17 ",
+        " 17",
+        "\uff11\uff17",
+        "1e3",
+        "17\n",
+        "x",
+        "00",
+    ],
+)
 def test_an_integer_has_one_spelling(name: str) -> None:
     with pytest.raises(NotAPlainInteger):
         canonical(name, unit_names.INTEGER)
     column = UnitColumn("pid", unit_names.INTEGER)
     column.read(pa.array(["3", "0", ""]))
     column.read(pa.array(["12345678901234567890", name, name]))
-    refused = [(it.problem, it.count, it.row) for it in column.problems if it.problem != "line-break"]
+    refused = [
+        (it.problem, it.count, it.row)
+        for it in column.problems
+        if it.problem != "line-break"
+    ]
     assert refused == [("not-a-plain-integer", 2, 5)]
 
 
 def test_names_that_differ_by_leading_zeros_or_case_are_counted() -> None:
     names = ["17", "017", "0017", "ann", "ANN", "bo", "17", "bo", "0", "00"]
     number = {name: index for index, name in enumerate([*names, *map(folded, names)])}
-    folds, ids = (np.array([number[name] for name in of], np.uint64) for of in (list(map(folded, names)), names))
+    folds, ids = (
+        np.array([number[name] for name in of], np.uint64)
+        for of in (list(map(folded, names)), names)
+    )
     assert n_similar(folds, ids) == 7
     assert n_similar(folds[:0], ids[:0]) == 0
 
@@ -94,11 +133,18 @@ ONE_NUMBER = {
     "0": ["0.0", "00", "-0", "0e5"],
     "-17": ["-17.0", "-017"],
     "2.5": ["2.50", "+2.5", "2.5e0"],
-    "12345678901234567890": ["12345678901234567890.0", "12,345,678,901,234,567,890", "1.234567890123456789e+19"],
+    "12345678901234567890": [
+        "12345678901234567890.0",
+        "12,345,678,901,234,567,890",
+        "1.234567890123456789e+19",
+    ],
 }
 
 
-@pytest.mark.parametrize(("name", "other"), [(name, other) for name, others in ONE_NUMBER.items() for other in others])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [(name, other) for name, others in ONE_NUMBER.items() for other in others],
+)
 def test_spellings_of_one_number_are_similar(name: str, other: str) -> None:
     assert folded(name) == folded(other)
 
@@ -125,7 +171,10 @@ def test_other_numbers_are_not_similar(one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("name", "others"),
     [
-        ("17", {"17.0", "017", "+17", "1.7E+01", "1.7e+01", "17.", "17.00", "00000017"}),
+        (
+            "17",
+            {"17.0", "017", "+17", "1.7E+01", "1.7e+01", "17.", "17.00", "00000017"},
+        ),
         ("17.0", {"17", "017"}),
         ("4,711", {"4711", "4.711E+03", "4711.0", "4.71100E+03"}),
         ("1e+05", {"100000", "1E+05", "100,000"}),
@@ -144,9 +193,16 @@ def test_an_erasure_looks_for_what_programs_write(name: str, others: set[str]) -
 
 
 @given(
-    st.one_of(st.text(min_size=1), st.from_regex(r"[+-]?[0-9,]{1,9}(\.[0-9]{0,9})?(e[+-]?[0-9]{1,4})?", fullmatch=True))
+    st.one_of(
+        st.text(min_size=1),
+        st.from_regex(
+            r"[+-]?[0-9,]{1,9}(\.[0-9]{0,9})?(e[+-]?[0-9]{1,4})?", fullmatch=True
+        ),
+    )
 )
-def test_similar_spellings_are_canonical_have_the_same_fold_and_are_few(text: str) -> None:
+def test_similar_spellings_are_canonical_have_the_same_fold_and_are_few(
+    text: str,
+) -> None:
     name = canonical_text(text)
     found = similar_spellings(name)
     assert {folded(other) for other in found} <= {folded(name)}

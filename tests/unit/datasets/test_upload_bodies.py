@@ -1,4 +1,6 @@
-"""Tests how the bytes of an upload are decompressed, bounded and refused without quoting them."""
+"""Tests how the bytes of an upload are decompressed, bounded and refused without
+quoting them.
+"""
 
 import gzip
 import io
@@ -15,7 +17,12 @@ PACKED = gzip.compress(TEXT)
 
 
 def open_source(content, *, is_gzip=False, max_bytes=10**9, max_line_bytes=1024):
-    return CsvSource(io.BytesIO(content), is_gzip=is_gzip, max_bytes=max_bytes, max_line_bytes=max_line_bytes)
+    return CsvSource(
+        io.BytesIO(content),
+        is_gzip=is_gzip,
+        max_bytes=max_bytes,
+        max_line_bytes=max_line_bytes,
+    )
 
 
 def read_to_the_end(source, size):
@@ -30,7 +37,13 @@ def slug(caught):
 
 @pytest.mark.parametrize(
     "content",
-    [TEXT, b"\xef\xbb\xbf" + TEXT, b"\n\r\n\n" + TEXT, b"\xef\xbb\xbf\n" + TEXT, b'"a","b"\n1,2\n3,4\n'],
+    [
+        TEXT,
+        b"\xef\xbb\xbf" + TEXT,
+        b"\n\r\n\n" + TEXT,
+        b"\xef\xbb\xbf\n" + TEXT,
+        b'"a","b"\n1,2\n3,4\n',
+    ],
     ids=["plain", "byte order mark", "empty lines", "mark and empty line", "quoted"],
 )
 def test_the_header_is_read_and_replaced(content):
@@ -53,7 +66,9 @@ def test_a_header_without_rows_needs_no_line_end():
     assert source.read() == b""
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"]
+)
 def test_a_body_without_a_line_has_no_header(content):
     with pytest.raises(RowsInvalid) as caught:
         open_source(content).read_header()
@@ -78,7 +93,11 @@ def test_a_header_that_cannot_be_read_is_refused(content, expected):
 @pytest.mark.parametrize("size", [1, 2, 5, 7, 100])
 def test_reads_have_their_full_size_until_the_end(size):
     content = b"x" * 10 + b"\n" + b"y" * 9 + b"\n"
-    source = open_source(gzip.compress(content[:9]) + gzip.compress(content[9:]), is_gzip=True, max_line_bytes=10)
+    source = open_source(
+        gzip.compress(content[:9]) + gzip.compress(content[9:]),
+        is_gzip=True,
+        max_line_bytes=10,
+    )
     blocks = []
     while block := source.read(size):
         blocks.append(block)
@@ -147,7 +166,14 @@ def test_a_gzip_bomb_is_read_up_to_the_limit_in_bounded_memory():
         PACKED + b"junk",
         PACKED[:-8] + bytes(8),
     ],
-    ids=["not gzip", "broken data", "cut in the trailer", "cut in the data", "junk after the end", "wrong checksum"],
+    ids=[
+        "not gzip",
+        "broken data",
+        "cut in the trailer",
+        "cut in the data",
+        "junk after the end",
+        "wrong checksum",
+    ],
 )
 def test_a_broken_gzip_is_refused(content):
     source = open_source(content, is_gzip=True)

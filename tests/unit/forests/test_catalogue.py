@@ -1,4 +1,6 @@
-"""``auto``: the algorithm that it chooses, and that the choice depends on public numbers alone."""
+"""``auto``: the algorithm that it chooses, and that the choice depends on public
+numbers alone.
+"""
 
 from fractions import Fraction
 
@@ -20,26 +22,43 @@ SCHEMA = schema_of(
 
 
 def planned(
-    algorithm: str, accountant: str, *, epsilon: str = "1", size: int | None = 5_000, **parameters: object
+    algorithm: str,
+    accountant: str,
+    *,
+    epsilon: str = "1",
+    size: int | None = 5_000,
+    **parameters: object,
 ) -> Plan:
     delta = None if accountant == "pure" else DELTA
-    return plan(PlanRequest(algorithm, parameters, Terms(Fraction(epsilon), accountant, delta), size), SCHEMA)
+    return plan(
+        PlanRequest(
+            algorithm, parameters, Terms(Fraction(epsilon), accountant, delta), size
+        ),
+        SCHEMA,
+    )
 
 
-@pytest.mark.parametrize(("accountant", "slug"), [("pure", "rpf"), ("zcdp", "nbrt"), ("gdp", "nbrt")])
+@pytest.mark.parametrize(
+    ("accountant", "slug"), [("pure", "rpf"), ("zcdp", "nbrt"), ("gdp", "nbrt")]
+)
 def test_auto_plans_what_the_chosen_algorithm_plans(accountant: str, slug: str) -> None:
     assert planned("auto", accountant) == planned(slug, accountant)
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
-def test_a_hopeless_budget_plans_class_proportions_with_a_warning(accountant: str) -> None:
+def test_a_hopeless_budget_plans_class_proportions_with_a_warning(
+    accountant: str,
+) -> None:
     epsilon = "0.05" if accountant == "pure" else "0.1"
     settled = planned("auto", accountant, epsilon=epsilon, size=200)
 
     assert settled.parameters["max_depth"] == 0
     assert settled.n_trees == 1
     assert any("noisy class proportions" in warning for warning in settled.warnings)
-    assert not any("class proportions" in warning for warning in planned("auto", accountant).warnings)
+    assert not any(
+        "class proportions" in warning
+        for warning in planned("auto", accountant).warnings
+    )
 
 
 def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
@@ -52,7 +71,9 @@ def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
 def test_auto_takes_no_parameters() -> None:
     with pytest.raises(ParameterInvalid) as refused:
         planned("auto", "gdp", max_depth=3)
-    assert [(error.place, error.problem) for error in refused.value.problems] == [(("parameters",), "not-with-auto")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [
+        (("parameters",), "not-with-auto")
+    ]
 
 
 def test_without_a_public_size_auto_assumes_a_small_table() -> None:

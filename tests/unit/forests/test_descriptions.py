@@ -1,4 +1,6 @@
-"""The description of each algorithm in ``GET /algorithms`` is complete and agrees with the proofs and result tables."""
+"""The description of each algorithm in ``GET /algorithms`` is complete and agrees with
+the proofs and result tables.
+"""
 
 import re
 from pathlib import Path
@@ -11,13 +13,20 @@ from grovekeeper_forests.expected_accuracy import at_epsilon_one
 ROOT = Path(__file__).parents[3]
 OURS = ["auto", "rpf", "nbrt"]
 TOLERANCE = 2.0
-"""Points by which a newly measured table may differ before the number in the description must change."""
+"""Points by which a newly measured table may differ before the number in the
+description must change.
+"""
 
-STORIES = {"auto": catalogue.AUTO.about, **{slug: each.about for slug, each in catalogue.BY_SLUG.items()}}
+STORIES = {
+    "auto": catalogue.AUTO.about,
+    **{slug: each.about for slug, each in catalogue.BY_SLUG.items()},
+}
 
 
 def percent_in(table: str, slug: str, measured: dict[str, str]) -> float:
-    """The mean that a page of results states for a dataset, an algorithm on an account, and an ε."""
+    """The mean that a page of results states for a dataset, an algorithm on an account,
+    and an ε.
+    """
     account = "" if measured["accountant"] == "pure" else f"@{measured['accountant']}"
     columns: list[str] = []
     for line in table.splitlines():
@@ -25,7 +34,9 @@ def percent_in(table: str, slug: str, measured: dict[str, str]) -> float:
         if cells[:2] == ["dataset", "algorithm"]:
             columns = cells
         elif cells[:2] == [measured["dataset"], f"`{slug}{account}`"]:
-            match = re.match(r"[0-9.]+", cells[columns.index(f"ε = {measured['epsilon']}")])
+            match = re.match(
+                r"[0-9.]+", cells[columns.index(f"ε = {measured['epsilon']}")]
+            )
             assert match
             return float(match[0])
     raise AssertionError(f"{slug} on {measured['dataset']} is not in the table")
@@ -37,7 +48,9 @@ def test_the_description_of_an_algorithm_is_complete(slug: str) -> None:
 
     assert (reported.claimed is None) is (reported.wrong is None) is (slug in OURS)
     assert all(
-        text.endswith(".") and "  " not in text for text in (reported.claimed, reported.wrong, reported.here) if text
+        text.endswith(".") and "  " not in text
+        for text in (reported.claimed, reported.wrong, reported.here)
+        if text
     )
     assert bool(at_epsilon_one(slug)) is (slug != "auto")
     assert (ROOT / reported.proof).is_file()
@@ -51,12 +64,22 @@ def test_accuracies_of_descriptions_equal_those_of_the_result_tables(slug: str) 
     table = (ROOT / STORIES[slug].results).read_text(encoding="utf-8")
     reported = at_epsilon_one(slug)
 
-    assert [measured["dataset"] for measured in reported] == ["adult", "banknote", "mushroom", "nursery", "pendigits"]
+    assert [measured["dataset"] for measured in reported] == [
+        "adult",
+        "banknote",
+        "mushroom",
+        "nursery",
+        "pendigits",
+    ]
     for measured in reported:
-        assert float(measured["percent"]) == pytest.approx(percent_in(table, slug, measured), abs=TOLERANCE)
+        assert float(measured["percent"]) == pytest.approx(
+            percent_in(table, slug, measured), abs=TOLERANCE
+        )
 
 
-def test_the_read_outs_of_one_release_share_their_story_and_not_their_accuracy() -> None:
+def test_the_read_outs_of_one_release_share_their_story_and_not_their_accuracy() -> (
+    None
+):
     three = ("rdt-mv", "rdt-ta", "rdt-pa")
 
     assert len({STORIES[slug] for slug in three}) == 1
@@ -65,6 +88,10 @@ def test_the_read_outs_of_one_release_share_their_story_and_not_their_accuracy()
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_a_parameter_states_its_default_or_the_rule_that_chooses_it(slug: str) -> None:
-    """A description that promises a rule beside a fixed default, or no rule beside none, misleads who reads it."""
+    """A description that promises a rule beside a fixed default, or no rule beside
+    none, misleads who reads it.
+    """
     for parameter in catalogue.BY_SLUG[slug].parameters:
-        assert (parameter.default is None) is ("y default" in parameter.description), parameter.name
+        assert (parameter.default is None) is ("y default" in parameter.description), (
+            parameter.name
+        )

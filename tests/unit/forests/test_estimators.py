@@ -1,4 +1,6 @@
-"""Estimators without a service: scikit-learn's conventions, a declared schema, an account with a limit."""
+"""Estimators without a service: scikit-learn's conventions, a declared schema, an
+account with a limit.
+"""
 
 import copy
 import os
@@ -33,12 +35,20 @@ README = Path(__file__).parents[3] / "packages" / "forests" / "README.md"
 SCHEMA: Mapping[str, Any] = {
     "features": [
         {"name": "age", "type": "integer", "lower": 0, "upper": 120},
-        {"name": "weight", "type": "numeric", "lower": 0, "upper": 200, "missing": True},
+        {
+            "name": "weight",
+            "type": "numeric",
+            "lower": 0,
+            "upper": 200,
+            "missing": True,
+        },
         {"name": "ward", "type": "categorical", "categories": ["A", "B"]},
     ],
     "label": {"name": "ill", "classes": ["no", "yes"]},
 }
-FRAME = pd.DataFrame({"age": [20, 70] * 300, "weight": [60.0, np.nan] * 300, "ward": ["A", "B"] * 300})
+FRAME = pd.DataFrame(
+    {"age": [20, 70] * 300, "weight": [60.0, np.nan] * 300, "ward": ["A", "B"] * 300}
+)
 LABELS = np.array(["no", "yes"] * 300)
 BOTH = pytest.mark.parametrize("estimator", [RandomPrivateForest, BoostedPrivateTrees])
 
@@ -47,17 +57,33 @@ CANNOT_PASS = {
     "check_supervised_y_no_nan": "a row whose label is no class is left out; one row refuses no fit",
     "check_classifiers_regression_target": "labels are read one by one, and 0.5 is no class",
 }
-"""Every check that a private learner cannot pass, with the reason, as the page of the package shows them."""
+"""Every check that a private learner cannot pass, with the reason, as the page of the
+package shows them.
+"""
 
 
 def _schema_of(X: Any, y: Any) -> Mapping[str, Any]:
-    """A schema for the made-up rows of scikit-learn's checks. Bounds and classes of real rows would tell about them."""
+    """A schema for the made-up rows of scikit-learn's checks. Bounds and classes of
+    real rows would tell about them.
+    """
     shape = getattr(X, "shape", None) or np.shape(np.asarray(X))
     n_features = max(shape[1], 1) if len(shape) == 2 else 1
     names = list(getattr(X, "columns", map("c{}".format, range(n_features))))
-    features = [{"name": str(name), "type": "numeric", "lower": -150, "upper": 150, "missing": True} for name in names]
+    features = [
+        {
+            "name": str(name),
+            "type": "numeric",
+            "lower": -150,
+            "upper": 150,
+            "missing": True,
+        }
+        for name in names
+    ]
     classes = [] if y is None else np.unique(np.asarray(y)).tolist()
-    return {"features": features, "label": {"name": "y", "classes": classes if len(classes) > 1 else [0, 1]}}
+    return {
+        "features": features,
+        "label": {"name": "y", "classes": classes if len(classes) > 1 else [0, 1]},
+    }
 
 
 class Checked(RandomPrivateForest):
@@ -77,14 +103,22 @@ def _name(check: Any) -> str:
 
 
 def _checks() -> Iterator[Any]:
-    for estimator, check in estimator_checks.estimator_checks_generator(Checked(1_000, parameters={"n_estimators": 8})):
+    for estimator, check in estimator_checks.estimator_checks_generator(
+        Checked(1_000, parameters={"n_estimators": 8})
+    ):
         reason = CANNOT_PASS.get(_name(check))
-        marks = [] if reason is None else [pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True)]
+        marks = (
+            []
+            if reason is None
+            else [pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True)]
+        )
         yield pytest.param(estimator, check, marks=marks, id=_name(check))
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(_checks()))
-def test_the_conventions_of_scikit_learn_hold(estimator: Any, check: Callable[[Any], None]) -> None:
+def test_the_conventions_of_scikit_learn_hold(
+    estimator: Any, check: Callable[[Any], None]
+) -> None:
     check(estimator)
 
 
@@ -116,9 +150,15 @@ def test_a_data_frame_with_categories_and_empty_cells_is_learnt(estimator: Any) 
 
 def test_columns_are_found_by_name_and_none_may_be_missing_or_more() -> None:
     shuffled = FRAME[["ward", "age", "weight"]]
-    forest = RandomPrivateForest(4, schema=SCHEMA, public_size=600).fit(shuffled, LABELS)
+    forest = RandomPrivateForest(4, schema=SCHEMA, public_size=600).fit(
+        shuffled, LABELS
+    )
     assert forest.score(shuffled, LABELS) > 0.9
-    for wrong in (FRAME[["age", "ward"]], FRAME.assign(more=1), FRAME.rename(columns={"age": "old"})):
+    for wrong in (
+        FRAME[["age", "ward"]],
+        FRAME.assign(more=1),
+        FRAME.rename(columns={"age": "old"}),
+    ):
         account = InProcessAccount(1)
         with pytest.raises(ValueError, match="age, weight, ward"):
             RandomPrivateForest(1, schema=SCHEMA, account=account).fit(wrong, LABELS)
@@ -129,7 +169,9 @@ def test_rows_of_undeclared_classes_are_left_out_and_classes_keep_their_type() -
     label = {"name": "ill", "classes": [0, 1]}
     labels = np.where(LABELS == "yes", 1, 0)
     labels[:10] = 7
-    forest = RandomPrivateForest(50, schema={**SCHEMA, "label": label}, public_size=600).fit(FRAME, labels)
+    forest = RandomPrivateForest(
+        50, schema={**SCHEMA, "label": label}, public_size=600
+    ).fit(FRAME, labels)
     assert forest.classes_.tolist() == [0, 1]
     assert set(forest.predict(FRAME)) == {0, 1}
 
@@ -137,21 +179,29 @@ def test_rows_of_undeclared_classes_are_left_out_and_classes_keep_their_type() -
 def test_an_empty_cell_where_none_is_declared_is_refused_before_the_charge() -> None:
     account = InProcessAccount(1)
     with pytest.raises(ValueError, match=r"not as declared \(age: missing\)$"):
-        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(FRAME.assign(age=[20, np.nan] * 300), LABELS)
+        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(
+            FRAME.assign(age=[20, np.nan] * 300), LABELS
+        )
     assert account.spent == "0"
 
 
 def test_no_row_and_rows_of_no_known_class_are_trained_on() -> None:
     """Whether rows of a class are there may not show in an error."""
-    forest = RandomPrivateForest(1, schema=SCHEMA).fit(FRAME[:2], np.array(["perhaps", "perhaps"]))
+    forest = RandomPrivateForest(1, schema=SCHEMA).fit(
+        FRAME[:2], np.array(["perhaps", "perhaps"])
+    )
     assert forest.predict(FRAME[:2]).shape == (2,)
 
 
 @BOTH
-def test_the_receipt_is_that_of_the_released_forest_and_the_artifact_has_its_event(estimator: Any) -> None:
+def test_the_receipt_is_that_of_the_released_forest_and_the_artifact_has_its_event(
+    estimator: Any,
+) -> None:
     forest = _fitted(estimator)
     artifact = read.loads(forest.to_bytes())
-    assert artifact.forest.plan.event == forest.receipt_.event == forest.forest_.plan.event
+    assert (
+        artifact.forest.plan.event == forest.receipt_.event == forest.forest_.plan.event
+    )
     assert forest.quote().event == forest.receipt_.event
     assert events.from_json(forest.receipt_.event.to_json()) == forest.receipt_.event
     unit = "ε" if estimator is RandomPrivateForest else "μ²"
@@ -160,7 +210,9 @@ def test_the_receipt_is_that_of_the_released_forest_and_the_artifact_has_its_eve
     assert forest.forest_.plan.terms.covers(forest.receipt_.event)
 
 
-def test_growth_draws_only_what_the_account_was_charged_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_draws_only_what_the_account_was_charged_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     account = InProcessAccount(3)
     states: list[str] = []
     monkeypatch.setattr(draw, "grow", lambda *_, **__: states.append(account.spent))
@@ -191,18 +243,32 @@ def test_an_account_in_squared_mu_takes_jobs_with_a_delta_alone() -> None:
     account = InProcessAccount(2, 1e-6)
     assert account.unit == "mu_squared"
     BoostedPrivateTrees(1, schema=SCHEMA, account=account).fit(FRAME, LABELS)
-    RandomPrivateForest(1, delta="1e-6", schema=SCHEMA, account=account).fit(FRAME, LABELS)
-    assert Fraction(account.spent) == 2 * Fraction(account.receipts[0].amount) < Fraction(account.limit)
+    RandomPrivateForest(1, delta="1e-6", schema=SCHEMA, account=account).fit(
+        FRAME, LABELS
+    )
+    assert (
+        Fraction(account.spent)
+        == 2 * Fraction(account.receipts[0].amount)
+        < Fraction(account.limit)
+    )
     with pytest.raises(ParameterInvalid, match="delta: required"):
         RandomPrivateForest(1, schema=SCHEMA, account=account).fit(FRAME, LABELS)
     with pytest.raises(ParameterInvalid, match="delta: not-for-pure"):
-        BoostedPrivateTrees(1, schema=SCHEMA, account=InProcessAccount(9)).fit(FRAME, LABELS)
+        BoostedPrivateTrees(1, schema=SCHEMA, account=InProcessAccount(9)).fit(
+            FRAME, LABELS
+        )
 
 
 def test_an_account_charges_in_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork has a copy of the account, which would be spent again."""
-    account, planned = InProcessAccount(1), RandomPrivateForest(1, schema=SCHEMA).quote()
-    with monkeypatch.context() as elsewhere, pytest.raises(RuntimeError, match="process that made it"):
+    account, planned = (
+        InProcessAccount(1),
+        RandomPrivateForest(1, schema=SCHEMA).quote(),
+    )
+    with (
+        monkeypatch.context() as elsewhere,
+        pytest.raises(RuntimeError, match="process that made it"),
+    ):
         elsewhere.setattr(os, "getpid", lambda: -1)
         account.charge(planned)
     account.charge(planned)
@@ -210,7 +276,10 @@ def test_an_account_charges_in_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_for_other_accounts_is_not_charged() -> None:
-    account, planned = InProcessAccount(9), RandomPrivateForest(1, schema=SCHEMA).quote()
+    account, planned = (
+        InProcessAccount(9),
+        RandomPrivateForest(1, schema=SCHEMA).quote(),
+    )
     for changed in (
         replace(planned, terms=replace(planned.terms, max_rows=2)),
         replace(planned, terms=replace(planned.terms, adjacency=Adjacency.LABEL)),
@@ -222,25 +291,52 @@ def test_a_plan_for_other_accounts_is_not_charged() -> None:
     assert account.spent == "0"
 
 
-MIXED = ([1.0, "A", "no"], [True, 2, "yes"], [3, 2.0, 1], ["7", None, "no"], [np.nan, True, None], [5, "é", 1.5])
+MIXED = (
+    [1.0, "A", "no"],
+    [True, 2, "yes"],
+    [3, 2.0, 1],
+    ["7", None, "no"],
+    [np.nan, True, None],
+    [5, "é", 1.5],
+)
 
 
 @pytest.mark.parametrize("more", MIXED, ids=repr)
 def test_no_row_changes_how_another_is_read(more: list[Any]) -> None:
-    """A list of mixed cells has no common type: NumPy would choose one by all rows together."""
+    """A list of mixed cells has no common type: NumPy would choose one by all rows
+    together.
+    """
     columns = [
-        {"name": "ward", "type": "categorical", "categories": ["1", "3", "5", "7", "True"], "missing": True},
-        {"name": "size", "type": "categorical", "categories": ["2", "A", "True"], "missing": True},
+        {
+            "name": "ward",
+            "type": "categorical",
+            "categories": ["1", "3", "5", "7", "True"],
+            "missing": True,
+        },
+        {
+            "name": "size",
+            "type": "categorical",
+            "categories": ["2", "A", "True"],
+            "missing": True,
+        },
     ]
-    schema = {"features": columns, "label": {"name": "ill", "classes": ["no", "yes", "1"]}}
+    schema = {
+        "features": columns,
+        "label": {"name": "ill", "classes": ["no", "yes", "1"]},
+    }
     forest = RandomPrivateForest(schema=schema)
     declared, classes = forest._declared()
-    rows, labels = [[first, second] for first, second, _ in MIXED], [label for *_, label in MIXED]
+    rows, labels = (
+        [[first, second] for first, second, _ in MIXED],
+        [label for *_, label in MIXED],
+    )
     alone = forest._rows(rows, labels, declared, classes)
     beside = forest._rows([*rows, more[:2]], [*labels, more[2]], declared, classes)
     assert alone.y.tolist() == [0, 1, 2, 0]
     assert alone.features.columns[0].tolist() == [0, 4, 1, 3]
-    for before, after in zip(alone.features.columns, beside.features.columns, strict=True):
+    for before, after in zip(
+        alone.features.columns, beside.features.columns, strict=True
+    ):
         assert after[: len(before)].tolist() == before.tolist()
     assert beside.y[:4].tolist() == alone.y.tolist()
 
@@ -248,7 +344,9 @@ def test_no_row_changes_how_another_is_read(more: list[Any]) -> None:
 def test_encoded_labels_are_refused_before_the_charge() -> None:
     account = InProcessAccount(1)
     with pytest.raises(ValueError, match="encoded"):
-        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(FRAME, np.array([0, 1] * 300))
+        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(
+            FRAME, np.array([0, 1] * 300)
+        )
     assert account.spent == "0"
 
 
@@ -256,7 +354,9 @@ def test_encoded_labels_are_refused_before_the_charge() -> None:
 def test_no_message_has_a_cell_or_a_number_of_rows(cell: object) -> None:
     frame = FRAME.astype(object)
     frame.loc[17, "age"] = cell
-    with pytest.raises(ValueError, match=r"^cells are not as declared \(age: not-a-number\)$"):
+    with pytest.raises(
+        ValueError, match=r"^cells are not as declared \(age: not-a-number\)$"
+    ):
         RandomPrivateForest(1, schema=SCHEMA).fit(frame, LABELS)
 
 
@@ -264,7 +364,13 @@ def test_no_message_has_a_cell_or_a_number_of_rows(cell: object) -> None:
 def test_every_mark_of_an_empty_cell_is_one(empty: object) -> None:
     frame = FRAME.astype(object)
     frame.loc[0, "weight"] = frame.loc[0, "ward"] = empty
-    schema = {**SCHEMA, "features": [*SCHEMA["features"][:2], {**SCHEMA["features"][2], "missing": True}]}
+    schema = {
+        **SCHEMA,
+        "features": [
+            *SCHEMA["features"][:2],
+            {**SCHEMA["features"][2], "missing": True},
+        ],
+    }
     forest = RandomPrivateForest(1, schema=schema)
     declared, classes = forest._declared()
     columns = forest._rows(frame, LABELS, declared, classes).features.columns
@@ -273,7 +379,9 @@ def test_every_mark_of_an_empty_cell_is_one(empty: object) -> None:
 
 
 def test_a_frame_in_another_order_is_read_by_name_where_an_array_was_fitted() -> None:
-    forest = RandomPrivateForest(50, schema=SCHEMA, public_size=600).fit(FRAME.astype(object).to_numpy(), LABELS)
+    forest = RandomPrivateForest(50, schema=SCHEMA, public_size=600).fit(
+        FRAME.astype(object).to_numpy(), LABELS
+    )
     with pytest.warns(UserWarning, match="fitted without feature names"):
         assert forest.score(FRAME[["ward", "weight", "age"]], LABELS) > 0.9
 
@@ -287,7 +395,13 @@ def test_a_frame_in_another_order_is_read_by_name_where_an_array_was_fitted() ->
         {**SCHEMA, "label": {"name": "ill", "classes": [1, "a"]}},
         {**SCHEMA, "label": {"name": "ill", "classes": [1, True]}},
     ],
-    ids=["no label", "no type", "another type", "number and text", "number and truth value"],
+    ids=[
+        "no label",
+        "no type",
+        "another type",
+        "number and text",
+        "number and truth value",
+    ],
 )
 def test_a_schema_of_another_form_is_refused(schema: Mapping[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"a schema has|the type of|classes are"):
@@ -300,13 +414,17 @@ def test_a_public_size_that_is_none_is_refused(size: Any) -> None:
         RandomPrivateForest(schema=SCHEMA, public_size=size).quote()
 
 
-@pytest.mark.parametrize("epsilon", [0.1, "0.1", Decimal("0.1"), Fraction(1, 10), np.float64(0.1)])
+@pytest.mark.parametrize(
+    "epsilon", [0.1, "0.1", Decimal("0.1"), Fraction(1, 10), np.float64(0.1)]
+)
 def test_an_amount_is_exact_however_it_is_spelt(epsilon: object) -> None:
     account = InProcessAccount(epsilon)
     assert (account.limit, terms_of(epsilon).epsilon) == ("0.1", Fraction(1, 10))
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "much", None, True])
+@pytest.mark.parametrize(
+    "epsilon", [0, -1, float("nan"), float("inf"), "much", None, True]
+)
 def test_what_is_no_amount_is_refused(epsilon: object) -> None:
     with pytest.raises(ParameterInvalid, match="epsilon"):
         InProcessAccount(epsilon)
@@ -317,7 +435,11 @@ def test_the_examples_of_the_page_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    examples = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    examples = re.findall(
+        r"^```python\n(.*?)^```",
+        README.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     assert len(examples) == 3
     for example in examples:
         exec(example, names)
@@ -326,10 +448,19 @@ def test_the_examples_of_the_page_run_in_order(
     assert "1 ε requested, 0.5 ε left of the limit of this account" in printed
     rows = names["test"][:50]
     (session,) = [onnxruntime.InferenceSession("digits.onnx")]
-    labels, _ = session.run(None, {f"pixel {i}": rows[:, [i]].astype(np.float64) for i in range(64)})
-    assert np.asarray(labels).ravel().astype(int).tolist() == names["trees"].predict(rows).tolist()
+    labels, _ = session.run(
+        None, {f"pixel {i}": rows[:, [i]].astype(np.float64) for i in range(64)}
+    )
+    assert (
+        np.asarray(labels).ravel().astype(int).tolist()
+        == names["trees"].predict(rows).tolist()
+    )
 
 
 def test_the_page_names_every_check_that_cannot_pass() -> None:
-    listed = re.findall(r"^\| `(check_\w+)` \| (.+) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| `(check_\w+)` \| (.+) \|$",
+        README.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert dict(listed) == CANNOT_PASS

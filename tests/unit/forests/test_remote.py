@@ -1,4 +1,6 @@
-"""Tests that rows on several machines, of which some are lost, give the forest of all rows together."""
+"""Tests that rows on several machines, of which some are lost, give the forest of all
+rows together.
+"""
 
 from dataclasses import replace
 
@@ -10,7 +12,14 @@ from grovekeeper_forests.data.coded_rows import CodedRows
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import plan
-from grovekeeper_forests.remote import Branch, Call, CodedDistributedRows, Question, ShardStates, StateMissing
+from grovekeeper_forests.remote import (
+    Branch,
+    Call,
+    CodedDistributedRows,
+    Question,
+    ShardStates,
+    StateMissing,
+)
 from grovekeeper_forests.trees.tree_histograms import Assignment
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
 from tests.support.machines import Machines, shards_of
@@ -18,32 +27,59 @@ from tests.support.reweighted import SCHEMA, rows
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_rows_on_machines_that_are_lost_give_the_forest_of_all_rows_together(name: str) -> None:
+def test_rows_on_machines_that_are_lost_give_the_forest_of_all_rows_together(
+    name: str,
+) -> None:
     request, values = REQUESTS[name], rows(600)
-    whole = grow(plan(request, SCHEMA), SCHEMA, values, Noiseless(), on_tree_done=lambda: None)
+    whole = grow(
+        plan(request, SCHEMA), SCHEMA, values, Noiseless(), on_tree_done=lambda: None
+    )
     machines = Machines(shards_of(as_codes(values, request, SCHEMA)), lost_every=4)
 
     distributed = CodedDistributedRows(machines)
-    forest = grow(plan(request, SCHEMA), SCHEMA, distributed, Noiseless(), on_tree_done=lambda: None)
+    forest = grow(
+        plan(request, SCHEMA),
+        SCHEMA,
+        distributed,
+        Noiseless(),
+        on_tree_done=lambda: None,
+    )
 
     for array, expected in whole.arrays.items():
         np.testing.assert_array_equal(forest.arrays[array], expected)
-    assert 0 < machines.n_full < 2 * machines.n_questions, "only machines without a state get the whole question"
+    assert 0 < machines.n_full < 2 * machines.n_questions, (
+        "only machines without a state get the whole question"
+    )
 
 
 def test_a_brief_question_is_refused_without_a_state() -> None:
-    states = ShardStates(lambda: pytest.fail("rows were read for a question that cannot be answered"))
+    states = ShardStates(
+        lambda: pytest.fail("rows were read for a question that cannot be answered")
+    )
     with pytest.raises(StateMissing):
-        states.answer(Question((Branch(-1, 0, ()), Branch(0, 1, ())), Call("leaf_histogram")))
+        states.answer(
+            Question((Branch(-1, 0, ()), Branch(0, 1, ())), Call("leaf_histogram"))
+        )
 
 
 def test_a_state_that_is_behind_or_ahead_of_a_question_is_not_counted() -> None:
-    """Two machines may hold one shard; whoever answered the last question, the other one has not moved its rows."""
+    """Two machines may hold one shard; whoever answered the last question, the other
+    one has not moved its rows.
+    """
     request, values = REQUESTS["mrf"], rows(100)
     encoding = Encoding.of(SCHEMA, 4)
-    [read] = shards_of(as_codes(values, replace(request, parameters={**request.parameters, "n_bins": 4}), SCHEMA))
+    [read] = shards_of(
+        as_codes(
+            values,
+            replace(request, parameters={**request.parameters, "n_bins": 4}),
+            SCHEMA,
+        )
+    )
     take = Branch(0, 0, (Call("take", ("LocalHistograms", encoding, Assignment())),))
-    splits = {"threshold": np.zeros(1, dtype=np.uint8), "equals": np.zeros(1, dtype=np.bool_)}
+    splits = {
+        "threshold": np.zeros(1, dtype=np.uint8),
+        "equals": np.zeros(1, dtype=np.bool_),
+    }
     down = [
         Call("descend", (), {name: np.repeat(value, 2**level) for name, value in splits.items()}
              | {"feature": np.full(2**level, level, dtype=np.int32)})
@@ -59,7 +95,9 @@ def test_a_state_that_is_behind_or_ahead_of_a_question_is_not_counted() -> None:
     assert len({counted.shape for counted in expected}) == 4
     machine = ShardStates(read)
     for n_calls in (2, 4, 1, 3):  # forth and back
-        np.testing.assert_array_equal(machine.answer(asked(0, n_calls)), expected[n_calls - 1])
+        np.testing.assert_array_equal(
+            machine.answer(asked(0, n_calls)), expected[n_calls - 1]
+        )
     machine.answer(asked(0, 1))
     for skipped, n_calls in ((2, 3), (3, 3), (3, 4)):
         with pytest.raises(StateMissing):
@@ -70,7 +108,9 @@ def test_a_state_that_is_behind_or_ahead_of_a_question_is_not_counted() -> None:
         machine.answer(asked(1, 3))
 
 
-def test_rows_that_a_form_used_up_are_read_again_and_states_that_nobody_asks_for_are_dropped() -> None:
+def test_rows_that_a_form_used_up_are_read_again_and_states_that_nobody_asks_for_are_dropped() -> (
+    None
+):
     request = REQUESTS["mrf"]
     [read] = shards_of(as_codes(rows(100), request, SCHEMA))
     n_reads = iter(range(10))
@@ -82,22 +122,30 @@ def test_rows_that_a_form_used_up_are_read_again_and_states_that_nobody_asks_for
     encoding, machine = read().features.public, ShardStates(reading)
 
     def asked(number: int) -> Question:
-        take = Branch(number, 0, (Call("take", ("LocalHistograms", encoding, Assignment())),))
+        take = Branch(
+            number, 0, (Call("take", ("LocalHistograms", encoding, Assignment())),)
+        )
         return Question(
-            (Branch(-1, 0, ()), take, Branch(number + 1, 0, (Call("of_tree", (0,)),))), Call("leaf_histogram")
+            (Branch(-1, 0, ()), take, Branch(number + 1, 0, (Call("of_tree", (0,)),))),
+            Call("leaf_histogram"),
         )
 
     for number in (0, 10):
         assert machine.answer(asked(number)).sum() == 100
         assert machine._states.keys() == {-1, number, number + 1}
     assert next(n_reads) == 2
-    assert machine.answer(Question((Branch(-1, 0, ()),), Call("code_counts", (0,)))).sum() == 100
+    assert (
+        machine.answer(Question((Branch(-1, 0, ()),), Call("code_counts", (0,)))).sum()
+        == 100
+    )
     assert machine._states.keys() == {-1}
 
 
 @pytest.mark.parametrize("method", ["__class__", "_columns", "of", "read"])
 def test_no_other_method_is_called(method: str) -> None:
-    """Neither in the place of a sum, nor where a call makes parts of others, nor where it changes them."""
+    """Neither in the place of a sum, nor where a call makes parts of others, nor where
+    it changes them.
+    """
     [read, *_] = shards_of(as_codes(rows(100), REQUESTS["mrf"], SCHEMA))
     first, count, other = Branch(-1, 0, ()), Call("code_counts", (0,)), Call(method)
     for question in (
@@ -108,7 +156,9 @@ def test_no_other_method_is_called(method: str) -> None:
         with pytest.raises(ValueError, match="a method that growth does not name"):
             ShardStates(read).answer(question)
     with pytest.raises(KeyError):
-        ShardStates(read).answer(Question((first, Branch(0, 0, (Call("take", (method, None)),))), count))
+        ShardStates(read).answer(
+            Question((first, Branch(0, 0, (Call("take", (method, None)),))), count)
+        )
 
 
 def test_a_value_of_another_class_is_not_sent() -> None:

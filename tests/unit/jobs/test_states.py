@@ -14,7 +14,9 @@ from grovekeeper_client.errors import HOLDS, REASONS
 
 
 def test_clients_are_told_every_state_and_reason() -> None:
-    state, reason = (JobOut.model_fields[name].annotation for name in ("state", "reason"))
+    state, reason = (
+        JobOut.model_fields[name].annotation for name in ("state", "reason")
+    )
     assert set(get_args(state)) == set(JobState)
     reported = {value for choice in get_args(reason) for value in get_args(choice)}
     assert reported == set(EndReason)
@@ -24,7 +26,11 @@ def test_clients_are_told_every_state_and_reason() -> None:
     for reason in ("expired", "not-approved"):
         assert f"within {limits.MAX_APPROVAL_S // 86_400} days" in REASONS[reason]
     assert set(FINISHED) == set(ENDED)
-    held_by = {value for choice in get_args(JobOut.model_fields["held_by"].annotation) for value in get_args(choice)}
+    held_by = {
+        value
+        for choice in get_args(JobOut.model_fields["held_by"].annotation)
+        for value in get_args(choice)
+    }
     assert held_by == set(get_args(HeldBy)) == set(HOLDS)
 
 
@@ -32,7 +38,8 @@ def test_the_table_accepts_every_state_and_no_other() -> None:
     (known,) = [
         str(constraint.sqltext)
         for constraint in JobRow.__table__.constraints  # type: ignore[attr-defined]
-        if isinstance(constraint, CheckConstraint) and "state IN" in str(constraint.sqltext)
+        if isinstance(constraint, CheckConstraint)
+        and "state IN" in str(constraint.sqltext)
     ]
     assert known == f"state IN ({', '.join(repr(state.value) for state in JobState)})"
 

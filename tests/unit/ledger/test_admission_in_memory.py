@@ -1,4 +1,6 @@
-"""Walks of admissions in memory, on accounts and populations, against brute force over every joint cell."""
+"""Walks of admissions in memory, on accounts and populations, against brute force over
+every joint cell.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -22,8 +24,12 @@ from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 
 SIZES = {"a": 2, "b": 3}
-CELLS = [dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))]
-PARTITIONS = Partitions(tuple(HashPartition(name, size) for name, size in SIZES.items()))
+CELLS = [
+    dict(zip(SIZES, cell, strict=True)) for cell in product(*map(range, SIZES.values()))
+]
+PARTITIONS = Partitions(
+    tuple(HashPartition(name, size) for name, size in SIZES.items())
+)
 ACCOUNTS = ("ds_1", "ds_2", "ds_3", "ds_4")
 POPULATIONS = {"pop_1": ("ds_1", "ds_2"), "pop_2": ("ds_3",)}
 
@@ -45,20 +51,29 @@ class Model:
     def drawn(cls, chance: random.Random) -> "Model":
         entries = {
             account_id: [
-                (_scope(chance), chance.randint(0, 4), chance.randint(0, 4)) for _ in range(chance.randint(0, 3))
+                (_scope(chance), chance.randint(0, 4), chance.randint(0, 4))
+                for _ in range(chance.randint(0, 3))
             ]
             for account_id in ACCOUNTS
         }
         caps = {account_id: chance.randint(8, 30) for account_id in ACCOUNTS}
-        return cls(caps, {name: chance.randint(10, 40) for name in POPULATIONS}, entries)
+        return cls(
+            caps, {name: chance.randint(10, 40) for name in POPULATIONS}, entries
+        )
 
     def at(self, account_id: str, cell: dict[str, int]) -> tuple[int, int]:
         """Charged and reserved in one joint cell."""
-        covering = [entry for entry in self.entries[account_id] if covers(entry[0], cell)]
-        return sum(charged for _, charged, _ in covering), sum(reserved for *_, reserved in covering)
+        covering = [
+            entry for entry in self.entries[account_id] if covers(entry[0], cell)
+        ]
+        return sum(charged for _, charged, _ in covering), sum(
+            reserved for *_, reserved in covering
+        )
 
     def largest(self, account_id: str, scope: Scope) -> int:
-        return max(sum(self.at(account_id, cell)) for cell in CELLS if covers(scope, cell))
+        return max(
+            sum(self.at(account_id, cell)) for cell in CELLS if covers(scope, cell)
+        )
 
     def room(self, request: AskedAmount) -> int:
         load = self.largest(request.account_id, request.scope)
@@ -73,7 +88,9 @@ class Model:
         return max(room, 0)
 
     def room_beside(self, requests: list[AskedAmount], position: int) -> int:
-        before = {account_id: list(entries) for account_id, entries in self.entries.items()}
+        before = {
+            account_id: list(entries) for account_id, entries in self.entries.items()
+        }
         for request in [*requests[:position], *requests[position + 1 :]]:
             self.entries[request.account_id].append((request.scope, 0, request.amount))
         room = self.room(requests[position])
@@ -81,9 +98,15 @@ class Model:
         return room
 
     def admit(self, requests: list[AskedAmount]) -> int | None:
-        """The position of the first request that does not fit; ``None`` if the job is admitted."""
-        before = {account_id: list(entries) for account_id, entries in self.entries.items()}
-        for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
+        """The position of the first request that does not fit; ``None`` if the job is
+        admitted.
+        """
+        before = {
+            account_id: list(entries) for account_id, entries in self.entries.items()
+        }
+        for position in sorted(
+            range(len(requests)), key=lambda at: requests[at].account_id
+        ):
             request = requests[position]
             if request.amount > self.room(request):
                 self.entries = before
@@ -105,7 +128,9 @@ class Model:
             loose = sum(charged + reserved for _, charged, reserved in entries)
             bound = chance.choice([None, loose, whole])
             highest = max(self.caps[account_id], whole)
-            accounts[account_id] = AccountState(self.caps[account_id], highest, PARTITIONS, scopes, totals, bound)
+            accounts[account_id] = AccountState(
+                self.caps[account_id], highest, PARTITIONS, scopes, totals, bound
+            )
         populations = [
             Population(
                 name,
@@ -125,7 +150,12 @@ class Model:
 
 def _scope(chance: random.Random) -> Scope:
     names = sorted(chance.sample(sorted(SIZES), chance.randint(0, 2)))
-    return Scope({name: chance.sample(range(SIZES[name]), chance.randint(1, SIZES[name] - 1)) for name in names})
+    return Scope(
+        {
+            name: chance.sample(range(SIZES[name]), chance.randint(1, SIZES[name] - 1))
+            for name in names
+        }
+    )
 
 
 def check_state(budgets: Budgets, model: Model, scope: Scope) -> None:
@@ -135,21 +165,38 @@ def check_state(budgets: Budgets, model: Model, scope: Scope) -> None:
             assert balance.is_exact
             assert balance.load == model.largest(account_id, scope)
             assert covers(scope, dict(balance.cell))  # type: ignore[arg-type]
-            assert (balance.charged, balance.reserved) == model.at(account_id, dict(balance.cell))  # type: ignore[arg-type]
+            assert (balance.charged, balance.reserved) == model.at(
+                account_id, dict(balance.cell)
+            )  # type: ignore[arg-type]
         for name, balances in cells.items():
             assert [balance.load for balance in balances] == [
-                model.largest(account_id, {**scope, name: (cell,)}) for cell in scope.get(name, range(SIZES[name]))
+                model.largest(account_id, {**scope, name: (cell,)})
+                for cell in scope.get(name, range(SIZES[name]))
             ]
         assert state.whole.load == model.largest(account_id, {})
         if state.bound is not None:
             assert state.bound >= state.whole.load
     for population in budgets.populations:
-        wholes = {member: budgets.accounts[member].whole for member in POPULATIONS[population.id]}
-        assert population.loads == {member: whole.load for member, whole in wholes.items()}
+        wholes = {
+            member: budgets.accounts[member].whole
+            for member in POPULATIONS[population.id]
+        }
+        assert population.loads == {
+            member: whole.load for member, whole in wholes.items()
+        }
         assert population.is_exact
-        assert population.charged + population.reserved == population.together == sum(population.loads.values())
-        assert population.reserved == sum(total.reserved for total in population.members.values())
-        assert all(total.charged + total.reserved == total.load for total in population.members.values())
+        assert (
+            population.charged + population.reserved
+            == population.together
+            == sum(population.loads.values())
+        )
+        assert population.reserved == sum(
+            total.reserved for total in population.members.values()
+        )
+        assert all(
+            total.charged + total.reserved == total.load
+            for total in population.members.values()
+        )
         for member, whole in wholes.items():
             assert population.members[member].reserved == whole.reserved
 
@@ -160,9 +207,13 @@ def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
     model = Model.drawn(chance)
     budgets = model.budgets(chance)
     for _ in range(25):
-        # No joint cell lies in two requests of one job, so that one account pays for one request.
+        # No joint cell lies in two requests of one job, so that one account pays for
+        # one request.
         payers = chance.sample(ACCOUNTS, chance.randint(0, 3))
-        requests = [AskedAmount(account_id, chance.randint(1, 5), _scope(chance)) for account_id in payers]
+        requests = [
+            AskedAmount(account_id, chance.randint(1, 5), _scope(chance))
+            for account_id in payers
+        ]
         positions = range(len(requests))
         assert [room.amount for room in admission.rooms(budgets, requests)] == [
             model.room_beside(requests, position) for position in positions
@@ -173,7 +224,9 @@ def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
         if refused is None:
             assert not isinstance(decision, Refused)
             budgets = budgets.with_reservations(requests)
-            assert [placed.position for placed in decision] == sorted(positions, key=lambda at: payers[at])
+            assert [placed.position for placed in decision] == sorted(
+                positions, key=lambda at: payers[at]
+            )
             for placed in decision:
                 payer = payers[placed.position]
                 is_member = any(payer in members for members in POPULATIONS.values())
@@ -186,21 +239,29 @@ def test_a_walk_of_jobs_is_judged_as_by_brute_force(walk: int) -> None:
         check_state(budgets, model, _scope(chance))
 
 
-def test_a_request_that_a_loose_bound_does_not_admit_is_judged_by_the_tightest_cell() -> None:
+def test_a_request_that_a_loose_bound_does_not_admit_is_judged_by_the_tightest_cell() -> (
+    None
+):
     scopes, disjoint = Numbering(SIZES), (Scope({"a": [0]}), Scope({"a": [1]}))
     for scope in disjoint:
         scopes.add(scope.digest, scope)
     totals = {scope.digest: (5, 0) for scope in disjoint}
-    loose = Budgets({"ds": AccountState(10, 10, PARTITIONS, scopes, totals, bound=10)}, [])
+    loose = Budgets(
+        {"ds": AccountState(10, 10, PARTITIONS, scopes, totals, bound=10)}, []
+    )
     request = AskedAmount("ds", 5, Scope({"b": (0,)}))
     assert not isinstance(admission.admit(loose, [request]), Refused)
     budgets = loose.with_reservations([request])
     assert budgets.accounts["ds"].bound == 15
-    assert isinstance(admission.admit(budgets, [AskedAmount("ds", 1, Scope({"b": (0,)}))]), Refused)
+    assert isinstance(
+        admission.admit(budgets, [AskedAmount("ds", 1, Scope({"b": (0,)}))]), Refused
+    )
 
 
 @pytest.mark.parametrize(("highest_cap", "charged"), [(5, 3), (2, 1), (9, 5)])
-def test_a_bound_above_the_load_counts_as_charged_up_to_the_highest_cap(highest_cap: int, charged: int) -> None:
+def test_a_bound_above_the_load_counts_as_charged_up_to_the_highest_cap(
+    highest_cap: int, charged: int
+) -> None:
     scopes, scope = Numbering(SIZES), Scope({"a": [0]})
     scopes.add(scope.digest, scope)
     state = AccountState(5, highest_cap, PARTITIONS, scopes, {scope.digest: (1, 2)})
@@ -210,8 +271,12 @@ def test_a_bound_above_the_load_counts_as_charged_up_to_the_highest_cap(highest_
     assert balance.load == charged + 2
 
 
-def test_a_reservation_that_may_not_be_committed_leaves_nothing_in_the_process() -> None:
-    """The numbering belongs to the process and loses nothing, and a caller may ask for quotes without end."""
+def test_a_reservation_that_may_not_be_committed_leaves_nothing_in_the_process() -> (
+    None
+):
+    """The numbering belongs to the process and loses nothing, and a caller may ask for
+    quotes without end.
+    """
     scopes = Numbering(SIZES)
     state = AccountState(10, 10, PARTITIONS, scopes, {})
     size = scopes.size
@@ -227,10 +292,26 @@ def test_the_smaller_of_two_bounds_of_a_cell_is_its_load() -> None:
     assert balance.at_most(5) == CellBalance({"a": 0}, 3, 2, is_exact=False)
 
 
-def test_a_population_over_its_cap_has_no_room_and_one_at_its_cap_has_room_below_its_tightest_cell() -> None:
-    """Two members of 6 each, the second by its tightest cell: in its other cells it carries 2."""
-    members = {"ds_1": MemberTotal(6, 1, is_exact=True), "ds_2": MemberTotal(6, 2, is_exact=False)}
+def test_a_population_over_its_cap_has_no_room_and_one_at_its_cap_has_room_below_its_tightest_cell() -> (
+    None
+):
+    """Two members of 6 each, the second by its tightest cell: in its other cells it
+    carries 2.
+    """
+    members = {
+        "ds_1": MemberTotal(6, 1, is_exact=True),
+        "ds_2": MemberTotal(6, 2, is_exact=False),
+    }
     at_cap, over = (Population("pop", "patients", cap, members) for cap in (12, 11))
-    assert (at_cap.room("ds_2", 2), at_cap.room("ds_2", 6), over.room("ds_2", 2)) == (4, 0, 0)
-    assert (at_cap.together, at_cap.reserved, at_cap.charged, at_cap.is_exact) == (12, 3, 9, False)
+    assert (at_cap.room("ds_2", 2), at_cap.room("ds_2", 6), over.room("ds_2", 2)) == (
+        4,
+        0,
+        0,
+    )
+    assert (at_cap.together, at_cap.reserved, at_cap.charged, at_cap.is_exact) == (
+        12,
+        3,
+        9,
+        False,
+    )
     assert members["ds_1"].charged == 5

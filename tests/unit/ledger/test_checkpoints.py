@@ -1,4 +1,6 @@
-"""Merkle trees against RFC 6962 and the verifier's code, the form of signed checkpoints, and the signing key."""
+"""Merkle trees against RFC 6962 and the verifier's code, the form of signed
+checkpoints, and the signing key.
+"""
 
 import base64
 import hashlib
@@ -32,7 +34,9 @@ def _defined(leaves: list[bytes]) -> bytes:
     split = 1
     while split * 2 < len(leaves):
         split *= 2
-    return hashlib.sha256(b"\x01" + _defined(leaves[:split]) + _defined(leaves[split:])).digest()
+    return hashlib.sha256(
+        b"\x01" + _defined(leaves[:split]) + _defined(leaves[split:])
+    ).digest()
 
 
 @cache
@@ -42,19 +46,39 @@ def _subtree(height: int, position: int) -> bytes:
 
 def test_leaf_hashes_and_node_hashes_differ() -> None:
     text = _entry_hash(0)
-    assert checkpoints.leaf(text) == hashlib.sha256(b"\x00" + bytes.fromhex(text)).digest()
-    assert checkpoints.node(b"l" * 32, b"r" * 32) == hashlib.sha256(b"\x01" + b"l" * 32 + b"r" * 32).digest()
+    assert (
+        checkpoints.leaf(text) == hashlib.sha256(b"\x00" + bytes.fromhex(text)).digest()
+    )
+    assert (
+        checkpoints.node(b"l" * 32, b"r" * 32)
+        == hashlib.sha256(b"\x01" + b"l" * 32 + b"r" * 32).digest()
+    )
     assert checkpoints.root_of(0, _subtree) == hashlib.sha256(b"").digest()
 
 
 def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
     """Certificate Transparency's reference vectors, over leaves of short byte strings."""
-    data = [b"", b"\x00", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", b"`abcdefghijklmno"]
+    data = [
+        b"",
+        b"\x00",
+        b"\x10",
+        b" !",
+        b"01",
+        b"@ABC",
+        b"PQRSTUVW",
+        b"`abcdefghijklmno",
+    ]
     leaves = [hashlib.sha256(b"\x00" + text).digest() for text in data]
     result = checkpoints.root_of(
-        8, lambda height, position: checkpoints.fold(leaves[position << height : (position + 1) << height])
+        8,
+        lambda height, position: checkpoints.fold(
+            leaves[position << height : (position + 1) << height]
+        ),
     )
-    assert result.hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+    assert (
+        result.hex()
+        == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+    )
 
 
 @pytest.mark.parametrize("size", range(1, N_LEAVES + 1))
@@ -62,12 +86,19 @@ def test_roots_equal_the_definition_of_rfc_6962(size: int) -> None:
     growing = merkle_tree.GrowingTree()
     for found in LEAVES[:size]:
         growing.add(found)
-    assert checkpoints.root_of(size, _subtree) == _defined(LEAVES[:size]) == growing.root()
+    assert (
+        checkpoints.root_of(size, _subtree) == _defined(LEAVES[:size]) == growing.root()
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 31, 33, 64, 70])
-def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: int) -> None:
-    root, other = checkpoints.root_of(size, _subtree), checkpoints.root_of(size, lambda *_: b"\x00" * 32)
+def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(
+    size: int,
+) -> None:
+    root, other = (
+        checkpoints.root_of(size, _subtree),
+        checkpoints.root_of(size, lambda *_: b"\x00" * 32),
+    )
     for index in range(size):
         path = checkpoints.inclusion(index, size, _subtree)
         merkle_tree.check_inclusion(LEAVES[index], index, size, path, root)
@@ -79,7 +110,12 @@ def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: i
         if path:
             wrong += [
                 (LEAVES[index], index, path[:-1], root),
-                (LEAVES[index], index, [hashlib.sha256(path[0]).digest(), *path[1:]], root),
+                (
+                    LEAVES[index],
+                    index,
+                    [hashlib.sha256(path[0]).digest(), *path[1:]],
+                    root,
+                ),
                 (LEAVES[index], (index + 1) % size, path, root),
             ]
         for leaf, at, steps, target in wrong:
@@ -88,15 +124,27 @@ def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: i
 
 
 @pytest.mark.parametrize("second", [1, 2, 5, 8, 21, 32, 33])
-def test_every_beginning_has_a_proof_that_leads_to_both_roots_and_nowhere_else(second: int) -> None:
+def test_every_beginning_has_a_proof_that_leads_to_both_roots_and_nowhere_else(
+    second: int,
+) -> None:
     later = checkpoints.root_of(second, _subtree)
     for first in range(1, second + 1):
-        path, earlier = checkpoints.consistency(first, second, _subtree), checkpoints.root_of(first, _subtree)
+        path, earlier = (
+            checkpoints.consistency(first, second, _subtree),
+            checkpoints.root_of(first, _subtree),
+        )
         merkle_tree.check_consistency(first, second, path, (earlier, later))
         forged = hashlib.sha256(earlier).digest()
-        wrong = [(path, (forged, later)), (path, (earlier, forged)), ([*path, earlier], (earlier, later))]
+        wrong = [
+            (path, (forged, later)),
+            (path, (earlier, forged)),
+            ([*path, earlier], (earlier, later)),
+        ]
         if path:
-            wrong += [(path[:-1], (earlier, later)), ([forged, *path[1:]], (earlier, later))]
+            wrong += [
+                (path[:-1], (earlier, later)),
+                ([forged, *path[1:]], (earlier, later)),
+            ]
         for steps, roots in wrong:
             with pytest.raises(merkle_tree.NotProven):
                 merkle_tree.check_consistency(first, second, steps, roots)
@@ -139,7 +187,13 @@ def test_a_note_reads_as_what_was_signed_and_only_for_its_own_log() -> None:
     note = Signer(ed25519.Ed25519PrivateKey.generate()).sign(HEAD)
     assert checkpoints.read_checkpoint("ds_1", note) == HEAD
     assert checkpoints.read_checkpoint("ds_2", note) is None
-    for broken in ("", note[:-1], note.replace("300", "0300"), note.replace("300", "-1"), note + "more\n"):
+    for broken in (
+        "",
+        note[:-1],
+        note.replace("300", "0300"),
+        note.replace("300", "-1"),
+        note + "more\n",
+    ):
         assert checkpoints.read_checkpoint("ds_1", broken) is None
 
 
@@ -168,9 +222,18 @@ def test_processes_that_start_at_once_share_one_key(tmp_path: Path) -> None:
     assert len(set(results)) == 1
 
 
-def _pem(key: ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey, password: bytes | None = None) -> bytes:
-    locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+def _pem(
+    key: ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey,
+    password: bytes | None = None,
+) -> bytes:
+    locked = (
+        serialization.BestAvailableEncryption(password)
+        if password
+        else serialization.NoEncryption()
+    )
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked
+    )
 
 
 def test_an_invalid_key_is_refused_and_not_shown(tmp_path: Path) -> None:

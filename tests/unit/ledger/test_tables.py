@@ -1,4 +1,6 @@
-"""The canonical form of entries and its hash, against vectors that were computed independently."""
+"""The canonical form of entries and its hash, against vectors that were computed
+independently.
+"""
 
 import hashlib
 import json
@@ -88,7 +90,9 @@ def test_every_field_is_bound_by_the_hash(change: dict[str, object]) -> None:
     assert replace(RESERVE, **change).sealed().hash != RESERVE_HASH
 
 
-@given(st.integers(1, 10**18), st.text(max_size=20).filter(lambda text: text.isprintable()))
+@given(
+    st.integers(1, 10**18), st.text(max_size=20).filter(lambda text: text.isprintable())
+)
 def test_the_hash_survives_a_round_trip_through_json(amount: int, actor: str) -> None:
     sealed = replace(RESERVE, amount=amount, actor=actor).sealed()
     read = json.loads(json.dumps(sealed.to_json()))
@@ -112,6 +116,18 @@ def test_details_stand_in_the_object_as_they_are() -> None:
 
 
 def test_no_kind_lowers_what_was_spent() -> None:
-    """Kinds of acts have a hyphen and are entries of the control chain, which has no budget."""
+    """Kinds of acts have a hyphen and are entries of the control chain, which has no
+    budget.
+    """
     of_accounts = {kind.value for kind in EntryKind if "-" not in kind}
-    assert of_accounts == {"open", "reserve", "charge", "void", "expire", "cap", "join", "load", "state"}
+    assert of_accounts == {
+        "open",
+        "reserve",
+        "charge",
+        "void",
+        "expire",
+        "cap",
+        "join",
+        "load",
+        "state",
+    }

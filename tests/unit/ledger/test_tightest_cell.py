@@ -1,4 +1,6 @@
-"""The tightest cell of an account, among joint cells of equal load, names declared categories where it can."""
+"""The tightest cell of an account, among joint cells of equal load, names declared
+categories where it can.
+"""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -35,8 +37,14 @@ def test_a_tie_is_named_by_declared_categories() -> None:
 
 
 def test_a_larger_load_at_other_is_named_and_the_rest_is_declared() -> None:
-    assert tightest({}, ({"region": ("OTHER",)}, 3)) == ({"region": "OTHER", "sex": "female"}, 3)
-    assert tightest({}, ({"sex": ("MISSING", "male")}, 3)) == ({"region": "north", "sex": "male"}, 3)
+    assert tightest({}, ({"region": ("OTHER",)}, 3)) == (
+        {"region": "OTHER", "sex": "female"},
+        3,
+    )
+    assert tightest({}, ({"sex": ("MISSING", "male")}, 3)) == (
+        {"region": "north", "sex": "male"},
+        3,
+    )
 
 
 def test_a_scope_without_a_declared_category_keeps_its_cell() -> None:

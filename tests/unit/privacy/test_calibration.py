@@ -29,7 +29,9 @@ DELTA = Fraction(1, 10**6)
 
 def budget(accountant: str, epsilon: Fraction, adjacency: Adjacency = AR) -> Budget:
     unit = accountants.by_name(accountant)
-    return Budget(accountant, unit.price(epsilon, DELTA if unit.TAKES_DELTA else None), adjacency)
+    return Budget(
+        accountant, unit.price(epsilon, DELTA if unit.TAKES_DELTA else None), adjacency
+    )
 
 
 def forest_of(n_draws: int) -> Callable[[Fraction], Event]:
@@ -49,7 +51,9 @@ def forest_of(n_draws: int) -> Callable[[Fraction], Event]:
 @pytest.mark.parametrize("accountant", accountants.NAMES)
 @pytest.mark.parametrize("n_draws", [1, 12, 600])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(8)])
-def test_fitted_event_uses_the_amount_up_and_no_more(accountant: str, n_draws: int, epsilon: Fraction) -> None:
+def test_fitted_event_uses_the_amount_up_and_no_more(
+    accountant: str, n_draws: int, epsilon: Fraction
+) -> None:
     whole = budget(accountant, epsilon)
     event = fitted(whole, forest_of(n_draws), start=epsilon)
 
@@ -59,7 +63,10 @@ def test_fitted_event_uses_the_amount_up_and_no_more(accountant: str, n_draws: i
 
 def test_start_far_from_the_solution_does_not_matter() -> None:
     whole = budget("zcdp", Fraction(1))
-    near, far, low = (fitted(whole, forest_of(50), start=start) for start in (Fraction(1), Fraction(500), DELTA))
+    near, far, low = (
+        fitted(whole, forest_of(50), start=start)
+        for start in (Fraction(1), Fraction(500), DELTA)
+    )
 
     losses = [whole.loss(event) for event in (near, far, low)]
     assert max(losses) <= whole.limit
@@ -69,7 +76,9 @@ def test_start_far_from_the_solution_does_not_matter() -> None:
 def test_loss_that_levels_off_ends_the_search() -> None:
     whole = budget("gdp", Fraction(10_000))
 
-    assert fitted(whole, forest_of(1), start=Fraction(1)) == forest_of(1)(Fraction(200_000))
+    assert fitted(whole, forest_of(1), start=Fraction(1)) == forest_of(1)(
+        Fraction(200_000)
+    )
 
 
 def test_many_draws_buy_more_epsilon_in_rho_than_in_pure() -> None:
@@ -79,10 +88,13 @@ def test_many_draws_buy_more_epsilon_in_rho_than_in_pure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accountant", "delta"), [("pure", None), ("zcdp", Fraction(1, 10**18)), ("gdp", Fraction(1, 10**18))]
+    ("accountant", "delta"),
+    [("pure", None), ("zcdp", Fraction(1, 10**18)), ("gdp", Fraction(1, 10**18))],
 )
 @pytest.mark.parametrize("max_rows", [2, 3])
-def test_a_refused_epsilon_is_told_the_smallest_one(accountant: str, delta: Fraction | None, max_rows: int) -> None:
+def test_a_refused_epsilon_is_told_the_smallest_one(
+    accountant: str, delta: Fraction | None, max_rows: int
+) -> None:
     def budget(epsilon: Fraction) -> Budget:
         return Terms(epsilon, accountant, delta, max_rows=max_rows).budget()
 
@@ -97,10 +109,14 @@ def test_a_refused_epsilon_is_told_the_smallest_one(accountant: str, delta: Frac
 
 def test_label_account_gets_half_the_strength() -> None:
     plain = fitted(budget("pure", Fraction(1)), forest_of(4), start=Fraction(1))
-    label = fitted(budget("pure", Fraction(1), Adjacency.LABEL), forest_of(4), start=Fraction(1))
+    label = fitted(
+        budget("pure", Fraction(1), Adjacency.LABEL), forest_of(4), start=Fraction(1)
+    )
 
     loss = accountants.by_name("pure").loss
-    assert 2 * loss(label, adjacency=AR) == pytest.approx(float(loss(plain, adjacency=AR)), rel=1e-4)
+    assert 2 * loss(label, adjacency=AR) == pytest.approx(
+        float(loss(plain, adjacency=AR)), rel=1e-4
+    )
 
 
 def test_event_without_a_bound_in_the_unit_is_refused() -> None:
@@ -120,16 +136,24 @@ def test_covering_is_decided_exactly() -> None:
     assert not own.covers(RoundedGaussian(AR, Fraction(1), Fraction(10**9 - 1), 1))
 
 
-@pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])
+@pytest.mark.parametrize(
+    ("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)]
+)
 def test_a_mechanism_for_rows_gets_half_of_a_label_budget_and_no_other_adjacency_has_a_bound(
     accountant: str, steps: int
 ) -> None:
-    """Rounded down: steps of the mechanism's loss never exceed the amount that is charged."""
+    """Rounded down: steps of the mechanism's loss never exceed the amount that is
+    charged.
+    """
     of_label = Budget(accountant, 4_003, Adjacency.LABEL)
 
     assert of_label.stated_under(Adjacency.LABEL) == of_label
     assert of_label.stated_under(AR) == Budget(accountant, 4_003 // steps, AR)
-    for own, other in ((AR, Adjacency.LABEL), (AR, Adjacency.REPLACE_ONE), (Adjacency.LABEL, Adjacency.REPLACE_ONE)):
+    for own, other in (
+        (AR, Adjacency.LABEL),
+        (AR, Adjacency.REPLACE_ONE),
+        (Adjacency.LABEL, Adjacency.REPLACE_ONE),
+    ):
         with pytest.raises(UnknownPrivacyEvent):
             Budget(accountant, 4_003, own).stated_under(other)
 
@@ -137,18 +161,27 @@ def test_a_mechanism_for_rows_gets_half_of_a_label_budget_and_no_other_adjacency
 @pytest.mark.parametrize("accountant", accountants.NAMES)
 def test_parts_of_a_budget_add_up_to_at_most_the_whole(accountant: str) -> None:
     whole = Budget(accountant, 1_001, Adjacency.LABEL)
-    parts = [whole.part(share) for share in (Fraction(1, 3), Fraction(2, 3), Fraction(1))]
+    parts = [
+        whole.part(share) for share in (Fraction(1, 3), Fraction(2, 3), Fraction(1))
+    ]
 
     assert [part.amount for part in parts] == [333, 667, 1_001]
-    assert {(part.accountant, part.adjacency) for part in parts} == {(accountant, Adjacency.LABEL)}
+    assert {(part.accountant, part.adjacency) for part in parts} == {
+        (accountant, Adjacency.LABEL)
+    }
     assert whole.limit == Fraction(1_001, 10 ** accountants.by_name(accountant).PLACES)
 
 
 @pytest.mark.parametrize("accountant", accountants.NAMES)
 @pytest.mark.parametrize("max_rows", [1, 3, 20])
-def test_all_rows_of_a_unit_together_cost_at_most_the_price(accountant: str, max_rows: int) -> None:
+def test_all_rows_of_a_unit_together_cost_at_most_the_price(
+    accountant: str, max_rows: int
+) -> None:
     unit = accountants.by_name(accountant)
-    delta, times = DELTA if unit.TAKES_DELTA else None, max_rows if accountant == "pure" else max_rows**2
+    delta, times = (
+        DELTA if unit.TAKES_DELTA else None,
+        max_rows if accountant == "pure" else max_rows**2,
+    )
     price = Terms(Fraction(1), accountant, delta).price()
     own = Terms(Fraction(1), accountant, delta, AR, max_rows).budget()
 
@@ -166,27 +199,53 @@ def problem_of(call: Callable[[], object]) -> tuple[str, str]:
     return at, problem
 
 
-def test_a_price_needs_a_delta_where_the_account_has_one_and_an_amount_of_one_step() -> None:
+def test_a_price_needs_a_delta_where_the_account_has_one_and_an_amount_of_one_step() -> (
+    None
+):
     most = Fraction(forest_limits.MAX_CAP_EPSILON_WITH_DELTA)
 
-    def price(epsilon: Fraction, accountant: str, delta: Fraction | None) -> Callable[[], int]:
+    def price(
+        epsilon: Fraction, accountant: str, delta: Fraction | None
+    ) -> Callable[[], int]:
         return Terms(epsilon, accountant, delta).price
 
     for accountant in ("zcdp", "gdp"):
-        assert problem_of(price(Fraction(1), accountant, None)) == (("delta",), "required")
-        assert problem_of(price(Fraction(1), accountant, Fraction(0))) == (("delta",), "not-positive")
-        assert problem_of(price(Fraction(1), accountant, Fraction(-1))) == (("delta",), "not-positive")
-        assert problem_of(price(Fraction(1), accountant, Fraction(1))) == (("delta",), "not-below-one")
-        assert problem_of(price(Fraction(1, 10**9), accountant, Fraction(1, 10**99))) == (("epsilon",), "too-small")
-        assert problem_of(price(most + 1, accountant, DELTA)) == (("epsilon",), "too-large")
+        assert problem_of(price(Fraction(1), accountant, None)) == (
+            ("delta",),
+            "required",
+        )
+        assert problem_of(price(Fraction(1), accountant, Fraction(0))) == (
+            ("delta",),
+            "not-positive",
+        )
+        assert problem_of(price(Fraction(1), accountant, Fraction(-1))) == (
+            ("delta",),
+            "not-positive",
+        )
+        assert problem_of(price(Fraction(1), accountant, Fraction(1))) == (
+            ("delta",),
+            "not-below-one",
+        )
+        assert problem_of(
+            price(Fraction(1, 10**9), accountant, Fraction(1, 10**99))
+        ) == (("epsilon",), "too-small")
+        assert problem_of(price(most + 1, accountant, DELTA)) == (
+            ("epsilon",),
+            "too-large",
+        )
         assert price(most, accountant, DELTA)() > 0
     assert problem_of(price(Fraction(1), "pure", DELTA)) == (("delta",), "not-for-pure")
     assert problem_of(price(Fraction(0), "pure", None)) == (("epsilon",), "too-small")
-    assert [price(Fraction(1, 10**9), "pure", None)(), price(most + 1, "pure", None)()] == [1, (most + 1) * 10**9]
+    assert [
+        price(Fraction(1, 10**9), "pure", None)(),
+        price(most + 1, "pure", None)(),
+    ] == [1, (most + 1) * 10**9]
 
 
 def test_a_search_never_returns_an_event_above_the_budget() -> None:
-    """Also where its estimates are wrong: the loss of this mechanism rises in steps, and is flat between them."""
+    """Also where its estimates are wrong: the loss of this mechanism rises in steps,
+    and is flat between them.
+    """
     for step in (Fraction(1, 7), Fraction(3), Fraction(1, 1_000)):
         for accountant in ("zcdp", "gdp"):
             whole = budget(accountant, Fraction(2))
@@ -197,4 +256,6 @@ def test_a_search_never_returns_an_event_above_the_budget() -> None:
             event = fitted(whole, event_at, start=Fraction(1))
             assert whole.covers(event)
             assert isinstance(event, DiscreteLaplace)
-            assert not whole.covers(replace(event, inverse_scale=event.inverse_scale + step))
+            assert not whole.covers(
+                replace(event, inverse_scale=event.inverse_scale + step)
+            )

@@ -1,4 +1,6 @@
-"""Prices of declared losses in every unit: exact where possible, and never below an independent computation."""
+"""Prices of declared losses in every unit: exact where possible, and never below an
+independent computation.
+"""
 
 from fractions import Fraction
 from math import isclose, tanh
@@ -11,13 +13,19 @@ from hypothesis import strategies as st
 
 from grovekeeper_forests.privacy import declared
 from grovekeeper_forests.privacy.declared import DeclaredLoss
-from grovekeeper_forests.privacy.events import Adjacency, NoBoundInUnit, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    NoBoundInUnit,
+    UnknownPrivacyEvent,
+)
 
 ROW, LABEL = Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
 
 
-def _loss(stated: DeclaredLoss, accountant: str, adjacency: Adjacency = ROW) -> Fraction:
+def _loss(
+    stated: DeclaredLoss, accountant: str, adjacency: Adjacency = ROW
+) -> Fraction:
     return declared.loss(stated, accountant=accountant, adjacency=adjacency)
 
 
@@ -32,7 +40,9 @@ def _loss(stated: DeclaredLoss, accountant: str, adjacency: Adjacency = ROW) -> 
         (DeclaredLoss(Adjacency.REPLACE_ONE, epsilon=HALF), ()),
     ],
 )
-def test_a_statement_is_taken_where_it_has_a_bound(stated: DeclaredLoss, accepted: tuple[str, ...]) -> None:
+def test_a_statement_is_taken_where_it_has_a_bound(
+    stated: DeclaredLoss, accepted: tuple[str, ...]
+) -> None:
     assert declared.accepting(stated, adjacency=ROW) == accepted
     for accountant in {"pure", "zcdp", "gdp"} - set(accepted):
         expected = UnknownPrivacyEvent if stated.adjacency is not ROW else NoBoundInUnit
@@ -48,7 +58,9 @@ def test_prices_in_the_units_own_terms_are_exact() -> None:
 
 
 @given(epsilon=st.fractions(Fraction(1, 1000), 20, max_denominator=10**6))
-def test_a_declared_epsilon_costs_what_every_such_mechanism_does(epsilon: Fraction) -> None:
+def test_a_declared_epsilon_costs_what_every_such_mechanism_does(
+    epsilon: Fraction,
+) -> None:
     rho = _loss(DeclaredLoss(ROW, epsilon=epsilon), "zcdp")
     assert isclose(rho, float(epsilon) * tanh(float(epsilon) / 2), rel_tol=1e-9)
     assert rho <= epsilon**2 / 2
@@ -78,14 +90,25 @@ def test_epsilon_and_delta_are_not_multiplied_for_groups() -> None:
         {"epsilon": HALF, "delta": Fraction(1)}, {"epsilon": HALF, "delta": Fraction(0)}, {"delta": TENTH},
     ],
 )  # fmt: skip
-def test_other_combinations_of_fields_are_no_declared_loss(wrong: dict[str, Fraction]) -> None:
+def test_other_combinations_of_fields_are_no_declared_loss(
+    wrong: dict[str, Fraction],
+) -> None:
     with pytest.raises(ValueError, match="epsilon"):
         DeclaredLoss(ROW, **wrong)
 
 
 def test_a_declared_loss_has_a_json_form_and_a_sentence() -> None:
     stated = DeclaredLoss(ROW, epsilon=HALF, delta=Fraction(1, 10**7))
-    assert stated.to_json() == {"adjacency": "add_remove", "epsilon": "0.5", "delta": "0.0000001"}
-    assert declared.from_json({"adjacency": "add_remove", "epsilon": "0.5", "delta": "0.0000001"}) == stated
+    assert stated.to_json() == {
+        "adjacency": "add_remove",
+        "epsilon": "0.5",
+        "delta": "0.0000001",
+    }
+    assert (
+        declared.from_json(
+            {"adjacency": "add_remove", "epsilon": "0.5", "delta": "0.0000001"}
+        )
+        == stated
+    )
     words = "Declared: at most ε = 0.5 and δ = 0.0000001 where one unit is added or removed."
     assert declared.in_words(stated, one="unit") == words

@@ -1,4 +1,6 @@
-"""Events round-trip through JSON; every form that is not exactly a known event is refused."""
+"""Events round-trip through JSON; every form that is not exactly a known event is
+refused.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -26,7 +28,9 @@ LEAVES: tuple[Event, ...] = (
     ExponentialMechanism(AR, Fraction(4), Fraction(1, 8), 30),
     RoundedGaussian(AR, Fraction(5, 3), Fraction(2**48), 12),
 )
-each_leaf = pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: type(leaf).__name__)
+each_leaf = pytest.mark.parametrize(
+    "leaf", LEAVES, ids=lambda leaf: type(leaf).__name__
+)
 
 
 @each_leaf
@@ -60,14 +64,21 @@ def changed(leaf: Event, **fields: Any) -> dict[str, Any]:
 @each_leaf
 def test_field_too_many_or_too_few_is_refused(leaf: Event) -> None:
     form = leaf.to_json()
-    for broken in ({**form, "note": 1}, {name: form[name] for name in form if name != "adjacency"}):
+    for broken in (
+        {**form, "note": 1},
+        {name: form[name] for name in form if name != "adjacency"},
+    ):
         with pytest.raises(UnknownPrivacyEvent):
             events.from_json(broken)
 
 
 @each_leaf
 def test_numbers_are_exact_text_in_lowest_terms(leaf: Event) -> None:
-    number = next(name for name, value in leaf.to_json().items() if name != "adjacency" and name != "type")
+    number = next(
+        name
+        for name, value in leaf.to_json().items()
+        if name != "adjacency" and name != "type"
+    )
     for value in ("2/4", "-1", "0.5", "1e3", 1, 1.0, None, "1/0", ""):
         with pytest.raises(UnknownPrivacyEvent):
             events.from_json(changed(leaf, **{number: value}))
@@ -75,7 +86,12 @@ def test_numbers_are_exact_text_in_lowest_terms(leaf: Event) -> None:
 
 @each_leaf
 def test_other_versions_are_unknown(leaf: Event) -> None:
-    for slug in (str(leaf.to_json()["type"]).replace("/1", "/2"), "discrete-gaussian/1", "", 1):
+    for slug in (
+        str(leaf.to_json()["type"]).replace("/1", "/2"),
+        "discrete-gaussian/1",
+        "",
+        1,
+    ):
         with pytest.raises(UnknownPrivacyEvent):
             events.from_json(changed(leaf, type=slug))
 

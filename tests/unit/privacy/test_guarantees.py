@@ -1,4 +1,6 @@
-"""Printed guarantees: numbers, adjacencies, privacy unit and assumptions; odds of a right guess: laws and bounds."""
+"""Printed guarantees: numbers, adjacencies, privacy unit and assumptions; odds of a
+right guess: laws and bounds.
+"""
 
 import math
 from fractions import Fraction
@@ -10,7 +12,13 @@ import pytest
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount, SplitDelta
 from grovekeeper_forests.privacy.events import Adjacency
-from grovekeeper_forests.privacy.guarantees import addition, guarantee, odds_by_change, of_output, right_guesses
+from grovekeeper_forests.privacy.guarantees import (
+    addition,
+    guarantee,
+    odds_by_change,
+    of_output,
+    right_guesses,
+)
 
 ROWS = Adjacency.ADD_REMOVE_ONE
 
@@ -29,7 +37,9 @@ ASSUMED = (
 
 
 def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
-    text = guarantee(Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS)["text"]
+    text = guarantee(Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS)[
+        "text"
+    ]
 
     assert text == (
         "For any two datasets that differ in one row (one has it, the other does not) and carry the same declaration, "
@@ -41,7 +51,9 @@ def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
 
 def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
     account = guarantee(Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS)
-    added = addition("model", Amount("pure", 700_000_000), adjacency=Adjacency.ADD_REMOVE_ONE)
+    added = addition(
+        "model", Amount("pure", 700_000_000), adjacency=Adjacency.ADD_REMOVE_ONE
+    )
     printed = of_output(added, account)
 
     assert added == {
@@ -54,37 +66,81 @@ def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
     }
     assert printed["text"] == f"{added['text']} {account['text']}"
     assert printed["adds"] == added
-    assert printed["add_remove"] == account["add_remove"] == {"epsilon": "3", "delta": "0"}
-    assert printed["replace_one"] == account["replace_one"] == {"epsilon": "6", "delta": "0"}
+    assert (
+        printed["add_remove"] == account["add_remove"] == {"epsilon": "3", "delta": "0"}
+    )
+    assert (
+        printed["replace_one"]
+        == account["replace_one"]
+        == {"epsilon": "6", "delta": "0"}
+    )
 
 
 @pytest.mark.parametrize(
     ("accountant", "unit", "added"),
     [
-        ("zcdp", "rho", "at most ρ = 0.02 of zero-concentrated differential privacy where one row"),
-        ("gdp", "mu_squared", "at most μ² = 0.02 of Gaussian differential privacy where one row"),
+        (
+            "zcdp",
+            "rho",
+            "at most ρ = 0.02 of zero-concentrated differential privacy where one row",
+        ),
+        (
+            "gdp",
+            "mu_squared",
+            "at most μ² = 0.02 of Gaussian differential privacy where one row",
+        ),
     ],
 )
-def test_other_units_add_their_own_amount_and_four_times_that(accountant: str, unit: str, added: str) -> None:
-    printed = addition("profile", Amount(accountant, 20_000_000_000), adjacency=Adjacency.ADD_REMOVE_ONE)
+def test_other_units_add_their_own_amount_and_four_times_that(
+    accountant: str, unit: str, added: str
+) -> None:
+    printed = addition(
+        "profile",
+        Amount(accountant, 20_000_000_000),
+        adjacency=Adjacency.ADD_REMOVE_ONE,
+    )
 
-    assert (printed["unit"], printed["add_remove"], printed["replace_one"]) == (unit, "0.02", "0.08")
-    assert f"this profile adds {added} is added or removed, and at most 0.08" in str(printed["text"])
+    assert (printed["unit"], printed["add_remove"], printed["replace_one"]) == (
+        unit,
+        "0.02",
+        "0.08",
+    )
+    assert f"this profile adds {added} is added or removed, and at most 0.08" in str(
+        printed["text"]
+    )
 
 
 @pytest.mark.parametrize(
     ("adjacency", "odds"),
-    [(Adjacency.ADD_REMOVE_ONE, {"add_remove": "0.505", "replace_one": "0.51"}), (Adjacency.LABEL, {"label": "0.505"})],
+    [
+        (Adjacency.ADD_REMOVE_ONE, {"add_remove": "0.505", "replace_one": "0.51"}),
+        (Adjacency.LABEL, {"label": "0.505"}),
+    ],
 )
-def test_the_delta_of_a_charge_is_part_of_its_odds(adjacency: Adjacency, odds: dict[str, str]) -> None:
+def test_the_delta_of_a_charge_is_part_of_its_odds(
+    adjacency: Adjacency, odds: dict[str, str]
+) -> None:
     set_aside = Fraction(1, 100)
-    assert odds_by_change(Amount("zcdp", 0), adjacency, SplitDelta(set_aside, set_aside)) == odds
+    assert (
+        odds_by_change(Amount("zcdp", 0), adjacency, SplitDelta(set_aside, set_aside))
+        == odds
+    )
 
 
 def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
-    printed = addition("model", Amount("pure", 10**9), adjacency=Adjacency.LABEL, unit_column="person", max_rows=3)
+    printed = addition(
+        "model",
+        Amount("pure", 10**9),
+        adjacency=Adjacency.LABEL,
+        unit_column="person",
+        max_rows=3,
+    )
 
-    assert (printed["label"], printed["add_remove"], printed["replace_one"]) == ("1", None, None)
+    assert (printed["label"], printed["add_remove"], printed["replace_one"]) == (
+        "1",
+        None,
+        None,
+    )
     assert printed["text"] == (
         "Labels only; features and membership are not protected. Given everything that was released before, whatever "
         "that was, this model adds a privacy loss of at most ε = 1 where the labels of one value of the column "
@@ -92,25 +148,41 @@ def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
     )
 
 
-@pytest.mark.parametrize(("max_rows", "rows"), [(1, "its one row"), (5, "all of its at most 5 rows")])
-def test_unit_with_several_rows_is_protected_as_a_whole(max_rows: int, rows: str) -> None:
+@pytest.mark.parametrize(
+    ("max_rows", "rows"), [(1, "its one row"), (5, "all of its at most 5 rows")]
+)
+def test_unit_with_several_rows_is_protected_as_a_whole(
+    max_rows: int, rows: str
+) -> None:
     text = guarantee(
-        Amount("pure", 3_000_000_000), SplitDelta(None), adjacency=ROWS, unit_column="person", max_rows=max_rows
+        Amount("pure", 3_000_000_000),
+        SplitDelta(None),
+        adjacency=ROWS,
+        unit_column="person",
+        max_rows=max_rows,
     )["text"]
 
-    assert f"differ in one value of the column 'person' with {rows} (one has it" in str(text)
+    assert f"differ in one value of the column 'person' with {rows} (one has it" in str(
+        text
+    )
     assert "sum over those rows" not in str(text)
 
 
 def test_nothing_spent_is_a_guarantee_too() -> None:
-    assert guarantee(Amount("pure", 0), SplitDelta(None), adjacency=ROWS)["replace_one"] == {
+    assert guarantee(Amount("pure", 0), SplitDelta(None), adjacency=ROWS)[
+        "replace_one"
+    ] == {
         "epsilon": "0",
         "delta": "0",
     }
 
 
-@pytest.mark.parametrize(("accountant", "replaced"), [("zcdp", "2.111734102"), ("gdp", "2.122857133")])
-def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accountant: str, replaced: str) -> None:
+@pytest.mark.parametrize(
+    ("accountant", "replaced"), [("zcdp", "2.111734102"), ("gdp", "2.122857133")]
+)
+def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(
+    accountant: str, replaced: str
+) -> None:
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
     printed = guarantee(Amount(accountant, cap), SplitDelta(delta), adjacency=ROWS)
@@ -118,29 +190,43 @@ def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accounta
     assert printed["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
     assert printed["replace_one"] == {"epsilon": replaced, "delta": "0.000001"}
     text = str(printed["text"])
-    assert "all outputs released under this ledger together are (ε, δ)-differentially" in text
-    assert f"with ε = 1 and δ = 0.000001. Where one is replaced by another, with ε = {replaced} at the same δ." in text
+    assert (
+        "all outputs released under this ledger together are (ε, δ)-differentially"
+        in text
+    )
+    assert (
+        f"with ε = 1 and δ = 0.000001. Where one is replaced by another, with ε = {replaced} at the same δ."
+        in text
+    )
     assert "at its highest cap since the first charge" in text
 
 
 def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
-    text = guarantee(Amount("gdp", 10**12), SplitDelta(Fraction(1, 10**6)), adjacency=ROWS)["text"]
+    text = guarantee(
+        Amount("gdp", 10**12), SplitDelta(Fraction(1, 10**6)), adjacency=ROWS
+    )["text"]
 
     assert "released under this ledger together are (ε, δ)" in str(text)
     assert "model" not in str(text)
 
 
 @pytest.mark.parametrize(("accountant", "symbol"), [("zcdp", "ρ"), ("gdp", "μ²")])
-def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(accountant: str, symbol: str) -> None:
+def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(
+    accountant: str, symbol: str
+) -> None:
     delta = Fraction(1, 10**6)
-    text = str(guarantee(Amount(accountant, 10**9), SplitDelta(delta), adjacency=ROWS)["text"])
+    text = str(
+        guarantee(Amount(accountant, 10**9), SplitDelta(delta), adjacency=ROWS)["text"]
+    )
 
     assert "sum over those rows" not in text
     assert f"k² times its {symbol}" in text
 
 
 def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> None:
-    printed = guarantee(Amount("pure", 700_000_000), SplitDelta(None), adjacency=Adjacency.LABEL)
+    printed = guarantee(
+        Amount("pure", 700_000_000), SplitDelta(None), adjacency=Adjacency.LABEL
+    )
 
     assert printed["label"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["add_remove"] is None
@@ -160,12 +246,19 @@ def test_labels_with_a_delta_are_those_of_the_whole_account(accountant: str) -> 
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
     printed = guarantee(
-        Amount(accountant, cap), SplitDelta(delta), adjacency=Adjacency.LABEL, unit_column="person", max_rows=3
+        Amount(accountant, cap),
+        SplitDelta(delta),
+        adjacency=Adjacency.LABEL,
+        unit_column="person",
+        max_rows=3,
     )
     text = str(printed["text"])
 
     assert printed["label"] == {"epsilon": "1", "delta": "0.000001"}
-    assert "differ in the labels of one value of the column 'person' with its at most 3 rows" in text
+    assert (
+        "differ in the labels of one value of the column 'person' with its at most 3 rows"
+        in text
+    )
     assert "all outputs released under this ledger together are (ε, δ)" in text
     assert "highest cap since the first charge" in text
     assert "replaced" not in text
@@ -210,7 +303,9 @@ def test_no_pair_of_coins_exceeds_the_odds_of_zcdp_accounts() -> None:
 
 
 def _renyi(p: float, q: float, orders: np.ndarray) -> np.ndarray:
-    moments = p**orders * q ** (1 - orders) + (1 - p) ** orders * (1 - q) ** (1 - orders)
+    moments = p**orders * q ** (1 - orders) + (1 - p) ** orders * (1 - q) ** (
+        1 - orders
+    )
     return np.log(moments) / (orders - 1)
 
 

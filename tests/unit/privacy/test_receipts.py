@@ -1,4 +1,6 @@
-"""The text of a receipt: every number is the event's number, or is rounded to the cautious side."""
+"""The text of a receipt: every number is the event's number, or is rounded to the
+cautious side.
+"""
 
 from fractions import Fraction
 
@@ -23,7 +25,9 @@ AR = Adjacency.ADD_REMOVE_ONE
 
 
 def in_words(event: Event) -> str:
-    return receipts.in_words(event, accountant="pure", adjacency=Adjacency.ADD_REMOVE_ONE)
+    return receipts.in_words(
+        event, accountant="pure", adjacency=Adjacency.ADD_REMOVE_ONE
+    )
 
 
 def counts(inverse_scale: Fraction, adjacency: Adjacency = AR) -> DiscreteLaplace:
@@ -47,8 +51,14 @@ def test_selections_on_disjoint_rows_in_words() -> None:
     selection = PermuteAndFlip(AR, Fraction(512), Fraction(1, 1024), 37)
     words = in_words(Parallel("nodes", (Part(2, selection),)))
 
-    assert "one set of rows per node, so that only the largest loss counts (ε = 0.5)" in words
-    assert "2 × choice of one among at most 37 public candidates by permute-and-flip" in words
+    assert (
+        "one set of rows per node, so that only the largest loss counts (ε = 0.5)"
+        in words
+    )
+    assert (
+        "2 × choice of one among at most 37 public candidates by permute-and-flip"
+        in words
+    )
     assert "by at most 512 (ε = 0.5 each)" in words
 
 
@@ -62,11 +72,14 @@ def test_total_is_rounded_up_and_noise_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "inverse_scale", [Fraction(1, 2**32), Fraction(7, 2**32), Fraction(2**31 + 1, 2**32), Fraction(64)]
+    "inverse_scale",
+    [Fraction(1, 2**32), Fraction(7, 2**32), Fraction(2**31 + 1, 2**32), Fraction(64)],
 )
 def test_total_in_words_is_never_below_the_exact_loss(inverse_scale: Fraction) -> None:
     event: Event = Sequential((Part(3, counts(inverse_scale)),))
-    printed = in_words(event).splitlines()[-1].split("e^ε, ε ")[1].split(";")[0].split()[1]
+    printed = (
+        in_words(event).splitlines()[-1].split("e^ε, ε ")[1].split(";")[0].split()[1]
+    )
 
     exact = pure.loss(event, adjacency=AR)
     assert exact <= Fraction(printed) <= exact * Fraction(100_001, 100_000)
@@ -93,9 +106,13 @@ def test_free_event_is_said_to_cost_nothing() -> None:
 
 
 def test_plans_name_the_unit_of_the_account() -> None:
-    event = Sequential((Part(4, ExponentialMechanism(AR, Fraction(2), Fraction(1, 4), 9)),))
+    event = Sequential(
+        (Part(4, ExponentialMechanism(AR, Fraction(2), Fraction(1, 4), 9)),)
+    )
 
-    assert receipts.in_words(event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE) == (
+    assert receipts.in_words(
+        event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE
+    ) == (
         "one after another, so that losses add up (ρ = 0.125):\n"
         "  4 × choice of one among at most 9 public candidates by the exponential mechanism: the weight of a candidate "
         "of score u is exp(u · 0.25); one row moves scores against each other by at most 2 (ρ = 0.03125 each)\n"
@@ -103,15 +120,20 @@ def test_plans_name_the_unit_of_the_account() -> None:
         "of zero-concentrated differential privacy where one row is added or removed; four times that "
         "ρ where one is replaced."
     )
-    assert "Total, given everything that was released before: μ² ≤ 0.391825 of Gaussian" in receipts.in_words(
-        event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE
+    assert (
+        "Total, given everything that was released before: μ² ≤ 0.391825 of Gaussian"
+        in receipts.in_words(
+            event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE
+        )
     )
 
 
 def test_normal_noise_in_words() -> None:
     event = RoundedGaussian(AR, Fraction(3), Fraction(400), 12)
 
-    assert receipts.in_words(event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE).startswith(
+    assert receipts.in_words(
+        event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE
+    ).startswith(
         "1 × release of 12 whole numbers, each with normal noise of variance 400, rounded to the nearest whole number; "
         "the squares of what one row moves them by add up to at most 3, so that the noise's deviation is 11.547 times "
         "that length (μ² = 0.0075 each)\n"
@@ -122,7 +144,9 @@ def test_normal_noise_in_words() -> None:
 
 
 def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
-    native = Sequential((Part(4, DiscreteLaplace(Adjacency.LABEL, Fraction(2), Fraction(1, 8), 8)),))
+    native = Sequential(
+        (Part(4, DiscreteLaplace(Adjacency.LABEL, Fraction(2), Fraction(1, 8), 8)),)
+    )
     words = receipts.in_words(native, accountant="pure", adjacency=Adjacency.LABEL)
 
     assert words == (
@@ -138,19 +162,34 @@ def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
         ("zcdp", "four times their ρ"),
         ("gdp", "four times their μ²"),
     ):
-        reported = receipts.in_words(counts(Fraction(1, 4)), accountant=accountant, adjacency=Adjacency.LABEL)
-        assert f"are counted at {symbol}: a changed label is both." in reported.splitlines()[-1]
-    assert "(ε = 0.5 each)" in receipts.in_words(counts(Fraction(1, 4)), accountant="pure", adjacency=Adjacency.LABEL)
+        reported = receipts.in_words(
+            counts(Fraction(1, 4)), accountant=accountant, adjacency=Adjacency.LABEL
+        )
+        assert (
+            f"are counted at {symbol}: a changed label is both."
+            in reported.splitlines()[-1]
+        )
+    assert "(ε = 0.5 each)" in receipts.in_words(
+        counts(Fraction(1, 4)), accountant="pure", adjacency=Adjacency.LABEL
+    )
 
 
 @pytest.mark.parametrize(
     ("squared", "variance", "times"),
-    [(1, 1, "1"), (2**40, 2**48, "16"), (2, 1, "0.707106"), (0, 1, "infinitely many"), (10**18, 1, "0")],
+    [
+        (1, 1, "1"),
+        (2**40, 2**48, "16"),
+        (2, 1, "0.707106"),
+        (0, 1, "infinitely many"),
+        (10**18, 1, "0"),
+    ],
 )
 def test_the_receipt_states_normal_noise_relative_to_the_sensitivity_rounded_down(
     squared: int, variance: int, times: str
 ) -> None:
     event = RoundedGaussian(AR, Fraction(squared), Fraction(variance), 1)
 
-    words = receipts.in_words(event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE)
+    words = receipts.in_words(
+        event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE
+    )
     assert f"the noise's deviation is {times} times that length" in words

@@ -1,4 +1,6 @@
-"""Tests that the cache loads an artifact once and evicts by least recent use and size in memory."""
+"""Tests that the cache loads an artifact once and evicts by least recent use and size
+in memory.
+"""
 
 from types import SimpleNamespace
 
@@ -10,7 +12,9 @@ from grovekeeper_forests.releases.forest import read as released_forest
 
 
 class Store:
-    """A store that lists the reads of its artifacts, each of which has a header and arrays of these sizes."""
+    """A store that lists the reads of its artifacts, each of which has a header and
+    arrays of these sizes.
+    """
 
     def __init__(self, **sizes):
         self.sizes, self.reads = sizes, []
@@ -35,7 +39,11 @@ def loads(monkeypatch):
 
 
 EVICTIONS = {
-    "least recently used": ({"a": (0, 24), "b": (0, 24), "c": (0, 24)}, "abacab", "abcb"),
+    "least recently used": (
+        {"a": (0, 24), "b": (0, 24), "c": (0, 24)},
+        "abacab",
+        "abcb",
+    ),
     "larger than the cache": (
         {"small": (0, 1), "large": (0, 80)},
         ("small", "large", "large", "small"),
@@ -48,7 +56,9 @@ EVICTIONS = {
 
 @pytest.mark.usefixtures("loads")
 @pytest.mark.parametrize(("sizes", "gets", "reads"), EVICTIONS.values(), ids=EVICTIONS)
-def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alone(sizes, gets, reads):
+def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alone(
+    sizes, gets, reads
+):
     store = Store(**sizes)
     loaded = ArtifactCache(store)
     for digest in gets:

@@ -1,4 +1,6 @@
-"""Growth: one mechanism call per tree, public shapes, and structures that do not depend on rows."""
+"""Growth: one mechanism call per tree, public shapes, and structures that do not depend
+on rows.
+"""
 
 import runpy
 from copy import copy
@@ -8,7 +10,10 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.algorithms.literature.price import MedianTrees, SemiSupervisedTrees
+from grovekeeper_forests.algorithms.literature.price import (
+    MedianTrees,
+    SemiSupervisedTrees,
+)
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.coded_rows import CodedPart
 from grovekeeper_forests.data.encoding import Encoding
@@ -26,7 +31,12 @@ from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
     {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
-    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
+    {
+        "name": "colour",
+        "type": "categorical",
+        "categories": ["a", "b", "c", "d"],
+        "missing": True,
+    },
     {"name": "age", "type": "integer", "lower": 0, "upper": 5},
     classes=["x", "y", "z"],
 )
@@ -41,13 +51,27 @@ def rows(n_rows: int = N_ROWS) -> SanitisedRows:
         generator.integers(0, 6, n_rows).astype(np.float64),
     )
     y = np.digitize(columns[0], [0.3, 0.6]).astype(np.int32)
-    return SanitisedRows(SanitisedColumns(columns, n_rows), y, generator.integers(0, 256, (n_rows, 16), dtype=np.uint8))
+    return SanitisedRows(
+        SanitisedColumns(columns, n_rows),
+        y,
+        generator.integers(0, 256, (n_rows, 16), dtype=np.uint8),
+    )
 
 
-def grown(slug: str, epsilon: str = "1000000", **parameters: object) -> tuple[Forest, int]:
-    settled = plan(PlanRequest(slug, parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
+def grown(
+    slug: str, epsilon: str = "1000000", **parameters: object
+) -> tuple[Forest, int]:
+    settled = plan(
+        PlanRequest(slug, parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA
+    )
     done: list[None] = []
-    forest = grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: done.append(None))
+    forest = grow(
+        settled,
+        SCHEMA,
+        rows(),
+        SystemRandomness(),
+        on_tree_done=lambda: done.append(None),
+    )
     return forest, len(done)
 
 
@@ -58,7 +82,10 @@ def test_one_call_per_tree_and_arrays_of_the_public_shape(slug: str) -> None:
     assert done == 3
     assert forest.depth == 4
     assert (
-        forest.arrays["feature"].shape == forest.arrays["threshold"].shape == forest.arrays["equals"].shape == (3, 15)
+        forest.arrays["feature"].shape
+        == forest.arrays["threshold"].shape
+        == forest.arrays["equals"].shape
+        == (3, 15)
     )
     assert forest.arrays["counts"].shape == (3, 16, 3)
     kinds = (
@@ -72,10 +99,16 @@ def test_one_call_per_tree_and_arrays_of_the_public_shape(slug: str) -> None:
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
 @pytest.mark.parametrize("where", ["sequential", "sharded"])
-def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str) -> None:
-    """At an inverse scale of 64 the noise is zero: each count is the number of rows that routing sends to the leaf."""
+def test_without_noise_every_row_is_counted_where_it_lies(
+    slug: str, where: str
+) -> None:
+    """At an inverse scale of 64 the noise is zero: each count is the number of rows
+    that routing sends to the leaf.
+    """
     forest, _ = grown(slug, n_estimators=4, max_depth=3, assignment=where)
-    X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
+    X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(
+        rows().features
+    )
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     leaves = walks.leaves(X, **splits, depth=3)
     counted = np.zeros_like(forest.arrays["counts"])
@@ -90,7 +123,9 @@ def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str)
         assert np.all(forest.arrays["counts"].sum(axis=(1, 2)) < N_ROWS)
 
 
-def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys: list[bytes] = []
     honest = tree_histograms.shards
 
@@ -99,7 +134,10 @@ def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(monkeypatch: py
         return honest(key, row_ids, n_shards=n_shards)
 
     monkeypatch.setattr(tree_histograms, "shards", remembering)
-    forests = [grown("rdt-ta", n_estimators=2, max_depth=1, assignment="sharded")[0] for _ in range(2)]
+    forests = [
+        grown("rdt-ta", n_estimators=2, max_depth=1, assignment="sharded")[0]
+        for _ in range(2)
+    ]
 
     assert len(set(keys)) == 2
     assert all(len(key) == tree_histograms.KEY_BYTES for key in keys)
@@ -119,7 +157,9 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
     X = encoding.encode(rows().features)
 
     def utilities() -> np.ndarray:
-        held = LocalHistograms(CodedPart(encoding, X, rows().y, None), Assignment()).of_tree(0)
+        held = LocalHistograms(
+            CodedPart(encoding, X, rows().y, None), Assignment()
+        ).of_tree(0)
         return tree_growth.split_utilities(held, encoding, n_nodes=1)
 
     whole = utilities()
@@ -130,13 +170,21 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_random_structure_leaves_no_child_empty() -> None:
-    """Routes every record that the bins allow: every leaf is reached, except below a box that cannot be split."""
+    """Routes every record that the bins allow: every leaf is reached, except below a
+    box that cannot be split.
+    """
     encoding = Encoding.of(SCHEMA, 4)
     values = np.meshgrid(range(4), [0, 1, 2, 3, 5], range(4), indexing="ij")
     every = np.array(values, dtype=np.uint8).reshape(3, -1)
     for _ in range(40):
-        feature, threshold, equals = random_structure(encoding.candidates, 5, SystemRandomness())
-        splits = {"feature": feature[None], "threshold": threshold[None], "equals": equals[None]}
+        feature, threshold, equals = random_structure(
+            encoding.candidates, 5, SystemRandomness()
+        )
+        splits = {
+            "feature": feature[None],
+            "threshold": threshold[None],
+            "equals": equals[None],
+        }
         reached = np.unique(walks.leaves(every, **splits, depth=5))
 
         assert len(reached) == 2**5 - np.sum(threshold == 255)
@@ -144,7 +192,10 @@ def test_random_structure_leaves_no_child_empty() -> None:
 
 def test_random_structure_tries_every_feature() -> None:
     candidates = Encoding.of(SCHEMA, 4).candidates
-    roots = [int(random_structure(candidates, 1, SystemRandomness())[0][0]) for _ in range(90)]
+    roots = [
+        int(random_structure(candidates, 1, SystemRandomness())[0][0])
+        for _ in range(90)
+    ]
 
     assert np.all(np.bincount(roots, minlength=3) > 5)
 
@@ -159,40 +210,56 @@ def test_structure_draws_features_and_then_splits_evenly() -> None:
             return n - 1
 
     counting = Counting()
-    feature, threshold, equals = random_structure(Encoding.of(SCHEMA, 4).candidates, 1, counting)
+    feature, threshold, equals = random_structure(
+        Encoding.of(SCHEMA, 4).candidates, 1, counting
+    )
 
-    # Three features; the last one (an integer of six values in four bins) has three thresholds.
+    # Three features; the last one (an integer of six values in four bins) has three
+    # thresholds.
     assert counting.asked == [3, 3]
     assert (feature[0], threshold[0], equals[0]) == (2, 2, False)
 
 
 def load_growth() -> None:
-    """Loads the module of growth once more, as the child of a job does before the job is charged."""
+    """Loads the module of growth once more, as the child of a job does before the job
+    is charged.
+    """
     runpy.run_path(forest_draw.__file__)
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
-def test_growth_does_not_load_where_an_algorithm_states_other_rows(slug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_does_not_load_where_an_algorithm_states_other_rows(
+    slug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load_growth()
     wrong = copy(catalogue.BY_SLUG[slug])
     wrong.reads_values = not wrong.reads_values
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, slug: wrong})
 
-    with pytest.raises(ValueError, match=f"reads_values of {slug} is not what its growth takes"):
+    with pytest.raises(
+        ValueError, match=f"reads_values of {slug} is not what its growth takes"
+    ):
         load_growth()
 
 
-@pytest.mark.parametrize(("slug", "wrong"), [("sspe-1", MedianTrees()), ("spe", SemiSupervisedTrees())])
+@pytest.mark.parametrize(
+    ("slug", "wrong"), [("sspe-1", MedianTrees()), ("spe", SemiSupervisedTrees())]
+)
 def test_growth_does_not_load_where_an_algorithm_states_other_datasets(
     slug: str, wrong: MedianTrees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, slug: wrong})
 
-    with pytest.raises(ValueError, match=f"the number of datasets of {slug} is not what its growth takes"):
+    with pytest.raises(
+        ValueError,
+        match=f"the number of datasets of {slug} is not what its growth takes",
+    ):
         load_growth()
 
 
-def test_growth_does_not_load_where_a_growth_has_no_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_does_not_load_where_a_growth_has_no_algorithm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     others = dict(catalogue.BY_SLUG)
     del others["rpf"]
     monkeypatch.setattr(catalogue, "BY_SLUG", others)
@@ -201,8 +268,12 @@ def test_growth_does_not_load_where_a_growth_has_no_algorithm(monkeypatch: pytes
         load_growth()
 
 
-def test_growth_does_not_load_where_an_algorithm_has_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "toy": MedianTrees()})
+def test_growth_does_not_load_where_an_algorithm_has_no_growth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "toy": MedianTrees()}
+    )
 
     with pytest.raises(ValueError, match="each algorithm needs one growth"):
         load_growth()

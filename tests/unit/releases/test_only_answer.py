@@ -1,4 +1,6 @@
-"""Forests that answer one class: shown exactly where each tree's reachable leaves agree, and never claimed wrongly."""
+"""Forests that answer one class: shown exactly where each tree's reachable leaves
+agree, and never claimed wrongly.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -10,21 +12,41 @@ from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.encoding import NO_SPLIT
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.privacy.events import Adjacency, DiscreteLaplace, Parallel, Part, RoundedGaussian, Sequential
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Parallel,
+    Part,
+    RoundedGaussian,
+    Sequential,
+)
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import noise_in_rows, only_answer
 from tests.support.schemas import schema_of
 
-SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["no", "yes"])
-_BOOSTED = PlanRequest("nbrt", {"n_estimators": 2, "max_depth": 1}, Terms(Fraction(1), "gdp", Fraction(1, 10**6)))
+SCHEMA = schema_of(
+    {"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["no", "yes"]
+)
+_BOOSTED = PlanRequest(
+    "nbrt",
+    {"n_estimators": 2, "max_depth": 1},
+    Terms(Fraction(1), "gdp", Fraction(1, 10**6)),
+)
 ROWS = SanitisedColumns((np.array([0.0, 1.0]),), 2)
 
 
-def _forest(counts: list[list[list[int]]], *, slug: str = "rdt-ta", threshold: int = 0) -> Forest:
+def _forest(
+    counts: list[list[list[int]]], *, slug: str = "rdt-ta", threshold: int = 0
+) -> Forest:
     """Trees of depth 1 that split at the bit, with these counts."""
     n_trees = len(counts)
-    settled = plan(PlanRequest(slug, {"n_estimators": n_trees, "max_depth": 1}, Terms(Fraction(1))), SCHEMA)
+    settled = plan(
+        PlanRequest(
+            slug, {"n_estimators": n_trees, "max_depth": 1}, Terms(Fraction(1))
+        ),
+        SCHEMA,
+    )
     arrays = {
         "feature": np.zeros((n_trees, 1), dtype=np.int32),
         "threshold": np.full((n_trees, 1), threshold, dtype=np.uint8),
@@ -51,9 +73,18 @@ def _answers(forest: Forest) -> set[str]:
         ([[[0, 9], [5, 4]], [[0, 9], [9, 0]]], None),
         ([[[-3, -2], [-1, -1]]], "no"),
     ],
-    ids=["no", "yes", "both", "two trees agree", "two trees differ", "no positive count: a tie"],
+    ids=[
+        "no",
+        "yes",
+        "both",
+        "two trees agree",
+        "two trees differ",
+        "no positive count: a tie",
+    ],
 )
-def test_the_only_answer_is_what_every_row_gets(slug: str, counts: list[list[list[int]]], answer: str | None) -> None:
+def test_the_only_answer_is_what_every_row_gets(
+    slug: str, counts: list[list[list[int]]], answer: str | None
+) -> None:
     forest = _forest(counts, slug=slug)
     shown = only_answer(forest, SCHEMA)
     assert shown is None or _answers(forest) == {shown}, "never claimed wrongly"
@@ -86,13 +117,25 @@ def test_a_boosted_forest_answers_the_class_that_no_tree_can_overturn() -> None:
     }
     forest = Forest(settled, arrays)
     assert only_answer(forest, SCHEMA) == "no"
-    overturned = replace(forest, arrays={**arrays, "scores": np.array([[[0], [30_000]], [[0], [30_000]]], np.int32)})
+    overturned = replace(
+        forest,
+        arrays={
+            **arrays,
+            "scores": np.array([[[0], [30_000]], [[0], [30_000]]], np.int32),
+        },
+    )
     assert only_answer(overturned, SCHEMA) is None
 
 
 def test_noise_is_stated_in_rows() -> None:
-    of_leaves = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(256), Fraction(1, 2560), 64)
+    of_leaves = DiscreteLaplace(
+        Adjacency.ADD_REMOVE_ONE, Fraction(256), Fraction(1, 2560), 64
+    )
     other = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 2)
-    event = Sequential((Part(1, other), Part(3, Parallel("shards", (Part(2, of_leaves),)))))
+    event = Sequential(
+        (Part(1, other), Part(3, Parallel("shards", (Part(2, of_leaves),))))
+    )
     assert noise_in_rows(event) == pytest.approx(2**0.5 * 10)
-    assert noise_in_rows(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(4), Fraction(100), 8)) == pytest.approx(5)
+    assert noise_in_rows(
+        RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(4), Fraction(100), 8)
+    ) == pytest.approx(5)

@@ -17,7 +17,12 @@ from grovekeeper_forests import catalogue
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Reader
 from grovekeeper_forests.data.encoding import Encoding
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows, sanitise_codes, sanitise_numbers
+from grovekeeper_forests.data.sanitiser import (
+    SanitisedColumns,
+    SanitisedRows,
+    sanitise_codes,
+    sanitise_numbers,
+)
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
@@ -36,40 +41,92 @@ MANY = [f"category {number}" for number in range(255)]
 
 
 def schema(n_classes: int) -> Schema:
-    """A schema with awkward bounds, ties, all kinds of columns, and names that collide with an exporter's names."""
+    """A schema with awkward bounds, ties, all kinds of columns, and names that collide
+    with an exporter's names.
+    """
     return schema_of(
-        {"name": "/value_0", "type": "numeric", "lower": -0.1, "upper": 0.30000000000000004, "missing": True},
-        {"name": "kind", "type": "categorical", "categories": ["red", "é", "0", "\u4e2d"], "missing": True},
+        {
+            "name": "/value_0",
+            "type": "numeric",
+            "lower": -0.1,
+            "upper": 0.30000000000000004,
+            "missing": True,
+        },
+        {
+            "name": "kind",
+            "type": "categorical",
+            "categories": ["red", "é", "0", "\u4e2d"],
+            "missing": True,
+        },
         {"name": "ordinary number", "type": "numeric", "lower": 1e-30, "upper": 1e30},
         {"name": "count", "type": "integer", "lower": -3, "upper": 4},
-        {"name": "wide count", "type": "integer", "lower": 0, "upper": 10**6, "missing": True},
-        {"name": "size", "type": "categorical", "categories": ["S", "M", "L"], "ordered": True},
-        {"name": "rank", "type": "categorical", "categories": MANY, "ordered": True, "missing": True},
+        {
+            "name": "wide count",
+            "type": "integer",
+            "lower": 0,
+            "upper": 10**6,
+            "missing": True,
+        },
+        {
+            "name": "size",
+            "type": "categorical",
+            "categories": ["S", "M", "L"],
+            "ordered": True,
+        },
+        {
+            "name": "rank",
+            "type": "categorical",
+            "categories": MANY,
+            "ordered": True,
+            "missing": True,
+        },
         {"name": "label", "type": "categorical", "categories": MANY, "missing": True},
-        {"name": "constant", "type": "numeric", "lower": 2, "upper": 2, "missing": True},
+        {
+            "name": "constant",
+            "type": "numeric",
+            "lower": 2,
+            "upper": 2,
+            "missing": True,
+        },
         classes=[f"{number}é" for number in range(n_classes)],
         label="class",
     )
 
 
 def raw_rows(schema: Schema, n_rows: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Inputs: edges and their neighbours, bounds and values beyond, infinities, NaN; known and other words."""
+    """Inputs: edges and their neighbours, bounds and values beyond, infinities, NaN;
+    known and other words.
+    """
     generator = np.random.default_rng(seed)
     results = {}
     for index, feature in enumerate(schema.features):
         if feature.is_categorical:
-            words = np.array([*feature.categories, "", "undeclared", "RED"], dtype=object)
+            words = np.array(
+                [*feature.categories, "", "undeclared", "RED"], dtype=object
+            )
             results[feature.name] = generator.choice(words, (n_rows, 1))
         else:
-            results[feature.name] = generator.choice(_telling_numbers(schema, index), (n_rows, 1))
+            results[feature.name] = generator.choice(
+                _telling_numbers(schema, index), (n_rows, 1)
+            )
     return results
 
 
 def _telling_numbers(schema: Schema, index: int) -> np.ndarray:
     feature = schema.features[index]
-    edges = [quantile_bins.grid_edges(feature), *(Encoding.of(schema, n_bins).edges[index] for n_bins in (2, 17, 255))]
+    edges = [
+        quantile_bins.grid_edges(feature),
+        *(Encoding.of(schema, n_bins).edges[index] for n_bins in (2, 17, 255)),
+    ]
     near = np.unique(np.concatenate([*edges, [feature.lower, feature.upper]]))
-    around = np.concatenate([near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf), near.astype(np.float32)])
+    around = np.concatenate(
+        [
+            near,
+            np.nextafter(near, np.inf),
+            np.nextafter(near, -np.inf),
+            near.astype(np.float32),
+        ]
+    )
     inside = np.linspace(feature.lower, feature.upper, len(around))
     outside = [-math.inf, math.inf, math.nan, 0.0, -0.0, 5e-324, -1e308, 1e308]
     return np.concatenate([around, inside, np.repeat(outside, 10)])
@@ -77,34 +134,60 @@ def _telling_numbers(schema: Schema, index: int) -> np.ndarray:
 
 def sanitised(schema: Schema, raw: dict[str, np.ndarray]) -> SanitisedColumns:
     """The rows as the service's prediction reads them."""
-    columns = [_sanitised(feature, raw[feature.name].ravel()) for feature in schema.features]
+    columns = [
+        _sanitised(feature, raw[feature.name].ravel()) for feature in schema.features
+    ]
     return SanitisedColumns(tuple(columns), len(columns[0]))
 
 
 def _sanitised(feature: Feature, cells: np.ndarray) -> np.ndarray:
     if not feature.is_categorical:
         return sanitise_numbers(feature, cells)
-    codes = {word: code for code, word in enumerate(feature.categories)} | {"": feature.missing_code}
-    result = np.array([codes.get(cell, feature.other_code) for cell in cells.tolist()], dtype=np.int32)
+    codes = {word: code for code, word in enumerate(feature.categories)} | {
+        "": feature.missing_code
+    }
+    result = np.array(
+        [codes.get(cell, feature.other_code) for cell in cells.tolist()], dtype=np.int32
+    )
     return sanitise_codes(feature, result)
 
 
 @cache
-def artifact(slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20) -> Artifact:
+def artifact(
+    slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20
+) -> Artifact:
     """A forest grown as a job grows it."""
     own = schema(n_classes)
     shape = {"n_estimators": n_trees, "max_depth": depth}
     accountant, delta = (
-        ("pure", None) if "pure" in catalogue.algorithm(slug).accountants else ("gdp", Fraction(1, 10**6))
+        ("pure", None)
+        if "pure" in catalogue.algorithm(slug).accountants
+        else ("gdp", Fraction(1, 10**6))
     )
-    settled = plan(request_for(slug, shape, Fraction(200), 10**4, accountant=accountant, delta=delta), own)
+    settled = plan(
+        request_for(
+            slug, shape, Fraction(200), 10**4, accountant=accountant, delta=delta
+        ),
+        own,
+    )
     columns = sanitised(own, raw_rows(own, 600, seed=1))
     y = np.arange(600, dtype=np.int32) % n_classes
     row_ids = np.random.default_rng(2).integers(0, 256, (600, 16), dtype=np.uint8)
     rows = SanitisedRows(columns, y, row_ids)
     unlabelled = None if settled.unlabelled is None else rows
-    forest = grow(settled, own, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=unlabelled)
-    facts = {"schema": own.to_json(), "guarantee": {"text": "ε = 200"}, "receipt": "words"}
+    forest = grow(
+        settled,
+        own,
+        rows,
+        SystemRandomness(),
+        on_tree_done=lambda: None,
+        unlabelled=unlabelled,
+    )
+    facts = {
+        "schema": own.to_json(),
+        "guarantee": {"text": "ε = 200"},
+        "receipt": "words",
+    }
     return released_forest.loads(released_forest.dumps(forest, facts))
 
 
@@ -115,22 +198,34 @@ def exported(artifact: Artifact, read_out: str | None = None) -> bytes:
 def session(data: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        data, options, providers=["CPUExecutionProvider"]
+    )
 
 
-def ours(artifact: Artifact, raw: dict[str, np.ndarray], read_out: str | None = None) -> np.ndarray:
+def ours(
+    artifact: Artifact, raw: dict[str, np.ndarray], read_out: str | None = None
+) -> np.ndarray:
     columns = sanitised(artifact.schema, raw)
-    return released_forest.probabilities(artifact.forest, artifact.schema, columns, read_out=read_out)
+    return released_forest.probabilities(
+        artifact.forest, artifact.schema, columns, read_out=read_out
+    )
 
 
 SLUGS = [slug for slug, mechanism in catalogue.BY_SLUG.items() if mechanism.read_outs]
-READ_OUTS = [(slug, read_out) for slug in SLUGS for read_out in catalogue.read_outs(slug)]
+READ_OUTS = [
+    (slug, read_out) for slug in SLUGS for read_out in catalogue.read_outs(slug)
+]
 
 
 @pytest.mark.parametrize(("slug", "read_out"), READ_OUTS)
 @pytest.mark.parametrize("n_classes", [2, 5])
-def test_export_says_what_prediction_says(slug: str, read_out: str, n_classes: int) -> None:
-    """Thousands of rows at the edges; labels agree unless the scores of two classes are within the tolerance."""
+def test_export_says_what_prediction_says(
+    slug: str, read_out: str, n_classes: int
+) -> None:
+    """Thousands of rows at the edges; labels agree unless the scores of two classes are
+    within the tolerance.
+    """
     grown = artifact(slug, n_classes)
     raw = raw_rows(grown.schema, 6_000, seed=3)
     expected = ours(grown, raw, read_out)
@@ -138,16 +233,22 @@ def test_export_says_what_prediction_says(slug: str, read_out: str, n_classes: i
 
     assert probabilities.dtype == np.float64
     assert np.abs(probabilities - expected).max() < 1e-12
-    assert len(np.unique(expected, axis=0)) > 10, "rows that all look alike would prove nothing"
+    assert len(np.unique(expected, axis=0)) > 10, (
+        "rows that all look alike would prove nothing"
+    )
     if read_out == leaf_read_out.DRAW:
         assert labels == []
         return
     two_best = np.sort(expected, axis=1)[:, -2:]
     is_clear = two_best[:, 1] - two_best[:, 0] > 1e-12
     if read_out in (leaf_read_out.VOTE, leaf_read_out.SUM) or slug in ("rpf", "nbrt"):
-        is_clear[:] = True  # sums of integers are exact in any order: the first of equal classes is identical
+        # sums of integers are exact in any order: the first of equal classes is
+        # identical
+        is_clear[:] = True
     classes = np.array(grown.schema.label.classes)
-    assert np.array_equal(labels[0][is_clear], classes[expected.argmax(axis=1)][is_clear])
+    assert np.array_equal(
+        labels[0][is_clear], classes[expected.argmax(axis=1)][is_clear]
+    )
     assert is_clear.mean() > 0.5
 
 
@@ -157,7 +258,9 @@ def test_smallest_trees_are_exported_too(slug: str, depth: int) -> None:
     grown = artifact(slug, 3, depth, 1)
     raw = raw_rows(grown.schema, 500, seed=4)
 
-    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(ours(grown, raw), abs=1e-12)
+    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(
+        ours(grown, raw), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-mv", "rpf", "nbrt"])
@@ -180,11 +283,16 @@ def test_an_exported_model_predicts_a_single_row_as_in_a_batch(slug: str) -> Non
     requested = session(exported(grown))
     together = requested.run(None, raw)[-1]
     alone = [
-        requested.run(None, {name: cells[row : row + 1] for name, cells in raw.items()})[-1][0] for row in range(20)
+        requested.run(
+            None, {name: cells[row : row + 1] for name, cells in raw.items()}
+        )[-1][0]
+        for row in range(20)
     ]
 
     assert np.array(alone) == pytest.approx(together, abs=1e-14)
-    assert requested.run(None, {name: cells[:0] for name, cells in raw.items()})[-1].shape == (0, 5)
+    assert requested.run(None, {name: cells[:0] for name, cells in raw.items()})[
+        -1
+    ].shape == (0, 5)
 
 
 def test_votes_that_tie_go_to_the_first_class() -> None:
@@ -203,13 +311,21 @@ def test_inputs_are_the_columns_and_outputs_keep_out_of_their_way() -> None:
     """One column is named ``label``, and another one is named like an internal value."""
     grown = artifact("mrf")
     requested = session(exported(grown))
-    shapes = {tensor.name: (tensor.type, tensor.shape) for tensor in requested.get_inputs()}
+    shapes = {
+        tensor.name: (tensor.type, tensor.shape) for tensor in requested.get_inputs()
+    }
 
     assert list(shapes) == [feature.name for feature in grown.schema.features]
     assert shapes["count"] == ("tensor(double)", ["n_rows", 1])
     assert shapes["label"] == ("tensor(string)", ["n_rows", 1])
-    assert [output.name for output in requested.get_outputs()] == ["label_", "probabilities"]
-    assert [output.shape for output in requested.get_outputs()] == [["n_rows"], ["n_rows", 2]]
+    assert [output.name for output in requested.get_outputs()] == [
+        "label_",
+        "probabilities",
+    ]
+    assert [output.shape for output in requested.get_outputs()] == [
+        ["n_rows"],
+        ["n_rows", 2],
+    ]
 
 
 def test_drawn_labels_are_left_to_the_caller() -> None:
@@ -253,10 +369,14 @@ class NewFamily(LeafFamily):
     """An algorithm family with a separate reader, unknown to the export."""
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
-        return lambda columns: np.full((columns.n_rows, schema.n_classes), 1 / schema.n_classes)
+        return lambda columns: np.full(
+            (columns.n_rows, schema.n_classes), 1 / schema.n_classes
+        )
 
 
-def test_family_without_a_form_in_onnx_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_family_without_a_form_in_onnx_is_not_supported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(catalogue, "family", lambda slug: NewFamily())
 
     with pytest.raises(NotSupported, match="artifact format onnx"):
@@ -266,18 +386,24 @@ def test_family_without_a_form_in_onnx_is_not_supported(monkeypatch: pytest.Monk
 def test_read_out_that_the_model_does_not_offer_is_refused() -> None:
     with pytest.raises(ParameterInvalid) as refused:
         exported(artifact("rpf"), "mv")
-    assert [(error.place, error.problem) for error in refused.value.problems] == [(("read_out",), "unknown-choice")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [
+        (("read_out",), "unknown-choice")
+    ]
 
 
 def _changed(slug: str, change: Callable[[dict[str, Any]], None]) -> Artifact:
     grown = artifact(slug)
     arrays = {name: array.copy() for name, array in grown.forest.arrays.items()}
     change(arrays)
-    return Artifact(Forest(grown.plan, arrays), grown.schema, grown.plan, grown.metadata)
+    return Artifact(
+        Forest(grown.plan, arrays), grown.schema, grown.plan, grown.metadata
+    )
 
 
 def test_number_split_by_equality_is_never_exported_as_something_else() -> None:
-    """Growth never makes such a split; an export that guessed its meaning would be wrong without an error."""
+    """Growth never makes such a split; an export that guessed its meaning would be
+    wrong without an error.
+    """
 
     def change(arrays: dict[str, Any]) -> None:
         arrays["feature"][0, 0], arrays["equals"][0, 0] = 2, True
@@ -287,16 +413,22 @@ def test_number_split_by_equality_is_never_exported_as_something_else() -> None:
 
 
 def test_any_set_of_codes_may_go_right() -> None:
-    """Sets that growth draws seldom or never: no code, every code, one code, every second code."""
+    """Sets that growth draws seldom or never: no code, every code, one code, every
+    second code.
+    """
     masks = [0, 2**256 - 1, 1, int("10" * 128, 2)]
 
     def change(arrays: dict[str, Any]) -> None:
         arrays["feature"][:, 0] = 7  # 255 categories and OTHER
         for tree in range(len(arrays["right"])):
             mask = masks[tree % len(masks)]
-            arrays["right"][tree, 0] = [mask >> 64 * word & (2**64 - 1) for word in range(4)]
+            arrays["right"][tree, 0] = [
+                mask >> 64 * word & (2**64 - 1) for word in range(4)
+            ]
 
     grown = _changed("nbrt", change)
     raw = raw_rows(grown.schema, 2_000, seed=8)
 
-    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(ours(grown, raw), abs=1e-12)
+    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(
+        ours(grown, raw), abs=1e-12
+    )

@@ -1,4 +1,6 @@
-"""Plans: legal requests, parameters that rules fix, and errors that repeat no value of the request."""
+"""Plans: legal requests, parameters that rules fix, and errors that repeat no value of
+the request.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +14,20 @@ from grovekeeper_forests import catalogue
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.contract.plan import Plan, PlanInvalid
 from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.errors import AccountantMismatch, AdjacencyMismatch, ParameterInvalid
+from grovekeeper_forests.errors import (
+    AccountantMismatch,
+    AdjacencyMismatch,
+    ParameterInvalid,
+)
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.privacy.events import Adjacency, Event, EventCostsMore, Part, Sequential
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Event,
+    EventCostsMore,
+    Part,
+    Sequential,
+)
 from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.plans import request_for
@@ -25,22 +37,34 @@ from tests.support.stored_plans import read_priced
 
 def wide(n_features: int = 3, n_classes: int = 2) -> Schema:
     return schema_of(
-        *({"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(n_features)),
+        *(
+            {"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1}
+            for i in range(n_features)
+        ),
         classes=[f"c{i}" for i in range(n_classes)],
         label="y",
     )
 
 
-def planned(slug: str = "mrf", schema: Schema | None = None, size: int | None = 10_000, **parameters: object) -> Plan:
+def planned(
+    slug: str = "mrf",
+    schema: Schema | None = None,
+    size: int | None = 10_000,
+    **parameters: object,
+) -> Plan:
     return plan(request(slug, parameters, Fraction(1), size), schema or wide())
 
 
-def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: int | None) -> PlanRequest:
+def request(
+    slug: str, parameters: dict[str, object], epsilon: Fraction, size: int | None
+) -> PlanRequest:
     """A request on the first kind of account that the algorithm supports."""
     own = catalogue.algorithm(slug)
     accountant = own.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    return request_for(slug, parameters, epsilon, size, accountant=accountant, delta=delta)
+    return request_for(
+        slug, parameters, epsilon, size, accountant=accountant, delta=delta
+    )
 
 
 OF_PAPERS = ["rdt-jagannathan", "srt", "maxtree", "spe", "bms-rf"]
@@ -57,16 +81,26 @@ def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_plan_settles_every_parameter(slug: str) -> None:
     settled = planned(slug)
-    described = {algorithm["slug"]: algorithm for algorithm in catalogue.algorithms()}[slug]
+    described = {algorithm["slug"]: algorithm for algorithm in catalogue.algorithms()}[
+        slug
+    ]
 
-    assert list(settled.parameters) == [parameter["name"] for parameter in described["parameters"]]
+    assert list(settled.parameters) == [
+        parameter["name"] for parameter in described["parameters"]
+    ]
     assert all(isinstance(value, int | str) for value in settled.parameters.values())
     assert settled.n_trees == settled.parameters["n_estimators"]
     assert settled.warnings == ()
 
 
 def test_requested_values_are_settled_unchanged() -> None:
-    settled = planned(n_estimators=5, max_depth=3, n_bins=16, assignment="sharded", structure_share=Decimal("0.25"))
+    settled = planned(
+        n_estimators=5,
+        max_depth=3,
+        n_bins=16,
+        assignment="sharded",
+        structure_share=Decimal("0.25"),
+    )
 
     assert settled.parameters == {
         "n_estimators": 5,
@@ -113,7 +147,9 @@ def test_exact_number_may_come_as_text_or_as_a_json_number(share: object) -> Non
         ("utility", "entropy", "unknown-choice"),
     ],
 )
-def test_value_outside_its_rule_is_named_by_place_and_slug(name: str, value: object, problem: str) -> None:
+def test_value_outside_its_rule_is_named_by_place_and_slug(
+    name: str, value: object, problem: str
+) -> None:
     assert problems(lambda: planned(**{name: value})) == [((name,), problem)]
 
 
@@ -132,7 +168,9 @@ def test_unknown_algorithm() -> None:
 
 
 def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
-    assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [(("parameters",), "unknown-field")]
+    assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [
+        (("parameters",), "unknown-field")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,10 +179,15 @@ def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
         (lambda: planned("breiman"), ("auto", *catalogue.BY_SLUG)),
         (lambda: planned(assignment="random"), ("sequential", "sharded")),
         (lambda: planned(max_depth=-1), (f"0 to {forest_limits.MAX_DEPTH}",)),
-        (lambda: planned("rdt-ta", breiman=1), tuple(p.name for p in catalogue.algorithm("rdt-ta").parameters)),
+        (
+            lambda: planned("rdt-ta", breiman=1),
+            tuple(p.name for p in catalogue.algorithm("rdt-ta").parameters),
+        ),
     ],
 )
-def test_a_rejected_value_lists_what_is_accepted(call: Callable[[], object], accepted: tuple[str, ...]) -> None:
+def test_a_rejected_value_lists_what_is_accepted(
+    call: Callable[[], object], accepted: tuple[str, ...]
+) -> None:
     with pytest.raises(ParameterInvalid) as rejected:
         call()
     (error,) = rejected.value.problems
@@ -165,18 +208,26 @@ def test_rules_grow_with_size_and_epsilon_and_stay_in_range(slug: str) -> None:
         return settled.n_trees * 2 ** int(settled.parameters["max_depth"])
 
     sizes = [cells(size, "1") for size in (1, 100, 10_000, 10**6, 10**12)]
-    budgets = [cells(10_000, epsilon) for epsilon in ("0.001", "0.1", "1", "10", "1000")]
+    budgets = [
+        cells(10_000, epsilon) for epsilon in ("0.001", "0.1", "1", "10", "1000")
+    ]
     assert sizes == sorted(sizes)
     assert budgets == sorted(budgets)
     assert sizes[-1] > sizes[0] > 0
 
 
 def test_depth_beyond_what_the_schema_allows_is_lowered_and_said() -> None:
-    schema = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"], label="y")
+    schema = schema_of(
+        {"name": "bit", "type": "integer", "lower": 0, "upper": 1},
+        classes=["a", "b"],
+        label="y",
+    )
     settled = planned(schema=schema, max_depth=6)
 
     assert settled.parameters["max_depth"] == 1
-    assert settled.warnings == ("max_depth was lowered to 1: deeper, the public schema allows no further split.",)
+    assert settled.warnings == (
+        "max_depth was lowered to 1: deeper, the public schema allows no further split.",
+    )
 
 
 def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
@@ -189,10 +240,26 @@ def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
         planned("rdt-ta", schema, n_estimators=1_024, max_depth=12)
     (limit,) = [error.limit for error in refused.value.problems]
     assert limit is not None
-    assert planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit).parameters["max_depth"] == limit
-    assert problems(lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit + 1)) == over
-    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) <= forest_limits.MAX_TREE_LEAF_CELLS
-    assert 1_024 * 1_000 << int(settled.parameters["max_depth"]) + 1 > forest_limits.MAX_TREE_LEAF_CELLS
+    assert (
+        planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit).parameters[
+            "max_depth"
+        ]
+        == limit
+    )
+    assert (
+        problems(
+            lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=limit + 1)
+        )
+        == over
+    )
+    assert (
+        1_024 * 1_000 << int(settled.parameters["max_depth"])
+        <= forest_limits.MAX_TREE_LEAF_CELLS
+    )
+    assert (
+        1_024 * 1_000 << int(settled.parameters["max_depth"]) + 1
+        > forest_limits.MAX_TREE_LEAF_CELLS
+    )
 
 
 def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
@@ -202,7 +269,12 @@ def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
 
     assert settled.parameters["max_depth"] == 6
     assert over == [(("max_depth",), "too-large")]
-    assert planned("rdt-ta", schema, n_bins=255, n_estimators=1, max_depth=12).parameters["max_depth"] == 12
+    assert (
+        planned("rdt-ta", schema, n_bins=255, n_estimators=1, max_depth=12).parameters[
+            "max_depth"
+        ]
+        == 12
+    )
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
@@ -217,9 +289,14 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
-def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountant: str) -> None:
+def test_accounts_with_a_delta_are_used_up_and_survive_json(
+    slug: str, accountant: str
+) -> None:
     delta = Fraction(1, 10**6)
-    settled = plan(request_for(slug, {}, Fraction(1), 10_000, accountant=accountant, delta=delta), wide())
+    settled = plan(
+        request_for(slug, {}, Fraction(1), 10_000, accountant=accountant, delta=delta),
+        wide(),
+    )
     budget = Terms(Fraction(1), accountant, delta, settled.terms.adjacency).budget()
 
     assert budget.covers(settled.event)
@@ -281,22 +358,43 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
         _with(event={"type": "sequential/1", "parts": []}),
         lambda plan: {**plan, "parameters": {**plan["parameters"], "n_bins": 1}},
         lambda plan: {**plan, "parameters": {**plan["parameters"], "surprise": 1}},
-        lambda plan: {**plan, "parameters": {n: v for n, v in plan["parameters"].items() if n != "max_depth"}},
-        lambda plan: {**plan, "parameters": {n: v for n, v in plan["parameters"].items() if n != "n_bins"}},
-        lambda plan: {**plan, "parameters": {**plan["parameters"], "structure_share": "0.50"}},
+        lambda plan: {
+            **plan,
+            "parameters": {
+                n: v for n, v in plan["parameters"].items() if n != "max_depth"
+            },
+        },
+        lambda plan: {
+            **plan,
+            "parameters": {
+                n: v for n, v in plan["parameters"].items() if n != "n_bins"
+            },
+        },
+        lambda plan: {
+            **plan,
+            "parameters": {**plan["parameters"], "structure_share": "0.50"},
+        },
     ],
 )
-def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dict[str, Any]], object]) -> None:
+def test_plan_that_this_code_cannot_have_made_is_refused(
+    break_it: Callable[[dict[str, Any]], object],
+) -> None:
     with pytest.raises(PlanInvalid):
-        read_priced(break_it(planned(n_estimators=3, structure_share="0.5").to_json()), wide())
+        read_priced(
+            break_it(planned(n_estimators=3, structure_share="0.5").to_json()), wide()
+        )
 
 
 @pytest.mark.parametrize("pays", ["the first account", "the second account"])
-@pytest.mark.parametrize(("accountant", "max_rows"), [("pure", 1), ("pure", 3), ("gdp", 1)])
+@pytest.mark.parametrize(
+    ("accountant", "max_rows"), [("pure", 1), ("pure", 3), ("gdp", 1)]
+)
 def test_an_event_above_the_amount_is_never_planned(
     monkeypatch: pytest.MonkeyPatch, pays: str, accountant: str, max_rows: int
 ) -> None:
-    """A mechanism that prices twice what it was given is a bug that no plan survives, on either account."""
+    """A mechanism that prices twice what it was given is a bug that no plan survives,
+    on either account.
+    """
     own = catalogue.algorithm("sspe-1")
     name = "event" if pays == "the first account" else "structure_event"
     honest = getattr(own, name)
@@ -308,8 +406,12 @@ def test_an_event_above_the_amount_is_never_planned(
     terms = {"accountant": accountant, "delta": delta, "max_rows": max_rows}
     asked = request_for("sspe-1", {"n_estimators": 3}, Fraction(1), 10_000, **terms)  # type: ignore[arg-type]
     stored = plan(asked, wide()).to_json()
-    monkeypatch.setattr(type(own), name, lambda _, parameters, facts: too_dear(parameters, facts))
-    monkeypatch.setattr(forest_price, "fitted", lambda budget, event_at, *, start: event_at(start))
+    monkeypatch.setattr(
+        type(own), name, lambda _, parameters, facts: too_dear(parameters, facts)
+    )
+    monkeypatch.setattr(
+        forest_price, "fitted", lambda budget, event_at, *, start: event_at(start)
+    )
     with pytest.raises(EventCostsMore):
         plan(asked, wide())
     twice = {"type": "sequential/1", "parts": [{"times": 2, "event": stored["event"]}]}
@@ -318,7 +420,9 @@ def test_an_event_above_the_amount_is_never_planned(
 
 
 def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
-    """The second account's event is compared with the parameters, as the first one's is."""
+    """The second account's event is compared with the parameters, as the first one's
+    is.
+    """
     schema, asked = wide(), {"n_estimators": 3, "max_depth": 2}
     settled = planned("sspe-1", schema, **asked)
     dearer = plan(request("sspe-1", asked, Fraction(2), 10_000), schema)
@@ -327,7 +431,10 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
     forest_price.require_priced(settled, schema)
     for other in (
         replace(settled, event=dearer.event),
-        replace(settled, unlabelled=replace(settled.unlabelled, event=dearer.unlabelled.event)),
+        replace(
+            settled,
+            unlabelled=replace(settled.unlabelled, event=dearer.unlabelled.event),
+        ),
         replace(settled, unlabelled=None),
         replace(planned("spe", schema, **asked), unlabelled=settled.unlabelled),
     ):
@@ -336,20 +443,30 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
     shallow = planned("sspe-1", schema, n_estimators=3, max_depth=1)
     assert shallow.unlabelled is not None
     with pytest.raises(PlanInvalid):
-        forest_price.require_priced(replace(settled, unlabelled=shallow.unlabelled), schema)
+        forest_price.require_priced(
+            replace(settled, unlabelled=shallow.unlabelled), schema
+        )
 
 
-def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> None:
+def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> (
+    None
+):
     asked = request("sspe-1", {}, Fraction(1), 10_000)
     alone, beside = replace(asked, unlabelled=None), replace(asked, algorithm="spe")
     assert problems(lambda: plan(alone, wide())) == [(("unlabelled",), "required")]
-    assert problems(lambda: plan(beside, wide())) == [(("unlabelled",), "not-for-this-algorithm")]
+    assert problems(lambda: plan(beside, wide())) == [
+        (("unlabelled",), "not-for-this-algorithm")
+    ]
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
-def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(slug: str, accountant: str) -> None:
-    """A label account gives half of the ε, or a quarter of the ρ or μ², to an algorithm that protects rows."""
+def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(
+    slug: str, accountant: str
+) -> None:
+    """A label account gives half of the ε, or a quarter of the ρ or μ², to an algorithm
+    that protects rows.
+    """
     own = catalogue.algorithm(slug)
     if accountant not in own.accountants or own.adjacency is Adjacency.LABEL:
         return
@@ -360,7 +477,9 @@ def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(slug: s
     }[accountant]
     terms = {"accountant": accountant, "delta": delta, "adjacency": Adjacency.LABEL}
     assert 0 < Terms(epsilon, accountant, delta).price() < 4
-    assert problems(lambda: plan(request_for(slug, {}, epsilon, 10_000, **terms), wide())) == [  # type: ignore[arg-type]
+    assert problems(
+        lambda: plan(request_for(slug, {}, epsilon, 10_000, **terms), wide())
+    ) == [  # type: ignore[arg-type]
         (("epsilon",), "too-small")
     ]
 
@@ -372,7 +491,12 @@ def test_a_stored_plan_states_every_parameter(slug: str) -> None:
     for absent in parameters:
         with pytest.raises(PlanInvalid):
             forest_price.read_plan(
-                {**stored, "parameters": {name: own for name, own in parameters.items() if name != absent}}
+                {
+                    **stored,
+                    "parameters": {
+                        name: own for name, own in parameters.items() if name != absent
+                    },
+                }
             )
 
 
@@ -389,18 +513,46 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
 
     ours = ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
     assert list(described) == [*ours, *OF_PAPERS, *OF_TWO, *OF_LABELS]
-    assert all(algorithm["source"] and algorithm["title"] for algorithm in described.values())
-    assert [algorithm["accountants"][0] for algorithm in described.values()] == ["pure", "pure", "gdp", *["pure"] * 12]
+    assert all(
+        algorithm["source"] and algorithm["title"] for algorithm in described.values()
+    )
+    assert [algorithm["accountants"][0] for algorithm in described.values()] == [
+        "pure",
+        "pure",
+        "gdp",
+        *["pure"] * 12,
+    ]
     assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
     assert all(
-        set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
+        set(each["accountants"]) == {"pure", "zcdp", "gdp"}
+        for slug, each in described.items()
+        if slug != "nbrt"
     )
-    assert [slug for slug, each in described.items() if each["adjacency"] == "label"] == OF_LABELS
+    assert [
+        slug for slug, each in described.items() if each["adjacency"] == "label"
+    ] == OF_LABELS
     assert [slug for slug, each in described.items() if each["unlabelled"]] == OF_TWO
     assert described["auto"]["read_outs"] == []
-    defaults = [algorithm["read_outs"][0] for algorithm in described.values() if algorithm["read_outs"]]
-    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", *["log"] * 5, "ta"]
-    by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
+    defaults = [
+        algorithm["read_outs"][0]
+        for algorithm in described.values()
+        if algorithm["read_outs"]
+    ]
+    assert defaults == [
+        "log",
+        "calibrated",
+        "log",
+        "mv",
+        "ta",
+        "pa",
+        "ta",
+        "mv",
+        *["log"] * 5,
+        "ta",
+    ]
+    by_name = {
+        parameter["name"]: parameter for parameter in described["mrf"]["parameters"]
+    }
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",
         "type": "integer",
@@ -440,11 +592,20 @@ def test_a_stored_plan_of_another_adjacency_than_its_event_is_none() -> None:
             read_priced(broken, wide())
 
 
-@pytest.mark.parametrize(("slug", "usual"), [("mrf", "0.6"), ("maxtree", "0.5"), ("bms-rf", "0.6")])
-def test_selections_get_more_where_they_are_cheap_and_counts_carry_normal_noise(slug: str, usual: str) -> None:
+@pytest.mark.parametrize(
+    ("slug", "usual"), [("mrf", "0.6"), ("maxtree", "0.5"), ("bms-rf", "0.6")]
+)
+def test_selections_get_more_where_they_are_cheap_and_counts_carry_normal_noise(
+    slug: str, usual: str
+) -> None:
     def share(accountant: str, **parameters: object) -> object:
         delta = None if accountant == "pure" else Fraction(1, 10**6)
-        settled = plan(PlanRequest(slug, parameters, Terms(Fraction(1), accountant, delta), 10_000), wide())
+        settled = plan(
+            PlanRequest(
+                slug, parameters, Terms(Fraction(1), accountant, delta), 10_000
+            ),
+            wide(),
+        )
         return settled.parameters["structure_share"]
 
     assert share("pure") == usual
@@ -479,13 +640,20 @@ def test_a_parameter_without_effect_causes_a_warning(
     slug: str, idle: str, value: str, active: dict[str, object]
 ) -> None:
     other, choice = next(iter(active.items()))
-    against = {"se": "none", "selection": "joint"} if choice != "none" else {"se": "hash"}
+    against = (
+        {"se": "none", "selection": "joint"} if choice != "none" else {"se": "hash"}
+    )
 
     (warning,) = planned(slug, **{**against, idle: value}).warnings
-    assert warning == f"{idle} has no effect: it is used only where {other} is {choice}."
+    assert (
+        warning == f"{idle} has no effect: it is used only where {other} is {choice}."
+    )
     assert planned(slug, **active, **{idle: value}).warnings == ()
     assert planned(slug, **against).warnings == (), "a default is nobody's wish"
-    assert planned(slug, **{**against, idle: value}).event == planned(slug, **against).event
+    assert (
+        planned(slug, **{**against, idle: value}).event
+        == planned(slug, **against).event
+    )
 
 
 def test_splits_that_are_all_random_are_said_to_waste_their_share() -> None:

@@ -15,14 +15,20 @@ from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import leaf_read_out
 from tests.support.schemas import schema_of
 
-SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"])
+SCHEMA = schema_of(
+    {"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"]
+)
 ROWS = SanitisedColumns((np.array([0.0, 1.0]),), 2)
-# Two trees that split at the bit; row 0 reaches the left leaves, row 1 the right leaves.
+# Two trees that split at the bit; row 0 reaches the left leaves, row 1 the right
+# leaves.
 COUNTS = np.array([[[3, 1], [-2, -5]], [[0, 4], [6, 0]]], dtype=np.int64)
 
 
 def forest(slug: str, counts: np.ndarray = COUNTS) -> Forest:
-    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 1}, Terms(Fraction(1))), SCHEMA)
+    settled = plan(
+        PlanRequest(slug, {"n_estimators": 2, "max_depth": 1}, Terms(Fraction(1))),
+        SCHEMA,
+    )
     nodes = (2, 1)
     arrays = {
         "feature": np.zeros(nodes, dtype=np.int32),
@@ -39,7 +45,9 @@ def found(slug: str, read_out: str | None = None) -> np.ndarray:
 
 def test_threshold_averaging_is_the_mean_of_clamped_proportions() -> None:
     """A leaf without a positive count votes uniformly."""
-    assert found("rdt-ta") == pytest.approx(np.array([[(3 / 4 + 0) / 2, (1 / 4 + 1) / 2], [(1 / 2 + 1) / 2, 1 / 4]]))
+    assert found("rdt-ta") == pytest.approx(
+        np.array([[(3 / 4 + 0) / 2, (1 / 4 + 1) / 2], [(1 / 2 + 1) / 2, 1 / 4]])
+    )
 
 
 def test_majority_vote_is_the_share_of_trees() -> None:
@@ -57,7 +65,8 @@ def test_one_model_gives_any_of_the_three_read_outs(slug: str, read_out: str) ->
 
 
 def test_logarithmic_pool_is_the_normalised_geometric_mean() -> None:
-    noise_scale = 5.0  # the noise of the plan's leaves: ε/2 per tree, 0.4 of it for the counts
+    # the noise of the plan's leaves: ε/2 per tree, 0.4 of it for the counts
+    noise_scale = 5.0
     evidence = np.maximum(COUNTS.astype(float), 0)
     total = np.maximum(COUNTS.sum(axis=(0, 1)), 0) + np.sqrt(2 * 4) * noise_scale
     theta = evidence + noise_scale * total / total.sum()
@@ -69,15 +78,25 @@ def test_logarithmic_pool_is_the_normalised_geometric_mean() -> None:
     assert np.array_equal(found("mrf"), found("mrf", "log"))
 
 
-@pytest.mark.parametrize(("slug", "read_out"), [("rdt-ta", "log"), ("mrf", "pa"), ("mrf", "")])
-def test_read_out_that_the_model_does_not_offer_is_refused(slug: str, read_out: str) -> None:
+@pytest.mark.parametrize(
+    ("slug", "read_out"), [("rdt-ta", "log"), ("mrf", "pa"), ("mrf", "")]
+)
+def test_read_out_that_the_model_does_not_offer_is_refused(
+    slug: str, read_out: str
+) -> None:
     with pytest.raises(ParameterInvalid) as refused:
         found(slug, read_out)
-    assert [(error.place, error.problem) for error in refused.value.problems] == [(("read_out",), "unknown-choice")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [
+        (("read_out",), "unknown-choice")
+    ]
 
 
-def labels(slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object) -> list[int]:
-    drawn = released_forest.labels(forest(slug), probabilities, read_out=read_out, **coins)
+def labels(
+    slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object
+) -> list[int]:
+    drawn = released_forest.labels(
+        forest(slug), probabilities, read_out=read_out, **coins
+    )
     assert drawn.dtype == np.int32
     return drawn.tolist()
 
@@ -87,7 +106,9 @@ def test_label_is_the_most_probable_class_and_the_first_of_equals() -> None:
 
 
 def test_drawn_label_follows_exact_coins() -> None:
-    """A coin below the first class's share of 2^53 gives the first class, a coin equal to it the second class."""
+    """A coin below the first class's share of 2^53 gives the first class, a coin equal
+    to it the second class.
+    """
     quarter = np.array([[0.25, 0.75], [1.0, 0.0]])
     queries: list[int] = []
 
@@ -110,7 +131,9 @@ def test_a_forest_is_prepared_for_its_default_read_out_and_schema() -> None:
     model = forest("mrf")
     assert not released_forest.is_prepared(model, SCHEMA)
     released_forest.probabilities(model, SCHEMA, ROWS, read_out="ta")
-    assert not released_forest.is_prepared(model, SCHEMA), "packed for another read-out alone"
+    assert not released_forest.is_prepared(model, SCHEMA), (
+        "packed for another read-out alone"
+    )
     released_forest.prepare(model, SCHEMA)
     assert released_forest.is_prepared(model, SCHEMA)
     other = replace(SCHEMA, features=(replace(SCHEMA.features[0], upper=2.0),))
@@ -120,16 +143,25 @@ def test_a_forest_is_prepared_for_its_default_read_out_and_schema() -> None:
 def test_no_rows_have_no_predictions() -> None:
     none = SanitisedColumns((np.empty(0),), 0)
     for slug in ("mrf", "rdt-pa"):
-        probabilities = released_forest.probabilities(forest(slug), SCHEMA, none, read_out=None)
+        probabilities = released_forest.probabilities(
+            forest(slug), SCHEMA, none, read_out=None
+        )
 
         assert probabilities.shape == (0, 2)
-        assert released_forest.labels(forest(slug), probabilities, read_out=None).shape == (0,)
+        assert released_forest.labels(
+            forest(slug), probabilities, read_out=None
+        ).shape == (0,)
 
 
 def test_extreme_counts_stay_finite() -> None:
-    extreme = np.array([[[2**62, -(2**62)], [0, 0]], [[-(2**62), -(2**62)], [2**62, 2**62]]], dtype=np.int64)
+    extreme = np.array(
+        [[[2**62, -(2**62)], [0, 0]], [[-(2**62), -(2**62)], [2**62, 2**62]]],
+        dtype=np.int64,
+    )
     for slug in ("mrf", "rdt-ta", "rdt-mv"):
-        values = released_forest.probabilities(forest(slug, extreme), SCHEMA, ROWS, read_out=None)
+        values = released_forest.probabilities(
+            forest(slug, extreme), SCHEMA, ROWS, read_out=None
+        )
 
         assert np.all(np.isfinite(values))
         assert values.sum(axis=1) == pytest.approx(1.0)
@@ -137,11 +169,18 @@ def test_extreme_counts_stay_finite() -> None:
 
 def test_forests_do_not_share_cached_readers() -> None:
     one = forest("rdt-ta")
-    other = replace(one, arrays={**one.arrays, "counts": one.arrays["counts"][:, :, ::-1].copy()})
+    other = replace(
+        one, arrays={**one.arrays, "counts": one.arrays["counts"][:, :, ::-1].copy()}
+    )
     first = released_forest.probabilities(one, SCHEMA, ROWS, read_out=None)
 
-    assert np.array_equal(released_forest.probabilities(other, SCHEMA, ROWS, read_out=None), first[:, ::-1])
-    assert np.array_equal(released_forest.probabilities(one, SCHEMA, ROWS, read_out=None), first)
+    assert np.array_equal(
+        released_forest.probabilities(other, SCHEMA, ROWS, read_out=None),
+        first[:, ::-1],
+    )
+    assert np.array_equal(
+        released_forest.probabilities(one, SCHEMA, ROWS, read_out=None), first
+    )
 
 
 def test_class_proportions_never_rule_a_class_out() -> None:

@@ -28,24 +28,41 @@ NUMBERS = schema_of(
     classes=["a", "b", "c"],
     label="y",
 )
-FREE = schema_of({"name": "sex", "type": "categorical", "categories": ["f", "m"]}, classes=["a", "b"], label="y")
+FREE = schema_of(
+    {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+    classes=["a", "b"],
+    label="y",
+)
 DELTA = Fraction(1, 10**6)
 ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
 
 
-def facts(schema: Schema, accountant: str, delta: Fraction | None, epsilon: str = "1") -> PublicFacts:
+def facts(
+    schema: Schema, accountant: str, delta: Fraction | None, epsilon: str = "1"
+) -> PublicFacts:
     request = PlanRequest("profile", {}, Terms(Fraction(epsilon), accountant, delta))
-    return public_facts(request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE)
+    return public_facts(
+        request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE
+    )
 
 
 def rows_of(n_rows: int) -> SanitisedRows:
     generator = np.random.default_rng(5)
-    columns = (generator.uniform(0, 10, n_rows), generator.integers(0, 2, n_rows).astype(np.int32))
+    columns = (
+        generator.uniform(0, 10, n_rows),
+        generator.integers(0, 2, n_rows).astype(np.int32),
+    )
     labels = np.arange(n_rows, dtype=np.int32) % 3
-    return SanitisedRows(SanitisedColumns(columns, n_rows), labels, np.zeros((n_rows, 16), dtype=np.uint8))
+    return SanitisedRows(
+        SanitisedColumns(columns, n_rows),
+        labels,
+        np.zeros((n_rows, 16), dtype=np.uint8),
+    )
 
 
-def released(accountant: str, delta: Fraction | None, n_rows: int = 3_000, **parameters: str) -> Profile:
+def released(
+    accountant: str, delta: Fraction | None, n_rows: int = 3_000, **parameters: str
+) -> Profile:
     plan = profile_price.plan(parameters, facts(NUMBERS, accountant, delta, "5"))
     return profile_draw.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
 
@@ -57,16 +74,26 @@ def test_the_event_uses_the_price_up_and_no_more(
     accountant: str, delta: Fraction | None, schema: Schema, size_share: str
 ) -> None:
     public = facts(schema, accountant, delta)
-    spent = public.budget.loss(profile_price.plan({"size_share": size_share}, public).event)
+    spent = public.budget.loss(
+        profile_price.plan({"size_share": size_share}, public).event
+    )
     assert 0.999 * public.budget.limit < spent <= public.budget.limit
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
-def test_released_numbers_are_near_the_rows(accountant: str, delta: Fraction | None) -> None:
+def test_released_numbers_are_near_the_rows(
+    accountant: str, delta: Fraction | None
+) -> None:
     profile = released(accountant, delta, size_share="0.2")
-    assert profile.counts_in_rows == pytest.approx([1_000.0] * 3, abs=20 * profile.count_noise_sd)
-    assert profile.size_in_rows == pytest.approx(3_000.0, abs=20 * profile.size_noise_sd)
-    assert profile.edges()["height"] == pytest.approx([10 * step / 16 for step in range(1, 16)], abs=0.6)
+    assert profile.counts_in_rows == pytest.approx(
+        [1_000.0] * 3, abs=20 * profile.count_noise_sd
+    )
+    assert profile.size_in_rows == pytest.approx(
+        3_000.0, abs=20 * profile.size_noise_sd
+    )
+    assert profile.edges()["height"] == pytest.approx(
+        [10 * step / 16 for step in range(1, 16)], abs=0.6
+    )
     assert profile.size_noise_sd < 20
 
 
@@ -137,11 +164,16 @@ def test_too_small_a_share_is_refused_before_it_is_priced() -> None:
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
-def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta: Fraction | None) -> None:
+def test_the_bound_of_the_noise_holds_as_often_as_it_says(
+    accountant: str, delta: Fraction | None
+) -> None:
     public = facts(FREE, accountant, delta)
     event = noisy_counts.priced(public.epsilon, public.budget, coordinates=20_000)
     noise = noisy_counts.in_rows(
-        releases.release_counts(np.zeros(20_000, dtype=np.int64), event, SystemRandomness()), event
+        releases.release_counts(
+            np.zeros(20_000, dtype=np.int64), event, SystemRandomness()
+        ),
+        event,
     )
     bound = noisy_counts.noise_bound(event, level=0.95)
     outside = float(np.mean(np.abs(noise) > bound))
@@ -152,5 +184,7 @@ def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta
 def test_a_profile_without_noise_to_speak_of_can_be_reused() -> None:
     planned = profile_price.plan({}, facts(FREE, "pure", None, "5000"))
     counts = np.array([0, 7, *[3] * (FREE.n_classes - 2)], dtype=np.int64)
-    reused = Profile(planned, FREE, quantile_bins.no_cuts(FREE), counts, None).reused("prof")
+    reused = Profile(planned, FREE, quantile_bins.no_cuts(FREE), counts, None).reused(
+        "prof"
+    )
     assert reused.prior[:2] == (0, 2**62)

@@ -20,16 +20,32 @@ SMALL = "rdt-ta:n_estimators=1,max_depth=1"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A dataset of 40 rows in which ``size`` decides the class, and a row for each rule about undeclared values."""
+    """A dataset of 40 rows in which ``size`` decides the class, and a row for each rule
+    about undeclared values.
+    """
     declaration = {
         "features": [
-            {"name": "size", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["red", "blue"], "missing": True},
+            {
+                "name": "size",
+                "type": "numeric",
+                "lower": 0,
+                "upper": 10,
+                "missing": True,
+            },
+            {
+                "name": "colour",
+                "type": "categorical",
+                "categories": ["red", "blue"],
+                "missing": True,
+            },
         ],
         "label": {"name": "kind", "classes": ["small", "large"], "note": "ignored"},
     }
     (tmp_path / "toy.json").write_text(json.dumps(declaration))
-    rows = [(index / 4, ("red", "blue")[index % 2], ("small", "large")[index >= 20]) for index in range(40)]
+    rows = [
+        (index / 4, ("red", "blue")[index % 2], ("small", "large")[index >= 20])
+        for index in range(40)
+    ]
     rows += [("", "", "small"), (99, "green", "large"), (1, "red", "unheard of")]
     with gzip.open(tmp_path / "toy.csv.gz", "wt", newline="") as file:
         csv.writer(file).writerows([("size", "colour", "kind"), *rows])
@@ -38,7 +54,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def task(**changes: object) -> Task:
-    values = {"dataset": "toy", "algorithm": SMALL, "epsilon": "1", "delta": "1e-6", "repeat": 0}
+    values = {
+        "dataset": "toy",
+        "algorithm": SMALL,
+        "epsilon": "1",
+        "delta": "1e-6",
+        "repeat": 0,
+    }
     return Task(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -66,21 +88,30 @@ def test_datasets_are_read_by_their_schema(folder: Path) -> None:
     assert len(toy.y) == 42, "the row with an undeclared class is dropped"
     assert math.isnan(toy.columns[0][40])
     assert toy.columns[0][41] == 10.0
-    assert toy.columns[1][-2:].tolist() == [toy.schema.features[1].missing_code, toy.schema.features[1].other_code]
+    assert toy.columns[1][-2:].tolist() == [
+        toy.schema.features[1].missing_code,
+        toy.schema.features[1].other_code,
+    ]
     assert (toy.public_size, toy.n_splits) == (42, 10)
 
 
 def test_another_column_becomes_the_label_and_the_label_a_feature(folder: Path) -> None:
     toy = datasets.read(folder, "toy:colour")
 
-    assert (toy.schema.label.name, toy.schema.label.classes) == ("colour", ("red", "blue"))
+    assert (toy.schema.label.name, toy.schema.label.classes) == (
+        "colour",
+        ("red", "blue"),
+    )
     assert [feature.name for feature in toy.schema.features] == ["size", "kind"]
     assert len(toy.y) == 41, "rows without a declared colour are dropped"
-    assert toy.columns[1].tolist() == [0] * 20 + [1] * 20 + [toy.schema.features[1].other_code]
+    assert toy.columns[1].tolist() == [0] * 20 + [1] * 20 + [
+        toy.schema.features[1].other_code
+    ]
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "size", "n_splits"), [(7, 7, 10), (19_999, 20_000, 10), (20_000, 20_000, 5), (1_249, 1_200, 10)]
+    ("n_rows", "size", "n_splits"),
+    [(7, 7, 10), (19_999, 20_000, 10), (20_000, 20_000, 5), (1_249, 1_200, 10)],
 )
 def test_public_size_has_two_digits_and_large_tables_five_splits(
     folder: Path, n_rows: int, size: int, n_splits: int
@@ -92,7 +123,10 @@ def test_public_size_has_two_digits_and_large_tables_five_splits(
 
 
 def test_a_task_names_its_accountant_and_parameters() -> None:
-    plain, detailed = task(algorithm="rpf"), task(algorithm="nbrt@gdp:max_depth=3,bins_share=0.1")
+    plain, detailed = (
+        task(algorithm="rpf"),
+        task(algorithm="nbrt@gdp:max_depth=3,bins_share=0.1"),
+    )
 
     assert (plain.slug, plain.accountant) == ("rpf", pure.NAME)
     assert (plain.request(100).parameters, plain.request(100).terms.delta) == ({}, None)
@@ -105,7 +139,11 @@ def test_reliability_counts_every_row_once() -> None:
     probabilities = np.array([[0.95, 0.05], [0.5, 0.5], [0.0, 1.0], [0.31, 0.69]])
     bins = runs.reliability(probabilities, np.array([0, 1, 1, 0], dtype=np.int32))
 
-    assert [bin_ for bin_ in bins if bin_[0]] == [(1, 0.5, 0), (1, 0.69, 0), (2, 1.95, 2)]
+    assert [bin_ for bin_ in bins if bin_[0]] == [
+        (1, 0.5, 0),
+        (1, 0.69, 0),
+        (2, 1.95, 2),
+    ]
     assert len(bins) == runs.N_BINS
 
 
@@ -113,16 +151,31 @@ def test_log_loss_is_finite_and_auroc_needs_two_classes() -> None:
     confident = np.array([[1.0, 0.0], [0.5, 0.5]])
     truth = np.array([1, 0], dtype=np.int32)
 
-    assert runs.log_loss(confident, truth) == pytest.approx((-math.log(1e-6) + math.log(2)) / 2)
+    assert runs.log_loss(confident, truth) == pytest.approx(
+        (-math.log(1e-6) + math.log(2)) / 2
+    )
     assert runs.auroc(confident, truth) == 0.0
     assert math.isnan(runs.auroc(confident, np.array([1, 1], dtype=np.int32)))
     assert math.isnan(runs.auroc(np.full((2, 3), 1 / 3), truth))
 
 
-def test_a_stopped_benchmark_continues_without_repeating_runs(folder: Path, tmp_path: Path) -> None:
+def test_a_stopped_benchmark_continues_without_repeating_runs(
+    folder: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "runs.csv"
-    tasks = accuracy.tasks_of(folder, ["toy"], algorithms=[SMALL], budgets=[("1", "1e-6"), ("2", "1e-6")], repeats=2)
-    assert [(task.epsilon, task.repeat) for task in tasks] == [("1", 0), ("1", 1), ("2", 0), ("2", 1)]
+    tasks = accuracy.tasks_of(
+        folder,
+        ["toy"],
+        algorithms=[SMALL],
+        budgets=[("1", "1e-6"), ("2", "1e-6")],
+        repeats=2,
+    )
+    assert [(task.epsilon, task.repeat) for task in tasks] == [
+        ("1", 0),
+        ("1", 1),
+        ("2", 0),
+        ("2", 1),
+    ]
 
     assert accuracy.complete(folder, tasks[:2], path, n_jobs=1) == []
     first = path.read_text()
@@ -130,16 +183,22 @@ def test_a_stopped_benchmark_continues_without_repeating_runs(folder: Path, tmp_
         file.write("toy,rdt-ta,half a li")
     assert accuracy.complete(folder, tasks, path, n_jobs=1) == []
 
-    assert path.read_text().startswith(first), "finished runs are kept: new noise would change them"
+    assert path.read_text().startswith(first), (
+        "finished runs are kept: new noise would change them"
+    )
     done = runs.load(path, Run)
     assert [run.task for run in done] == tasks
     assert all(0 <= run.accuracy <= 1 and run.seconds > 0 for run in done)
     assert {(run.n_trees, run.depth) for run in done} == {(1, 1)}
 
 
-def test_a_refused_task_is_reported_and_the_others_run(folder: Path, tmp_path: Path) -> None:
+def test_a_refused_task_is_reported_and_the_others_run(
+    folder: Path, tmp_path: Path
+) -> None:
     tasks = [task(algorithm="rdt-ta:max_depth=999"), task()]
-    ((refused, reason),) = accuracy.complete(folder, tasks, tmp_path / "runs.csv", n_jobs=1)
+    ((refused, reason),) = accuracy.complete(
+        folder, tasks, tmp_path / "runs.csv", n_jobs=1
+    )
 
     assert refused == tasks[0]
     assert reason == "max_depth: too-large (accepted: 0 to 12)"
@@ -180,10 +239,19 @@ def test_runs_survive_writing_and_reading_the_csv(tmp_path: Path) -> None:
 
 
 def test_tables_show_means_and_standard_deviations() -> None:
-    table = tables.accuracy([run(accuracy=0.8, auroc=0.9), run(accuracy=0.9, auroc=0.7, repeat=1), run(epsilon="10")])
+    table = tables.accuracy(
+        [
+            run(accuracy=0.8, auroc=0.9),
+            run(accuracy=0.9, auroc=0.7, repeat=1),
+            run(epsilon="10"),
+        ]
+    )
 
     assert "| dataset | algorithm | ε = 1 | ε = 10 |" in table
-    assert f"| toy | `{SMALL}` | 85.0 ± 7.1 / 0.800 (1 × depth 1) | 50.0 (1 × depth 1) |" in table
+    assert (
+        f"| toy | `{SMALL}` | 85.0 ± 7.1 / 0.800 (1 × depth 1) | 50.0 (1 × depth 1) |"
+        in table
+    )
 
 
 def test_calibration_error_pools_rows() -> None:
@@ -216,7 +284,8 @@ def test_the_first_opponents_of_a_pure_account_claim_pure_epsilon() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "n_labelled"), [("sspe-1:n_estimators=2,max_depth=1", 7), ("sspe-2:n_estimators=2", 38)]
+    ("algorithm", "n_labelled"),
+    [("sspe-1:n_estimators=2,max_depth=1", 7), ("sspe-2:n_estimators=2", 38)],
 )
 def test_algorithms_that_protect_labels_or_use_two_datasets_are_measured(
     folder: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, n_labelled: int
@@ -226,16 +295,30 @@ def test_algorithms_that_protect_labels_or_use_two_datasets_are_measured(
     grow = runs.grow
 
     def grow_and_note_sizes(
-        plan: object, schema: object, rows: object, *more: object, unlabelled: object, **named: object
+        plan: object,
+        schema: object,
+        rows: object,
+        *more: object,
+        unlabelled: object,
+        **named: object,
     ) -> Any:
-        sizes.append((rows.features.n_rows, None if unlabelled is None else unlabelled.features.n_rows))
+        sizes.append(
+            (
+                rows.features.n_rows,
+                None if unlabelled is None else unlabelled.features.n_rows,
+            )
+        )
         return grow(plan, schema, rows, *more, unlabelled=unlabelled, **named)
 
     monkeypatch.setattr(runs, "grow", grow_and_note_sizes)
-    measured = runs.measure(datasets.read(folder, "toy"), task(algorithm=algorithm, epsilon="100"))
+    measured = runs.measure(
+        datasets.read(folder, "toy"), task(algorithm=algorithm, epsilon="100")
+    )
 
     assert measured.n_trees == 2
-    assert sizes == [(n_labelled, 38 - n_labelled if algorithm.startswith("sspe-1") else None)]
+    assert sizes == [
+        (n_labelled, 38 - n_labelled if algorithm.startswith("sspe-1") else None)
+    ]
 
 
 def test_the_command_writes_tables_and_does_not_repeat_runs(
@@ -265,7 +348,9 @@ def test_the_command_writes_tables_and_does_not_repeat_runs(
     assert text in capsys.readouterr().out
 
 
-def test_a_command_on_a_csv_of_another_program_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_command_on_a_csv_of_another_program_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("a,b\n")
 

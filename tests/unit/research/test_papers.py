@@ -1,4 +1,6 @@
-"""Tests the benchmark of the papers' tables: printed numbers, folds, continuing, pages, bounds of printed rules."""
+"""Tests the benchmark of the papers' tables: printed numbers, folds, continuing, pages,
+bounds of printed rules.
+"""
 
 from itertools import product
 from pathlib import Path
@@ -15,20 +17,27 @@ from research.runs import load
 
 def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
     for cell in printed_tables.cells():
-        source, method = printed_tables.sources()[cell.dataset], printed_tables.TABLES[cell.table].methods[cell.method]
+        source, method = (
+            printed_tables.sources()[cell.dataset],
+            printed_tables.TABLES[cell.table].methods[cell.method],
+        )
         assert bool(source.file) != bool(source.missing)
         assert bool(method.absent) != bool(method.plain or method.private)
         assert 0 < cell.printed <= 100
         assert bool(cell.private) <= bool(cell.epsilon)
         for task in (cell.plain, cell.private):
             if task is not None:
-                assert task.epsilon == ("" if task.slug in references.REFERENCES else cell.epsilon)
+                assert task.epsilon == (
+                    "" if task.slug in references.REFERENCES else cell.epsilon
+                )
         if cell.private is not None:
             assert cell.private.slug in TRUE_LOSS
 
 
 def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
-    by_place = {(cell.table, cell.dataset, cell.method): cell for cell in printed_tables.cells()}
+    by_place = {
+        (cell.table, cell.dataset, cell.method): cell for cell in printed_tables.cells()
+    }
     cell = by_place["dprf-1", "Mushroom", "dpRFTA"]
     assert (cell.printed, cell.private) == (95.84, papers.Task(
         "mushroom", "rdt-ta:n_estimators=3,max_depth=12", "0.1368", "0", 0
@@ -36,8 +45,16 @@ def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
     stacked = by_place["bms-3", "Vehicle", "BMS-RF"]
     assert stacked.plain is not None
     assert stacked.private is not None
-    assert stacked.plain.parameters == {"n_estimators": 60, "n_layers": 3, "p1": "0.6", "p2": "0.2"}
-    assert stacked.private.algorithm == "bms-rf:n_estimators=60,n_layers=3,kept_features=0.6,kept_splits=0.2"
+    assert stacked.plain.parameters == {
+        "n_estimators": 60,
+        "n_layers": 3,
+        "p1": "0.6",
+        "p2": "0.2",
+    }
+    assert (
+        stacked.private.algorithm
+        == "bms-rf:n_estimators=60,n_layers=3,kept_features=0.6,kept_splits=0.2"
+    )
 
 
 def test_ten_folds_test_every_row_once() -> None:
@@ -48,8 +65,19 @@ def test_ten_folds_test_every_row_once() -> None:
     assert not np.array_equal(test, tests[3])
 
 
-def test_the_command_runs_bundled_tables_continues_and_writes_pages(tmp_path: Path) -> None:
-    command = ["--tables", "spe-1", "--datasets", "iris", "--repeats", "1", "--results", str(tmp_path)]
+def test_the_command_runs_bundled_tables_continues_and_writes_pages(
+    tmp_path: Path,
+) -> None:
+    command = [
+        "--tables",
+        "spe-1",
+        "--datasets",
+        "iris",
+        "--repeats",
+        "1",
+        "--results",
+        str(tmp_path),
+    ]
     assert papers.main(command) == 0
     runs = (tmp_path / "runs.csv").read_text()
     assert len(runs.splitlines()) == 6, "a header and five methods"
@@ -69,14 +97,22 @@ def test_the_command_runs_bundled_tables_continues_and_writes_pages(tmp_path: Pa
 def test_the_committed_pages_are_those_of_the_committed_runs() -> None:
     by_task = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
     for name in printed_tables.TABLES:
-        assert (papers.RESULTS / f"{name}.md").read_text(encoding="utf-8") == printed_pages.page(name, by_task)
+        assert (papers.RESULTS / f"{name}.md").read_text(
+            encoding="utf-8"
+        ) == printed_pages.page(name, by_task)
 
 
 def test_hepatitis_is_compared_by_both_labels() -> None:
-    both = [cell for cell in printed_tables.rows("mrf-2") if (cell.printed, cell.method) == (62.17, "Denil14")]
+    both = [
+        cell
+        for cell in printed_tables.rows("mrf-2")
+        if (cell.printed, cell.method) == (62.17, "Denil14")
+    ]
     keys = [cell.plain.key for cell in both if cell.plain is not None]
     assert [key[0] for key in keys] == ["hepatitis", "hepatitis:histology"]
-    page = printed_pages.page("mrf-2", dict(zip(keys, ([0.8217], [0.6117]), strict=True)))
+    page = printed_pages.page(
+        "mrf-2", dict(zip(keys, ([0.8217], [0.6117]), strict=True))
+    )
     assert "in points, by label: Hepatitis 20.0, Hepatitis by histology 1.0." in page
     assert "Mean distance" not in printed_pages.page("mrf-2", {keys[0]: [0.8217]})
 
@@ -88,16 +124,31 @@ def test_the_ceiling_is_the_sum_over_all_labels(n_trees: int, n_classes: int) ->
     total = 0.0
     for labels in product(range(n_classes), repeat=n_trees):
         votes = np.bincount(labels, minlength=n_classes)
-        chance = np.prod([right if label == 0 else (1 - right) / (n_classes - 1) for label in labels])
+        chance = np.prod(
+            [right if label == 0 else (1 - right) / (n_classes - 1) for label in labels]
+        )
         if votes[0] == votes.max():
             total += chance / np.count_nonzero(votes == votes.max())
     assert vote_ceiling(n_trees, 2.0, n_classes) == pytest.approx(total)
 
 
-def test_a_forest_without_shares_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forest_without_shares_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fold that is dropped because of a defect would change a mean."""
-    monkeypatch.setattr(references, "probabilities", lambda *_: np.full((15, 3), np.nan))
-    command = ["--tables", "spe-1", "--datasets", "iris", "--repeats", "1", "--results", str(tmp_path)]
+    monkeypatch.setattr(
+        references, "probabilities", lambda *_: np.full((15, 3), np.nan)
+    )
+    command = [
+        "--tables",
+        "spe-1",
+        "--datasets",
+        "iris",
+        "--repeats",
+        "1",
+        "--results",
+        str(tmp_path),
+    ]
     with pytest.raises(ValueError, match="a leaf of breiman on iris has no rows"):
         papers.main(command)
 
@@ -105,19 +156,30 @@ def test_a_forest_without_shares_ends_the_command(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("means", "reason"),
     [
-        ((0.90, 0.93, 0.96), "Inside the 95 % interval of one more whole cross-validation"),
+        (
+            (0.90, 0.93, 0.96),
+            "Inside the 95 % interval of one more whole cross-validation",
+        ),
         ((0.93, 0.93, 0.931), "Not explained."),
         ((0.93, 0.93), "Not explained; fewer than three whole cross-validations ran"),
     ],
 )
-def test_chance_is_judged_by_whole_cross_validations(means: tuple[float, ...], reason: str) -> None:
+def test_chance_is_judged_by_whole_cross_validations(
+    means: tuple[float, ...], reason: str
+) -> None:
     """Ten equal folds in each: the spread inside a cross-validation does not count."""
     cell = next(
-        cell for cell in printed_tables.cells() if (cell.table, cell.dataset, cell.method) == ("spe-1", "Iris", "RF")
+        cell
+        for cell in printed_tables.cells()
+        if (cell.table, cell.dataset, cell.method) == ("spe-1", "Iris", "RF")
     )
     assert cell.plain is not None
     assert cell.printed == 95.33
     folds = [mean + spread for mean in means for spread in [-0.05, 0.05] * 5]
     page = printed_pages.page("spe-1", {cell.plain.key: folds})
-    (line,) = [line for line in page.splitlines() if line.startswith("* ") and "Iris RF" in line]
+    (line,) = [
+        line
+        for line in page.splitlines()
+        if line.startswith("* ") and "Iris RF" in line
+    ]
     assert line.startswith(f"* {reason}")

@@ -20,18 +20,30 @@ FEATURES: list[dict[str, Any]] = [
 def _declaration(**changes: Any) -> dict[str, Any]:
     label = {"name": "income", "classes": ["low", "high"]}
     schema = {"features": FEATURES, "label": label}
-    return {"name": "census", "schema": schema, "budget": {"accountant": "pure", "epsilon": "1"}, **changes}
+    return {
+        "name": "census",
+        "schema": schema,
+        "budget": {"accountant": "pure", "epsilon": "1"},
+        **changes,
+    }
 
 
 def _misread(value: dict[str, Any]) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as invalid:
         DatasetIn.model_validate(value)
-    listed = invalid_request(invalid.value.errors(include_url=False, include_input=False), DatasetIn).errors
+    listed = invalid_request(
+        invalid.value.errors(include_url=False, include_input=False), DatasetIn
+    ).errors
     return [(error.at, error.problem) for error in listed]
 
 
 def test_what_cannot_be_read_is_listed_for_every_part() -> None:
-    features = [{"name": "a", "type": "numerc", "lower": "0"}, FEATURES[0] | {"uper": 1}, 5, FEATURES[1]]
+    features = [
+        {"name": "a", "type": "numerc", "lower": "0"},
+        FEATURES[0] | {"uper": 1},
+        5,
+        FEATURES[1],
+    ]
     label = {"name": "income", "classes": "low"}
     value = _declaration(
         name="two words",
@@ -53,7 +65,11 @@ def test_what_cannot_be_read_is_listed_for_every_part() -> None:
 
 
 def test_broken_rules_are_listed_for_every_part() -> None:
-    features = [FEATURES[0] | {"lower": 121}, FEATURES[1] | {"categories": []}, FEATURES[1]]
+    features = [
+        FEATURES[0] | {"lower": 121},
+        FEATURES[1] | {"categories": []},
+        FEATURES[1],
+    ]
     value = _declaration(
         schema={"features": features, "label": {"name": "age", "classes": ["low"]}},
         budget={"accountant": "pure", "epsilon": "1e-10"},
@@ -77,7 +93,9 @@ def test_broken_rules_are_listed_for_every_part() -> None:
 
 
 def test_a_hostile_list_is_read_up_to_a_hundred_problems() -> None:
-    features = [{"name": index, "type": "numerc"} for index in range(forest_limits.MAX_FEATURES)]
+    features = [
+        {"name": index, "type": "numerc"} for index in range(forest_limits.MAX_FEATURES)
+    ]
     label = {"name": "income", "classes": ["low", "high"]}
     assert (
         len(_misread(_declaration(schema={"features": features, "label": label})))

@@ -1,4 +1,5 @@
-"""Requests of the Open Inference Protocol, byte by byte: those of a known client, and hostile ones.
+"""Requests of the Open Inference Protocol, byte by byte: those of a known client, and
+hostile ones.
 
 The first two requests are the bytes that tritonclient 2.73.0 sends for these columns.
 """
@@ -38,14 +39,25 @@ _PEOPLE = {"age": [39, 52, -7], "sex": ["Male", None, "Özge"]}
 
 
 def _listed(cells: Cells) -> list[Any]:
-    return cells if isinstance(cells, list) else [None if math.isnan(cell) else cell for cell in cells.tolist()]
+    return (
+        cells
+        if isinstance(cells, list)
+        else [None if math.isnan(cell) else cell for cell in cells.tolist()]
+    )
 
 
 def test_bytes_of_a_known_client_are_read() -> None:
     request, columns = read_request(_OF_TRITONCLIENT, ["314"], sized(4))
-    assert {name: _listed(cells) for name, cells in columns.items()} == {**_PEOPLE, "hours": [40.5, None, 1e300]}
+    assert {name: _listed(cells) for name, cells in columns.items()} == {
+        **_PEOPLE,
+        "hours": [40.5, None, 1e300],
+    }
     assert request.parameters is not None
-    assert (request.id, request.parameters.binary_data_output, request.outputs) == ("7", True, None)
+    assert (request.id, request.parameters.binary_data_output, request.outputs) == (
+        "7",
+        True,
+        None,
+    )
 
 
 def test_json_of_a_known_client_is_read() -> None:
@@ -67,16 +79,28 @@ def test_json_of_a_known_client_is_read() -> None:
         ("BYTES", [2, 1], ["a", ""], ["a", None]),
     ],
 )
-def test_values_in_json_are_flat_or_nested(datatype: str, shape: list[int], data: Any, cells: list[object]) -> None:
-    assert read_request(_body(datatype, shape, data=data), [], sized(2))[1] == {"a": cells}
+def test_values_in_json_are_flat_or_nested(
+    datatype: str, shape: list[int], data: Any, cells: list[object]
+) -> None:
+    assert read_request(_body(datatype, shape, data=data), [], sized(2))[1] == {
+        "a": cells
+    }
 
 
 def _body(datatype: str, shape: object, **changes: object) -> bytes:
-    return json.dumps({"inputs": [{"name": "a", "datatype": datatype, "shape": shape, **changes}]}).encode()
+    return json.dumps(
+        {"inputs": [{"name": "a", "datatype": datatype, "shape": shape, **changes}]}
+    ).encode()
 
 
-def _binary(datatype: str, shape: object, content: bytes, *, size: object = None) -> tuple[bytes, list[str]]:
-    text = _body(datatype, shape, parameters={"binary_data_size": len(content) if size is None else size})
+def _binary(
+    datatype: str, shape: object, content: bytes, *, size: object = None
+) -> tuple[bytes, list[str]]:
+    text = _body(
+        datatype,
+        shape,
+        parameters={"binary_data_size": len(content) if size is None else size},
+    )
     return text + content, [str(len(text))]
 
 
@@ -169,18 +193,28 @@ def test_a_hostile_request_is_refused_where_it_lies(name: str) -> None:
 
 
 def test_infinities_and_nan_of_bytes_are_numbers_and_missing() -> None:
-    body, lengths = _binary("FP64", [3], struct.pack("<3d", math.inf, -math.inf, math.nan))
-    assert _listed(read_request(body, lengths, sized(2))[1]["a"]) == [math.inf, -math.inf, None]
+    body, lengths = _binary(
+        "FP64", [3], struct.pack("<3d", math.inf, -math.inf, math.nan)
+    )
+    assert _listed(read_request(body, lengths, sized(2))[1]["a"]) == [
+        math.inf,
+        -math.inf,
+        None,
+    ]
 
 
-def test_values_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_counted_before_they_are_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 5)
     with pytest.raises(TooLarge):
         read_request(_JSON, [], sized(2))
 
 
 @pytest.mark.parametrize("n_inputs", [3, 270_000])
-def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built(n_inputs: int) -> None:
+def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built(
+    n_inputs: int,
+) -> None:
     """Each empty tensor costs more than a hundred times its bytes."""
     tensor = {"name": "x0", "datatype": "FP64", "shape": [0], "data": []}
     with pytest.raises(TooLarge) as refused:
@@ -192,17 +226,39 @@ def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built
 def test_rows_times_features_of_a_model_have_a_limit() -> None:
     for n_rows, n_features in ((501, 2_000), (10_001, 3)):
         with pytest.raises(TooLarge) as refused:
-            read_request(_body("FP64", [n_rows], data=[1.0] * n_rows), [], sized(n_features))
+            read_request(
+                _body("FP64", [n_rows], data=[1.0] * n_rows), [], sized(n_features)
+            )
         assert refused.value.limit == n_rows - 1
-        assert read_request(_body("FP64", [n_rows - 1], data=[1.0] * (n_rows - 1)), [], sized(n_features))[1]
+        assert read_request(
+            _body("FP64", [n_rows - 1], data=[1.0] * (n_rows - 1)),
+            [],
+            sized(n_features),
+        )[1]
 
 
 _FOREIGN = [
     ({"model_name": "m", "model_version": None}, {}),
-    ({"parameters": {"content_type": "pd", "headers": {}}}, {"parameters": {"content_type": "np"}}),
-    ({"parameters": {"timeout": 1_000, "priority": 1, "sequence_id": 7, "sequence_start": True}}, {"ragged": [1]}),
+    (
+        {"parameters": {"content_type": "pd", "headers": {}}},
+        {"parameters": {"content_type": "np"}},
+    ),
+    (
+        {
+            "parameters": {
+                "timeout": 1_000,
+                "priority": 1,
+                "sequence_id": 7,
+                "sequence_start": True,
+            }
+        },
+        {"ragged": [1]},
+    ),
     ({"parameters": None, "outputs": None, "id": None}, {"parameters": None}),
-    ({"outputs": [{"name": "label", "x": 1, "parameters": {"classification": 1}}]}, {"parameters": {}}),
+    (
+        {"outputs": [{"name": "label", "x": 1, "parameters": {"classification": 1}}]},
+        {"parameters": {}},
+    ),
 ]
 
 
@@ -226,13 +282,17 @@ def test_numbers_of_every_datatype_are_read_without_a_loss(datatype: str) -> Non
     form, value = _HELD[datatype]
     for n_rows in (1, limits.MAX_CELLS_AT_ONCE + 1):
         body, lengths = _binary(datatype, [n_rows], struct.pack(form, value) * n_rows)
-        assert _listed(read_request(body, lengths, sized(1))[1]["a"]) == [value] * n_rows
+        assert (
+            _listed(read_request(body, lengths, sized(1))[1]["a"]) == [value] * n_rows
+        )
         body = _body(datatype, [n_rows], data=[value] * n_rows)
         assert read_request(body, [], sized(1))[1] == {"a": [value] * n_rows}
 
 
 def test_booleans_are_numbers_of_a_column_of_numbers_alone() -> None:
-    schema = schema_of({"name": "a", "type": "categorical", "categories": ["x"]}, classes=("c0", "c1"))
+    schema = schema_of(
+        {"name": "a", "type": "categorical", "categories": ["x"]}, classes=("c0", "c1")
+    )
     for columns, kind in ((read_request(_body("BOOL", [1], data=[True]), [], schema)[1], bool),
                           (read_request(_body("BOOL", [1], data=[True]), [], sized(1))[1], int)):  # fmt: skip
         assert [type(cell) for cell in columns["a"]] == [kind]
@@ -244,12 +304,21 @@ def test_one_tensor_of_numbers_has_all_columns_in_declared_order(name: str) -> N
     content = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
     tensor: dict[str, Any] = {"name": name, "datatype": "FP32", "shape": [3, 2]}
     for data in ([1, 2, 3, 4, 5, 6], [[1, 2], [3, 4], [5, 6]]):
-        assert read_request(json.dumps({"inputs": [tensor | {"data": data}]}).encode(), [], sized(2))[1] == expected
-    text = json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": len(content)}}]}).encode()
+        assert (
+            read_request(
+                json.dumps({"inputs": [tensor | {"data": data}]}).encode(), [], sized(2)
+            )[1]
+            == expected
+        )
+    text = json.dumps(
+        {"inputs": [tensor | {"parameters": {"binary_data_size": len(content)}}]}
+    ).encode()
     assert read_request(text + content, [str(len(text))], sized(2))[1] == expected
 
 
-def test_one_tensor_is_a_column_where_a_model_has_categories_or_its_shape_says_so() -> None:
+def test_one_tensor_is_a_column_where_a_model_has_categories_or_its_shape_says_so() -> (
+    None
+):
     schema = schema_of(
         {"name": "x0", "type": "numeric", "lower": 0, "upper": 1},
         {"name": "s", "type": "categorical", "categories": ["x"]},
@@ -258,5 +327,9 @@ def test_one_tensor_is_a_column_where_a_model_has_categories_or_its_shape_says_s
     with pytest.raises(InvalidRequest) as refused:
         read_request(_body("FP64", [1, 2], data=[1, 2]), [], schema)
     assert refused.value.errors[0].problem == "not-a-column"
-    assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(2))[1] == {"a": [1, 2]}
-    assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(1))[1] == {"x0": [1, 2]}
+    assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(2))[1] == {
+        "a": [1, 2]
+    }
+    assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(1))[1] == {
+        "x0": [1, 2]
+    }

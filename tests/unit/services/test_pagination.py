@@ -23,12 +23,19 @@ def test_a_limit_at_the_edge_of_its_range_is_taken(limit: int) -> None:
     assert PageRequest(limit).limit == limit
 
 
-@pytest.mark.parametrize(("cursor", "sequence"), [(None, 0), ("0", 0), ("7", 7), ("007", 7), ("9" * 18, 10**18 - 1)])
-def test_a_cursor_of_a_history_is_a_sequence_number(cursor: str | None, sequence: int) -> None:
+@pytest.mark.parametrize(
+    ("cursor", "sequence"),
+    [(None, 0), ("0", 0), ("7", 7), ("007", 7), ("9" * 18, 10**18 - 1)],
+)
+def test_a_cursor_of_a_history_is_a_sequence_number(
+    cursor: str | None, sequence: int
+) -> None:
     assert PageRequest(cursor=cursor).sequence() == sequence
 
 
-@pytest.mark.parametrize("cursor", ["", "-1", "+1", " 1", "1.0", "1e3", "x", "\u0663", "\u00b2", "9" * 19])
+@pytest.mark.parametrize(
+    "cursor", ["", "-1", "+1", " 1", "1.0", "1e3", "x", "\u0663", "\u00b2", "9" * 19]
+)
 def test_any_other_cursor_of_a_history_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         PageRequest(cursor=cursor).sequence()
@@ -44,7 +51,9 @@ def test_pages_show_every_item_once_in_order(n_items: int, limit: int) -> None:
         after = -1 if cursor is None else int(cursor)
         items, cursor = page_of(
             PageRequest(limit, cursor),
-            lambda asked, after=after: [item for item in range(n_items) if item > after][:asked],  # type: ignore[misc]
+            lambda asked, after=after: [
+                item for item in range(n_items) if item > after
+            ][:asked],  # type: ignore[misc]
             str,
         )
         shown += items
@@ -54,7 +63,9 @@ def test_pages_show_every_item_once_in_order(n_items: int, limit: int) -> None:
     assert n_pages == max(-(-n_items // limit), 1), "no empty page follows a full one"
 
 
-def test_a_page_of_large_items_is_short_and_loads_no_item_beyond_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_large_items_is_short_and_loads_no_item_beyond_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 5)
     sizes, loaded = [2, 3, 1, 9, 9, 1], list[int]()
 
@@ -68,7 +79,9 @@ def test_a_page_of_large_items_is_short_and_loads_no_item_beyond_the_next(monkey
     while cursor is not None:
         start = int(cursor)
         loaded.clear()
-        items, cursor = page_of(PageRequest(4), lambda _, start=start: fetch(start), str, sizes.__getitem__)  # type: ignore[misc]
+        items, cursor = page_of(
+            PageRequest(4), lambda _, start=start: fetch(start), str, sizes.__getitem__
+        )  # type: ignore[misc]
         assert loaded[:-1] == items or loaded == items
         pages.append(list(items))
     assert pages == [[0, 1], [2], [3], [4], [5]]

@@ -30,7 +30,11 @@ from tests.support.schemas import sized
     ],
 )
 def test_a_member_name_that_occurs_once_is_read(body: dict[str, object]) -> None:
-    for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), "\ufeff" + json.dumps(body, indent=3)):
+    for text in (
+        json.dumps(body),
+        json.dumps(body, separators=(",", ":")),
+        "\ufeff" + json.dumps(body, indent=3),
+    ):
         requested = predict.decode(text.encode(), sized(2))
         assert (requested.rows, requested.columns, requested.read_out) == tuple(
             map(body.get, ("rows", "columns", "read_out"))
@@ -69,19 +73,42 @@ def test_a_number_beyond_floats_has_its_own_problem() -> None:
 
 
 def test_a_tensor_too_many_is_named_if_the_model_does_not_read_it() -> None:
-    tensors = [{"name": name, "datatype": "INT64", "shape": [1], "data": [1]} for name in ("x0", "x1", "label")]
+    tensors = [
+        {"name": name, "datatype": "INT64", "shape": [1], "data": [1]}
+        for name in ("x0", "x1", "label")
+    ]
     with pytest.raises(ParameterInvalid) as refused:
         inference.read_request(json.dumps({"inputs": tensors}).encode(), [], sized(2))
     (problem,) = refused.value.problems
-    assert (problem.place, problem.problem, problem.column) == (("inputs",), "unknown-column", "label")
+    assert (problem.place, problem.problem, problem.column) == (
+        ("inputs",),
+        "unknown-column",
+        "label",
+    )
     with pytest.raises(TooLarge, match="the number of inputs"):
-        inference.read_request(json.dumps({"inputs": tensors[:1] * 3}).encode(), [], sized(2))
+        inference.read_request(
+            json.dumps({"inputs": tensors[:1] * 3}).encode(), [], sized(2)
+        )
 
 
-def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict, "_refuse_repeated_names", lambda _body: pytest.fail("it was read again"))
-    predict.decode(json.dumps({"rows": [{"age": 1, "sex": "Male"}] * 9_000, "read_out": "mv"}).encode(), sized(2))
-    predict.decode(json.dumps({"columns": {"age": [1] * 9_000, "sex": ["Male"] * 9_000}}).encode(), sized(2))
+def test_a_body_without_other_colons_is_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        predict,
+        "_refuse_repeated_names",
+        lambda _body: pytest.fail("it was read again"),
+    )
+    predict.decode(
+        json.dumps(
+            {"rows": [{"age": 1, "sex": "Male"}] * 9_000, "read_out": "mv"}
+        ).encode(),
+        sized(2),
+    )
+    predict.decode(
+        json.dumps({"columns": {"age": [1] * 9_000, "sex": ["Male"] * 9_000}}).encode(),
+        sized(2),
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,13 +117,17 @@ def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatc
         (b'{"rows": [' + b"{}," * 9_999 + b"{}]}", 500),
         (b'{"columns": {"a": [' + b"null," * 500 + b"null]}}", 500),
         (
-            b'{"rows": [{' + b",".join(b'"n%d":1' % name for name in range(1_200_000)) + b"}]}",
+            b'{"rows": [{'
+            + b",".join(b'"n%d":1' % name for name in range(1_200_000))
+            + b"}]}",
             predict.max_nodes(2_000),
         ),
     ],
     ids=["empty rows", "one column", "names"],
 )
-def test_a_body_costs_no_more_than_the_cells_of_a_model_may(body: bytes, limit: int) -> None:
+def test_a_body_costs_no_more_than_the_cells_of_a_model_may(
+    body: bytes, limit: int
+) -> None:
     """40 KB of empty rows are 20,000,000 cells of a model with 2,000 features."""
     with pytest.raises(TooLarge) as refused:
         predict.decode(body, sized(2_000))
@@ -113,25 +144,41 @@ def _in_tensor(n_rows: int) -> bytes:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda n, schema: predict.decode(json.dumps({"rows": [{"x0": 1}] * n}).encode(), schema),
-        lambda n, schema: predict.decode(json.dumps({"columns": {"x0": [1] * n}}).encode(), schema),
+        lambda n, schema: predict.decode(
+            json.dumps({"rows": [{"x0": 1}] * n}).encode(), schema
+        ),
+        lambda n, schema: predict.decode(
+            json.dumps({"columns": {"x0": [1] * n}}).encode(), schema
+        ),
         lambda n, schema: inference.read_request(_in_tensor(n), [], schema),
-        lambda n, schema: arrow_tables.read(stream_of(pa.table({"x0": [1] * n})), schema),
+        lambda n, schema: arrow_tables.read(
+            stream_of(pa.table({"x0": [1] * n})), schema
+        ),
     ],
     ids=["rows", "columns", "tensor", "Arrow"],
 )
 def test_rows_times_classes_of_a_model_have_a_limit(read: Any) -> None:
     """30 KB of rows are 10,000,000 probabilities of a model with 1,000 classes."""
-    for n_features, n_classes, limit in ((1, 1_000, 1_000), (400, 1_000, 1_000), (2_000, 1_000, 500), (1, 100, 10_000)):
+    for n_features, n_classes, limit in (
+        (1, 1_000, 1_000),
+        (400, 1_000, 1_000),
+        (2_000, 1_000, 500),
+        (1, 100, 10_000),
+    ):
         schema = sized(n_features, n_classes)
         assert read(limit, schema)
         for n_rows in (limit + 1, 10_001):
             with pytest.raises(TooLarge) as refused:
                 read(n_rows, schema)
-            assert (refused.value.what, refused.value.limit) == ("the number of rows", limit)
+            assert (refused.value.what, refused.value.limit) == (
+                "the number of rows",
+                limit,
+            )
 
 
-def _is_answered_at_once(monkeypatch: pytest.MonkeyPatch, schema: Schema, body: object) -> bool:
+def _is_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch, schema: Schema, body: object
+) -> bool:
     monkeypatch.setattr(predict.forests, "is_prepared", lambda *_: True)
     monkeypatch.setattr(predict.PredictingModel, "answer", lambda *_: b"an answer")
     loaded = SimpleNamespace(schema=schema, forest=None)
@@ -142,12 +189,21 @@ def _is_answered_at_once(monkeypatch: pytest.MonkeyPatch, schema: Schema, body: 
     )
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     caller = Principal("key", frozenset())
-    return predict.answer_at_once(cast(Installation, installation), caller, "md", content) is not None
+    return (
+        predict.answer_at_once(cast(Installation, installation), caller, "md", content)
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
     ("schema", "n_rows"),
-    [(sized(3), 85), (sized(2, 100), 2), (sized(200), 1), (sized(1, 256), 1), (sized(1, 1_000), 0)],
+    [
+        (sized(3), 85),
+        (sized(2, 100), 2),
+        (sized(200), 1),
+        (sized(1, 256), 1),
+        (sized(1, 1_000), 0),
+    ],
     ids=["features", "classes", "a wide row", "many classes", "too many classes"],
 )
 def test_the_event_loop_answers_few_cells_and_few_probabilities(
@@ -156,12 +212,16 @@ def test_the_event_loop_answers_few_cells_and_few_probabilities(
     for more in (0, 1):
         rows = [{feature.name: 1 for feature in schema.features}] * (n_rows + more)
         some = {"x0": [1] * (n_rows + more)}  # the request need not have every column
-        for body in ({"rows": rows}, {"columns": some}) if n_rows + more else ({"rows": rows},):
+        for body in (
+            ({"rows": rows}, {"columns": some}) if n_rows + more else ({"rows": rows},)
+        ):
             assert _is_answered_at_once(monkeypatch, schema, body) == (not more), body
     with pytest.raises(MalformedRequest):  # refused in no time
         _is_answered_at_once(monkeypatch, schema, b'{"rows": [')
     for name in (b"read_out", rb"\u0072ead_out"):
-        assert not _is_answered_at_once(monkeypatch, schema, b'{"rows": [{}], "%s": "mv"}' % name)
+        assert not _is_answered_at_once(
+            monkeypatch, schema, b'{"rows": [{}], "%s": "mv"}' % name
+        )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +233,9 @@ def test_the_event_loop_answers_few_cells_and_few_probabilities(
         ({}, "needs-rows-or-columns"),
     ],
 )
-def test_a_body_of_another_form_is_told_the_forms_that_are_taken(body: object, problem: str) -> None:
+def test_a_body_of_another_form_is_told_the_forms_that_are_taken(
+    body: object, problem: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
         predict.decode(json.dumps(body).encode(), sized(2))
     (error,) = refused.value.errors

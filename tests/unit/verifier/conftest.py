@@ -25,7 +25,12 @@ def rechained() -> Callable[[list[Fields]], list[Fields]]:
     return chained
 
 
-@pytest.fixture(params=[4, pytest.param(1, marks=pytest.mark.long)], ids=lambda step: f"one of {step}")
+@pytest.fixture(
+    params=[4, pytest.param(1, marks=pytest.mark.long)],
+    ids=lambda step: f"one of {step}",
+)
 def step(request: pytest.FixtureRequest) -> int:
-    """Of how many changes of a line a test tries one. One of four meets every kind of change, each at other paths."""
+    """Of how many changes of a line a test tries one. One of four meets every kind of
+    change, each at other paths.
+    """
     return int(request.param)

@@ -1,4 +1,6 @@
-"""The canonical form against an independent implementation, and every input that the strict reader refuses."""
+"""The canonical form against an independent implementation, and every input that the
+strict reader refuses.
+"""
 
 import json
 
@@ -7,12 +9,20 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grovekeeper_verifier.canonical_json import MAX_INTEGER, MAX_NESTING, NotStrictJson, dumps, loads
+from grovekeeper_verifier.canonical_json import (
+    MAX_INTEGER,
+    MAX_NESTING,
+    NotStrictJson,
+    dumps,
+    loads,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-MAX_INTEGER, MAX_INTEGER) | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -29,11 +39,16 @@ def test_reading_undoes_writing(value: object) -> None:
 
 def test_keys_are_ordered_by_utf16_code_units_not_by_code_points() -> None:
     """U+1F600 is written with the surrogate D83D, which is ordered before U+FB33."""
-    assert dumps({"\ufb33": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\ufb33":1}'.encode()
+    assert (
+        dumps({"\ufb33": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\ufb33":1}'.encode()
+    )
 
 
 def test_escapes_are_the_short_ones_and_lower_case() -> None:
-    assert dumps('\x00\x0f\b\t\n\f\r"\\/\x7fé') == b'"\\u0000\\u000f\\b\\t\\n\\f\\r\\"\\\\/\x7f\xc3\xa9"'
+    assert (
+        dumps('\x00\x0f\b\t\n\f\r"\\/\x7fé')
+        == b'"\\u0000\\u000f\\b\\t\\n\\f\\r\\"\\\\/\x7f\xc3\xa9"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +82,10 @@ def test_ambiguous_json_is_refused(line: bytes, why: str) -> None:
 
 
 def test_the_largest_exact_integers_are_read() -> None:
-    assert loads(json.dumps([MAX_INTEGER, -MAX_INTEGER]).encode()) == [MAX_INTEGER, -MAX_INTEGER]
+    assert loads(json.dumps([MAX_INTEGER, -MAX_INTEGER]).encode()) == [
+        MAX_INTEGER,
+        -MAX_INTEGER,
+    ]
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:

@@ -1,4 +1,6 @@
-"""An account that continues the account of an erased dataset: its opening load, alone and beside the erased account."""
+"""An account that continues the account of an erased dataset: its opening load, alone
+and beside the erased account.
+"""
 
 import hashlib
 import json
@@ -10,7 +12,13 @@ import pytest
 
 from grovekeeper_verifier import canonical_json
 from grovekeeper_verifier.dataset_export import BOUND_FIELDS, SET_ASIDE
-from grovekeeper_verifier.dataset_replay import STATE_FORM, Reading, Summary, read, verify
+from grovekeeper_verifier.dataset_replay import (
+    STATE_FORM,
+    Reading,
+    Summary,
+    read,
+    verify,
+)
 from grovekeeper_verifier.export_lines import NotVerified
 from grovekeeper_verifier.main import main
 from grovekeeper_verifier.member_comparison import MemberLedger
@@ -21,13 +29,25 @@ from tests.support.tampering import changed, places
 Export = Callable[..., Any]
 Rechained = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 ZCDP = {"accountant": "zcdp", "delta": "0.0001", "delta_set_aside": "0.00002"}
-WORD = {"attested_by": "key_ann", "description": "another team's training", "per": "row"}
-DP_SGD = {**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "delta": "0.00001"}, "delta": "0.00001"}
+WORD = {
+    "attested_by": "key_ann",
+    "description": "another team's training",
+    "per": "row",
+}
+DP_SGD = {
+    **WORD,
+    "declared": {"adjacency": "add_remove", "epsilon": "0.1", "delta": "0.00001"},
+    "delta": "0.00001",
+}
 
 
 def _continued(erased: Any, *, highest_cap: str, **facts: str) -> dict[str, Any]:
     last = erased.entries[-1]
-    named = {"dataset": erased.header["dataset"], "sequence": last["sequence"], "hash": last["hash"]}
+    named = {
+        "dataset": erased.header["dataset"],
+        "sequence": last["sequence"],
+        "hash": last["hash"],
+    }
     return {"continues": {**named, "highest_cap": highest_cap, **facts}}
 
 
@@ -38,7 +58,11 @@ def _sha256(value: Any) -> str:
 @pytest.fixture
 def erased(export: Export) -> Any:
     """An account that spent 1.25 in its tightest cell, under caps of 3 and 2."""
-    writer = export(dataset="ds_erased", shards=3).job("jb_1", "0.75").job("jb_2", "0.5", scope={"shard": [1]})
+    writer = (
+        export(dataset="ds_erased", shards=3)
+        .job("jb_1", "0.75")
+        .job("jb_2", "0.5", scope={"shard": [1]})
+    )
     writer.job("jb_3", "1", "void").job("jb_4", "0.25", scope={"shard": [2]})
     writer.add("cap", "2", details={"reason": "less"})
     writer.header["cap"] = "2"
@@ -50,7 +74,9 @@ def history(export: Export, erased: Any) -> Any:
     """The account that continues it under a cap of 2, spent to the cap."""
     writer = export(cap="2", shards=2)
     writer.add("load", "1.25", details=_continued(erased, highest_cap="3"))
-    return writer.job("jb_5", "0.75", scope={"shard": [0]}).job("jb_6", "0.5", scope={"shard": [1]})
+    return writer.job("jb_5", "0.75", scope={"shard": [0]}).job(
+        "jb_6", "0.5", scope={"shard": [1]}
+    )
 
 
 def _opened(writer: Any) -> Reading[Any]:
@@ -61,7 +87,9 @@ def _verified(writer: Any, *erased: Any) -> Summary:
     return verify(writer.lines(), (), [_opened(each) for each in erased])
 
 
-def _failure(entries: list[dict[str, Any]], header: dict[str, Any], *erased: Any) -> NotVerified | None:
+def _failure(
+    entries: list[dict[str, Any]], header: dict[str, Any], *erased: Any
+) -> NotVerified | None:
     lines = [json.dumps(line).encode() + b"\n" for line in (header, *entries)]
     try:
         verify(lines, (), [_opened(each) for each in erased])
@@ -86,7 +114,9 @@ def test_an_opening_load_counts_in_every_cell_and_is_compared_with_the_erased_ac
 def test_every_change_of_an_opening_load_is_detected_beside_the_erased_account(
     history: Any, erased: Any, rechained: Rechained
 ) -> None:
-    """The forger recomputes the chain. The actor and the time of the entry have no other witness than a checkpoint."""
+    """The forger recomputes the chain. The actor and the time of the entry have no
+    other witness than a checkpoint.
+    """
     opened, load, *_ = history.entries
     n_forged = 0
     for path in places(load):
@@ -95,8 +125,13 @@ def test_every_change_of_an_opening_load_is_detected_beside_the_erased_account(
         for forged in changed(load, path):
             failure = _failure(rechained([opened, forged]), history.header, erased)
             assert failure is not None, (path, forged)
-            # Another name is found where the export of the erased dataset begins, which nobody continues.
-            of_file = (1, "erased.jsonl") if path[-1] == "dataset" and failure.file else (3, None)
+            # Another name is found where the export of the erased dataset begins, which
+            # nobody continues.
+            of_file = (
+                (1, "erased.jsonl")
+                if path[-1] == "dataset" and failure.file
+                else (3, None)
+            )
             assert (failure.line, failure.file) == of_file, path
             n_forged += 1
     assert n_forged > 60
@@ -113,7 +148,9 @@ def test_every_change_of_an_opening_load_is_detected_beside_the_erased_account(
 def test_an_account_of_other_terms_continues_none(
     export: Export, erased: Any, facts: dict[str, Any], names: str
 ) -> None:
-    other = export(cap="1", **facts).add("load", "1.25", details=_continued(erased, highest_cap="3"))
+    other = export(cap="1", **facts).add(
+        "load", "1.25", details=_continued(erased, highest_cap="3")
+    )
     failure = _failure(other.entries, other.header, erased)
     assert failure is not None
     assert f"another {names}" in failure.reason
@@ -124,15 +161,23 @@ def test_an_opening_load_stands_after_the_opening_and_nowhere_else(
 ) -> None:
     details = _continued(erased, highest_cap="3")
     late = export(cap="2").job("jb_1", "0.5").add("load", "1.25", details=details)
-    twice = export(cap="2").add("load", "1.25", details=details).add("load", "1.25", details=details)
+    twice = (
+        export(cap="2")
+        .add("load", "1.25", details=details)
+        .add("load", "1.25", details=details)
+    )
     for writer, line in ((late, 5), (twice, 4)):
         failure = _failure(writer.entries, writer.header)
         assert failure is not None
         assert (failure.line, "follows the opening" in failure.reason) == (line, True)
 
 
-def test_a_cap_above_the_erased_accounts_is_no_continuation(export: Export, erased: Any) -> None:
-    raised = export(cap="3.5").add("load", "1.25", details=_continued(erased, highest_cap="3"))
+def test_a_cap_above_the_erased_accounts_is_no_continuation(
+    export: Export, erased: Any
+) -> None:
+    raised = export(cap="3.5").add(
+        "load", "1.25", details=_continued(erased, highest_cap="3")
+    )
     failure = _failure(raised.entries, raised.header)
     assert failure is not None
     assert "without a reason" in failure.reason
@@ -149,10 +194,14 @@ def test_an_erased_account_that_has_more_entries_or_open_reservations_is_not_the
 
 
 def test_a_charged_delta_goes_on_too(export: Export, rechained: Rechained) -> None:
-    erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job("rs_1", "0.01", event=None, details=DP_SGD)
+    erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job(
+        "rs_1", "0.01", event=None, details=DP_SGD
+    )
     erased.job("jb_2", "0.02", event=None, details=DP_SGD)
     facts = {"highest_cap": "0.1", "delta": "0.00002"}
-    writer = export(cap="0.1", **ZCDP).add("load", "0.03", details=_continued(erased, **facts))
+    writer = export(cap="0.1", **ZCDP).add(
+        "load", "0.03", details=_continued(erased, **facts)
+    )
     assert _verified(writer, erased).opening_load == 3 * 10**10
     full = writer.job("rs_3", "0.01", event=None, details=DP_SGD)
     failure = _failure(full.entries, full.header)
@@ -166,22 +215,49 @@ def test_a_charged_delta_goes_on_too(export: Export, rechained: Rechained) -> No
 
 
 def test_a_stated_state_has_the_charged_delta_that_goes_on(export: Export) -> None:
-    """A process that starts at the state would charge a δ that it leaves out a second time."""
-    erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job("rs_1", "0.01", event=None, details=DP_SGD)
+    """A process that starts at the state would charge a δ that it leaves out a second
+    time.
+    """
+    erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job(
+        "rs_1", "0.01", event=None, details=DP_SGD
+    )
     for delta, verifies in (("0.00001", True), ("0", False)):
         writer = export(cap="0.1", **ZCDP)
-        writer.add("load", "0.01", details=_continued(erased, highest_cap="0.1", delta="0.00001"))
+        writer.add(
+            "load",
+            "0.01",
+            details=_continued(erased, highest_cap="0.1", delta="0.00001"),
+        )
         facts = {name: writer.header[name] for name in (*BOUND_FIELDS, SET_ASIDE)}
-        total = {"scope": _sha256({}), "entry": 2, "charged": "0.01", "reserved": "0", "delta": delta}
-        state = {"form": STATE_FORM, "facts": _sha256(facts), "cap": "0.1", "highest_cap": "0.1"}
+        total = {
+            "scope": _sha256({}),
+            "entry": 2,
+            "charged": "0.01",
+            "reserved": "0",
+            "delta": delta,
+        }
+        state = {
+            "form": STATE_FORM,
+            "facts": _sha256(facts),
+            "cap": "0.1",
+            "highest_cap": "0.1",
+        }
         state |= {"uploads": [], "totals": [total], "reservations": []}
         writer.add("state", "0", details={"state": state})
         failure = _failure(writer.entries, writer.header, erased)
-        assert failure is None if verifies else failure is not None and "the stated totals differs" in failure.reason
+        assert (
+            failure is None
+            if verifies
+            else failure is not None and "the stated totals differs" in failure.reason
+        )
 
 
-def test_accounts_that_follow_one_another_are_verified_together(export: Export, history: Any, erased: Any) -> None:
-    last = export(dataset="ds_last", cap="2").add("load", "2", details=_continued(history, highest_cap="3"))
+def test_accounts_that_follow_one_another_are_verified_together(
+    export: Export, history: Any, erased: Any
+) -> None:
+    last = export(dataset="ds_last", cap="2").add(
+        "load", "2", details=_continued(history, highest_cap="3")
+    )
     summary = _verified(last, erased, history)
     assert summary.compared is not None
     assert summary.compared.compared is not None
@@ -208,8 +284,15 @@ def test_the_command_compares_and_says_what_it_could_not(
     assert main([str(old), "--erased", str(new)]) == 1
 
 
-def test_a_member_that_continues_an_erased_member_carries_its_load(people: Callable[..., Any]) -> None:
-    population = people(cap="3").join("ds_old").job("ds_old", "jb_1", "1.25").declare("ds_new", cap="3")
+def test_a_member_that_continues_an_erased_member_carries_its_load(
+    people: Callable[..., Any],
+) -> None:
+    population = (
+        people(cap="3")
+        .join("ds_old")
+        .job("ds_old", "jb_1", "1.25")
+        .declare("ds_new", cap="3")
+    )
     erased, new = population.members["ds_old"], population.members["ds_new"]
     new.add("load", "1.25", details=_continued(erased, highest_cap="3"))
     newest = new.entries[-1]
@@ -220,11 +303,18 @@ def test_a_member_that_continues_an_erased_member_carries_its_load(people: Calla
     population._add("join", "1.25", {"member": member})
 
     def verified() -> Any:
-        ledgers = [MemberLedger(population.members[name].lines(), (), file=name) for name in ("ds_old", "ds_new")]
+        ledgers = [
+            MemberLedger(population.members[name].lines(), (), file=name)
+            for name in ("ds_old", "ds_new")
+        ]
         return verify_population(population.lines(), ledgers)
 
     summary = verified()
-    assert (summary.together, summary.members["ds_old"].load, summary.members["ds_new"].load) == (
+    assert (
+        summary.together,
+        summary.members["ds_old"].load,
+        summary.members["ds_new"].load,
+    ) == (
         1_250_000_000,
         0,
         1_250_000_000,

@@ -1,4 +1,6 @@
-"""The export of the control chain: every check of its acts, and the output of the command."""
+"""The export of the control chain: every check of its acts, and the output of the
+command.
+"""
 
 import json
 from dataclasses import replace
@@ -20,14 +22,22 @@ ACTS: list[tuple[EntryKind, dict[str, Any]]] = [
     (EntryKind.KEY_MADE, {"key": "key_a", "roles": ["admin"]}),
     (EntryKind.GRANT_MADE, {"dataset": "ds_a", "key": "key_b", "role": "analyst"}),
     (EntryKind.GRANT_REMOVED, {"dataset": "ds_a", "key": "key_b"}),
-    (EntryKind.KEY_ROTATED, {"key": "key_b", "expires_at": "2027-01-01T00:00:00.000000Z"}),
-    (EntryKind.HISTORY_LOST, {"account": "ds_a", "entries": 2, "head": {"size": 3, "root": "00" * 32}}),
+    (
+        EntryKind.KEY_ROTATED,
+        {"key": "key_b", "expires_at": "2027-01-01T00:00:00.000000Z"},
+    ),
+    (
+        EntryKind.HISTORY_LOST,
+        {"account": "ds_a", "entries": 2, "head": {"size": 3, "root": "00" * 32}},
+    ),
     (EntryKind.HISTORY_LOST, {"account": "ds_b", "entries": 2}),
     (EntryKind.KEY_REVOKED, {"key": "key_a"}),
 ]
 
 
-def _entries(acts: list[tuple[EntryKind, dict[str, Any]]] = ACTS, **changes: Any) -> list[Entry]:
+def _entries(
+    acts: list[tuple[EntryKind, dict[str, Any]]] = ACTS, **changes: Any
+) -> list[Entry]:
     """Sealed entries; ``changes`` are fields of the last one."""
     entries: list[Entry] = []
     for sequence, (kind, details) in enumerate(acts, start=1):
@@ -44,12 +54,17 @@ def _entries(acts: list[tuple[EntryKind, dict[str, Any]]] = ACTS, **changes: Any
             places=9,
             details=details,
         )
-        entries.append(replace(entry, **(changes if sequence == len(acts) else {})).sealed())
+        entries.append(
+            replace(entry, **(changes if sequence == len(acts) else {})).sealed()
+        )
     return entries
 
 
 def _lines(entries: list[Entry], header: dict[str, object] = HEADER) -> list[bytes]:
-    return [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
+    return [
+        rfc8785.dumps(line) + b"\n"
+        for line in (header, *(entry.to_json() for entry in entries))
+    ]
 
 
 def test_a_control_chain_is_verified() -> None:
@@ -58,8 +73,19 @@ def test_a_control_chain_is_verified() -> None:
 
 
 def test_every_kind_of_act_has_its_details() -> None:
-    of_accounts = {"reserve", "charge", "void", "expire", "cap", "join", "load", "state"}
-    assert set(control_export._DETAILS) == {kind.value for kind in EntryKind} - of_accounts
+    of_accounts = {
+        "reserve",
+        "charge",
+        "void",
+        "expire",
+        "cap",
+        "join",
+        "load",
+        "state",
+    }
+    assert (
+        set(control_export._DETAILS) == {kind.value for kind in EntryKind} - of_accounts
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +102,9 @@ def test_every_kind_of_act_has_its_details() -> None:
         ({"at": "2026-11-19T09:30:00.000000Z"}, "time is before"),
     ],
 )
-def test_an_act_of_another_form_is_not_verified(changes: dict[str, Any], reason: str) -> None:
+def test_an_act_of_another_form_is_not_verified(
+    changes: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(NotVerified, match=reason) as failure:
         control_export.verify(_lines(_entries(**changes)))
     assert failure.value.line == 9
@@ -88,21 +116,30 @@ def test_a_changed_or_missing_act_is_not_verified() -> None:
         control_export.verify([line.replace(b"key_b", b"key_c") for line in lines])
     with pytest.raises(NotVerified, match="sequence is 3"):
         control_export.verify([*lines[:2], *lines[3:]])
-    covers = Checkpoint("grovekeeper/ledger/control", len(ACTS), bytes(32), "2026-11-20T09:30:00.000000Z")
+    covers = Checkpoint(
+        "grovekeeper/ledger/control",
+        len(ACTS),
+        bytes(32),
+        "2026-11-20T09:30:00.000000Z",
+    )
     with pytest.raises(NotVerified, match="truncated"):
         control_export.verify(lines[:-1], [covers])
     with pytest.raises(NotVerified, match="root was signed"):
         control_export.verify(lines, [covers])
 
 
-@pytest.mark.parametrize("header", [HEADER | {"log": "other"}, HEADER | {"cap": "1"}, HEADER | {"format": 2}])
+@pytest.mark.parametrize(
+    "header", [HEADER | {"log": "other"}, HEADER | {"cap": "1"}, HEADER | {"format": 2}]
+)
 def test_another_header_is_not_verified(header: dict[str, object]) -> None:
     with pytest.raises(NotVerified) as failure:
         control_export.verify(_lines(_entries(), header))
     assert failure.value.line == 1
 
 
-def test_the_command_prints_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "acts.jsonl"
     file.write_bytes(b"".join(_lines(_entries())))
     assert run(file, as_json=False) == VERIFIED

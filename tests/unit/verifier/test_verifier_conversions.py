@@ -1,4 +1,6 @@
-"""The verifier's conversion of ε-DP to ρ and μ²: compared with the service's, and never below the exact value."""
+"""The verifier's conversion of ε-DP to ρ and μ²: compared with the service's, and never
+below the exact value.
+"""
 
 import math
 from decimal import Decimal, localcontext
@@ -10,7 +12,11 @@ from hypothesis import strategies as st
 
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import gdp, zcdp
-from grovekeeper_forests.privacy.accountants.accountant import enclosure, lower_end, normal_lower_tail
+from grovekeeper_forests.privacy.accountants.accountant import (
+    enclosure,
+    lower_end,
+    normal_lower_tail,
+)
 from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
@@ -27,8 +33,12 @@ from grovekeeper_verifier.events import NotAnEvent, total
 
 AR = Adjacency.ADD_REMOVE_ONE
 
-wide = st.floats(min_value=-10, max_value=4, allow_nan=False).map(lambda power: Fraction(10**power))
-wider = st.floats(min_value=-20, max_value=20, allow_nan=False).map(lambda power: Fraction(10**power))
+wide = st.floats(min_value=-10, max_value=4, allow_nan=False).map(
+    lambda power: Fraction(10**power)
+)
+wider = st.floats(min_value=-20, max_value=20, allow_nan=False).map(
+    lambda power: Fraction(10**power)
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -40,7 +50,9 @@ wider = st.floats(min_value=-20, max_value=20, allow_nan=False).map(lambda power
 @example(Fraction(10**6))
 @example(Fraction(10**6) + Fraction(1, 10**30))
 def test_the_verifier_and_the_service_convert_epsilon_alike(epsilon: Fraction) -> None:
-    """A price covers the verifier's bound: otherwise an honest ledger with that price would not be verified."""
+    """A price covers the verifier's bound: otherwise an honest ledger with that price
+    would not be verified.
+    """
     for own, service in (
         (conversions.rho_of_pure(epsilon), zcdp.of_pure(epsilon)),
         (conversions.mu_squared_of_pure(epsilon), gdp.of_pure(epsilon)),
@@ -53,19 +65,31 @@ def test_the_verifier_and_the_service_convert_epsilon_alike(epsilon: Fraction) -
 def test_no_bound_is_below_the_truth(epsilon: Fraction) -> None:
     exact = enclosure(epsilon)
 
-    assert conversions.rho_of_pure(epsilon) > lower_end(exact * (exact / 2).tanh()) * (1 - Fraction(1, 10**60))
+    assert conversions.rho_of_pure(epsilon) > lower_end(exact * (exact / 2).tanh()) * (
+        1 - Fraction(1, 10**60)
+    )
     x = (enclosure(conversions.mu_squared_of_pure(epsilon)) / 4).sqrt()
     assert normal_lower_tail(x) <= 1 / (1 + exact.exp())
 
 
 def test_exact_values_from_other_sources() -> None:
-    assert float(conversions.rho_of_pure(Fraction(1))) == pytest.approx(math.tanh(0.5), rel=1e-15)
-    assert float(conversions.mu_squared_of_pure(Fraction(1))) ** 0.5 == pytest.approx(1.2320353853449007, rel=1e-12)
-    assert float(conversions.mu_squared_of_pure(Fraction(1, 2))) ** 0.5 == pytest.approx(0.6238925920985082, rel=1e-12)
+    assert float(conversions.rho_of_pure(Fraction(1))) == pytest.approx(
+        math.tanh(0.5), rel=1e-15
+    )
+    assert float(conversions.mu_squared_of_pure(Fraction(1))) ** 0.5 == pytest.approx(
+        1.2320353853449007, rel=1e-12
+    )
+    assert float(
+        conversions.mu_squared_of_pure(Fraction(1, 2))
+    ) ** 0.5 == pytest.approx(0.6238925920985082, rel=1e-12)
 
 
 def test_ends_of_the_range_are_covered_by_plain_bounds() -> None:
-    assert conversions.rho_of_pure(Fraction(0)) == conversions.mu_squared_of_pure(Fraction(0)) == 0
+    assert (
+        conversions.rho_of_pure(Fraction(0))
+        == conversions.mu_squared_of_pure(Fraction(0))
+        == 0
+    )
     for tiny in (Fraction(1, 10**15), Fraction(1, 10**99)):
         assert conversions.rho_of_pure(tiny) == zcdp.of_pure(tiny) == tiny**2 / 2
     huge = Fraction(10**7)
@@ -94,7 +118,9 @@ LEAVES: tuple[Event, ...] = (
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize("adjacency", [AR, Adjacency.LABEL])
-def test_trees_cost_what_the_services_own_accountant_says(accountant: str, adjacency: Adjacency) -> None:
+def test_trees_cost_what_the_services_own_accountant_says(
+    accountant: str, adjacency: Adjacency
+) -> None:
     parts = tuple(Part(index + 1, leaf) for index, leaf in enumerate(LEAVES))
     event = Sequential((*parts, Part(7, Parallel("nodes", parts))))
     expected = accountants.by_name(accountant).loss(event, adjacency=adjacency)
@@ -106,8 +132,12 @@ def test_trees_cost_what_the_services_own_accountant_says(accountant: str, adjac
 def test_normal_noise_is_exact_and_has_no_pure_price() -> None:
     noisy = LEAVES[-1].to_json()
 
-    assert total(noisy, adjacency="add_remove", accountant="zcdp") == Fraction(5, 6 * 2**48)
-    assert total(noisy, adjacency="add_remove", accountant="gdp") == Fraction(5, 3 * 2**48)
+    assert total(noisy, adjacency="add_remove", accountant="zcdp") == Fraction(
+        5, 6 * 2**48
+    )
+    assert total(noisy, adjacency="add_remove", accountant="gdp") == Fraction(
+        5, 3 * 2**48
+    )
     assert total(noisy, adjacency="label", accountant="gdp") == Fraction(20, 3 * 2**48)
     with pytest.raises(NotAnEvent):
         total(noisy, adjacency="add_remove", accountant="pure")

@@ -1,4 +1,6 @@
-"""Replay of a dataset's export: honest histories verify; tampering is found, and the failure names the line."""
+"""Replay of a dataset's export: honest histories verify; tampering is found, and the
+failure names the line.
+"""
 
 import copy
 import hashlib
@@ -18,9 +20,13 @@ Change = Callable[[list[dict[str, Any]]], object]
 
 
 def _history(export: Export) -> Any:
-    """Every kind of entry, one open reservation, some boxes. Lines: header 1, open 2, jobs from 3."""
+    """Every kind of entry, one open reservation, some boxes. Lines: header 1, open 2,
+    jobs from 3.
+    """
     writer = export(cap="3", shards=4)
-    writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
+    writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job(
+        "jb_3", "0.25", "expire"
+    )
     writer.add("cap", "2.5", details={"reason": "asked for"})
     writer.job("jb_4", "1.5", scope={"shard": [3]}).job(
         "jb_5", "0.7", None, scope={"shard": [0, 1]}, event=laplace("0")
@@ -37,8 +43,19 @@ def _lines(writer: Any, entries: list[dict[str, Any]]) -> list[bytes]:
 
 def test_a_whole_history_is_verified_with_its_balance(export: Export) -> None:
     summary = verify(_history(export).lines())
-    assert summary.kinds == {"open": 1, "reserve": 5, "charge": 2, "void": 1, "expire": 1, "cap": 1}
-    assert (summary.cap, summary.tightest.charged, summary.tightest.reserved) == (2_500_000_000, 2_500_000_000, 0)
+    assert summary.kinds == {
+        "open": 1,
+        "reserve": 5,
+        "charge": 2,
+        "void": 1,
+        "expire": 1,
+        "cap": 1,
+    }
+    assert (summary.cap, summary.tightest.charged, summary.tightest.reserved) == (
+        2_500_000_000,
+        2_500_000_000,
+        0,
+    )
     assert summary.tightest.cell == {"shard": 3}
 
 
@@ -49,8 +66,13 @@ def test_an_account_without_jobs_is_verified(export: Export) -> None:
 
 def test_a_void_frees_its_amount_and_a_charge_does_not(export: Export) -> None:
     verify(export(cap="1").job("jb_1", "1", "void").job("jb_2", "1").lines())
-    failure = failure_of(export(cap="1").job("jb_1", "1", "charge").job("jb_2", "1").lines())
-    assert (failure.line, failure.reason) == (5, "charged and reserved are 2, over the cap of 1")
+    failure = failure_of(
+        export(cap="1").job("jb_1", "1", "charge").job("jb_2", "1").lines()
+    )
+    assert (failure.line, failure.reason) == (
+        5,
+        "charged and reserved are 2, over the cap of 1",
+    )
 
 
 OTHER_VALUES: dict[str, list[object]] = {
@@ -70,9 +92,12 @@ OTHER_VALUES: dict[str, list[object]] = {
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [(field, value) for field in OTHER_VALUES for value in OTHER_VALUES[field]]
+    ("field", "value"),
+    [(field, value) for field in OTHER_VALUES for value in OTHER_VALUES[field]],
 )
-def test_each_field_of_each_entry_changed_is_found_on_its_line(export: Export, field: str, value: object) -> None:
+def test_each_field_of_each_entry_changed_is_found_on_its_line(
+    export: Export, field: str, value: object
+) -> None:
     writer = _history(export)
     for index, entry in enumerate(writer.entries):
         if json.dumps(entry[field]) == json.dumps(value):
@@ -83,7 +108,9 @@ def test_each_field_of_each_entry_changed_is_found_on_its_line(export: Export, f
 
 
 @pytest.mark.parametrize("field", list(OTHER_VALUES))
-def test_a_field_left_out_or_added_is_found_on_its_line(export: Export, field: str) -> None:
+def test_a_field_left_out_or_added_is_found_on_its_line(
+    export: Export, field: str
+) -> None:
     writer = _history(export)
     for index in range(len(writer.entries)):
         entries = copy.deepcopy(writer.entries)
@@ -94,26 +121,44 @@ def test_a_field_left_out_or_added_is_found_on_its_line(export: Export, field: s
         assert failure_of(_lines(writer, entries)).line == index + 2
 
 
-def test_an_entry_dropped_duplicated_or_exchanged_is_found_on_its_line(export: Export) -> None:
+def test_an_entry_dropped_duplicated_or_exchanged_is_found_on_its_line(
+    export: Export,
+) -> None:
     writer = _history(export)
     entries = writer.entries
     for index in range(len(entries) - 1):
-        assert failure_of(_lines(writer, entries[:index] + entries[index + 1 :])).line == index + 2
-        swapped = [*entries[:index], entries[index + 1], entries[index], *entries[index + 2 :]]
+        assert (
+            failure_of(_lines(writer, entries[:index] + entries[index + 1 :])).line
+            == index + 2
+        )
+        swapped = [
+            *entries[:index],
+            entries[index + 1],
+            entries[index],
+            *entries[index + 2 :],
+        ]
         assert failure_of(_lines(writer, swapped)).line == index + 2
     for index in range(len(entries)):
-        assert failure_of(_lines(writer, [*entries[: index + 1], *entries[index:]])).line == index + 3
+        assert (
+            failure_of(_lines(writer, [*entries[: index + 1], *entries[index:]])).line
+            == index + 3
+        )
 
 
-def test_a_file_cut_in_the_middle_of_a_line_is_found_on_that_line(export: Export) -> None:
+def test_a_file_cut_in_the_middle_of_a_line_is_found_on_that_line(
+    export: Export,
+) -> None:
     lines = _history(export).lines()
     for number, line in enumerate(lines, start=1):
-        for kept in (1, len(line) // 2, len(line) - 2):  # an object that lacks only its line end is complete
+        # an object that lacks only its line end is complete
+        for kept in (1, len(line) // 2, len(line) - 2):
             failure = failure_of([*lines[: number - 1], line[:kept]])
             assert (failure.line, "truncated" in failure.reason) == (number, True)
 
 
-def test_a_truncation_between_lines_is_not_detected_without_a_checkpoint(export: Export) -> None:
+def test_a_truncation_between_lines_is_not_detected_without_a_checkpoint(
+    export: Export,
+) -> None:
     """The output warns of this case: only the header's cap can contradict a cut tail."""
     writer = export(cap="3").job("jb_1", "1").job("jb_2", "1")
     assert verify(writer.lines()[:-1]).last.sequence == len(writer.entries) - 1
@@ -126,7 +171,10 @@ def test_no_header_is_found_on_line_1(lines: list[bytes]) -> None:
 
 def test_a_header_alone_is_no_export(export: Export) -> None:
     failure = failure_of(export().lines()[:1])
-    assert (failure.line, failure.reason) == (2, "the export ends before its first entry")
+    assert (failure.line, failure.reason) == (
+        2,
+        "the export ends before its first entry",
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +222,9 @@ def test_a_partition_taken_from_header_and_opening_is_found_at_the_first_box(
         ("partitions", [{"name": "shard", "kind": "hash", "cells": 5}]),
     ],
 )
-def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, field: str, value: object) -> None:
+def test_a_header_that_was_changed_is_found_at_the_first_entry(
+    export: Export, field: str, value: object
+) -> None:
     writer = _history(export)
     verify(writer.lines())
     if field in ("accountant", "delta"):  # each of the two is malformed alone
@@ -182,13 +232,19 @@ def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, f
     writer.header[field] = value
     failure = failure_of(writer.lines())
     stated = "accountant" if field == "delta" else field
-    assert (failure.line, failure.reason) == (2, f"the header's {stated} is not what the first entry says")
+    assert (failure.line, failure.reason) == (
+        2,
+        f"the header's {stated} is not what the first entry says",
+    )
 
 
 def test_only_the_opening_and_changes_of_the_cap_need_details(export: Export) -> None:
     writer = _history(export)
     verify(writer.lines())
-    assert {entry["kind"] for entry in writer.entries if "details" in entry} == {"open", "cap"}
+    assert {entry["kind"] for entry in writer.entries if "details" in entry} == {
+        "open",
+        "cap",
+    }
 
 
 @pytest.mark.parametrize(
@@ -200,28 +256,45 @@ def test_only_the_opening_and_changes_of_the_cap_need_details(export: Export) ->
     ],
 )
 def test_the_first_entry_states_exactly_the_facts_of_the_account(
-    export: Export, rechained: Callable[..., Any], change: Callable[[dict[str, Any]], object]
+    export: Export,
+    rechained: Callable[..., Any],
+    change: Callable[[dict[str, Any]], object],
 ) -> None:
     failure = _forge(export, rechained, lambda entries: change(entries[0]))
     assert failure.line == 2
-    assert failure.reason.startswith("the details of the opening has not exactly the fields accountant, adjacency")
+    assert failure.reason.startswith(
+        "the details of the opening has not exactly the fields accountant, adjacency"
+    )
 
 
 @pytest.mark.parametrize("details", [{}, None, [], "text", 1, True])
 def test_details_without_members_are_left_out_and_nothing_else(
     export: Export, rechained: Callable[..., Any], details: object
 ) -> None:
-    failure = _forge(export, rechained, lambda entries: entries[1].update(details=details))
+    failure = _forge(
+        export, rechained, lambda entries: entries[1].update(details=details)
+    )
     assert (failure.line, failure.reason) == (3, "details is not a non-empty object")
 
 
-def test_details_of_a_charge_are_those_of_its_reservation(export: Export, rechained: Callable[..., Any]) -> None:
-    failure = _forge(export, rechained, lambda entries: entries[2].update(details={"attested_by": "key_other"}))
-    assert (failure.line, failure.reason) == (4, "details is not that of the reservation, sequence 2")
+def test_details_of_a_charge_are_those_of_its_reservation(
+    export: Export, rechained: Callable[..., Any]
+) -> None:
+    failure = _forge(
+        export,
+        rechained,
+        lambda entries: entries[2].update(details={"attested_by": "key_other"}),
+    )
+    assert (failure.line, failure.reason) == (
+        4,
+        "details is not that of the reservation, sequence 2",
+    )
 
 
 def _forge(
-    export: Export, rechained: Callable[..., Any], change: Callable[[list[dict[str, Any]]], object]
+    export: Export,
+    rechained: Callable[..., Any],
+    change: Callable[[list[dict[str, Any]]], object],
 ) -> NotVerified:
     """The failure of a changed history whose whole chain was recomputed."""
     writer = _history(export)
@@ -230,27 +303,53 @@ def _forge(
     return failure_of(_lines(writer, rechained(entries)))
 
 
-def test_changes_are_detected_although_the_chain_is_recomputed(export: Export, rechained: Callable[..., Any]) -> None:
+def test_changes_are_detected_although_the_chain_is_recomputed(
+    export: Export, rechained: Callable[..., Any]
+) -> None:
     def set_field(index: int, field: str, value: object) -> Change:
         return lambda entries: entries[index].update({field: value})
 
     cases: list[tuple[Change, int, str]] = [
         (set_field(2, "amount", "0.9"), 4, "amount is not that of the reservation"),
         (set_field(1, "amount", "0.9"), 4, "amount is not that of the reservation"),
-        (set_field(2, "scope", {"shard": [0]}), 4, "scope is not that of the reservation"),
-        (set_field(2, "event", laplace("1/8")), 4, "event is not that of the reservation"),
+        (
+            set_field(2, "scope", {"shard": [0]}),
+            4,
+            "scope is not that of the reservation",
+        ),
+        (
+            set_field(2, "event", laplace("1/8")),
+            4,
+            "event is not that of the reservation",
+        ),
         (set_field(2, "job_id", "jb_9"), 4, "without a reservation"),
         (set_field(3, "job_id", "jb_1"), 5, "has a reservation already"),
         (set_field(1, "event", laplace("2")), 3, "costs more than the amount"),
-        (set_field(1, "event", {**laplace("1/4"), "type": "gift/1"}), 3, "price cannot be recomputed"),
+        (
+            set_field(1, "event", {**laplace("1/4"), "type": "gift/1"}),
+            3,
+            "price cannot be recomputed",
+        ),
         (set_field(2, "at", "2026-11-20T08:00:00.000000Z"), 4, "time is before"),
         (set_field(0, "amount", "1"), 5, "are 1.5, over the cap of 1"),
         (lambda entries: entries.pop(0), 2, "must be of kind open"),
         (lambda entries: entries.insert(1, entries[0]), 3, "must be of kind open"),
         (lambda entries: entries.pop(1), 3, "without a reservation"),
-        (lambda entries: entries.insert(3, entries[2]), 5, "has ended already, by charge"),
-        (lambda entries: entries.insert(3, {**entries[2], "kind": "void"}), 5, "has ended already, by charge"),
-        (lambda entries: entries.insert(3, {**entries[1], "at": entries[2]["at"]}), 5, "has a reservation already"),
+        (
+            lambda entries: entries.insert(3, entries[2]),
+            5,
+            "has ended already, by charge",
+        ),
+        (
+            lambda entries: entries.insert(3, {**entries[2], "kind": "void"}),
+            5,
+            "has ended already, by charge",
+        ),
+        (
+            lambda entries: entries.insert(3, {**entries[1], "at": entries[2]["at"]}),
+            5,
+            "has a reservation already",
+        ),
         (lambda entries: entries.pop(7), 1, "the header states a cap of 2.5"),
     ]
     for change, line, reason in cases:
@@ -289,7 +388,11 @@ def test_changes_are_detected_although_the_chain_is_recomputed(export: Export, r
     ],
 )
 def test_an_entry_out_of_form_is_refused_even_with_its_own_hash(
-    export: Export, rechained: Callable[..., Any], index: int, changes: dict[str, Any], reason: str
+    export: Export,
+    rechained: Callable[..., Any],
+    index: int,
+    changes: dict[str, Any],
+    reason: str,
 ) -> None:
     failure = _forge(export, rechained, lambda entries: entries[index].update(changes))
     assert (failure.line, reason in failure.reason) == (index + 2, True), failure
@@ -300,7 +403,10 @@ def test_an_entry_out_of_form_is_refused_even_with_its_own_hash(
     [
         ({"sequence": 5}, "sequence is 5, expected 4"),
         ({"sequence": 3}, "sequence is 3, expected 4"),
-        ({"previous_hash": "0" * 64}, "previous_hash is not the hash of the entry before"),
+        (
+            {"previous_hash": "0" * 64},
+            "previous_hash is not the hash of the entry before",
+        ),
     ],
 )
 def test_an_entry_out_of_place_is_refused_even_with_its_own_hash(
@@ -320,22 +426,42 @@ def test_a_hash_in_capitals_is_no_hash(export: Export, field: str) -> None:
     writer = _history(export)
     writer.entries[3][field] = writer.entries[3][field].upper()
     failure = failure_of(writer.lines())
-    assert (failure.line, failure.reason) == (5, f"{field} is not 64 lower-case hexadecimal digits")
+    assert (failure.line, failure.reason) == (
+        5,
+        f"{field} is not 64 lower-case hexadecimal digits",
+    )
 
 
 def test_the_cap_holds_in_every_joint_cell_and_not_on_their_sum(export: Export) -> None:
-    verify(export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "1", scope={"shard": [1]}).lines())
-    overdrawn = export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "0.25")
+    verify(
+        export(cap="1", shards=2)
+        .job("a", "1", scope={"shard": [0]})
+        .job("b", "1", scope={"shard": [1]})
+        .lines()
+    )
+    overdrawn = (
+        export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "0.25")
+    )
     failure = failure_of(overdrawn.lines())
-    assert (failure.line, failure.reason) == (5, "charged and reserved in cell shard=0 are 1.25, over the cap of 1")
+    assert (failure.line, failure.reason) == (
+        5,
+        "charged and reserved in cell shard=0 are 1.25, over the cap of 1",
+    )
 
 
 def test_a_reservation_counts_before_it_is_charged(export: Export) -> None:
-    assert failure_of(export(cap="1").job("a", "0.75", None).job("b", "0.5", None).lines()).line == 4
+    assert (
+        failure_of(
+            export(cap="1").job("a", "0.75", None).job("b", "0.5", None).lines()
+        ).line
+        == 4
+    )
 
 
 def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
-    writer = export(cap="3").job("a", "2").add("cap", "1", details={"reason": "asked for"})
+    writer = (
+        export(cap="3").job("a", "2").add("cap", "1", details={"reason": "asked for"})
+    )
     writer.header["cap"] = "1"
     summary = verify(writer.lines())
     assert summary.cap - summary.tightest.load == -1_000_000_000
@@ -344,10 +470,14 @@ def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
 
 
 def test_a_raised_cap_counts_from_its_entry_on(export: Export) -> None:
-    writer = export(cap="1").add("cap", "2", details={"reason": "asked for"}).job("a", "2")
+    writer = (
+        export(cap="1").add("cap", "2", details={"reason": "asked for"}).job("a", "2")
+    )
     writer.header["cap"] = "2"
     verify(writer.lines())
-    early = export(cap="1").job("a", "2").add("cap", "2", details={"reason": "asked for"})
+    early = (
+        export(cap="1").job("a", "2").add("cap", "2", details={"reason": "asked for"})
+    )
     early.header["cap"] = "2"
     assert failure_of(early.lines()).line == 3
 

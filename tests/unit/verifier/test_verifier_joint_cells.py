@@ -30,20 +30,35 @@ CELLS: dict[str, tuple[Any, ...]] = {
 
 
 def _side(name: str) -> st.SearchStrategy[tuple[Any, ...] | None]:
-    return st.none() | st.sets(st.sampled_from(CELLS[name]), min_size=1).map(lambda cells: tuple(sorted(cells)))
+    return st.none() | st.sets(st.sampled_from(CELLS[name]), min_size=1).map(
+        lambda cells: tuple(sorted(cells))
+    )
 
 
-def _scope(sides: tuple[tuple[Any, ...] | None, ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    return tuple((name, side) for name, side in zip(sorted(CELLS), sides, strict=True) if side is not None)
+def _scope(
+    sides: tuple[tuple[Any, ...] | None, ...],
+) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    return tuple(
+        (name, side)
+        for name, side in zip(sorted(CELLS), sides, strict=True)
+        if side is not None
+    )
 
 
 SCOPES = st.tuples(*(_side(name) for name in sorted(CELLS))).map(_scope)
-JOBS = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.sampled_from(["reserve", "charge", "void"])), max_size=14)
+JOBS = st.lists(
+    st.tuples(
+        SCOPES, st.integers(1, 9), st.sampled_from(["reserve", "charge", "void"])
+    ),
+    max_size=14,
+)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JOBS, SCOPES, st.integers(0, 40))
-def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit: int) -> None:
+def test_the_tightest_cell_is_that_of_a_brute_force(
+    jobs: Any, asked: Any, limit: int
+) -> None:
     cells = JointCells(PARTITIONS)
     charged = dict.fromkeys(product(*(CELLS[name] for name in sorted(CELLS))), 0)
     reserved = dict(charged)
@@ -57,7 +72,11 @@ def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit
             if _lies_in(cell, scope):
                 charged[cell] += amount * (end == "charge")
                 reserved[cell] += amount * (end == "reserve")
-    named = {"upload": {cell for scope, _, _ in jobs for cell in dict(scope).get("upload", ())}}
+    named = {
+        "upload": {
+            cell for scope, _, _ in jobs for cell in dict(scope).get("upload", ())
+        }
+    }
     inside = [cell for cell in charged if _lies_in(cell, asked)]
     if "upload" not in dict(asked) and named["upload"]:
         inside = [cell for cell in inside if cell[2] in named["upload"]]
@@ -66,16 +85,24 @@ def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit
     assert tightest.load == best
     assert cells.exceeds(asked, limit) is (best > limit)
     if "upload" in dict(asked) or named["upload"]:
-        expected = next(cell for cell in inside if charged[cell] + reserved[cell] == best)
+        expected = next(
+            cell for cell in inside if charged[cell] + reserved[cell] == best
+        )
         assert tuple(tightest.cell.values()) == expected, "the first in canonical order"
-        assert (tightest.charged, tightest.reserved) == (charged[expected], reserved[expected])
+        assert (tightest.charged, tightest.reserved) == (
+            charged[expected],
+            reserved[expected],
+        )
     else:
         assert list(tightest.cell) == ["region", "shard"], "no upload is known"
 
 
 def _lies_in(cell: tuple[Any, ...], scope: Any) -> bool:
     sides = dict(scope)
-    return all(part in sides.get(name, (part,)) for name, part in zip(sorted(CELLS), cell, strict=True))
+    return all(
+        part in sides.get(name, (part,))
+        for name, part in zip(sorted(CELLS), cell, strict=True)
+    )
 
 
 def test_jobs_on_two_partitions_add_up() -> None:
@@ -103,36 +130,54 @@ def test_without_partitions_there_is_one_cell() -> None:
     assert cells.exceeds((), 3)
 
 
-def test_a_load_past_the_limit_of_work_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_past_the_limit_of_work_is_a_bound_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cells = JointCells(PARTITIONS)
     for shard, region in product(range(3), ("EU", "US")):
         cells.reserve((("region", (region,)), ("shard", (shard,))), 1 + shard)
     assert cells.tightest(()).load == 3
     monkeypatch.setattr(joint_cells, "MAX_WORK", 10)
-    assert (cells.tightest(()).load, cells.tightest(()).is_exact) == (3, True), "an elimination is within its limit"
+    assert (cells.tightest(()).load, cells.tightest(()).is_exact) == (3, True), (
+        "an elimination is within its limit"
+    )
     monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 10)
     bound = cells.tightest(())
-    assert (bound.load, bound.is_exact) == (6, False), "two boxes of 3 reach one row of shards"
+    assert (bound.load, bound.is_exact) == (6, False), (
+        "two boxes of 3 reach one row of shards"
+    )
     assert (bound.at_most(5).load, bound.at_most(7).load) == (5, 6)
-    with pytest.raises(TooComplex, match="no bound shows that the load is within its limit"):
+    with pytest.raises(
+        TooComplex, match="no bound shows that the load is within its limit"
+    ):
         bound.require_exact()
     assert cells.exceeds((), 5), "not shown to be within"
     assert not cells.exceeds((), 6), "a bound is a proof"
 
 
 def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() -> None:
-    """Each box restricts two neighbouring partitions of six: a search would try every combination."""
+    """Each box restricts two neighbouring partitions of six: a search would try every
+    combination.
+    """
     chance, n_cells = random.Random(5), 24
-    partitions = [Partition(f"p{number}", "hash", range(n_cells)) for number in range(6)]
+    partitions = [
+        Partition(f"p{number}", "hash", range(n_cells)) for number in range(6)
+    ]
     cells, amounts = JointCells(partitions), []
     for _ in range(1_000):
         first = chance.randrange(5)
-        sides = [tuple(sorted(chance.sample(range(n_cells), chance.randint(1, 8)))) for _ in range(2)]
+        sides = [
+            tuple(sorted(chance.sample(range(n_cells), chance.randint(1, 8))))
+            for _ in range(2)
+        ]
         scope = ((f"p{first}", sides[0]), (f"p{first + 1}", sides[1]))
         amounts.append(BoxAmount(Scope(dict(scope)), chance.randint(1, 10**7)))
         cells.reserve(scope, amounts[-1].amount)
     composed = loads_of(
-        Partitions(tuple(HashPartition(partition.name, n_cells) for partition in partitions)), amounts
+        Partitions(
+            tuple(HashPartition(partition.name, n_cells) for partition in partitions)
+        ),
+        amounts,
     ).largest()
     assert composed.is_exact
     tightest = cells.tightest(())
@@ -153,8 +198,12 @@ def test_an_old_bound_refuses_nothing_after_a_reservation_is_given_back() -> Non
 
 @settings(max_examples=100, deadline=None)
 @given(JOBS, st.data())
-def test_the_largest_load_is_followed_through_any_history(jobs: Any, data: st.DataObject) -> None:
-    """Reservations are voided in any order; after every step the largest load equals that of a brute force."""
+def test_the_largest_load_is_followed_through_any_history(
+    jobs: Any, data: st.DataObject
+) -> None:
+    """Reservations are voided in any order; after every step the largest load equals
+    that of a brute force.
+    """
     cells = JointCells(PARTITIONS)
     largest = Largest(cells)
     carried = dict.fromkeys(product(*(CELLS[name] for name in sorted(CELLS))), 0)
@@ -175,7 +224,9 @@ def test_the_largest_load_is_followed_through_any_history(jobs: Any, data: st.Da
         assert largest.load == max(carried.values())
 
 
-def test_the_largest_load_is_a_bound_where_it_is_too_complex(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_load_is_a_bound_where_it_is_too_complex(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cells = JointCells(PARTITIONS)
     largest = Largest(cells)
     for shard, region in product(range(3), ("EU", "US")):
@@ -228,7 +279,10 @@ def test_cells_that_no_entry_names_are_not_looked_at() -> None:
     narrow = JointCells([Partition(name, "hash", range(8)) for name in names])
     pick = random.Random(7)
     for _ in range(30):
-        sides = {name: tuple(sorted(pick.sample(range(7), pick.randint(1, 5)))) for name in pick.sample(names, 2)}
+        sides = {
+            name: tuple(sorted(pick.sample(range(7), pick.randint(1, 5))))
+            for name in pick.sample(names, 2)
+        }
         scope, amount = tuple(sorted(sides.items())), pick.randint(1, 9)
         for cells in (wide, narrow):
             cells.reserve(scope, amount)
@@ -239,7 +293,9 @@ def test_cells_that_no_entry_names_are_not_looked_at() -> None:
 
 
 def test_without_loads_the_first_cell_is_the_tightest() -> None:
-    """The first of equal cells represents all of them, also a cell that precedes every named cell."""
+    """The first of equal cells represents all of them, also a cell that precedes every
+    named cell.
+    """
     cells = JointCells([Partition(name, "hash", range(9)) for name in "ab"])
     cells.reserve((("a", (3, 4)), ("b", (0, 1))), 2)
     cells.reserve((("a", (3, 4)), ("b", (0, 1))), -2)

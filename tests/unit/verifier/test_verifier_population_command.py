@@ -32,24 +32,43 @@ class Folder:
     def write(self, name: str, lines: list[bytes]) -> None:
         (self.path / f"{name}.jsonl").write_bytes(b"".join(lines))
 
-    def checkpoint(self, account: str, entries: list[dict[str, Any]], *, at: str = AT) -> list[str]:
+    def checkpoint(
+        self, account: str, entries: list[dict[str, Any]], *, at: str = AT
+    ) -> list[str]:
         """A signed head of these entries, as arguments."""
         file = self.path / f"{account}.checkpoint"
         file.write_text(
-            SIGNER.sign(Checkpoint(account, len(entries), checkpoints.root_of(len(entries), subtrees(entries)), at))
+            SIGNER.sign(
+                Checkpoint(
+                    account,
+                    len(entries),
+                    checkpoints.root_of(len(entries), subtrees(entries)),
+                    at,
+                )
+            )
         )
         return ["--checkpoint", str(file), "--public-key", str(self.path / "key.pem")]
 
-    def verify(self, *arguments: str, of: str = "people", members: tuple[str, ...] = ()) -> int:
-        given = [argument for name in members for argument in ("--member", str(self.path / f"{name}.jsonl"))]
+    def verify(
+        self, *arguments: str, of: str = "people", members: tuple[str, ...] = ()
+    ) -> int:
+        given = [
+            argument
+            for name in members
+            for argument in ("--member", str(self.path / f"{name}.jsonl"))
+        ]
         return main([str(self.path / f"{of}.jsonl"), *given, *arguments])
 
 
 @pytest.fixture
 def folder(people: People, tmp_path: Path) -> Folder:
     population = people(cap="3", accountant="zcdp", delta="0.00001")
-    population.join("ds_a", max_rows=2).declare("ds_b", max_rows=2).job("ds_b", "jb_1", "0.75").join("ds_b")
-    population.job("ds_a", "jb_2", "1.5").cap("2.5").job("ds_a", "jb_3", "0.25", "void", event=FREE)
+    population.join("ds_a", max_rows=2).declare("ds_b", max_rows=2).job(
+        "ds_b", "jb_1", "0.75"
+    ).join("ds_b")
+    population.job("ds_a", "jb_2", "1.5").cap("2.5").job(
+        "ds_a", "jb_3", "0.25", "void", event=FREE
+    )
     return Folder(population, tmp_path)
 
 
@@ -81,7 +100,10 @@ def test_a_population_without_members_exports_prints_the_sum_and_the_missing_com
         "printable 6",
         f"last hash {folder.population.entries[-1]['hash']}",
     ]
-    assert "sum over members and the cap at every step were recomputed and hold." in lines[13]
+    assert (
+        "sum over members and the cap at every step were recomputed and hold."
+        in lines[13]
+    )
     assert lines[14].startswith("NOT CHECKED: the loads of ds_a, ds_b.")
     assert lines[15:] == [NO_CHECKPOINT]
 
@@ -93,24 +115,42 @@ def test_a_population_with_members_exports_prints_each_comparison(
     printed = capsys.readouterr().out
     assert "ds_a: 1.5, compared with its 5 entries" in printed
     assert "ds_b: 0.75, compared with its 3 entries" in printed
-    assert "Every entry about ds_b, ds_a agrees with that dataset's export, which was verified." in printed
+    assert (
+        "Every entry about ds_b, ds_a agrees with that dataset's export, which was verified."
+        in printed
+    )
     assert "NOT CHECKED: the" not in printed
-    assert printed.count(NO_CHECKPOINT) == 1, "of the population; what it names pins the members"
+    assert printed.count(NO_CHECKPOINT) == 1, (
+        "of the population; what it names pins the members"
+    )
 
 
-def test_json_is_one_object_with_every_number(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_with_every_number(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert folder.verify("--json", members=("ds_a",)) == 0
     result = answer(capsys)
     assert {name: result[name] for name in ("verified", "population", "adjacency", "unit_column", "entries")} == {
         "verified": True, "population": "pop_test", "adjacency": "add_remove", "unit_column": "person", "entries": 7,
     }  # fmt: skip
-    assert [result[name] for name in ("cap", "together", "remaining", "printable")] == ["2.5", "2.25", "0.25", "6"]
+    assert [result[name] for name in ("cap", "together", "remaining", "printable")] == [
+        "2.5",
+        "2.25",
+        "0.25",
+        "6",
+    ]
     assert result["unchecked"] == ["ds_b"]
-    assert [(member["dataset"], member["load"]) for member in result["members"]] == [("ds_a", "1.5"), ("ds_b", "0.75")]
+    assert [(member["dataset"], member["load"]) for member in result["members"]] == [
+        ("ds_a", "1.5"),
+        ("ds_b", "0.75"),
+    ]
     compared = [member["compared"] for member in result["members"]]
     assert compared[1] is None
     assert [compared[0][name] for name in ("bounds", "later_entries")] == [0, 0]
-    assert (compared[0]["ledger"]["dataset"], compared[0]["ledger"]["charged"]) == ("ds_a", "1.5")
+    assert (compared[0]["ledger"]["dataset"], compared[0]["ledger"]["charged"]) == (
+        "ds_a",
+        "1.5",
+    )
 
 
 def test_nothing_remains_while_the_sum_is_over_the_cap(
@@ -119,33 +159,52 @@ def test_nothing_remains_while_the_sum_is_over_the_cap(
     folder = Folder(people().join("ds_a").job("ds_a", "jb_1", "2").cap("1.5"), tmp_path)
     assert folder.verify("--json", members=("ds_a",)) == 0
     result = answer(capsys)
-    assert [result[name] for name in ("cap", "highest_cap", "together", "remaining")] == ["1.5", "3", "2", "0"]
+    assert [
+        result[name] for name in ("cap", "highest_cap", "together", "remaining")
+    ] == ["1.5", "3", "2", "0"]
     assert result["printable"] == "2", "a sum of ε is a bound at any time"
 
 
 @pytest.fixture
 def with_bound(people: People, tmp_path: Path, rechained: Callable[..., Any]) -> Folder:
-    """A population whose only load is an upper bound, and a member's export with newer entries."""
+    """A population whose only load is an upper bound, and a member's export with newer
+    entries.
+    """
     parts = [{"name": name, "kind": "hash", "cells": 2} for name in ("one", "two")]
-    population = people().join("ds_a", partitions=parts).job("ds_a", "jb_1", "1", scope={"one": [0], "two": [1]})
+    population = (
+        people()
+        .join("ds_a", partitions=parts)
+        .job("ds_a", "jb_1", "1", scope={"one": [0], "two": [1]})
+    )
     population.entries[-1]["amount"] = "1.25"
     population.entries = rechained(population.entries)
     early = population.lines()
-    population.job("ds_a", "jb_2", "0.5", "expire").step("ds_a", "reserve", "jb_3", "0.5")
+    population.job("ds_a", "jb_2", "0.5", "expire").step(
+        "ds_a", "reserve", "jb_3", "0.5"
+    )
     folder = Folder(population, tmp_path)
     folder.write("people", early)
     return folder
 
 
-def test_the_output_counts_bounds_and_later_entries(with_bound: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_counts_bounds_and_later_entries(
+    with_bound: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert with_bound.verify(members=("ds_a",)) == 0
     printed = capsys.readouterr().out
     assert "ds_a: 1 loads are upper bounds" in printed
-    assert "ds_a: 3 entries are newer than the population's export: a newer export of the population must" in printed
+    assert (
+        "ds_a: 3 entries are newer than the population's export: a newer export of the population must"
+        in printed
+    )
 
 
-def test_a_verdict_that_rests_on_a_bound_says_so(with_bound: Folder, capsys: pytest.CaptureFixture[str]) -> None:
-    """It exits with 0: the service may state a bound, which is within the cap. Without members none is compared."""
+def test_a_verdict_that_rests_on_a_bound_says_so(
+    with_bound: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It exits with 0: the service may state a bound, which is within the cap. Without
+    members none is compared.
+    """
     assert with_bound.verify(members=("ds_a",)) == 0
     assert capsys.readouterr().out.splitlines()[0] == "CONSISTENT (bounded)"
     assert with_bound.verify("--json", members=("ds_a",)) == 0
@@ -164,13 +223,21 @@ def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_do
     population.job("ds_a", "jb_2", "0.5", "void")
     folder.write("ds_a", population.members["ds_a"].lines())
     made = population.members["ds_a"].entries[-1]["at"]
-    for size, at, overdue in ((3, AT, 2), (3, made, 1), (3, "noon", 0), (2, AT, 0), (3, early[-1]["at"], 0)):
+    for size, at, overdue in (
+        (3, AT, 2),
+        (3, made, 1),
+        (3, "noon", 0),
+        (2, AT, 0),
+        (3, early[-1]["at"], 0),
+    ):
         signed = folder.checkpoint("pop_test", early[:size], at=at)
         assert folder.verify("--json", *signed, members=("ds_a",)) == 0
         result = answer(capsys)["members"][0]["compared"]
         assert (result["later_entries"], result["overdue_entries"]) == (2, overdue)
         assert folder.verify(*signed, members=("ds_a",)) == 0
-        assert ("are older than the population's checkpoint" in capsys.readouterr().out) is (overdue > 0)
+        assert (
+            "are older than the population's checkpoint" in capsys.readouterr().out
+        ) is (overdue > 0)
 
 
 def test_of_checkpoints_of_one_size_the_newest_says_what_is_overdue(
@@ -185,18 +252,28 @@ def test_of_checkpoints_of_one_size_the_newest_says_what_is_overdue(
     kept = tmp_path / "older.checkpoint"
     Path(older[1]).rename(kept)
     newer = folder.checkpoint("pop_test", early)
-    for signed in (["--checkpoint", str(kept), *newer], [*newer, "--checkpoint", str(kept)]):
+    for signed in (
+        ["--checkpoint", str(kept), *newer],
+        [*newer, "--checkpoint", str(kept)],
+    ):
         assert folder.verify("--json", *signed, members=("ds_a",)) == 0
         assert answer(capsys)["members"][0]["compared"]["overdue_entries"] == 2
 
 
-def test_a_failure_in_a_members_export_names_the_file(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_in_a_members_export_names_the_file(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = folder.path / "ds_b.jsonl"
     file.write_bytes(file.read_bytes().replace(b'"0.75"', b'"0.25"'))
     assert folder.verify(members=("ds_a", "ds_b")) == 1
-    assert capsys.readouterr().out.startswith(f"NOT VERIFIED: {file}\nline 3: hash is not that of the entry's content")
+    assert capsys.readouterr().out.startswith(
+        f"NOT VERIFIED: {file}\nline 3: hash is not that of the entry's content"
+    )
     assert folder.verify("--json", members=("ds_b",)) == 1
-    assert (answer(capsys)["file"], folder.verify("--json", members=("ds_a",))) == (str(file), 0)
+    assert (answer(capsys)["file"], folder.verify("--json", members=("ds_a",))) == (
+        str(file),
+        0,
+    )
 
 
 def test_a_failure_in_the_populations_export_names_the_population(
@@ -224,16 +301,24 @@ def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
 
     folder.write("ds_a", folder.population.members["ds_a"].lines()[:-1])
     assert folder.verify(*of_people, *of_member, "--json", members=("ds_a",)) == 1
-    assert answer(capsys)["reason"] == "the export was truncated: it ends with entry 4, the population names entry 5"
+    assert (
+        answer(capsys)["reason"]
+        == "the export was truncated: it ends with entry 4, the population names entry 5"
+    )
     folder.write("people", folder.population.lines()[:-1])
     assert folder.verify(*of_people, "--json") == 1
-    assert answer(capsys)["reason"] == "the export was truncated: it ends with entry 6, a checkpoint covers 7"
+    assert (
+        answer(capsys)["reason"]
+        == "the export was truncated: it ends with entry 6, a checkpoint covers 7"
+    )
 
 
 def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
     people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last entry of the member's export is a charge, which the population does not name."""
+    """The last entry of the member's export is a charge, which the population does not
+    name.
+    """
     folder = Folder(people().join("ds_b").job("ds_b", "jb_1", "1"), tmp_path)
     lines = folder.population.members["ds_b"].lines()
     signed = folder.checkpoint("ds_b", folder.population.members["ds_b"].entries)
@@ -242,18 +327,29 @@ def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
     capsys.readouterr()
     assert folder.verify("--json", *signed, members=("ds_b",)) == 1
     result = answer(capsys)
-    assert result["reason"] == "the export was truncated: it ends with entry 2, a checkpoint covers 3"
+    assert (
+        result["reason"]
+        == "the export was truncated: it ends with entry 2, a checkpoint covers 3"
+    )
     assert (result["line"], result["file"]) == (4, str(folder.path / "ds_b.jsonl"))
     folder.write("ds_b", [lines[0].replace(b'"cap": "3"', b'"cap": "4"'), *lines[1:]])
     assert folder.verify("--json", members=("ds_b",)) == 1
     result = answer(capsys)
-    assert (result["line"], result["reason"]) == (1, "the header states a cap of 4, the entries end with 3")
+    assert (result["line"], result["reason"]) == (
+        1,
+        "the header states a cap of 4, the entries end with 3",
+    )
 
 
-def test_a_checkpoint_of_a_log_without_an_export_is_refused(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_checkpoint_of_a_log_without_an_export_is_refused(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     of_member = folder.checkpoint("ds_a", folder.population.members["ds_a"].entries)
     assert folder.verify(*of_member, "--json") == 1
-    assert answer(capsys)["reason"] == "a checkpoint belongs to a log of which no export is given"
+    assert (
+        answer(capsys)["reason"]
+        == "a checkpoint belongs to a log of which no export is given"
+    )
 
 
 def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint(
@@ -270,12 +366,21 @@ def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint
     assert (result["line"], result["file"]) == (4, str(tmp_path / "ds_a.jsonl"))
 
 
-def test_a_proof_about_a_populations_log_holds(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proof_about_a_populations_log_holds(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     entries = folder.population.entries
     signed = folder.checkpoint("pop_test", entries)
     path = [sibling.hex() for sibling in checkpoints.inclusion(3, 7, subtrees(entries))]
     origin = "grovekeeper/ledger/pop_test"
-    proof = {"kind": "inclusion", "origin": origin, "size": 7, "sequence": 4, "entry": entries[3], "path": path}
+    proof = {
+        "kind": "inclusion",
+        "origin": origin,
+        "size": 7,
+        "sequence": 4,
+        "entry": entries[3],
+        "path": path,
+    }
     folder.write("proof", [json.dumps(proof).encode() + b"\n"])
     assert folder.verify("--json", *signed, of="proof") == 0
     assert answer(capsys)["statement"].startswith("entry 4 is in the log of 7 entries")
@@ -293,7 +398,9 @@ def test_members_go_with_a_population_once_each_and_are_read_first(
     assert folder.verify("--json", members=("people",)) == 1
     result = answer(capsys)
     assert (result["line"], result["file"]) == (1, str(folder.path / "people.jsonl"))
-    assert folder.verify("--json", of="ds_a") == 0, "a member's export is one as any other"
+    assert folder.verify("--json", of="ds_a") == 0, (
+        "a member's export is one as any other"
+    )
 
 
 def test_no_name_of_a_member_passes_for_a_line_of_the_result(
@@ -316,4 +423,7 @@ def test_a_first_line_that_cannot_be_read_is_named_with_members_too(
     folder.write("people", [lines[0].replace(b"{", b'{"cap": "9", ', 1), *lines[1:]])
     assert folder.verify("--json", members=("ds_a",)) == 1
     result = answer(capsys)
-    assert (result["line"], result["reason"]) == (1, "the line cannot be read: an object has a duplicate key")
+    assert (result["line"], result["reason"]) == (
+        1,
+        "the line cannot be read: an object has a duplicate key",
+    )

@@ -1,4 +1,6 @@
-"""Random honest histories of populations verify with their sums; a history with any changed load does not."""
+"""Random honest histories of populations verify with their sums; a history with any
+changed load does not.
+"""
 
 import copy
 from collections.abc import Callable
@@ -19,14 +21,23 @@ CAP = 12
 FREE = {"type": "sequential/1", "parts": []}
 SCOPES = st.sampled_from([{}, {"shard": [0]}, {"shard": [1]}])
 JOBS = st.tuples(
-    st.sampled_from(NAMES), st.integers(1, 8), SCOPES, st.sampled_from(["charge", "void", "expire", "later", None])
+    st.sampled_from(NAMES),
+    st.integers(1, 8),
+    SCOPES,
+    st.sampled_from(["charge", "void", "expire", "later", None]),
 )
 STEPS = st.lists(
-    st.one_of(JOBS, st.sampled_from(NAMES), st.integers(1, 2 * CAP), st.just("give back")), min_size=4, max_size=16
+    st.one_of(
+        JOBS, st.sampled_from(NAMES), st.integers(1, 2 * CAP), st.just("give back")
+    ),
+    min_size=4,
+    max_size=16,
 )
 # The fixture is a class, so one instance of it serves all examples.
 relaxed = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=15
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+    max_examples=15,
 )
 
 
@@ -46,14 +57,18 @@ class Naive:
             population.declare(name, cap="100", shards=2)
 
     def together(self) -> Fraction:
-        return sum((Fraction(self.population.load(name)) for name in self.joined), Fraction(0))
+        return sum(
+            (Fraction(self.population.load(name)) for name in self.joined), Fraction(0)
+        )
 
     def take(self, step: Any) -> None:
         match step:
             case "give back":
                 if self.waiting:
                     dataset, job_id, amount, scope = self.waiting.pop(0)
-                    self.population.step(dataset, "void", job_id, amount, scope=scope, event=FREE)
+                    self.population.step(
+                        dataset, "void", job_id, amount, scope=scope, event=FREE
+                    )
             case str():
                 if step not in self.joined:
                     self.population.join(step)
@@ -64,12 +79,16 @@ class Naive:
             case _:
                 self.submit(*step)
 
-    def submit(self, dataset: str, quarters: int, scope: dict[str, Any], end: str | None) -> None:
+    def submit(
+        self, dataset: str, quarters: int, scope: dict[str, Any], end: str | None
+    ) -> None:
         if dataset in self.joined and not self.fits(dataset, quarters, scope):
             return
         job_id, self.n_jobs = f"jb_{self.n_jobs}", self.n_jobs + 1
         now = end if end in ("charge", "void", "expire") else None
-        self.population.job(dataset, job_id, text(quarters), now, scope=scope, event=FREE)
+        self.population.job(
+            dataset, job_id, text(quarters), now, scope=scope, event=FREE
+        )
         if end == "later":
             self.waiting.append((dataset, job_id, text(quarters), scope))
 
@@ -78,7 +97,10 @@ class Naive:
             return False
         trial = copy.deepcopy(self.population.members[dataset])
         trial.add("reserve", text(quarters), job_id="jb_trial", scope=scope, event=FREE)
-        before, self.population.members[dataset] = self.population.members[dataset], trial
+        before, self.population.members[dataset] = (
+            self.population.members[dataset],
+            trial,
+        )
         fits = self.together() <= Fraction(self.cap, 4)
         self.population.members[dataset] = before
         return fits
@@ -93,27 +115,49 @@ def history(people: People, steps: list[Any]) -> Naive:
 
 def check(naive: Naive, lines: list[bytes]) -> PopulationSummary:
     members = naive.population.members
-    return verify(lines, [MemberLedger(members[name].lines(), (), file=name) for name in naive.joined])
+    return verify(
+        lines,
+        [MemberLedger(members[name].lines(), (), file=name) for name in naive.joined],
+    )
 
 
 @relaxed
 @given(steps=STEPS)
-def test_every_honest_history_is_verified_with_its_sum(people: People, steps: list[Any]) -> None:
+def test_every_honest_history_is_verified_with_its_sum(
+    people: People, steps: list[Any]
+) -> None:
     naive = history(people, steps)
     result = check(naive, naive.population.lines())
     assert Fraction(result.together, 10**9) == naive.together()
-    assert Fraction(result.printable, 10**9) == max(naive.together(), Fraction(naive.cap, 4))
-    assert all((compared.n_bounds, compared.n_later) == (0, 0) for compared in result.compared.values())
+    assert Fraction(result.printable, 10**9) == max(
+        naive.together(), Fraction(naive.cap, 4)
+    )
+    assert all(
+        (compared.n_bounds, compared.n_later) == (0, 0)
+        for compared in result.compared.values()
+    )
 
 
 @relaxed
-@given(steps=STEPS, at=st.floats(0, 1, exclude_max=True), change=st.sampled_from([-1, 1, 5]))
+@given(
+    steps=STEPS,
+    at=st.floats(0, 1, exclude_max=True),
+    change=st.sampled_from([-1, 1, 5]),
+)
 def test_a_load_that_is_changed_anywhere_is_found_on_its_line(
-    people: People, rechained: Callable[..., Any], steps: list[Any], at: float, change: int
+    people: People,
+    rechained: Callable[..., Any],
+    steps: list[Any],
+    at: float,
+    change: int,
 ) -> None:
     naive = history(people, ["ds_a", ("ds_a", 2, {"shard": [0]}, None), *steps])
     entries = copy.deepcopy(naive.population.entries)
-    said = [index for index, entry in enumerate(entries) if entry["kind"] in ("join", "load")]
+    said = [
+        index
+        for index, entry in enumerate(entries)
+        if entry["kind"] in ("join", "load")
+    ]
     index = said[int(at * len(said))]
     quarters = int(4 * Fraction(entries[index]["amount"])) + change
     entries[index]["amount"] = text(quarters if quarters >= 0 else 1)
@@ -128,14 +172,17 @@ def test_a_load_that_is_changed_anywhere_is_found_on_its_line(
 def test_a_load_that_is_left_out_anywhere_but_at_the_end_is_found(
     people: People, rechained: Callable[..., Any], steps: list[Any], at: float
 ) -> None:
-    naive = history(people, ["ds_a", ("ds_a", 2, {"shard": [0]}, None), *steps, "ds_a", CAP])
+    naive = history(
+        people, ["ds_a", ("ds_a", 2, {"shard": [0]}, None), *steps, "ds_a", CAP]
+    )
     entries = naive.population.entries
     said = [index for index, entry in enumerate(entries) if entry["kind"] == "load"]
     index = said[int(at * len(said))]
     naive.population.entries = rechained([*entries[:index], *entries[index + 1 :]])
     with pytest.raises(NotVerified) as failed:
         check(naive, naive.population.lines())
-    # If the missing load gave something back, a later admission of another member may look like one over the cap.
+    # If the missing load gave something back, a later admission of another member may
+    # look like one over the cap.
     too_much = "over the cap" in failed.value.reason and gave_back(entries, index)
     assert "has no load in the population" in failed.value.reason or too_much
 
@@ -146,6 +193,7 @@ def gave_back(entries: list[dict[str, Any]], index: int) -> bool:
     loads = [
         Fraction(entry["amount"])
         for entry in entries[: index + 1]
-        if entry["kind"] in ("join", "load") and entry["details"]["member"]["dataset"] == dataset
+        if entry["kind"] in ("join", "load")
+        and entry["details"]["member"]["dataset"] == dataset
     ]
     return loads[-1] < loads[-2]

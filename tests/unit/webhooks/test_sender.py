@@ -1,4 +1,6 @@
-"""No delivery goes to an address that is not public, under whatever name or form, unless a setting allows it."""
+"""No delivery goes to an address that is not public, under whatever name or form,
+unless a setting allows it.
+"""
 
 import base64
 import ipaddress
@@ -31,7 +33,9 @@ def test_an_address_that_is_not_public_is_refused(address: str) -> None:
         read_url(f"https://{host}/hook", allowed=())
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"]
+)
 def test_a_public_address_is_reached_over_tls_only(address: str) -> None:
     confirm(ipaddress.ip_address(address), is_plain=False, allowed=())
     with pytest.raises(AddressRefused, match="not-https"):
@@ -60,12 +64,17 @@ def test_a_text_that_is_no_safe_address_is_refused(text: str) -> None:
 
 
 def _resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
-    """Lets names resolve to addresses, one answer after the other, and records where a connection goes."""
+    """Lets names resolve to addresses, one answer after the other, and records where a
+    connection goes.
+    """
     left, reached = list(answers), []
 
     def resolve(host: str, port: int, **_: Any) -> list[Any]:
         family = socket.AF_INET
-        return [(family, socket.SOCK_STREAM, 6, "", (address, port)) for address in left.pop(0)]
+        return [
+            (family, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in left.pop(0)
+        ]
 
     def connect(_: socket.socket, target: tuple[str, int]) -> None:
         reached.append(target[0])
@@ -76,20 +85,28 @@ def _resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str
     return reached
 
 
-@pytest.mark.parametrize("answer", [["127.0.0.1"], ["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"]])
-def test_a_name_with_a_private_address_is_not_reached(monkeypatch: pytest.MonkeyPatch, answer: list[str]) -> None:
+@pytest.mark.parametrize(
+    "answer", [["127.0.0.1"], ["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"]]
+)
+def test_a_name_with_a_private_address_is_not_reached(
+    monkeypatch: pytest.MonkeyPatch, answer: list[str]
+) -> None:
     reached = _resolving(monkeypatch, answer)
     assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert reached == []
 
 
-def test_a_name_is_resolved_once_and_that_address_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_resolved_once_and_that_address_is_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reached = _resolving(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
     assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert reached == ["8.8.8.8"]
 
 
-def test_a_name_that_no_server_resolves_does_not_stop_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_no_server_resolves_does_not_stop_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answered, given_up = threading.Event(), threading.Event()
 
     def hang(*_: object, **__: object) -> list[object]:
@@ -105,27 +122,45 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(monkeypatch: py
     assert given_up.wait(120)
 
 
-def test_the_standard_s_own_example_has_the_signature_that_the_standard_states() -> None:
-    secret, delivery_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
+def test_the_standard_s_own_example_has_the_signature_that_the_standard_states() -> (
+    None
+):
+    secret, delivery_id = (
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+    )
     body = b'{"test": 2432232314}'
-    signature = sender.standard_signature((secret,), body, delivery_id=delivery_id, at_s=1_614_265_330)
+    signature = sender.standard_signature(
+        (secret,), body, delivery_id=delivery_id, at_s=1_614_265_330
+    )
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_a_secret_of_an_earlier_version_signs_as_the_plain_base64_of_its_bytes() -> None:
+def test_a_secret_of_an_earlier_version_signs_as_the_plain_base64_of_its_bytes() -> (
+    None
+):
     key = bytes(range(224, 256))
     earlier = base64.urlsafe_b64encode(key).decode().rstrip("=")
     plain = base64.b64encode(key).decode()
     assert earlier != plain.rstrip("="), "the two alphabets differ here"
     first, second = (
-        sender.standard_signature((f"whsec_{text}",), b"{}", delivery_id="whd_a", at_s=1) for text in (earlier, plain)
+        sender.standard_signature(
+            (f"whsec_{text}",), b"{}", delivery_id="whd_a", at_s=1
+        )
+        for text in (earlier, plain)
     )
     assert first == second
 
 
 def test_two_secrets_make_two_signatures_in_each_header_the_new_one_first() -> None:
-    new, earlier = (f"whsec_{base64.b64encode(bytes([byte]) * 32).decode()}" for byte in (1, 2))
-    standard = partial(sender.standard_signature, body=b"{}", delivery_id="whd_a", at_s=1)
+    new, earlier = (
+        f"whsec_{base64.b64encode(bytes([byte]) * 32).decode()}" for byte in (1, 2)
+    )
+    standard = partial(
+        sender.standard_signature, body=b"{}", delivery_id="whd_a", at_s=1
+    )
     assert standard((new, earlier)) == f"{standard((new,))} {standard((earlier,))}"
     own = partial(sender.signature, body=b"{}", at_s=1)
-    assert own((new, earlier)) == f"{own((new,))},{own((earlier,)).removeprefix('t=1,')}"
+    assert (
+        own((new, earlier)) == f"{own((new,))},{own((earlier,)).removeprefix('t=1,')}"
+    )

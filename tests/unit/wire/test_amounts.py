@@ -56,7 +56,9 @@ def test_a_text_outside_the_grammar_is_not_an_amount(value: object) -> None:
     assert _slug(_Amount, value) == "not-an-amount"
 
 
-@pytest.mark.parametrize("value", [Decimal("0.1234567890123456"), Decimal("1234567890.123456")])
+@pytest.mark.parametrize(
+    "value", [Decimal("0.1234567890123456"), Decimal("1234567890.123456")]
+)
 def test_a_json_number_of_too_many_digits_is_to_be_sent_as_text(value: object) -> None:
     assert _slug(_Amount, value) == "too-many-digits"
     assert _Amount.model_validate({"value": str(value)}).value == Fraction(str(value))
@@ -66,7 +68,10 @@ def test_a_json_number_of_too_many_digits_is_to_be_sent_as_text(value: object) -
     ("value", "form"),
     [
         ("1,5", "a decimal number, such as 0.5 or 1e-6"),
-        (Decimal("0.1234567890123456"), "at most 15 digits as a JSON number; send more digits as text"),
+        (
+            Decimal("0.1234567890123456"),
+            "at most 15 digits as a JSON number; send more digits as text",
+        ),
     ],
 )
 def test_a_refused_amount_states_the_expected_form(value: object, form: str) -> None:
@@ -76,13 +81,17 @@ def test_a_refused_amount_states_the_expected_form(value: object, form: str) -> 
     assert problem.accepted == (form,)
 
 
-@pytest.mark.parametrize("value", ["0", "0.000", "0e9", 0, Decimal("0.0"), -1, Decimal("-0.5"), -(10**400)])
+@pytest.mark.parametrize(
+    "value", ["0", "0.000", "0e9", 0, Decimal("0.0"), -1, Decimal("-0.5"), -(10**400)]
+)
 def test_zero_and_less_are_not_positive(value: object) -> None:
     assert _slug(_Amount, value) == "not-positive"
 
 
 @given(st.integers(0, 10**30), st.integers(0, 30))
-def test_the_text_of_an_answer_is_the_shortest_exact_one(numerator: int, places: int) -> None:
+def test_the_text_of_an_answer_is_the_shortest_exact_one(
+    numerator: int, places: int
+) -> None:
     value = Fraction(numerator, 10**places)
     text = amounts.to_text(value)
     assert Fraction(text) == value
@@ -104,5 +113,7 @@ def test_a_finite_number_fits_a_double(value: Any) -> None:
         ("1", "not-a-number"), (True, "not-a-number"), (None, "not-a-number"), ([1], "not-a-number"),
     ],
 )  # fmt: skip
-def test_values_that_are_no_exact_number_get_their_slug(value: object, slug: str) -> None:
+def test_values_that_are_no_exact_number_get_their_slug(
+    value: object, slug: str
+) -> None:
     assert _slug(_Number, value) == slug

@@ -1,4 +1,6 @@
-"""Answers, pages and the verifier name the kinds of entries of the ledger; the layers forbid that they share a list."""
+"""Answers, pages and the verifier name the kinds of entries of the ledger; the layers
+forbid that they share a list.
+"""
 
 from typing import get_args
 
@@ -23,4 +25,7 @@ def test_pages_and_the_verifier_name_the_kinds_of_the_ledger() -> None:
     assert words._SENTENCES.keys() == control_export._DETAILS.keys() == set(ACTS)
     of_pages = ledger_pages._KINDS
     assert {*of_pages["dataset"], *of_pages["population"]} == set(OF_ACCOUNTS)
-    assert of_pages == {"dataset": dataset_export._KINDS, "population": (*population_export._KINDS,)}
+    assert of_pages == {
+        "dataset": dataset_export._KINDS,
+        "population": (*population_export._KINDS,),
+    }

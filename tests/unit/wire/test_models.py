@@ -20,8 +20,12 @@ from app.wire.training import TrainIn
 MODELS = {
     f"{module.name}.{name}": model
     for module in pkgutil.iter_modules(app.wire.__path__, "app.wire.")
-    for name, model in inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-    if issubclass(model, Request | Answer) and model.__module__ == module.name and model not in (Request, Answer)
+    for name, model in inspect.getmembers(
+        importlib.import_module(module.name), inspect.isclass
+    )
+    if issubclass(model, Request | Answer)
+    and model.__module__ == module.name
+    and model not in (Request, Answer)
 }
 
 
@@ -34,7 +38,11 @@ def test_a_request_is_strict_and_an_answer_has_no_default(name: str) -> None:
     if issubclass(model, Request):
         assert model.model_config["strict"] is True
     elif model is not InferenceOut:  # the Open Inference Protocol has optional members
-        assert [field for field, facts in model.model_fields.items() if not facts.is_required()] == []
+        assert [
+            field
+            for field, facts in model.model_fields.items()
+            if not facts.is_required()
+        ] == []
 
 
 def test_optional_fields_of_a_declaration_have_the_published_defaults() -> None:
@@ -43,22 +51,48 @@ def test_optional_fields_of_a_declaration_have_the_published_defaults() -> None:
         "label": {"name": "y", "classes": ["a", "b"]},
     }
     declared = DatasetIn.model_validate(
-        {"name": "n", "schema": schema, "budget": {"accountant": "pure", "epsilon": "1"}}
+        {
+            "name": "n",
+            "schema": schema,
+            "budget": {"accountant": "pure", "epsilon": "1"},
+        }
     )
-    assert declared.privacy_unit.model_dump() == {"column": None, "form": None, "max_rows": 1}
-    assert (declared.protects, declared.partitions, declared.public_size) == ("row", [], None)
+    assert declared.privacy_unit.model_dump() == {
+        "column": None,
+        "form": None,
+        "max_rows": 1,
+    }
+    assert (declared.protects, declared.partitions, declared.public_size) == (
+        "row",
+        [],
+        None,
+    )
     assert declared.population is None
     (feature,) = declared.schema_.features
-    assert (feature.missing, feature.ordered, feature.bounds, feature.categories) == (False, False, None, None)
+    assert (feature.missing, feature.ordered, feature.bounds, feature.categories) == (
+        False,
+        False,
+        None,
+        None,
+    )
 
 
 def test_optional_fields_of_a_training_request_have_the_published_defaults() -> None:
-    requested = TrainIn.model_validate({"dataset": "n", "algorithm": "mrf", "epsilon": "1"})
-    assert (requested.delta, requested.parameters, requested.scope, requested.name) == (None, {}, {}, None)
+    requested = TrainIn.model_validate(
+        {"dataset": "n", "algorithm": "mrf", "epsilon": "1"}
+    )
+    assert (requested.delta, requested.parameters, requested.scope, requested.name) == (
+        None,
+        {},
+        {},
+        None,
+    )
 
 
 def test_a_problem_keeps_members_of_its_type() -> None:
-    problem = Problem.model_validate({"type": "t", "title": "T", "status": 409, "detail": "d", "cap": "3"})
+    problem = Problem.model_validate(
+        {"type": "t", "title": "T", "status": 409, "detail": "d", "cap": "3"}
+    )
     assert problem.model_dump()["cap"] == "3"
 
 
@@ -73,7 +107,9 @@ def frequent_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_threads_that_use_an_answer_first_validate_and_write_it_in_full() -> None:
-    """Before 2.14, pydantic let the others use the validator of the base class while one of them built the class."""
+    """Before 2.14, pydantic let the others use the validator of the base class while
+    one of them built the class.
+    """
 
     class Part(Answer):
         name: str

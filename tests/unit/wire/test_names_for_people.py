@@ -11,7 +11,10 @@ from app.wire.training import TrainIn
 JOB = {"dataset": "census", "algorithm": "mrf", "epsilon": "1"}
 
 
-@pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x9b", "\u2028", "\u202a", "\u202e", "\u2066", "\u2069"])
+@pytest.mark.parametrize(
+    "character",
+    ["\x1b", "\x7f", "\x9b", "\u2028", "\u202a", "\u202e", "\u2066", "\u2069"],
+)
 def test_names_with_terminal_control_characters_are_refused(character: str) -> None:
     """U+009B begins a control sequence, as ESC [ does."""
     with pytest.raises(ValidationError, match="name"):
@@ -24,11 +27,16 @@ def test_names_are_of_any_language() -> None:
     assert TrainIn.model_validate(JOB | {"name": "forêt 森 №1"}).name == "forêt 森 №1"
 
 
-@pytest.mark.parametrize("reason", ["", " ", "\u00a0", "\u200b", "\u2060", "\ufeff", " \ufeff \u200d"])
+@pytest.mark.parametrize(
+    "reason", ["", " ", "\u00a0", "\u200b", "\u2060", "\ufeff", " \ufeff \u200d"]
+)
 def test_a_reason_has_a_visible_character(reason: str) -> None:
     with pytest.raises(ValidationError, match="reason"):
         CapIn.model_validate({"cap": "1", "reason": reason})
-    assert CapIn.model_validate({"cap": "1", "reason": f"{reason}a"}).reason == f"{reason}a"
+    assert (
+        CapIn.model_validate({"cap": "1", "reason": f"{reason}a"}).reason
+        == f"{reason}a"
+    )
 
 
 @pytest.mark.parametrize("name", [".", "..", "...", "", "a/b", "a b", "n" * 65])
@@ -39,5 +47,7 @@ def test_a_dataset_has_no_name_that_an_address_cannot_hold(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", ".a", "..a.", "-", "n" * 64])
-def test_a_dataset_may_have_any_other_name_of_letters_digits_dots_and_dashes(name: str) -> None:
+def test_a_dataset_may_have_any_other_name_of_letters_digits_dots_and_dashes(
+    name: str,
+) -> None:
     assert JoinIn.model_validate({"population": name}).population == name

@@ -1,4 +1,6 @@
-"""What a child loads before its job begins: the loops of every algorithm on private rows, and of no other algorithm."""
+"""What a child loads before its job begins: the loops of every algorithm on private
+rows, and of no other algorithm.
+"""
 
 import subprocess
 import sys
@@ -43,7 +45,13 @@ print(*sorted(loaded() - before))
 
 def test_a_job_on_private_rows_compiles_nothing_after_it_began() -> None:
     command = [sys.executable, "-c", _PROGRAM, *catalogue.BY_SLUG]
-    ran = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     before, after = ran.stdout.split("\n")[:2]
     assert after == ""
@@ -76,17 +84,24 @@ child.main(os.getppid())
 
 
 @pytest.mark.parametrize(("end", "code"), [("succeeds", 0), ("fails", 1)])
-def test_what_libraries_write_while_a_task_is_read_or_run_is_discarded(end: str, code: int) -> None:
-    """Standard error is that of the worker, whose log others read, until the child gets its task."""
+def test_what_libraries_write_while_a_task_is_read_or_run_is_discarded(
+    end: str, code: int
+) -> None:
+    """Standard error is that of the worker, whose log others read, until the child gets
+    its task.
+    """
     command = [sys.executable, "-c", _LOUD, end]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=Path(__file__).parents[3], stdin=pipe, stdout=pipe, stderr=pipe) as ran:
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parents[3], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as ran:
         assert ran.stdin is not None
         assert ran.stdout is not None
         assert ran.stderr is not None
         ran.stdin.write(b"a task\n")
         ran.stdin.flush()
-        said, logged = ran.stdout.read(), ran.stderr.read()  # the input stays open: the child ends when it closes
+        # the input stays open: the child ends when it closes
+        said, logged = ran.stdout.read(), ran.stderr.read()
     assert (ran.returncode, said, logged) == (code, b"...", b"")
 
 
@@ -100,10 +115,19 @@ child.main(os.getppid())
 """
 
 
-def test_a_child_whose_growth_takes_other_rows_than_the_service_reads_takes_no_job() -> None:
+def test_a_child_whose_growth_takes_other_rows_than_the_service_reads_takes_no_job() -> (
+    None
+):
     """The job waits uncharged: growth on values would break on the codes that it gets."""
     command, root = [sys.executable, "-c", _OTHER_ROWS], Path(__file__).parents[3]
-    ran = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "the code of jobs cannot be loaded" in ran.stderr
     assert "require_rows_as_stated" in ran.stderr

@@ -1,4 +1,6 @@
-"""Which child a worker gives a job, that none waits longer than it should, and when changes of jobs appear."""
+"""Which child a worker gives a job, that none waits longer than it should, and when
+changes of jobs appear.
+"""
 
 import subprocess
 import sys
@@ -29,13 +31,17 @@ def run_a_job(children: Children) -> "subprocess.Popen[bytes]":
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["subprocess.Popen[bytes]"]]:
+def started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[list["subprocess.Popen[bytes]"]]:
     """All children; each waits for a line and ends."""
     every: list[subprocess.Popen[bytes]] = []
 
     def new_child() -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-ISc", _WAITS]
-        every.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        every.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        )
         return every[-1]
 
     monkeypatch.setattr(module, "_new_child", new_child)
@@ -44,12 +50,16 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["subprocess.Popen[
         module.end_child(child)
 
 
-def test_a_worker_that_ran_no_job_has_no_child(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_worker_that_ran_no_job_has_no_child(
+    started: list["subprocess.Popen[bytes]"],
+) -> None:
     Children().prepare()
     assert started == []
 
 
-def test_the_next_job_gets_the_child_that_waits(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_the_next_job_gets_the_child_that_waits(
+    started: list["subprocess.Popen[bytes]"],
+) -> None:
     children = Children()
     first = run_a_job(children)
     children.prepare()
@@ -59,7 +69,9 @@ def test_the_next_job_gets_the_child_that_waits(started: list["subprocess.Popen[
     assert run_a_job(children) is started[2]  # each child runs one job
 
 
-def test_a_child_that_ended_while_it_waited_is_replaced(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_child_that_ended_while_it_waited_is_replaced(
+    started: list["subprocess.Popen[bytes]"],
+) -> None:
     children = Children()
     run_a_job(children)
     children.prepare()
@@ -68,7 +80,9 @@ def test_a_child_that_ended_while_it_waited_is_replaced(started: list["subproces
     assert run_a_job(children) is started[2]
 
 
-def test_no_child_waits_for_ever(started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_child_waits_for_ever(
+    started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = Children()
     run_a_job(children)
     children.prepare()
@@ -81,11 +95,18 @@ def test_no_child_waits_for_ever(started: list["subprocess.Popen[bytes]"], monke
     assert len(started) == 2  # not before the next job
 
 
-def test_a_child_that_cannot_load_its_code_runs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = ["raise SystemExit(1)", "import os, time; os.write(1, b'.'); time.sleep(60)"]
+def test_a_child_that_cannot_load_its_code_runs_no_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    programs = [
+        "raise SystemExit(1)",
+        "import os, time; os.write(1, b'.'); time.sleep(60)",
+    ]
 
     def new_child() -> "subprocess.Popen[bytes]":
-        return subprocess.Popen([sys.executable, "-ISc", programs.pop(0)], stdin=PIPE, stdout=PIPE)
+        return subprocess.Popen(
+            [sys.executable, "-ISc", programs.pop(0)], stdin=PIPE, stdout=PIPE
+        )
 
     monkeypatch.setattr(module, "_new_child", new_child)
     children = Children()
@@ -96,8 +117,12 @@ def test_a_child_that_cannot_load_its_code_runs_no_job(monkeypatch: pytest.Monke
     children.stop()
 
 
-def test_a_child_that_takes_too_long_to_load_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE)
+def test_a_child_that_takes_too_long_to_load_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = subprocess.Popen(
+        [sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE
+    )
     monkeypatch.setattr(module, "_new_child", lambda: slow)
     monkeypatch.setattr(limits, "CHILD_LOAD_S", 0)
     with pytest.raises(CodeNotLoaded):
@@ -105,8 +130,12 @@ def test_a_child_that_takes_too_long_to_load_is_ended(monkeypatch: pytest.Monkey
     assert slow.returncode is not None
 
 
-def test_a_wait_for_the_code_ends_when_the_job_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE)
+def test_a_wait_for_the_code_ends_when_the_job_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = subprocess.Popen(
+        [sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE
+    )
     monkeypatch.setattr(module, "_new_child", lambda: slow)
     children = Children()
 
@@ -119,7 +148,9 @@ def test_a_wait_for_the_code_ends_when_the_job_does(monkeypatch: pytest.MonkeyPa
     children.stop()
 
 
-def test_a_worker_that_ends_leaves_no_child(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_worker_that_ends_leaves_no_child(
+    started: list["subprocess.Popen[bytes]"],
+) -> None:
     children = Children()
     run_a_job(children)
     children.prepare()
@@ -129,7 +160,9 @@ def test_a_worker_that_ends_leaves_no_child(started: list["subprocess.Popen[byte
 
 
 @given(at=st.floats(0, 4e9), interval_s=st.integers(1, 86_400))
-def test_a_public_time_is_a_multiple_of_the_interval_after_the_change(at: float, interval_s: int) -> None:
+def test_a_public_time_is_a_multiple_of_the_interval_after_the_change(
+    at: float, interval_s: int
+) -> None:
     public = released_at(at, interval_s)
     assert public % interval_s == 0
     assert at < public <= at + interval_s
@@ -140,7 +173,9 @@ def test_without_an_interval_a_change_appears_at_once() -> None:
 
 
 class Clock(threading.Event):
-    """The clock of a machine, and an event whose waits move it; somebody changes the clock during the first wait."""
+    """The clock of a machine, and an event whose waits move it; somebody changes the
+    clock during the first wait.
+    """
 
     def __init__(self, at: float, *, change: float = 0.0, passes: float = 1.0) -> None:
         super().__init__()

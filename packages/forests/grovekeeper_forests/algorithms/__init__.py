@@ -1,1 +1,3 @@
-"""Implements the training algorithms, one folder per algorithm or paper: price, growth and read-out."""
+"""Implements the training algorithms, one folder per algorithm or paper: price, growth
+and read-out.
+"""

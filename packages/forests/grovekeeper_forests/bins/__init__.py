@@ -1,1 +1,3 @@
-"""Computes bins of numbers (public grid, private quantiles), and noisy counts with their prices and releases."""
+"""Computes bins of numbers (public grid, private quantiles), and noisy counts with
+their prices and releases.
+"""

@@ -1,9 +1,11 @@
-"""Prices and reads noisy counts of disjoint cells (every row is counted at most once), and computes noise scales.
+"""Prices and reads noisy counts of disjoint cells (every row is counted at most once),
+and computes noise scales.
 
-One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On accounts that count ε, the noise is
-discrete Laplace. On accounts that count ρ or μ², the noise is an exactly rounded normal draw, which costs less in these
-units (docs/proofs/evaluation.md, Theorem 1), and counts are released in finer units, so that rounding loses no
-accuracy.
+One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On
+accounts that count ε, the noise is discrete Laplace. On accounts that count ρ or μ²,
+the noise is an exactly rounded normal draw, which costs less in these units
+(docs/proofs/evaluation.md, Theorem 1), and counts are released in finer units, so that
+rounding loses no accuracy.
 """
 
 from __future__ import annotations
@@ -31,11 +33,14 @@ from grovekeeper_forests.privacy.events import (
 )
 
 LARGEST_INVERSE_SCALE = Fraction(64)
-"""At this scale, noise is non-zero once in e^64 draws: a larger scale gains nothing, and kernels stay in 64 bits."""
+"""At this scale, noise is non-zero once in e^64 draws: a larger scale gains nothing,
+and kernels stay in 64 bits.
+"""
 
 
 def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:
-    """The inverse scale of a draw that costs at most ``loss``: a multiple of 2^-32, rounded down.
+    """The inverse scale of a draw that costs at most ``loss``: a multiple of 2^-32,
+    rounded down.
 
     Raises:
         ParameterInvalid: the share of the budget is too small for any draw.
@@ -53,14 +58,19 @@ VARIANCE: Final = 4**SCALE_BITS
 
 
 SMALLEST_PRICED: Final = 2**8
-"""Smallest squared sensitivity, in units of 2^-48 variances, at which a row still adds a unit to a count."""
+"""Smallest squared sensitivity, in units of 2^-48 variances, at which a row still adds
+a unit to a count.
+"""
 
 LARGEST_START: Final = 2**62
-"""Squared sensitivity of the class counts, so that their scale has 31 bits and sums over 2^31 rows have 62."""
+"""Squared sensitivity of the class counts, so that their scale has 31 bits and sums
+over 2^31 rows have 62.
+"""
 
 
 def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
-    """The event of normal noise of deviation 2^24 on an integer vector with this squared L2 sensitivity.
+    """The event of normal noise of deviation 2^24 on an integer vector with this
+    squared L2 sensitivity.
 
     Raises:
         ParameterInvalid: the share of the budget is too small for any draw.
@@ -76,24 +86,36 @@ def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
 
 
 def mu_squared(budget: Budget) -> Fraction:
-    """The squared ratio of L2 sensitivity to deviation that the budget allows normal noise: μ² of a ``gdp`` account."""
+    """The squared ratio of L2 sensitivity to deviation that the budget allows normal
+    noise: μ² of a ``gdp`` account.
+    """
     return budget.limit / loss_of_unit(budget)
 
 
 def loss_of_unit(budget: Budget) -> Fraction:
-    """The loss, in the account's unit, of normal noise whose deviation equals the L2 sensitivity."""
-    return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
+    """The loss, in the account's unit, of normal noise whose deviation equals the L2
+    sensitivity.
+    """
+    return budget.loss(
+        RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1)
+    )
 
 
 SENSITIVITY = 1
 
-SENSITIVITIES = MappingProxyType({Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacency.LABEL: 2})
-"""L1 and squared L2 sensitivity of a table of classes: the number of cells, each by one, in which neighbours differ. An
-added row is in one cell; a changed label moves a row from one cell to another."""
+SENSITIVITIES = MappingProxyType(
+    {Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacency.LABEL: 2}
+)
+"""L1 and squared L2 sensitivity of a table of classes: the number of cells, each by
+one, in which neighbours differ. An added row is in one cell; a changed label moves a
+row from one cell to another.
+"""
 
 
 _EXACT_SPREAD = 1_000.0
-"""Largest deviation, in rows, at which bounds of sums of Laplace noise are exact; beyond it, rounding is negligible."""
+"""Largest deviation, in rows, at which bounds of sums of Laplace noise are exact;
+beyond it, rounding is negligible.
+"""
 
 
 def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
@@ -116,13 +138,15 @@ def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
 
 
 def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
-    """The event of a table with Laplace or normal noise, whichever is smaller at the price of ``laplace``.
+    """The event of a table with Laplace or normal noise, whichever is smaller at the
+    price of ``laplace``.
 
-    Normal noise has no price on accounts that count ε. On other accounts normal noise is smaller unless ε is large.
-    Both prices and both deviations are public.
+    Normal noise has no price on accounts that count ε. On other accounts normal noise
+    is smaller unless ε is large. Both prices and both deviations are public.
 
     Args:
-        laplace: event with the sensitivity of a table of classes under the budget's adjacency.
+        laplace: event with the sensitivity of a table of classes under the budget's
+            adjacency.
         budget: gives the unit of the account.
     """
     if budget.accountant == pure.NAME:
@@ -133,7 +157,9 @@ def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
     unit = isqrt(squared // cells)
     if squared < SMALLEST_PRICED:
         return laplace
-    normal = RoundedGaussian(adjacency, Fraction(cells * unit**2), Fraction(VARIANCE), laplace.coordinates)
+    normal = RoundedGaussian(
+        adjacency, Fraction(cells * unit**2), Fraction(VARIANCE), laplace.coordinates
+    )
     return normal if noise_sd(normal) < noise_sd(laplace) else laplace
 
 
@@ -144,9 +170,15 @@ def per_row(event: Event) -> int:
         UnknownPrivacyEvent: the event is not one of a table of noisy counts.
     """
     match event:
-        case DiscreteLaplace() if event.l1_sensitivity == SENSITIVITIES[event.adjacency] and event.inverse_scale > 0:
+        case DiscreteLaplace() if (
+            event.l1_sensitivity == SENSITIVITIES[event.adjacency]
+            and event.inverse_scale > 0
+        ):
             return SENSITIVITY
-        case RoundedGaussian() if event.sigma_squared == VARIANCE and event.l2_sensitivity_squared <= LARGEST_START:
+        case RoundedGaussian() if (
+            event.sigma_squared == VARIANCE
+            and event.l2_sensitivity_squared <= LARGEST_START
+        ):
             of_one_cell = event.l2_sensitivity_squared / SENSITIVITIES[event.adjacency]
             unit = isqrt(int(of_one_cell))
             if unit > 0 and unit * unit == of_one_cell:
@@ -161,7 +193,9 @@ def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
 
 
 def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64]:
-    """Released counts, each rounded to the nearest number of rows: post-processing (lemma L7)."""
+    """Released counts, each rounded to the nearest number of rows: post-processing
+    (lemma L7).
+    """
     if isinstance(event, DiscreteLaplace):
         return released
     unit = per_row(event)
@@ -178,7 +212,8 @@ def noise_sd(event: Event) -> float:
 
 
 def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
-    """Two-sided bound, in rows, on the noise of a sum of counts, with probability at least ``level``; public.
+    """Two-sided bound, in rows, on the noise of a sum of counts, with probability at
+    least ``level``; public.
 
     Args:
         event: of the table.
@@ -190,21 +225,28 @@ def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
         spread = noise_sd(event) * math.sqrt(n_counts)
         if spread <= _EXACT_SPREAD:
             return _laplace_sum_bound(decay, spread, n_counts, level=level)
-        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t; sums have lighter tails, in deviations, than one count.
+        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t; sums have lighter tails, in
+        # deviations, than one count.
         tail = math.log((1.0 - level) * (1.0 + decay) / 2.0) / math.log(decay)
         return float(max(math.ceil(tail - 1.0), 0)) * math.sqrt(n_counts)
     single = noise_sd(event) * NormalDist().inv_cdf((1.0 + level) / 2.0)
     return single * math.sqrt(n_counts) + n_counts / per_row(event)
 
 
-def _laplace_sum_bound(decay: float, spread: float, n_counts: int, *, level: float) -> float:
-    """The bound from the exact law of the sum. Where single draws are mostly 0, their law does not bound the sum.
+def _laplace_sum_bound(
+    decay: float, spread: float, n_counts: int, *, level: float
+) -> float:
+    """The bound from the exact law of the sum. Where single draws are mostly 0, their
+    law does not bound the sum.
 
-    The law is the inverse Fourier transform of ((1 − q)² / (1 − 2q cos θ + q²))ⁿ, over a window of 64 deviations; the
-    probability outside the window is negligible.
+    The law is the inverse Fourier transform of ((1 − q)² / (1 − 2q cos θ + q²))ⁿ, over
+    a window of 64 deviations; the probability outside the window is negligible.
     """
     size = 1 << math.ceil(math.log2(64.0 * (spread + 1.0)))
     angles = np.arange(size) * (2.0 * math.pi / size)
-    law = np.fft.ifft(((1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2)) ** n_counts).real
+    law = np.fft.ifft(
+        ((1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2))
+        ** n_counts
+    ).real
     within = law[0] + 2.0 * np.concatenate(([0.0], law[1 : size // 2])).cumsum()
     return float(np.searchsorted(within, level))

@@ -1,15 +1,21 @@
-"""Prices and reads private quantile bins: sixteen bins per number, cut by recursive noisy medians on a public grid.
+"""Prices and reads private quantile bins: sixteen bins per number, cut by recursive
+noisy medians on a public grid.
 
-Small declarations need no private bins: the cells of a number with at most 32 cells on its public grid are its bins, an
-integer with at most 128 cells has 32 equal groups of cells as bins, and each category is a bin. The other numbers are
-cut privately, in four levels: each interval of cells is cut at a noisy median, selected among the grid's inner edges.
+Small declarations need no private bins: the cells of a number with at most 32 cells on
+its public grid are its bins, an integer with at most 128 cells has 32 equal groups of
+cells as bins, and each category is a bin. The other numbers are cut privately, in four
+levels: each interval of cells is cut at a noisy median, selected among the grid's inner
+edges.
 
-The public grid is fixed before rows are read. A numeric feature with public bounds [lower, upper] of width R has the
-union of 255 equally spaced inner edges and of a geometric set R · 2^(−k/2), k = 2 … 40: measured from ``lower`` where
-the range is not negative, from ``upper`` where it is not positive, else upward and downward from 0 (with the bounds in
-place of R), and an edge at 0. The geometric part resolves skewed columns, such as amounts of money, whose values
-concentrate at one end. An integer feature with R ≤ 255 has one cell per value; the edges of a wider integer feature are
-moved to halves. A grid has at most 335 cells. MISSING is not a cell. Ordered categories count as integers.
+The public grid is fixed before rows are read. A numeric feature with public bounds
+[lower, upper] of width R has the union of 255 equally spaced inner edges and of a
+geometric set R · 2^(−k/2), k = 2 … 40: measured from ``lower`` where the range is not
+negative, from ``upper`` where it is not positive, else upward and downward from 0 (with
+the bounds in place of R), and an edge at 0. The geometric part resolves skewed columns,
+such as amounts of money, whose values concentrate at one end. An integer feature with R
+≤ 255 has one cell per value; the edges of a wider integer feature are moved to halves.
+A grid has at most 335 cells. MISSING is not a cell. Ordered categories count as
+integers.
 """
 
 from __future__ import annotations
@@ -51,13 +57,15 @@ _SHARE_BITS = 64  # geometric shares of the width are rounded down to multiples 
 
 
 def grid_edges(feature: Feature) -> NDArray[np.float64]:
-    """The inner edges of a feature's grid, ascending; cell c holds the values above edge c − 1 and up to edge c.
+    """The inner edges of a feature's grid, ascending; cell c holds the values above
+    edge c − 1 and up to edge c.
 
     Args:
         feature: public; a number or an ordered category.
 
     Returns:
-        Read-only float64, at most :data:`MAX_CELLS` − 1 edges; empty where the bounds are equal.
+        Read-only float64, at most :data:`MAX_CELLS` − 1 edges; empty where the bounds
+        are equal.
     """
     number = as_number(feature)
     return _cached_edges(number.lower, number.upper, whole=number.type == "integer")
@@ -65,7 +73,13 @@ def grid_edges(feature: Feature) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=4_096)
 def _cached_edges(lower: float, upper: float, *, whole: bool) -> NDArray[np.float64]:
-    return public_edges(lower, upper, whole=whole, widest_listed=_WIDEST_LISTED_RANGE, positions=_positions)
+    return public_edges(
+        lower,
+        upper,
+        whole=whole,
+        widest_listed=_WIDEST_LISTED_RANGE,
+        positions=_positions,
+    )
 
 
 def n_cells(feature: Feature) -> int:
@@ -75,7 +89,10 @@ def n_cells(feature: Feature) -> int:
 
 def _positions(low: int, high: int) -> Iterator[tuple[int, int]]:
     width, one = high - low, 2**_SHARE_BITS
-    yield from ((low * _EQUAL_STEPS + width * step, _EQUAL_STEPS) for step in range(1, _EQUAL_STEPS))
+    yield from (
+        (low * _EQUAL_STEPS + width * step, _EQUAL_STEPS)
+        for step in range(1, _EQUAL_STEPS)
+    )
     if low >= 0:
         yield from ((low * one + width * share, one) for share in _shares())
     elif high <= 0:
@@ -91,26 +108,38 @@ def _shares() -> list[int]:
 
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
-"""The mechanism that selects a median. Permute-and-flip is better at the same ε. Where ρ or μ² is counted, the
-exponential mechanism is better at the same price, because its loss is bounded-range."""
+"""The mechanism that selects a median. Permute-and-flip is better at the same ε. Where
+ρ or μ² is counted, the exponential mechanism is better at the same price, because its
+loss is bounded-range.
+"""
 
 LEVELS = 4
 """Levels of medians above a bin: 2⁴ bins."""
 
 MAX_CUTS = 2**LEVELS - 1
 NO_CUT = 0
-"""Pads the list of a feature's cuts where an interval cannot be cut; a cut is at least 1."""
+"""Pads the list of a feature's cuts where an interval cannot be cut; a cut is at least
+1.
+"""
 
 RANGE_SENSITIVITY = 2
-"""Range sensitivity of the rank utility −|left − right|: a row changes some candidates by +1 and others by −1."""
+"""Range sensitivity of the rank utility −|left − right|: a row changes some candidates
+by +1 and others by −1.
+"""
 
 _FREE_CELLS = 32
 _GROUPED_CELLS = 128
 
 
 def private_features(schema: Schema) -> tuple[int, ...]:
-    """The features whose bins are chosen privately, by number; a function of the declaration."""
-    return tuple(index for index, feature in enumerate(schema.features) if _free_cuts(feature) is None)
+    """The features whose bins are chosen privately, by number; a function of the
+    declaration.
+    """
+    return tuple(
+        index
+        for index, feature in enumerate(schema.features)
+        if _free_cuts(feature) is None
+    )
 
 
 def event(
@@ -120,9 +149,11 @@ def event(
     selection: type[Selection] = PermuteAndFlip,
     n_levels: int | None = None,
 ) -> Event:
-    """The event of ``releases.release_cuts`` at a price of at most ``epsilon`` under add/remove.
+    """The event of ``releases.release_cuts`` at a price of at most ``epsilon`` under
+    add/remove.
 
-    Features and levels compose in sequence; the intervals of a level hold disjoint rows.
+    Features and levels compose in sequence; the intervals of a level hold disjoint
+    rows.
 
     Args:
         schema: public; :func:`private_features` is not empty.
@@ -144,36 +175,57 @@ def event(
         inverse_scale=scale,
         max_candidates=max(n_cells(schema.features[index]) for index in chosen) - 1,
     )
-    levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(depth))
+    levels = tuple(
+        Part(1, Parallel("intervals", (Part(2**level, median),)))
+        for level in range(depth)
+    )
     return Sequential((Part(len(chosen), Sequential(levels)),))
 
 
 def medians_of(event: Event) -> tuple[Selection, int]:
-    """The priced selection of one median, and the priced number of levels of medians above a bin.
+    """The priced selection of one median, and the priced number of levels of medians
+    above a bin.
 
     Raises:
         UnknownPrivacyEvent: not the event of private quantile bins.
     """
     match event:
-        case Sequential((Part(event=Sequential((Part(event=Parallel(_, (Part(event=own),))), *_) as levels)),)):
-            if isinstance(own, PermuteAndFlip | ExponentialMechanism) and len(levels) <= LEVELS:
+        case Sequential(
+            (
+                Part(
+                    event=Sequential(
+                        (Part(event=Parallel(_, (Part(event=own),))), *_) as levels
+                    )
+                ),
+            )
+        ):
+            if (
+                isinstance(own, PermuteAndFlip | ExponentialMechanism)
+                and len(levels) <= LEVELS
+            ):
                 return own, len(levels)
     raise UnknownPrivacyEvent("not the event of private quantile bins")
 
 
 def no_cuts(schema: Schema) -> NDArray[np.uint16]:
-    """Placeholder for released cuts where no cuts are priced: one bin per private feature."""
+    """Placeholder for released cuts where no cuts are priced: one bin per private
+    feature.
+    """
     return np.full((len(private_features(schema)), MAX_CUTS), NO_CUT, dtype=np.uint16)
 
 
 def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
-    """Whether ``cuts`` is a possible release: the right shape, ascending positions on the grid, then padding."""
+    """Whether ``cuts`` is a possible release: the right shape, ascending positions on
+    the grid, then padding.
+    """
     private = private_features(schema)
     if cuts.shape != (len(private), MAX_CUTS):
         return False
     for index, row in zip(private, cuts.tolist(), strict=True):
         feature_cuts = [cut for cut in row if cut != NO_CUT]
-        if row[: len(feature_cuts)] != feature_cuts or feature_cuts != sorted(set(feature_cuts)):
+        if row[: len(feature_cuts)] != feature_cuts or feature_cuts != sorted(
+            set(feature_cuts)
+        ):
             return False
         if feature_cuts and feature_cuts[-1] >= n_cells(schema.features[index]):
             return False
@@ -181,22 +233,36 @@ def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
 
 
 def encoding(schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
-    """The bins of every feature: post-processing of released cuts and of the declaration."""
-    edges: list[NDArray[np.float64] | None] = [_free_edges(feature) for feature in schema.features]
+    """The bins of every feature: post-processing of released cuts and of the
+    declaration.
+    """
+    edges: list[NDArray[np.float64] | None] = [
+        _free_edges(feature) for feature in schema.features
+    ]
     for index, row in zip(private_features(schema), cuts, strict=True):
-        edges[index] = _edges_at(schema.features[index], [int(cut) for cut in row if cut != NO_CUT])
+        edges[index] = _edges_at(
+            schema.features[index], [int(cut) for cut in row if cut != NO_CUT]
+        )
     return Encoding.with_edges(schema, tuple(edges))
 
 
 def public_grid(schema: Schema) -> Encoding:
-    """The public grid as bins: a superset of the edges of every :func:`encoding` of the schema."""
+    """The public grid as bins: a superset of the edges of every :func:`encoding` of the
+    schema.
+    """
     return Encoding.with_edges(
-        schema, tuple(grid_edges(feature) if _is_number(feature) else None for feature in schema.features)
+        schema,
+        tuple(
+            grid_edges(feature) if _is_number(feature) else None
+            for feature in schema.features
+        ),
     )
 
 
 def widest_encoding(schema: Schema) -> Encoding:
-    """An encoding with the largest possible number of bins, for plans that precede the release of bins."""
+    """An encoding with the largest possible number of bins, for plans that precede the
+    release of bins.
+    """
     private = private_features(schema)
     cuts = no_cuts(schema)
     for row, index in enumerate(private):
@@ -206,12 +272,16 @@ def widest_encoding(schema: Schema) -> Encoding:
 
 
 def _free_edges(feature: Feature) -> NDArray[np.float64] | None:
-    return _edges_at(feature, _free_cuts(feature) or ()) if _is_number(feature) else None
+    return (
+        _edges_at(feature, _free_cuts(feature) or ()) if _is_number(feature) else None
+    )
 
 
 def _is_number(feature: Feature) -> bool:
     """Whether bins are cut from grid cells; otherwise every category is a bin."""
-    return not feature.is_categorical or (feature.ordered and len(feature.categories) > _FREE_CELLS)
+    return not feature.is_categorical or (
+        feature.ordered and len(feature.categories) > _FREE_CELLS
+    )
 
 
 def _free_cuts(feature: Feature) -> Sequence[int] | None:
@@ -231,11 +301,14 @@ def _edges_at(feature: Feature, cuts: Sequence[int]) -> NDArray[np.float64]:
     return grid_edges(feature)[np.array(cuts, dtype=np.int64) - 1]
 
 
-def price_bins(schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: int | None = None) -> Event:
+def price_bins(
+    schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: int | None = None
+) -> Event:
     """The event of private quantile bins at a price.
 
-    On accounts that count ε, medians are selected by permute-and-flip. On other accounts medians are selected by the
-    exponential mechanism, at the largest ε that the budget pays for.
+    On accounts that count ε, medians are selected by permute-and-flip. On other
+    accounts medians are selected by the exponential mechanism, at the largest ε that
+    the budget pays for.
 
     Args:
         schema: public; at least one feature has private bins.
@@ -247,7 +320,9 @@ def price_bins(schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: i
         return event(schema, epsilon, n_levels=n_levels)
     return fitted(
         budget,
-        lambda strength: event(schema, strength, selection=ExponentialMechanism, n_levels=n_levels),
+        lambda strength: event(
+            schema, strength, selection=ExponentialMechanism, n_levels=n_levels
+        ),
         start=Fraction(1),
     )
 
@@ -256,8 +331,8 @@ def price_bins(schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: i
 class ReusedProfile:
     """Released numbers of one profile, as a plan and its artifact carry them.
 
-    Reuse is post-processing (lemma L7, docs/proofs/lemmas.md). A profile may come from rows that the plan does not
-    read.
+    Reuse is post-processing (lemma L7, docs/proofs/lemmas.md). A profile may come from
+    rows that the plan does not read.
 
     Attributes:
         id: id of the profile.
@@ -285,15 +360,22 @@ class ReusedProfile:
             ValueError: the value is not a reused profile.
         """
         match value:
-            case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if not rest:
+            case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if (
+                not rest
+            ):
                 cuts = tuple(tuple(int(cut) for cut in row) for row in rows)
-                if all(len(row) <= MAX_CUTS and all(0 < cut < 2**16 for cut in row) for row in cuts):
+                if all(
+                    len(row) <= MAX_CUTS and all(0 < cut < 2**16 for cut in row)
+                    for row in cuts
+                ):
                     return cls(own, cuts, tuple(int(count) for count in prior))
         raise ValueError("not a reused profile")
 
     @property
     def cut_array(self) -> NDArray[np.uint16]:
-        """The cuts in the form in which bins are released: ``(n_private_features, MAX_CUTS)``."""
+        """The cuts in the form in which bins are released: ``(n_private_features,
+        MAX_CUTS)``.
+        """
         array = np.full((len(self.cuts), MAX_CUTS), NO_CUT, dtype=np.uint16)
         for row, feature_cuts in zip(array, self.cuts, strict=True):
             row[: len(feature_cuts)] = feature_cuts

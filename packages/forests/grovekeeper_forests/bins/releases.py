@@ -1,4 +1,6 @@
-"""Releases noisy counts of disjoint cells, and the cuts of bins at private quantiles of PRIVATE rows."""
+"""Releases noisy counts of disjoint cells, and the cuts of bins at private quantiles of
+PRIVATE rows.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,11 +32,15 @@ from grovekeeper_forests.privacy.events import (
 )
 
 
-def release_counts(exact: NDArray[np.int64], event: Event, randomness: Randomness) -> NDArray[np.int64]:
-    """Releases the table with noise, in units of 1 / :func:`per_row`. One call is one release.
+def release_counts(
+    exact: NDArray[np.int64], event: Event, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Releases the table with noise, in units of 1 / :func:`per_row`. One call is one
+    release.
 
     Args:
-        exact: PRIVATE int64 counts of any shape; every row is counted in at most one cell.
+        exact: PRIVATE int64 counts of any shape; every row is counted in at most one
+            cell.
         event: priced by :func:`priced` for this number of cells.
 
     Raises:
@@ -43,8 +49,12 @@ def release_counts(exact: NDArray[np.int64], event: Event, randomness: Randomnes
     if _coordinates(event) != exact.size:
         raise UnknownPrivacyEvent("the event of a table of another size")
     if isinstance(event, DiscreteLaplace):
-        return exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale)
-    return per_row(event) * exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+        return exact + randomness.discrete_laplace(
+            exact.shape, inverse_scale=event.inverse_scale
+        )
+    return per_row(event) * exact + randomness.rounded_gaussian(
+        exact.shape, scale_bits=SCALE_BITS
+    )
 
 
 def _coordinates(event: Event) -> int:
@@ -65,39 +75,54 @@ def release_cuts(
     Args:
         schema: public.
         event: the priced event, which holds the noise scale.
-        cell_counts: PRIVATE exact counts of the grid cells of a feature, given its number: ``grid.cell_counts``,
-            summed over all parts of the rows.
+        cell_counts: PRIVATE exact counts of the grid cells of a feature, given its
+            number: ``grid.cell_counts``, summed over all parts of the rows.
 
     Returns:
-        uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public grid, ascending, then
-        :data:`NO_CUT`. A cut at c separates the cells below c from those from c on.
+        uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public
+        grid, ascending, then :data:`NO_CUT`. A cut at c separates the cells below c
+        from those from c on.
 
     Privacy:
-        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also the
-        losses that the other accountants compute from the event. The candidates of an interval are its inner edges, a
-        function of the public grid and of earlier released cuts. Their utility −|left − right| changes by +1 or −1
-        when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2 is ε₀-DP:
-        by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range (lemma L1).
-        The intervals of one level of one feature hold disjoint rows (lemma L4); four levels of every feature compose
-        in sequence. Dropping rows without a value is record-wise (lemma L6). *Not
+        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the
+        exponential mechanism also the losses that the other accountants compute from
+        the event. The candidates of an interval are its inner edges, a function of the
+        public grid and of earlier released cuts. Their utility −|left − right| changes
+        by +1 or −1 when a row enters the interval, so its range sensitivity is 2 and a
+        selection at inverse scale ε₀/2 is ε₀-DP: by permute-and-flip (lemma L2), or by
+        the exponential mechanism, whose loss is ε₀-bounded-range (lemma L1). The
+        intervals of one level of one feature hold disjoint rows (lemma L4); four levels
+        of every feature compose in sequence. Dropping rows without a value is
+        record-wise (lemma L6). *Not
         covered:* running time.
 
     Source:
-        Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles", 2022, for the recursion; Theorem 1
-        of docs/proofs/bins.md.
+        Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles",
+        2022, for the recursion; Theorem 1 of docs/proofs/bins.md.
     """
     median, depth = medians_of(event)
-    draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
+    draw = (
+        randomness.permute_and_flip
+        if isinstance(median, PermuteAndFlip)
+        else randomness.select_exponential
+    )
     cuts = no_cuts(schema)
     for row, index in enumerate(private_features(schema)):
-        feature_cuts = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
+        feature_cuts = _cuts_of(
+            cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth
+        )
         cuts[row, : len(feature_cuts)] = feature_cuts
-        n_narrow = 2**depth - 1 - len(feature_cuts)  # intervals of one cell, and those below them, have no median
-        forfeit(randomness, type(median), inverse_scale=median.inverse_scale, count=n_narrow)
+        # intervals of one cell, and those below them, have no median
+        n_narrow = 2**depth - 1 - len(feature_cuts)
+        forfeit(
+            randomness, type(median), inverse_scale=median.inverse_scale, count=n_narrow
+        )
     return cuts
 
 
-def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int) -> list[int]:
+def _cuts_of(
+    counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int
+) -> list[int]:
     below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
     intervals, cuts = [(0, len(counts))], list[int]()
     for _ in range(depth):
@@ -114,15 +139,19 @@ def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], in
     return sorted(cuts)
 
 
-def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.int64]:
-    """Exact number of rows in every cell of one column, without empty values, which are dropped record-wise (lemma L6).
+def cell_counts(
+    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Exact number of rows in every cell of one column, without empty values, which are
+    dropped record-wise (lemma L6).
 
     Args:
         feature: public.
         column: PRIVATE, sanitised, ``(n_rows,)``.
 
     Returns:
-        PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts of all.
+        PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts
+        of all.
     """
     values = to_numbers(feature, column)
     present = values[~np.isnan(values)]
@@ -138,7 +167,8 @@ def cuts(
     *,
     reused: ReusedProfile | None = None,
 ) -> NDArray[np.uint16]:
-    """The cuts that a forest grows on: reused cuts, or cuts released here if they are priced, or no cuts.
+    """The cuts that a forest grows on: reused cuts, or cuts released here if they are
+    priced, or no cuts.
 
     Args:
         bins: the priced event of the bins, if any; one call is one release.
@@ -150,13 +180,17 @@ def cuts(
         return release_cuts(
             schema,
             bins,
-            cell_counts=lambda index: _cell_counts_of(schema.features[index], rows, index),
+            cell_counts=lambda index: _cell_counts_of(
+                schema.features[index], rows, index
+            ),
             randomness=randomness,
         )
     return quantile_bins.no_cuts(schema) if reused is None else reused.cut_array
 
 
-def _cell_counts_of(feature: Feature, rows: TrainingRows, index: int) -> NDArray[np.int64]:
+def _cell_counts_of(
+    feature: Feature, rows: TrainingRows, index: int
+) -> NDArray[np.int64]:
     """The counts of :func:`cell_counts`, from values, or from codes by the public grid."""
     if isinstance(rows, SanitisedRows):
         return cell_counts(feature, rows.features.columns[index])

@@ -1,1 +1,3 @@
-"""Defines the contract of an algorithm: its protocol, parameters, public facts, plan and released forest."""
+"""Defines the contract of an algorithm: its protocol, parameters, public facts, plan
+and released forest.
+"""

@@ -1,6 +1,8 @@
-"""Defines what an algorithm is: its description, parameters, the public facts it may use, its price and its check.
+"""Defines what an algorithm is: its description, parameters, the public facts it may
+use, its price and its check.
 
-Parameters of a request are checked against public ranges. Errors never repeat a rejected value.
+Parameters of a request are checked against public ranges. Errors never repeat a
+rejected value.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ class About:
     """The description of an algorithm, in sentences.
 
     Attributes:
-        claimed: the guarantee that the paper claims; ``None`` where the algorithm has no paper.
-        wrong: known errors in the claim or in the paper's code; ``None`` where none are known.
+        claimed: the guarantee that the paper claims; ``None`` where the algorithm has
+            no paper.
+        wrong: known errors in the claim or in the paper's code; ``None`` where none are
+            known.
         here: the implementation in this service.
         proof: the page with the theorem.
         results: the page with the accuracy and the method of measurement.
@@ -43,7 +47,9 @@ class About:
 
 
 Value: TypeAlias = int | str
-"""A settled parameter: integers as they are, choices as their name, exact numbers as decimal text."""
+"""A settled parameter: integers as they are, choices as their name, exact numbers as
+decimal text.
+"""
 
 ParameterType: TypeAlias = Literal["integer", "number", "choice"]
 
@@ -56,12 +62,15 @@ class Parameter:
         name: the name in a request.
         type: ``integer``, ``number`` (exact decimal) or ``choice``.
         description: a sentence for people.
-        default: the value where the request gives none; ``None``: a published rule of public numbers chooses.
+        default: the value where the request gives none; ``None``: a published rule of
+            public numbers chooses.
         minimum: smallest legal value of a number.
         maximum: largest legal value of a number.
-        most_stored: largest value in the plans of versions before, if larger than ``maximum``.
+        most_stored: largest value in the plans of versions before, if larger than
+            ``maximum``.
         choices: every legal choice.
-        only_with: another parameter and its choice that this parameter needs to have an effect; ``None``: no condition.
+        only_with: another parameter and its choice that this parameter needs to have an
+            effect; ``None``: no condition.
     """
 
     name: str
@@ -114,7 +123,10 @@ class Parameter:
         elif self.type == "integer":
             described |= {"minimum": int(self.minimum), "maximum": int(self.maximum)}
         else:
-            described |= {"minimum": amounts.to_text(self.minimum), "maximum": amounts.to_text(self.maximum)}
+            described |= {
+                "minimum": amounts.to_text(self.minimum),
+                "maximum": amounts.to_text(self.maximum),
+            }
         return described | {"default": self.default, "description": self.description}
 
     @property
@@ -133,41 +145,69 @@ def share(
     most: Fraction = Fraction(99, 100),
     only_with: tuple[str, str] | None = None,
 ) -> Parameter:
-    """A parameter that is a share or a probability: a number from one percent to ``most``."""
+    """A parameter that is a share or a probability: a number from one percent to
+    ``most``.
+    """
     smallest = Fraction(1, 100)
-    return Parameter(name, "number", description, default, minimum=smallest, maximum=most, only_with=only_with)
+    return Parameter(
+        name,
+        "number",
+        description,
+        default,
+        minimum=smallest,
+        maximum=most,
+        only_with=only_with,
+    )
 
 
 def without_effect(
-    parameters: Sequence[Parameter], requested: Iterable[str], settled: Mapping[str, Value]
+    parameters: Sequence[Parameter],
+    requested: Iterable[str],
+    settled: Mapping[str, Value],
 ) -> tuple[str, ...]:
-    """A warning for each requested parameter that has no effect at the values of the other parameters."""
+    """A warning for each requested parameter that has no effect at the values of the
+    other parameters.
+    """
     sentences = []
     for parameter in parameters:
         if parameter.only_with is not None and parameter.name in requested:
             other, choice = parameter.only_with
             if settled[other] != choice:
-                sentences.append(f"{parameter.name} has no effect: it is used only where {other} is {choice}.")
+                sentences.append(
+                    f"{parameter.name} has no effect: it is used only where {other} is {choice}."
+                )
     return tuple(sentences)
 
 
-def read_stored(parameters: Sequence[Parameter], stored: Mapping[str, object]) -> dict[str, Value]:
-    """The values of a stored plan, which a version before may have settled; raises as :func:`read_all`."""
-    as_before = [replace(known, maximum=max(known.maximum, known.most_stored)) for known in parameters]
+def read_stored(
+    parameters: Sequence[Parameter], stored: Mapping[str, object]
+) -> dict[str, Value]:
+    """The values of a stored plan, which a version before may have settled; raises as
+    :func:`read_all`.
+    """
+    as_before = [
+        replace(known, maximum=max(known.maximum, known.most_stored))
+        for known in parameters
+    ]
     return read_all(as_before, stored)
 
 
-def read_all(parameters: Sequence[Parameter], requested: Mapping[str, object]) -> dict[str, Value]:
+def read_all(
+    parameters: Sequence[Parameter], requested: Mapping[str, object]
+) -> dict[str, Value]:
     """The settled values of every parameter that is requested or has a fixed default.
 
     Raises:
-        ParameterInvalid: lists every broken rule; an unknown name is a problem of ``parameters``.
+        ParameterInvalid: lists every broken rule; an unknown name is a problem of
+            ``parameters``.
     """
     problems: list[ParameterProblem] = []
     settled: dict[str, Value] = {}
     names = tuple(parameter.name for parameter in parameters)
     if not requested.keys() <= set(names):
-        problems.append(ParameterProblem(("parameters",), "unknown-field", accepted=names))
+        problems.append(
+            ParameterProblem(("parameters",), "unknown-field", accepted=names)
+        )
     for parameter in parameters:
         try:
             if parameter.name in requested:
@@ -187,12 +227,15 @@ class PublicFacts:
 
     Attributes:
         schema: the declaration.
-        epsilon: largest ε of the forest under the mechanism's adjacency. On accounts with a δ: the ε of the request,
-            or the trial value of a search (see ``grovekeeper_forests.privacy.calibration.fitted``).
+        epsilon: largest ε of the forest under the mechanism's adjacency. On accounts
+            with a δ: the ε of the request, or the trial value of a search (see
+            ``grovekeeper_forests.privacy.calibration.fitted``).
         size: the public order of magnitude of the rows in scope.
-        budget: largest price of the job in the account's unit, under the mechanism's adjacency.
+        budget: largest price of the job in the account's unit, under the mechanism's
+            adjacency.
         profile: an earlier release, whose numbers replace draws that would cost budget.
-        unlabelled: the facts of a second, unlabelled dataset, where the algorithm learns from two datasets.
+        unlabelled: the facts of a second, unlabelled dataset, where the algorithm
+            learns from two datasets.
     """
 
     schema: Schema
@@ -205,15 +248,23 @@ class PublicFacts:
     def require_covered(self, event: Event) -> None:
         """Checks that an event costs no more than the request allows.
 
-        On accounts that count ε, the limit is :attr:`epsilon` and not :attr:`budget`, because a k-th part of a price
-        need not be a whole number of steps, and the budget is rounded down.
+        On accounts that count ε, the limit is :attr:`epsilon` and not :attr:`budget`,
+        because a k-th part of a price need not be a whole number of steps, and the
+        budget is rounded down.
 
         Raises:
-            EventCostsMore: the event costs more, which is a bug in the code that prices it.
+            EventCostsMore: the event costs more, which is a bug in the code that prices
+                it.
         """
         is_pure = self.budget.accountant == pure.NAME
-        if not (self.budget.loss(event) <= self.epsilon if is_pure else self.budget.covers(event)):
-            raise EventCostsMore("the event costs more than the amount that pays for it")
+        if not (
+            self.budget.loss(event) <= self.epsilon
+            if is_pure
+            else self.budget.covers(event)
+        ):
+            raise EventCostsMore(
+                "the event costs more than the amount that pays for it"
+            )
 
     def part(self, share: Fraction) -> PublicFacts:
         """These facts with a share of ε and of the budget, the budget rounded down.
@@ -224,7 +275,9 @@ class PublicFacts:
         Raises:
             ParameterInvalid: the share is less than one step of the account's unit.
         """
-        part = replace(self, epsilon=share * self.epsilon, budget=self.budget.part(share))
+        part = replace(
+            self, epsilon=share * self.epsilon, budget=self.budget.part(share)
+        )
         if part.budget.amount == 0 and self.budget.accountant != pure.NAME:
             raise ParameterInvalid.named("epsilon", "too-small")
         return part
@@ -238,15 +291,17 @@ class Described:
     """The description of an algorithm in ``GET /algorithms``.
 
     Attributes:
-        slug: name of the algorithm in requests and artifacts; its meaning never changes.
+        slug: name of the algorithm in requests and artifacts; its meaning never
+            changes.
         title: a name for people.
         source: the paper that describes the algorithm, or that the algorithm repairs.
         about: claims, known errors, implementation and measured accuracy.
         read_outs: read-outs of its models, the default first.
         parameters: every parameter that a request may set.
-        accountants: accountants of the accounts that can pay. If ``pure`` is among them, events are priced in ε.
-        adjacency: the adjacency of the guarantee and of the event. An algorithm stated under ``label`` runs on
-            accounts that protect labels alone.
+        accountants: accountants of the accounts that can pay. If ``pure`` is among
+            them, events are priced in ε.
+        adjacency: the adjacency of the guarantee and of the event. An algorithm stated
+            under ``label`` runs on accounts that protect labels alone.
     """
 
     slug: str
@@ -262,36 +317,48 @@ class Described:
 class Algorithm(Described, ABC):
     """A randomised learner with a proven price.
 
-    Every method is a function of public facts. Growth (``grovekeeper_forests.releases.forest.draw``) takes every noise
-    scale from the event that :meth:`event` prices; reading (``grovekeeper_forests.contract.plan``) is post-processing
-    of the releases of growth.
+    Every method is a function of public facts. Growth
+    (``grovekeeper_forests.releases.forest.draw``) takes every noise scale from the
+    event that :meth:`event` prices; reading (``grovekeeper_forests.contract.plan``) is
+    post-processing of the releases of growth.
 
     Attributes:
-        reuses_profiles: whether a plan may use the bins (and ``nbrt`` the class counts) of a released profile.
-        reads_values: whether growth computes with the values of rows. Then one process reads all rows; other growth
-            counts codes, also on several machines. The process of a job does not start where growth takes other rows
-            (see ``require_rows_as_stated``).
+        reuses_profiles: whether a plan may use the bins (and ``nbrt`` the class counts)
+            of a released profile.
+        reads_values: whether growth computes with the values of rows. Then one process
+            reads all rows; other growth counts codes, also on several machines. The
+            process of a job does not start where growth takes other rows (see
+            ``require_rows_as_stated``).
     """
 
     reuses_profiles: bool = True
     reads_values: bool = False
 
     @abstractmethod
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Adds the parameters that the request omits, chosen by public rules, and returns warnings."""
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Adds the parameters that the request omits, chosen by public rules, and
+        returns warnings.
+        """
 
     @abstractmethod
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """The event of growth, which costs at most ``facts.epsilon``, or ``facts.budget`` where a δ is needed."""
+        """The event of growth, which costs at most ``facts.epsilon``, or
+        ``facts.budget`` where a δ is needed.
+        """
 
 
 class TwoDatasetAlgorithm(Algorithm):
-    """Learns from two datasets about different people; the account of each dataset pays for the part on its rows.
+    """Learns from two datasets about different people; the account of each dataset pays
+    for the part on its rows.
 
-    The labelled dataset pays for ``event``. The facts of ``fill_defaults`` include those of the
-    unlabelled dataset.
+    The labelled dataset pays for ``event``. The facts of ``fill_defaults`` include
+    those of the unlabelled dataset.
     """
 
     @abstractmethod
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """The event that the unlabelled dataset pays for, priced by the facts of that dataset."""
+        """The event that the unlabelled dataset pays for, priced by the facts of that
+        dataset.
+        """

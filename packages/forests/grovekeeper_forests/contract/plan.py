@@ -1,6 +1,8 @@
-"""Defines the plan of a training job, the forest that growth releases by it, and the family that reads the forest.
+"""Defines the plan of a training job, the forest that growth releases by it, and the
+family that reads the forest.
 
-The plan is priced before any row is read. The artifact codec and prediction use the family.
+The plan is priced before any row is read. The artifact codec and prediction use the
+family.
 """
 
 from __future__ import annotations
@@ -27,14 +29,18 @@ from grovekeeper_forests.privacy.events import Adjacency, Event
 
 
 class PlanInvalid(GrovekeeperError):
-    """A stored plan that ``grovekeeper_forests.releases.forest.price.plan`` does not make."""
+    """A stored plan that ``grovekeeper_forests.releases.forest.price.plan`` does not
+    make.
+    """
 
     sentence = "not a plan of a known form"
 
 
 @dataclass(frozen=True)
 class UnlabelledPlan:
-    """The part of a plan that the account of an unlabelled dataset pays for; attributes as in :class:`Plan`."""
+    """The part of a plan that the account of an unlabelled dataset pays for; attributes
+    as in :class:`Plan`.
+    """
 
     event: Event
     terms: Terms
@@ -67,7 +73,9 @@ class UnlabelledPlan:
                 "max_rows": int(max_rows),
             }:
                 at = None if delta is None else Fraction(delta)
-                terms = Terms(Fraction(epsilon), accountant, at, Adjacency(adjacency), max_rows)
+                terms = Terms(
+                    Fraction(epsilon), accountant, at, Adjacency(adjacency), max_rows
+                )
                 return cls(events.from_json(event), terms)
         raise PlanInvalid
 
@@ -78,14 +86,18 @@ class Plan:
 
     Attributes:
         algorithm: slug; where the request says ``auto``, the chosen algorithm.
-        parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
-        terms: what the account pays for a whole privacy unit. The event is stated for one row, and costs at most the
-            price of (ε, δ) for all rows of a unit.
+        parameters: every parameter with its value; integers, choices, and exact numbers
+            as decimal text.
+        terms: what the account pays for a whole privacy unit. The event is stated for
+            one row, and costs at most the price of (ε, δ) for all rows of a unit.
         n_trees: trees to grow; the unit of progress.
-        event: the releases and their noise; scales are multiples of 2^-32, rounded down.
+        event: the releases and their noise; scales are multiples of 2^-32, rounded
+            down.
         warnings: sentences for the analyst.
-        profile: an earlier release that replaces draws of this plan; ``None``: nothing is reused.
-        unlabelled: for algorithms that learn from two datasets, the part that the unlabelled dataset pays for.
+        profile: an earlier release that replaces draws of this plan; ``None``: nothing
+            is reused.
+        unlabelled: for algorithms that learn from two datasets, the part that the
+            unlabelled dataset pays for.
     """
 
     algorithm: str
@@ -99,10 +111,12 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: object, known: Sequence[Parameter]) -> Plan:
-        """Inverse of :meth:`to_json`, for an algorithm with these parameters. The event may be of any form.
+        """Inverse of :meth:`to_json`, for an algorithm with these parameters. The event
+        may be of any form.
 
         Raises:
-            PlanInvalid: a field is missing, of another type or illegal, or the plan has other fields or parameters.
+            PlanInvalid: a field is missing, of another type or illegal, or the plan has
+                other fields or parameters.
         """
         match value:
             case {
@@ -129,18 +143,29 @@ class Plan:
                     n_trees,
                     events.from_json(event),
                     tuple(warnings),
-                    ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
-                    UnlabelledPlan.from_json(more["unlabelled"]) if "unlabelled" in more else None,
+                    ReusedProfile.from_json(more["profile"])
+                    if "profile" in more
+                    else None,
+                    UnlabelledPlan.from_json(more["unlabelled"])
+                    if "unlabelled" in more
+                    else None,
                 )
-                is_whole = parameters.keys() == {parameter.name for parameter in known} and terms.max_rows >= 1
-                is_sized = type(n_trees) is int and n_trees == parameters["n_estimators"]
+                is_whole = (
+                    parameters.keys() == {parameter.name for parameter in known}
+                    and terms.max_rows >= 1
+                )
+                is_sized = (
+                    type(n_trees) is int and n_trees == parameters["n_estimators"]
+                )
                 if is_whole and is_sized and read.to_json() == value:
                     return read
         raise PlanInvalid
 
     def to_json(self) -> dict[str, object]:
-        """Exact: budgets as fraction text in lowest terms. The accountant and δ are present only with a δ, the
-        adjacency if it is not add/remove, ``max_rows`` if it is above 1, the profile if one is reused."""
+        """Exact: budgets as fraction text in lowest terms. The accountant and δ are
+        present only with a δ, the adjacency if it is not add/remove, ``max_rows`` if it
+        is above 1, the profile if one is reused.
+        """
         terms = self.terms
         account: dict[str, object] = {"epsilon": str(terms.epsilon)}
         if terms.delta is not None:
@@ -167,9 +192,9 @@ class Plan:
 class Forest:
     """Complete binary trees of one public depth, with the releases of their leaves.
 
-    Every array is public structure, a released selection or a released noisy number: no exact count, no impurity, no
-    node size, no timing. Names, types, shapes and meaning are those of the algorithm's family; see
-    ``grovekeeper_forests.catalogue``.
+    Every array is public structure, a released selection or a released noisy number: no
+    exact count, no impurity, no node size, no timing. Names, types, shapes and meaning
+    are those of the algorithm's family; see ``grovekeeper_forests.catalogue``.
 
     Attributes:
         plan: the priced plan, with the parameters and the noise scales.
@@ -200,41 +225,58 @@ class Layout:
 Layouts: TypeAlias = Mapping[str, Layout]
 
 Reader: TypeAlias = Callable[[SanitisedColumns], NDArray[np.float64]]
-"""Maps the caller's rows to their class probabilities, float64 ``(n_rows, n_classes)``; rows sum to 1."""
+"""Maps the caller's rows to their class probabilities, float64 ``(n_rows, n_classes)``;
+rows sum to 1.
+"""
 
 
 class Family(Protocol):
-    """The layouts and the reader of forests whose released arrays have equal names and meaning.
+    """The layouts and the reader of forests whose released arrays have equal names and
+    meaning.
 
-    Every method is a function of releases and public facts alone: post-processing (lemma L7), which costs no budget.
+    Every method is a function of releases and public facts alone: post-processing
+    (lemma L7), which costs no budget.
     """
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """The layout of every released array, by name; an artifact holds these arrays and its metadata."""
+        """The layout of every released array, by name; an artifact holds these arrays
+        and its metadata.
+        """
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether arrays of the right layout have legal values. A reader relies on this check.
+        """Whether arrays of the right layout have legal values. A reader relies on this
+        check.
 
         Raises:
-            UnknownPrivacyEvent: the plan's event does not say the noise that a reader needs.
+            UnknownPrivacyEvent: the plan's event does not say the noise that a reader
+                needs.
         """
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
-        """A reader for one read-out, with everything precomputed that does not depend on the rows.
+        """A reader for one read-out, with everything precomputed that does not depend
+        on the rows.
 
-        A row's probabilities do not depend on the other rows of a call. A reader is cached for the life of its forest,
-        so a reader must not hold a reference to the forest.
+        A row's probabilities do not depend on the other rows of a call. A reader is
+        cached for the life of its forest, so a reader must not hold a reference to the
+        forest.
         """
 
 
 def split_layouts(plan: Plan) -> Layouts:
     """The arrays of complete binary trees with one feature and one threshold per node."""
     nodes = (plan.n_trees, n_leaves_of(plan) - 1)
-    return {"feature": Layout(np.int32, nodes), "threshold": Layout(np.uint8, nodes), "equals": Layout(np.bool_, nodes)}
+    return {
+        "feature": Layout(np.int32, nodes),
+        "threshold": Layout(np.uint8, nodes),
+        "equals": Layout(np.bool_, nodes),
+    }
 
 
-def encoding_of(schema: Schema, n_bins: Value, profile: ReusedProfile | None) -> Encoding:
-    """The bins that splits refer to; planning, growth and prediction all use this function.
+def encoding_of(
+    schema: Schema, n_bins: Value, profile: ReusedProfile | None
+) -> Encoding:
+    """The bins that splits refer to; planning, growth and prediction all use this
+    function.
 
     Args:
         schema: public.
@@ -251,8 +293,12 @@ def n_leaves_of(plan: Plan) -> int:
     return 1 << int(plan.parameters["max_depth"])
 
 
-def splits_are_valid(forest: Forest, schema: Schema, *, n_columns: int | None = None) -> bool:
-    """Whether every split names a feature of the schema, or one of ``n_columns`` columns computed from features."""
+def splits_are_valid(
+    forest: Forest, schema: Schema, *, n_columns: int | None = None
+) -> bool:
+    """Whether every split names a feature of the schema, or one of ``n_columns``
+    columns computed from features.
+    """
     feature = forest.arrays["feature"]
     below = len(schema.features) if n_columns is None else n_columns
     return bool(np.all((feature >= 0) & (feature < below)))

@@ -1,13 +1,16 @@
-"""Holds rows as codes of public bins, packed in blocks, and divides PRIVATE rows into parts that an algorithm counts.
+"""Holds rows as codes of public bins, packed in blocks, and divides PRIVATE rows into
+parts that an algorithm counts.
 
-A code takes one byte, and one bit more where a column has more than 256 codes, as the public grid has. Coarser bins,
-whose edges are among the public edges, are read from these codes by a table, so that values are never in memory
-together.
+A code takes one byte, and one bit more where a column has more than 256 codes, as the
+public grid has. Coarser bins, whose edges are among the public edges, are read from
+these codes by a table, so that values are never in memory together.
 
-The parts of a job's rows are in the memory of this process or of other machines. Growth names a method of a part and
-its arguments. Both can be sent to another machine, as a function cannot. Arguments are public facts, released numbers,
-and the key that assigns the rows of one job to trees. In this process a thread for each processor counts parts. Sums of
-integers do not depend on the order of their terms, so a release does not depend on parts or threads.
+The parts of a job's rows are in the memory of this process or of other machines. Growth
+names a method of a part and its arguments. Both can be sent to another machine, as a
+function cannot. Arguments are public facts, released numbers, and the key that assigns
+the rows of one job to trees. In this process a thread for each processor counts parts.
+Sums of integers do not depend on the order of their terms, so a release does not depend
+on parts or threads.
 """
 
 from __future__ import annotations
@@ -30,21 +33,26 @@ from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.threads import begun
 
 HISTOGRAMS: Final = frozenset({"class_histogram", "joint_histogram"})
-"""Methods of parts whose sums may be larger than the rows of a part. They take ``onto``, the sums of other parts or
-``None``, add to it, and return it."""
+"""Methods of parts whose sums may be larger than the rows of a part. They take
+``onto``, the sums of other parts or ``None``, add to it, and return it.
+"""
 
 
 class Parts(Protocol):
     """Parts of the rows in one state, for example in the nodes of a level of a tree."""
 
     def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
-        """The exact PRIVATE sum of the integers that a method returns for every part; no state changes."""
+        """The exact PRIVATE sum of the integers that a method returns for every part;
+        no state changes.
+        """
 
     def each(self, method: str, /, *args: Any, **named: Any) -> None:
         """Changes the state of every part by a method without a result."""
 
     def map(self, method: str, /, *args: Any, **named: Any) -> Parts:
-        """The parts that a method makes of every part, such as the rows of one tree; no state changes."""
+        """The parts that a method makes of every part, such as the rows of one tree; no
+        state changes.
+        """
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,9 @@ class DistributedRows(Protocol):
         """Exact PRIVATE number of rows of every code of one column by the public grid."""
 
     def parts(self, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
-        """The rows in the form that an algorithm counts; see :func:`grovekeeper_forests.data.coded_rows.parts_of`."""
+        """The rows in the form that an algorithm counts; see
+        :func:`grovekeeper_forests.data.coded_rows.parts_of`.
+        """
 
 
 MAX_CODES: Final = 512
@@ -101,8 +111,8 @@ class CodedBlock:
 
     Attributes:
         low: the lowest byte of every code, uint8 ``(n_columns, n_rows)``.
-        high: the ninth bit of every code, eight rows in a byte, uint8 ``(n_columns, ⌈n_rows / 8⌉)``; without columns if
-            no column has more than 256 codes.
+        high: the ninth bit of every code, eight rows in a byte, uint8 ``(n_columns,
+            ⌈n_rows / 8⌉)``; without columns if no column has more than 256 codes.
     """
 
     low: NDArray[np.uint8]
@@ -110,8 +120,14 @@ class CodedBlock:
 
     @classmethod
     def of(cls, codes: NDArray[np.uint16], *, is_wide: bool) -> CodedBlock:
-        """Packs codes, uint16 ``(n_columns, n_rows)``; ``is_wide``: some column has more than 256 codes."""
-        high = np.packbits(codes >= _BYTE, axis=1) if is_wide else np.empty((0, 0), dtype=np.uint8)
+        """Packs codes, uint16 ``(n_columns, n_rows)``; ``is_wide``: some column has
+        more than 256 codes.
+        """
+        high = (
+            np.packbits(codes >= _BYTE, axis=1)
+            if is_wide
+            else np.empty((0, 0), dtype=np.uint8)
+        )
         return cls(codes.astype(np.uint8), high)
 
     @classmethod
@@ -128,7 +144,9 @@ class CodedBlock:
         """The codes of one column."""
         codes: NDArray[np.uint16] = self.low[index].astype(np.uint16)
         if len(self.high):
-            codes += np.unpackbits(self.high[index], count=self.n_rows).astype(np.uint16) * np.uint16(_BYTE)
+            codes += np.unpackbits(self.high[index], count=self.n_rows).astype(
+                np.uint16
+            ) * np.uint16(_BYTE)
         return codes
 
     def where(self, kept: NDArray[np.bool_]) -> CodedBlock:
@@ -137,27 +155,34 @@ class CodedBlock:
             return self
         high = self.high
         if len(high):
-            high = np.packbits(np.unpackbits(high, axis=1, count=self.n_rows)[:, kept], axis=1)
+            high = np.packbits(
+                np.unpackbits(high, axis=1, count=self.n_rows)[:, kept], axis=1
+            )
         return CodedBlock(self.low[:, kept], high)
 
 
 class TakenBlocks:
     """PRIVATE codes of consecutive rows, to be read by other bins once."""
 
-    def __init__(self, tables: Sequence[NDArray[np.uint8]], blocks: Sequence[CodedBlock]) -> None:
+    def __init__(
+        self, tables: Sequence[NDArray[np.uint8]], blocks: Sequence[CodedBlock]
+    ) -> None:
         """Takes blocks, and for each column a code by the code in the blocks."""
         self.n_rows = sum(block.n_rows for block in blocks)
         self._tables, self._blocks = tables, blocks
 
     def codes(self) -> NDArray[np.uint8]:
-        """PRIVATE uint8 ``(n_features, n_rows)``, equal to ``Encoding.encode`` of the rows' values.
+        """PRIVATE uint8 ``(n_features, n_rows)``, equal to ``Encoding.encode`` of the
+        rows' values.
 
         The blocks are dropped, so that the rows are in memory once.
         """
         blocks, self._blocks = self._blocks, ()
         codes = np.empty((len(self._tables), self.n_rows), dtype=np.uint8)
         for index, table in enumerate(self._tables):
-            np.concatenate([table[block.column(index)] for block in blocks], out=codes[index])
+            np.concatenate(
+                [table[block.column(index)] for block in blocks], out=codes[index]
+            )
         return codes
 
 
@@ -195,10 +220,16 @@ class CodedColumns:
         """Exact PRIVATE number of rows of every code of one column."""
         n_codes = int(self.public.n_codes[index])
         blocks = self.blocks or [CodedBlock.none(len(self.public.n_codes))]
-        return sum_over(blocks, lambda block, onto: added(np.bincount(block.column(index), minlength=n_codes), onto))
+        return sum_over(
+            blocks,
+            lambda block, onto: added(
+                np.bincount(block.column(index), minlength=n_codes), onto
+            ),
+        )
 
     def take(self, encoding: Encoding, n_rows: int) -> list[TakenBlocks]:
-        """The rows by bins whose edges are public edges, too; at least one part, which may be empty. No row is left.
+        """The rows by bins whose edges are public edges, too; at least one part, which
+        may be empty. No row is left.
 
         Args:
             encoding: public or released bins of the same schema.
@@ -211,7 +242,10 @@ class CodedColumns:
         blocks, self.blocks = self.blocks or [CodedBlock.none(len(tables))], []
         joined: list[list[CodedBlock]] = [[]]
         for block in blocks:
-            if joined[-1] and sum(other.n_rows for other in joined[-1]) + block.n_rows > n_rows:
+            if (
+                joined[-1]
+                and sum(other.n_rows for other in joined[-1]) + block.n_rows > n_rows
+            ):
                 joined.append([])
             joined[-1].append(block)
         return [TakenBlocks(tables, consecutive) for consecutive in joined]
@@ -223,7 +257,8 @@ class CodedRows:
 
     Attributes:
         features: codes of the features.
-        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already dropped, record-wise.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already
+            dropped, record-wise.
         ids: uint8 ``(n_rows, 16)``, or ``None`` if the job needs no ids.
     """
 
@@ -269,7 +304,8 @@ def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:
         if fine is not None and coarse is not None:
             if not np.isin(coarse, fine).all():
                 raise ValueError("bins with an edge that is not public")
-            # The values of a code are above the edge before it and not above its own edge.
+            # The values of a code are above the edge before it and not above its own
+            # edge.
             table[: len(fine)] = np.searchsorted(coarse, fine, side="left")
             table[len(fine)] = len(coarse)
             if feature.missing:
@@ -281,14 +317,20 @@ def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:
 
 
 PART_ROWS: Final = 2**17
-"""Rows of a part: its codes fit into the cache of a processor, and the work on a part outweighs a call of a loop."""
+"""Rows of a part: its codes fit into the cache of a processor, and the work on a part
+outweighs a call of a loop.
+"""
 
 
-def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
-    """The PRIVATE rows in the form that an algorithm counts, in parts; at least one part.
+def parts_of(
+    rows: TrainingRows, encoding: Encoding, form: type[Form], *args: Any
+) -> Parts:
+    """The PRIVATE rows in the form that an algorithm counts, in parts; at least one
+    part.
 
     Args:
-        rows: in this process, or on other machines. Coded rows are used up: see :meth:`CodedColumns.take`.
+        rows: in this process, or on other machines. Coded rows are used up: see
+            :meth:`CodedColumns.take`.
         encoding: public or released bins.
         form: makes its objects of the parts.
         args: further arguments of ``form.of``.
@@ -299,7 +341,12 @@ def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: An
 
     def part(place: tuple[slice, Callable[[], NDArray[np.uint8]]]) -> Form:
         mine, codes = place
-        return form.of(CodedPart(encoding, codes(), rows.y[mine], None if ids is None else ids[mine]), *args)
+        return form.of(
+            CodedPart(
+                encoding, codes(), rows.y[mine], None if ids is None else ids[mine]
+            ),
+            *args,
+        )
 
     return RowParts(made_of(list(_places(encoding, rows.features)), part))
 
@@ -307,10 +354,14 @@ def parts_of(rows: TrainingRows, encoding: Encoding, form: type[Form], *args: An
 def _places(
     encoding: Encoding, features: SanitisedColumns | CodedColumns
 ) -> Iterator[tuple[slice, Callable[[], NDArray[np.uint8]]]]:
-    """The place of every part among the rows, and what makes the codes of the part, once."""
+    """The place of every part among the rows, and what makes the codes of the part,
+    once.
+    """
     if isinstance(features, SanitisedColumns):
         for start in range(0, max(features.n_rows, 1), PART_ROWS):
-            columns = tuple(column[start : start + PART_ROWS] for column in features.columns)
+            columns = tuple(
+                column[start : start + PART_ROWS] for column in features.columns
+            )
             block = SanitisedColumns(columns, min(features.n_rows - start, PART_ROWS))
             yield slice(start, start + block.n_rows), partial(encoding.encode, block)
         return
@@ -321,7 +372,9 @@ def _places(
 
 
 class RowParts:
-    """Parts of the PRIVATE rows of a job in the memory of this process; at least one. See ``Parts``."""
+    """Parts of the PRIVATE rows of a job in the memory of this process; at least one.
+    See ``Parts``.
+    """
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
@@ -329,7 +382,10 @@ class RowParts:
     def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
         """The sum of what a method returns for every part."""
         if method in HISTOGRAMS:
-            return sum_over(self.parts, lambda part, onto: getattr(part, method)(*args, **named, onto=onto))
+            return sum_over(
+                self.parts,
+                lambda part, onto: getattr(part, method)(*args, **named, onto=onto),
+            )
         count = methodcaller(method, *args, **named)
         return sum_over(self.parts, lambda part, onto: added(count(part), onto))
 
@@ -354,13 +410,15 @@ _NONE: Final[Any] = object()
 
 
 def sum_over(
-    parts: Sequence[Part], add: Callable[[Part, NDArray[np.int64] | None], NDArray[np.int64]]
+    parts: Sequence[Part],
+    add: Callable[[Part, NDArray[np.int64] | None], NDArray[np.int64]],
 ) -> NDArray[np.int64]:
     """The sum of what every part contributes, counted by threads.
 
     Args:
         parts: at least one.
-        add: adds a part to the sum of other parts in place, or makes a new sum if there is none; returns the sum.
+        add: adds a part to the sum of other parts in place, or makes a new sum if there
+            is none; returns the sum.
     """
 
     def total(mine: Iterator[Part]) -> NDArray[np.int64] | None:
@@ -372,7 +430,9 @@ def sum_over(
     return sum_of(in_threads(parts, total))
 
 
-def added(counted: NDArray[np.int64], onto: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def added(
+    counted: NDArray[np.int64], onto: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
     """Adds to a sum in place, if there is one; returns the sum."""
     return counted if onto is None else np.add(onto, counted, out=onto)
 
@@ -387,12 +447,17 @@ def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:
 
 def made_of(parts: Sequence[Part], make: Callable[[Part], Result]) -> list[Result]:
     """What is made of every part, in the order of the parts."""
-    numbered = in_threads(list(enumerate(parts)), lambda mine: [(i, make(part)) for i, part in mine])
+    numbered = in_threads(
+        list(enumerate(parts)), lambda mine: [(i, make(part)) for i, part in mine]
+    )
     return [made for _, made in sorted(chain(*numbered), key=itemgetter(0))]
 
 
-def made_ahead(parts: Iterable[Part], make: Callable[[Part], Result]) -> Generator[Result, None, None]:
-    """What is made of every part, in order; a thread makes the next one while the caller works on one.
+def made_ahead(
+    parts: Iterable[Part], make: Callable[[Part], Result]
+) -> Generator[Result, None, None]:
+    """What is made of every part, in order; a thread makes the next one while the
+    caller works on one.
 
     Close it before what ``make`` reads from: closing waits for the thread.
     """
@@ -410,8 +475,12 @@ def made_ahead(parts: Iterable[Part], make: Callable[[Part], Result]) -> Generat
         wait([made] if made else [])
 
 
-def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) -> list[Result]:
-    """Runs work in this thread and one more for each further processor, each on the parts that no other has taken."""
+def in_threads(
+    parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]
+) -> list[Result]:
+    """Runs work in this thread and one more for each further processor, each on the
+    parts that no other has taken.
+    """
     waiting, lock = iter(parts), Lock()
 
     def untaken() -> Iterator[Part]:
@@ -423,7 +492,9 @@ def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) 
             yield part
 
     n_threads = min(_n_processors(), MAX_THREADS, len(parts))
-    others = [begun(partial(work, untaken()), name="rows") for _ in range(n_threads - 1)]
+    others = [
+        begun(partial(work, untaken()), name="rows") for _ in range(n_threads - 1)
+    ]
     try:
         own = work(untaken())
     finally:
@@ -432,4 +503,8 @@ def in_threads(parts: Sequence[Part], work: Callable[[Iterator[Part]], Result]) 
 
 
 def _n_processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )

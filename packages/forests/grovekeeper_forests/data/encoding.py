@@ -1,12 +1,16 @@
-"""Encodes sanitised values as small integers by public bins, and lists the splits that the bins allow.
+"""Encodes sanitised values as small integers by public bins, and lists the splits that
+the bins allow.
 
-Every function depends on the schema and public or released numbers alone, so the code of a row depends on no other row:
-the map is record-wise (lemma L6, docs/proofs/lemmas.md). Edges of public bins are exact fractions of the declared
-bounds, each rounded to the nearest double in the last step, so that they are equal on every machine.
+Every function depends on the schema and public or released numbers alone, so the code
+of a row depends on no other row: the map is record-wise (lemma L6,
+docs/proofs/lemmas.md). Edges of public bins are exact fractions of the declared bounds,
+each rounded to the nearest double in the last step, so that they are equal on every
+machine.
 
-Binned sums and differences of two ordered columns give oblique splits without any further release. The bins of both
-columns of a pair are mapped to places 0 … m − 1, where m is the larger number of bins but at most :data:`MAX_PLACES`.
-The sum and the difference are then columns of 2m − 1 codes.
+Binned sums and differences of two ordered columns give oblique splits without any
+further release. The bins of both columns of a pair are mapped to places 0 … m − 1,
+where m is the larger number of bins but at most :data:`MAX_PLACES`. The sum and the
+difference are then columns of 2m − 1 codes.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ from grovekeeper_forests.kernels.arrays import Splits
 from grovekeeper_forests.kernels.prediction import CodeSums, CodeTables, ColumnRule
 
 Positions: TypeAlias = Callable[[int, int], Iterable[tuple[int, int]]]
-"""Maps the bounds of a number, in a common unit, to the cuts of its range: numerators and denominators in that unit."""
+"""Maps the bounds of a number, in a common unit, to the cuts of its range: numerators
+and denominators in that unit.
+"""
 
 
 def public_edges(
@@ -47,16 +53,24 @@ def public_edges(
     Returns:
         Read-only float64 in [lower, upper); empty where the bounds are equal.
     """
-    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
+    (low, low_scale), (high, high_scale) = (
+        lower.as_integer_ratio(),
+        upper.as_integer_ratio(),
+    )
     scale = max(low_scale, high_scale)  # both are powers of two
     low, high = low * (scale // low_scale), high * (scale // high_scale)
     if whole and high - low <= widest_listed:
         rounded = {(2 * value + 1) / 2 for value in range(low, high)}
     elif whole:
-        rounded = {(2 * (over // (under * scale)) + 1) / 2 for over, under in positions(low, high)}
+        rounded = {
+            (2 * (over // (under * scale)) + 1) / 2
+            for over, under in positions(low, high)
+        }
     else:  # true division of integers rounds to nearest, whatever their size
         rounded = {over / (under * scale) for over, under in positions(low, high)}
-    edges = np.array(sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64)
+    edges = np.array(
+        sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64
+    )
     edges.flags.writeable = False
     return edges
 
@@ -65,24 +79,31 @@ MAX_BINS = 255
 """Most bins of a number; MISSING takes one more code, so that codes fit into one byte."""
 
 GEOMETRIC_SHARE = Fraction(1, 4)
-"""Share of the edges that halve their distance to zero (or to the nearer bound), for skewed columns."""
+"""Share of the edges that halve their distance to zero (or to the nearer bound), for
+skewed columns.
+"""
 
 FIRST_HALVING = 4
 """The first halving edge is at 2^-4 of the range; equal steps cover the rest."""
 
 
 NO_SPLIT = 255
-"""Threshold of a node whose box cannot be split: no code is above it, so every row goes left."""
+"""Threshold of a node whose box cannot be split: no code is above it, so every row goes
+left.
+"""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Every split that the public schema allows, as parallel arrays; candidate r is one entry of each.
+    """Every split that the public schema allows, as parallel arrays; candidate r is one
+    entry of each.
 
-    A row goes right iff ``code != threshold`` where ``equals``, else iff ``code > threshold``. The *box* of a node is
-    the mask, bool ``(n_candidates,)``, over the candidates that cut the region which released splits above leave to the
-    node. A box is a function of releases, so a selection restricted to the box keeps its guarantee (lemma L1 needs
-    candidates that do not depend on the rows *given* the earlier releases).
+    A row goes right iff ``code != threshold`` where ``equals``, else iff ``code >
+    threshold``. The *box* of a node is the mask, bool ``(n_candidates,)``, over the
+    candidates that cut the region which released splits above leave to the node. A box
+    is a function of releases, so a selection restricted to the box keeps its guarantee
+    (lemma L1 needs candidates that do not depend on the rows *given* the earlier
+    releases).
 
     Attributes:
         feature: int32 ``(n_candidates,)``, in ascending order.
@@ -99,24 +120,35 @@ class Candidates:
 
     def of(self, features: slice) -> slice:
         """The candidates on consecutive columns."""
-        return slice(*np.searchsorted(self.feature, [features.start, features.stop]).tolist())
+        return slice(
+            *np.searchsorted(self.feature, [features.start, features.stop]).tolist()
+        )
 
     def splits_on(self, features: slice) -> Splits:
-        """The candidates on consecutive columns, which are counted from the first of them."""
+        """The candidates on consecutive columns, which are counted from the first of
+        them.
+        """
         mine = self.of(features)
-        return self.feature[mine] - np.int32(features.start), self.threshold[mine], self.equals[mine]
+        return (
+            self.feature[mine] - np.int32(features.start),
+            self.threshold[mine],
+            self.equals[mine],
+        )
 
     @property
     def root(self) -> NDArray[np.bool_]:
         """The box of the root: every candidate."""
         return np.ones(len(self), dtype=np.bool_)
 
-    def children(self, box: NDArray[np.bool_], chosen: int | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def children(
+        self, box: NDArray[np.bool_], chosen: int | None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """The boxes of the left and the right child of a released split.
 
         Args:
             box: of the parent.
-            chosen: index of the released candidate; ``None`` where the parent has no candidate and every row goes left.
+            chosen: index of the released candidate; ``None`` where the parent has no
+                candidate and every row goes left.
         """
         if chosen is None:
             return box, np.zeros_like(box)
@@ -126,7 +158,8 @@ class Candidates:
             left[alike] = False
             right[chosen] = False
             rest = alike.start + np.flatnonzero(right[alike])
-            if len(rest) == 2:  # with two values left, both candidates are the same split
+            # with two values left, both candidates are the same split
+            if len(rest) == 2:
                 right[rest[1]] = False
         else:
             left[chosen : alike.stop] = False
@@ -134,8 +167,12 @@ class Candidates:
         return left, right
 
     def splits(self, chosen: list[int | None]) -> Splits:
-        """Feature, threshold and equality of each node's released candidate; ``None`` sends every row left."""
-        picked = np.array([-1 if choice is None else choice for choice in chosen], dtype=np.int64)
+        """Feature, threshold and equality of each node's released candidate; ``None``
+        sends every row left.
+        """
+        picked = np.array(
+            [-1 if choice is None else choice for choice in chosen], dtype=np.int64
+        )
         feature = np.zeros(len(picked), dtype=np.int32)
         threshold = np.full(len(picked), NO_SPLIT, dtype=np.uint8)
         equals = np.zeros(len(picked), dtype=np.bool_)
@@ -152,10 +189,12 @@ class Encoding:
 
     Attributes:
         schema: the public schema of the encoded columns.
-        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for a categorical
-            feature with one code per category. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
-        n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256, except in the public
-            grid. Columns are the features, then the columns of the pairs.
+        edges: per number, ascending float64 edges (code = number of edges below the
+            value); ``None`` for a categorical feature with one code per category.
+            Ordered categories with edges are grouped like the integers 0, 1, 2, ….
+        n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``,
+            at most 256, except in the public grid. Columns are the features, then the
+            columns of the pairs.
         pairs: pairs of features whose sums and differences are further columns; see
             ``grovekeeper_forests.data.encoding``.
     """
@@ -167,17 +206,23 @@ class Encoding:
 
     @classmethod
     def of(cls, schema: Schema, n_bins: int) -> Encoding:
-        """The bins of ``schema`` with at most ``n_bins`` bins per number; MISSING takes one more.
+        """The bins of ``schema`` with at most ``n_bins`` bins per number; MISSING takes
+        one more.
 
         Args:
             schema: public columns.
-            n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: each has a code, whatever ``n_bins`` is.
+            n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: each has a code,
+                whatever ``n_bins`` is.
         """
         assert 2 <= n_bins <= MAX_BINS
-        return cls.with_edges(schema, tuple(_edges(feature, n_bins) for feature in schema.features))
+        return cls.with_edges(
+            schema, tuple(_edges(feature, n_bins) for feature in schema.features)
+        )
 
     @classmethod
-    def with_edges(cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]) -> Encoding:
+    def with_edges(
+        cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]
+    ) -> Encoding:
         """The bins between given edges, which are public or released.
 
         Args:
@@ -185,13 +230,18 @@ class Encoding:
             edges: as the attribute; at most :data:`MAX_BINS` − 1 per feature.
         """
         n_codes = [
-            _n_codes(feature, feature_edges) for feature, feature_edges in zip(schema.features, edges, strict=True)
+            _n_codes(feature, feature_edges)
+            for feature, feature_edges in zip(schema.features, edges, strict=True)
         ]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
     def paired(self, pairs: tuple[Pair, ...]) -> Encoding:
         """This encoding with the columns of some pairs of features after the features."""
-        return replace(self, n_codes=np.concatenate((self.n_codes, n_pair_codes(self.n_codes, pairs))), pairs=pairs)
+        return replace(
+            self,
+            n_codes=np.concatenate((self.n_codes, n_pair_codes(self.n_codes, pairs))),
+            pairs=pairs,
+        )
 
     @property
     def n_own_codes(self) -> NDArray[np.int32]:
@@ -199,9 +249,15 @@ class Encoding:
         return self.n_codes[: len(self.edges)]
 
     def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
-        """Codes of rows in every column, including the columns of pairs; otherwise like :meth:`encode`."""
+        """Codes of rows in every column, including the columns of pairs; otherwise like
+        :meth:`encode`.
+        """
         codes = self.encode(columns)
-        return np.concatenate((codes, self._pair_columns.of(codes))) if self.pairs else codes
+        return (
+            np.concatenate((codes, self._pair_columns.of(codes)))
+            if self.pairs
+            else codes
+        )
 
     def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of PRIVATE or caller's rows; record-wise and total.
@@ -211,8 +267,11 @@ class Encoding:
         """
         return self.tables.codes(columns.columns, columns.n_rows)
 
-    def encode_column(self, index: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
-        """Codes of PRIVATE sanitised values of one feature, by bins that may be more than 256, as a public grid has.
+    def encode_column(
+        self, index: int, values: NDArray[np.float64] | NDArray[np.int32]
+    ) -> NDArray[np.uint16]:
+        """Codes of PRIVATE sanitised values of one feature, by bins that may be more
+        than 256, as a public grid has.
 
         Returns:
             uint16 ``(n_rows,)``; otherwise like :meth:`encode`.
@@ -223,29 +282,43 @@ class Encoding:
     def tables(self) -> CodeTables:
         """The bins of the features, for a compiled loop."""
         features = zip(self.schema.features, self.edges, self.n_own_codes, strict=True)
-        return CodeTables(_rule(feature, edges, int(n_codes)) for feature, edges, n_codes in features)
+        return CodeTables(
+            _rule(feature, edges, int(n_codes)) for feature, edges, n_codes in features
+        )
 
     @kept_property
     def _pair_columns(self) -> CodeSums:
         return pair_columns(self.n_own_codes, self.pairs)
 
-    def of_columns(self, columns: NDArray[np.integer]) -> tuple[Encoding, NDArray[np.int64], NDArray[np.int64]]:
+    def of_columns(
+        self, columns: NDArray[np.integer]
+    ) -> tuple[Encoding, NDArray[np.int64], NDArray[np.int64]]:
         """The part of this encoding that some columns need.
 
         Args:
             columns: distinct columns of this encoding, integers ``(n,)``.
 
         Returns:
-            The smaller encoding; the features of its schema, as features of this one; and the number of each of
-            ``columns`` in it.
+            The smaller encoding; the features of its schema, as features of this one;
+            and the number of each of ``columns`` in it.
         """
         n_features = len(self.edges)
-        own, paired = columns[columns < n_features], columns[columns >= n_features] - n_features
-        chosen = sorted({self.pairs[pair] for pair in (paired // COLUMNS_PER_PAIR).tolist()})
-        features = sorted({*own.tolist(), *(feature for pair in chosen for feature in pair)})
+        own, paired = (
+            columns[columns < n_features],
+            columns[columns >= n_features] - n_features,
+        )
+        chosen = sorted(
+            {self.pairs[pair] for pair in (paired // COLUMNS_PER_PAIR).tolist()}
+        )
+        features = sorted(
+            {*own.tolist(), *(feature for pair in chosen for feature in pair)}
+        )
         place = {feature: position for position, feature in enumerate(features)}
         smaller = Encoding.with_edges(
-            replace(self.schema, features=tuple(self.schema.features[feature] for feature in features)),
+            replace(
+                self.schema,
+                features=tuple(self.schema.features[feature] for feature in features),
+            ),
             tuple(self.edges[feature] for feature in features),
         ).paired(tuple((place[first], place[second]) for first, second in chosen))
         numbers = dict(place)
@@ -261,16 +334,20 @@ class Encoding:
 
     @kept_property
     def candidates(self) -> Candidates:
-        """All public splits: thresholds for numbers and ordered categories, one category against the rest otherwise.
+        """All public splits: thresholds for numbers and ordered categories, one
+        category against the rest otherwise.
 
-        No candidate splits off OTHER alone, because the owner declares the categories that are expected to occur.
+        No candidate splits off OTHER alone, because the owner declares the categories
+        that are expected to occur.
         """
         feature: list[int] = []
         threshold: list[int] = []
         equals: list[bool] = []
         for index, declared in enumerate(self.schema.features):
             is_binned = self.edges[index] is not None
-            values, one_against_rest = _cuts(declared, int(self.n_codes[index]), is_binned=is_binned)
+            values, one_against_rest = _cuts(
+                declared, int(self.n_codes[index]), is_binned=is_binned
+            )
             feature += [index] * len(values)
             threshold += values
             equals += [one_against_rest] * len(values)
@@ -280,12 +357,17 @@ class Encoding:
             threshold += range(n_cuts)
             equals += [False] * n_cuts
         return Candidates(
-            np.array(feature, dtype=np.int32), np.array(threshold, dtype=np.uint8), np.array(equals, dtype=np.bool_)
+            np.array(feature, dtype=np.int32),
+            np.array(threshold, dtype=np.uint8),
+            np.array(equals, dtype=np.bool_),
         )
 
 
-def _rule(feature: Feature, edges: NDArray[np.float64] | None, n_codes: int) -> ColumnRule:
-    """The codes of a feature's sanitised values; MISSING has the last code, and OTHER is the highest ordered category.
+def _rule(
+    feature: Feature, edges: NDArray[np.float64] | None, n_codes: int
+) -> ColumnRule:
+    """The codes of a feature's sanitised values; MISSING has the last code, and OTHER
+    is the highest ordered category.
 
     A category above the last code (MISSING after 255 others) gets the last code.
     """
@@ -293,7 +375,9 @@ def _rule(feature: Feature, edges: NDArray[np.float64] | None, n_codes: int) -> 
         return ColumnRule(None, n_codes - 1, np.nan, n_codes - 1)
     if not feature.is_categorical:
         return ColumnRule(edges, np.inf, np.nan, n_codes - 1)
-    return ColumnRule(edges, len(feature.categories) - 1, feature.missing_code, n_codes - 1)
+    return ColumnRule(
+        edges, len(feature.categories) - 1, feature.missing_code, n_codes - 1
+    )
 
 
 def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:
@@ -307,32 +391,47 @@ def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int]
     if is_binned:
         return list(range(n_codes - 1)), False
     declared = len(feature.categories)
-    missing = [feature.missing_code] if feature.missing and feature.missing_code < n_codes else []
+    missing = (
+        [feature.missing_code]
+        if feature.missing and feature.missing_code < n_codes
+        else []
+    )
     if feature.ordered:
         # OTHER counts as the highest category; the cut above it splits off MISSING.
         return [*range(declared - 1), *(code - 1 for code in missing)], False
     values = [*range(declared), *missing]
-    # With two values, both one-against-rest splits are equal, so only the first is kept. One value has no split.
+    # With two values, both one-against-rest splits are equal, so only the first is
+    # kept. One value has no split.
     return (values if len(values) > 2 else values[: len(values) - 1]), True
 
 
 def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
     if feature.is_categorical:
         return None
-    return _number_edges(feature.lower, feature.upper, n_bins, whole=feature.type == "integer")
+    return _number_edges(
+        feature.lower, feature.upper, n_bins, whole=feature.type == "integer"
+    )
 
 
 @lru_cache(maxsize=4096)
-def _number_edges(lower: float, upper: float, n_bins: int, *, whole: bool) -> NDArray[np.float64]:
-    """Equal steps over the range, and edges that halve toward zero (or toward the nearer bound if zero is outside)."""
+def _number_edges(
+    lower: float, upper: float, n_bins: int, *, whole: bool
+) -> NDArray[np.float64]:
+    """Equal steps over the range, and edges that halve toward zero (or toward the
+    nearer bound if zero is outside).
+    """
 
     def positions(low: int, high: int) -> Iterator[tuple[int, int]]:
         n_halving = floor((n_bins - 1) * GEOMETRIC_SHARE)
         n_steps = n_bins - n_halving
-        yield from ((low * n_steps + (high - low) * step, n_steps) for step in range(1, n_steps))
+        yield from (
+            (low * n_steps + (high - low) * step, n_steps) for step in range(1, n_steps)
+        )
         yield from (_halving(low, high, step) for step in range(n_halving))
 
-    return public_edges(lower, upper, whole=whole, widest_listed=n_bins - 1, positions=positions)
+    return public_edges(
+        lower, upper, whole=whole, widest_listed=n_bins - 1, positions=positions
+    )
 
 
 def _halving(low: int, high: int, step: int) -> tuple[int, int]:
@@ -350,15 +449,21 @@ def as_number(feature: Feature) -> Feature:
         return feature
     assert feature.ordered
     top = float(len(feature.categories) - 1)
-    return Feature(feature.name, "integer", lower=0.0, upper=top, missing=feature.missing)
+    return Feature(
+        feature.name, "integer", lower=0.0, upper=top, missing=feature.missing
+    )
 
 
-def to_numbers(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:
-    """A sanitised column as numbers: OTHER counts as the highest category, MISSING is NaN. Record-wise (lemma L6).
+def to_numbers(
+    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """A sanitised column as numbers: OTHER counts as the highest category, MISSING is
+    NaN. Record-wise (lemma L6).
 
     Args:
         feature: public.
-        column: PRIVATE, or a caller's; float64 numbers, or int32 codes of ordered categories.
+        column: PRIVATE, or a caller's; float64 numbers, or int32 codes of ordered
+            categories.
     """
     if not feature.is_categorical:
         return column.astype(np.float64, copy=False)
@@ -373,7 +478,9 @@ Pair: TypeAlias = tuple[int, int]
 """Two features, by index."""
 
 MAX_ORDERED: Final = 32
-"""Ordered columns of a schema whose pairs are tabulated: at most 496 pairs, 992 columns."""
+"""Ordered columns of a schema whose pairs are tabulated: at most 496 pairs, 992
+columns.
+"""
 
 MAX_PLACES: Final = 32
 
@@ -388,7 +495,9 @@ def pairs_of_schema(schema: Schema) -> tuple[Pair, ...]:
 
 def ordered_columns(schema: Schema) -> list[int]:
     """Indices of the ordered columns that have a split."""
-    return [index for index, feature in enumerate(schema.features) if _is_ordered(feature)]
+    return [
+        index for index, feature in enumerate(schema.features) if _is_ordered(feature)
+    ]
 
 
 def _is_ordered(feature: Feature) -> bool:
@@ -397,8 +506,12 @@ def _is_ordered(feature: Feature) -> bool:
     return feature.lower < feature.upper
 
 
-def n_pair_codes(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> NDArray[np.int32]:
-    """Number of codes of each column of pairs, int32 ``(2 · n_pairs,)``, from the numbers of the features."""
+def n_pair_codes(
+    n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]
+) -> NDArray[np.int32]:
+    """Number of codes of each column of pairs, int32 ``(2 · n_pairs,)``, from the
+    numbers of the features.
+    """
     sizes = [2 * n_places(n_feature_codes, pair) - 1 for pair in pairs]
     return np.repeat(np.array(sizes, dtype=np.int32), COLUMNS_PER_PAIR)
 
@@ -422,7 +535,9 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
     for pair in pairs:
         common = n_places(n_feature_codes, pair)
         own = (int(n_feature_codes[feature]) for feature in pair)
-        first, second = (to_places(np.minimum(_EVERY_CODE, n - 1), n, common) for n in own)
+        first, second = (
+            to_places(np.minimum(_EVERY_CODE, n - 1), n, common) for n in own
+        )
         features += [pair] * COLUMNS_PER_PAIR
         tables += [np.stack((first, second)), np.stack((first, common - 1 - second))]
     return CodeSums(features, tables)

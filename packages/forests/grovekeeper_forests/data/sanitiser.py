@@ -1,8 +1,11 @@
-"""Sanitises rows by the public schema, record by record, before any mechanism or model reads them.
+"""Sanitises rows by the public schema, record by record, before any mechanism or model
+reads them.
 
-The sanitiser is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the
-image of a row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to
-neighbouring datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes no sensitivity.
+The sanitiser is *total* (every cell has an image, so no row can make growth or
+prediction fail) and *record-wise* (the image of a row depends on that row and the
+public schema alone). A record-wise map takes neighbouring datasets to neighbouring
+datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes
+no sensitivity.
 
 ==============================  ===========================================
 cell                            image
@@ -16,8 +19,9 @@ as a text of no characters
 undeclared or empty label       the row is dropped
 ==============================  ===========================================
 
-Uploads and prediction bodies have stricter rules: they reject errors that the owner or the caller can correct. The
-rows of a prediction request are sanitised in one table, several times as fast as column by column.
+Uploads and prediction bodies have stricter rules: they reject errors that the owner or
+the caller can correct. The rows of a prediction request are sanitised in one table,
+several times as fast as column by column.
 """
 
 import math
@@ -41,12 +45,14 @@ class SanitisedColumns:
     """Sanitised feature values: PRIVATE in training, the caller's in prediction.
 
     Attributes:
-        columns: one array per schema feature, in schema order. Numbers: float64 ``(n_rows,)``, inside the bounds,
-            NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
-            an undeclared value and ``missing_code`` for an empty cell.
+        columns: one array per schema feature, in schema order. Numbers: float64
+            ``(n_rows,)``, inside the bounds, NaN = MISSING (only where the schema
+            allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for an
+            undeclared value and ``missing_code`` for an empty cell.
         n_rows: number of rows, also where the schema has no features.
-        changed: of a caller's rows, int64 ``(2, n_features)``: the numbers out of their bounds, and the undeclared
-            categories. ``None`` if there are none, and of training rows, which nobody counts.
+        changed: of a caller's rows, int64 ``(2, n_features)``: the numbers out of their
+            bounds, and the undeclared categories. ``None`` if there are none, and of
+            training rows, which nobody counts.
     """
 
     columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
@@ -55,7 +61,8 @@ class SanitisedColumns:
 
 
 class SanitisedTable(SanitisedColumns):
-    """Sanitised values of a request in one array, from which a small prediction takes less time than from columns.
+    """Sanitised values of a request in one array, from which a small prediction takes
+    less time than from columns.
 
     Attributes:
         table: float64 ``(n_features, n_rows)``, codes of categories as numbers.
@@ -64,15 +71,26 @@ class SanitisedTable(SanitisedColumns):
     table: NDArray[np.float64]
 
     def __init__(
-        self, table: NDArray[np.float64], changed: NDArray[np.int64] | None, is_categorical: tuple[bool, ...]
+        self,
+        table: NDArray[np.float64],
+        changed: NDArray[np.int64] | None,
+        is_categorical: tuple[bool, ...],
     ) -> None:
-        vars(self).update(n_rows=table.shape[1], table=table, changed=changed, _is_categorical=is_categorical)
+        vars(self).update(
+            n_rows=table.shape[1],
+            table=table,
+            changed=changed,
+            _is_categorical=is_categorical,
+        )
 
     @kept_property
     def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
         """The columns, made of the table when a reader asks for them."""
         pairs = zip(self.table, vars(self)["_is_categorical"], strict=True)
-        return tuple(values.astype(np.int32) if is_categorical else values for values, is_categorical in pairs)
+        return tuple(
+            values.astype(np.int32) if is_categorical else values
+            for values, is_categorical in pairs
+        )
 
 
 @dataclass(frozen=True)
@@ -81,8 +99,10 @@ class SanitisedRows:
 
     Attributes:
         features: see :class:`SanitisedColumns`.
-        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already dropped, record-wise.
-        row_ids: uint8 ``(n_rows, 16)``: the stable random id that ingestion gives to each row; never published.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already
+            dropped, record-wise.
+        row_ids: uint8 ``(n_rows, 16)``: the stable random id that ingestion gives to
+            each row; never published.
     """
 
     features: SanitisedColumns
@@ -95,20 +115,27 @@ _JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
 
 
 _EMPTY_CATEGORIES = (None, "")
-"""The cells that are empty in a column of categories; CSV, ONNX and other protocols have only the text."""
+"""The cells that are empty in a column of categories; CSV, ONNX and other protocols
+have only the text.
+"""
 
 
 def legal_types(feature: Feature) -> frozenset[type]:
     """The types of legal cells, an empty one included.
 
-    Exact types, not their subclasses: in Python a bool is an int, but here it is neither a number nor a category.
+    Exact types, not their subclasses: in Python a bool is an int, but here it is
+    neither a number nor a category.
     """
     return _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
 
 
 def codes_of(feature: Feature) -> dict[object, int]:
-    """The codes of the declared categories and of an empty cell, which is a null or a text of no characters."""
-    codes: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
+    """The codes of the declared categories and of an empty cell, which is a null or a
+    text of no characters.
+    """
+    codes: dict[object, int] = {
+        category: code for code, category in enumerate(feature.categories)
+    }
     return codes | dict.fromkeys(_EMPTY_CATEGORIES, feature.missing_code)
 
 
@@ -125,10 +152,14 @@ class Cells(Protocol):
         """The rows whose cell is empty, ascending."""
 
     def numbers(self) -> NDArray[np.float64]:
-        """The nearest floats, NaN for an empty cell, of a column whose cells are all of a number's type."""
+        """The nearest floats, NaN for an empty cell, of a column whose cells are all of
+        a number's type.
+        """
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
-        """The codes of categories, of a column whose cells are all of a category's type."""
+        """The codes of categories, of a column whose cells are all of a category's
+        type.
+        """
 
 
 class JsonCells:
@@ -145,7 +176,9 @@ class JsonCells:
         legal = legal_types(feature)
         if legal.issuperset(map(type, self._values)):
             return ()
-        return [row for row, value in enumerate(self._values) if type(value) not in legal]
+        return [
+            row for row, value in enumerate(self._values) if type(value) not in legal
+        ]
 
     def empty(self, feature: Feature) -> Sequence[int]:
         """See :class:`Cells`."""
@@ -165,7 +198,9 @@ class JsonCells:
     def codes(self, feature: Feature) -> NDArray[np.int32]:
         """See :class:`Cells`."""
         codes, other = codes_of(feature), feature.other_code
-        return np.array([codes.get(value, other) for value in self._values], dtype=np.int32)
+        return np.array(
+            [codes.get(value, other) for value in self._values], dtype=np.int32
+        )
 
 
 class NumberCells:
@@ -179,7 +214,11 @@ class NumberCells:
 
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """See :class:`Cells`."""
-        return np.flatnonzero(~np.isnan(self._values)) if feature.is_categorical else np.empty(0, dtype=np.intp)
+        return (
+            np.flatnonzero(~np.isnan(self._values))
+            if feature.is_categorical
+            else np.empty(0, dtype=np.intp)
+        )
 
     def empty(self, _: Feature) -> NDArray[np.intp]:
         """See :class:`Cells`."""
@@ -195,7 +234,9 @@ class NumberCells:
 
 
 def _float(value: int | float | None) -> float:
-    """A value as a float: an integer beyond the range of floats becomes an infinity, which is clamped later."""
+    """A value as a float: an integer beyond the range of floats becomes an infinity,
+    which is clamped later.
+    """
     if value is None:
         return math.nan
     try:
@@ -204,16 +245,20 @@ def _float(value: int | float | None) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def sanitise_numbers(
+    feature: Feature, values: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Clamps numbers to the declared bounds; total and record-wise.
 
     Args:
         feature: public; ``numeric`` or ``integer``.
-        values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell, infinities are legal.
+        values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell,
+            infinities are legal.
 
     Returns:
-        A new float64 array inside the bounds. NaN remains only where the feature declares ``missing``. A negative zero
-        becomes a positive zero, so that equal values have equal bits.
+        A new float64 array inside the bounds. NaN remains only where the feature
+        declares ``missing``. A negative zero becomes a positive zero, so that equal
+        values have equal bits.
     """
     result = np.clip(values, feature.lower, feature.upper)
     if feature.type == "integer":
@@ -232,15 +277,18 @@ def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int
         codes: PRIVATE, or a caller's; int32 ``(n_rows,)``.
 
     Returns:
-        A new int32 array of declared codes, ``other_code`` and, where the feature declares ``missing``,
-        ``missing_code``.
+        A new int32 array of declared codes, ``other_code`` and, where the feature
+        declares ``missing``, ``missing_code``.
     """
     largest = feature.missing_code if feature.missing else feature.other_code
-    return np.where((codes >= 0) & (codes <= largest), codes, np.int32(feature.other_code))
+    return np.where(
+        (codes >= 0) & (codes <= largest), codes, np.int32(feature.other_code)
+    )
 
 
 def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether each row has a declared class, by a test on that row alone; callers drop the other rows.
+    """Whether each row has a declared class, by a test on that row alone; callers drop
+    the other rows.
 
     Args:
         label: public.
@@ -250,36 +298,51 @@ def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]
 
 
 def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
-    """The number of cells that clamping changes: exact, so of stored rows for the owner's upload report alone."""
+    """The number of cells that clamping changes: exact, so of stored rows for the
+    owner's upload report alone.
+    """
     return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
 
 
 def max_rows(schema: Schema) -> int:
-    """Most rows of a prediction request for a model: they bound its cells, and the probabilities of its answer."""
-    return min(limits.MAX_PREDICTION_ROWS, limits.MAX_PREDICTION_CELLS // max(len(schema.features), schema.n_classes))
+    """Most rows of a prediction request for a model: they bound its cells, and the
+    probabilities of its answer.
+    """
+    return min(
+        limits.MAX_PREDICTION_ROWS,
+        limits.MAX_PREDICTION_CELLS // max(len(schema.features), schema.n_classes),
+    )
 
 
-def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+def sanitise_prediction_rows(
+    schema: Schema, rows: Sequence[Mapping[str, object]]
+) -> SanitisedColumns:
     """Encodes the ``rows`` form of a prediction body.
 
     Args:
         schema: public, from inside the artifact.
-        rows: one mapping per row, from feature name to a JSON scalar (``str``, ``int``, ``float``, ``bool``,
-            ``None``); an absent name is an empty cell.
+        rows: one mapping per row, from feature name to a JSON scalar (``str``, ``int``,
+            ``float``, ``bool``, ``None``); an absent name is an empty cell.
 
     Raises:
-        ParameterInvalid: ``unknown-column`` at ``rows``, with the name of the first such column; or, once per
-            column with the number of its rows, ``missing``, ``not-a-number``, ``not-a-string`` at
-            ``rows[i][feature]`` of the first row. No error repeats a value.
+        ParameterInvalid: ``unknown-column`` at ``rows``, with the name of the first
+            such column; or, once per column with the number of its rows, ``missing``,
+            ``not-a-number``, ``not-a-string`` at ``rows[i][feature]`` of the first row.
+            No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
     unknown = [name for row in rows for name in row.keys() - names.keys()]
     if unknown:
         n_rows = sum(not row.keys() <= names.keys() for row in rows)
-        raise ParameterInvalid([unknown_column(unknown[0], names, place=("rows",), count=n_rows)])
+        raise ParameterInvalid(
+            [unknown_column(unknown[0], names, place=("rows",), count=n_rows)]
+        )
     columns = {name: JsonCells([row.get(name) for row in rows]) for name in names}
     return _sanitised(
-        schema, columns, len(rows), place_of=lambda name, index: ("rows", index or 0, name)
+        schema,
+        columns,
+        len(rows),
+        place_of=lambda name, index: ("rows", index or 0, name),
     )  # no column is absent
 
 
@@ -290,13 +353,15 @@ def sanitise_prediction_columns(
 
     Args:
         schema: public, from inside the artifact.
-        columns: from feature name to cells, all of equal length. An absent column has only empty cells.
+        columns: from feature name to cells, all of equal length. An absent column has
+            only empty cells.
         place: where the request has the columns.
 
     Raises:
-        ParameterInvalid: ``unknown-column`` or ``unequal-lengths`` at ``columns``; ``missing`` at
-            ``columns[feature]`` for an absent column; once per column with the number of its rows, ``missing``,
-            ``not-a-number``, ``not-a-string`` at ``columns[feature][i]`` of the first row. No error repeats a value.
+        ParameterInvalid: ``unknown-column`` or ``unequal-lengths`` at ``columns``;
+            ``missing`` at ``columns[feature]`` for an absent column; once per column
+            with the number of its rows, ``missing``, ``not-a-number``, ``not-a-string``
+            at ``columns[feature][i]`` of the first row. No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
     unknown = [name for name in columns if name not in names]
@@ -314,16 +379,24 @@ def sanitise_prediction_columns(
 
 
 def _sanitised(
-    schema: Schema, columns: Mapping[str, Cells], n_rows: int, *, place_of: Callable[[str, int | None], Place]
+    schema: Schema,
+    columns: Mapping[str, Cells],
+    n_rows: int,
+    *,
+    place_of: Callable[[str, int | None], Place],
 ) -> SanitisedColumns:
-    """Sanitises columns; ``place_of`` gives the place of the cell of a column in one row, or to an absent column."""
+    """Sanitises columns; ``place_of`` gives the place of the cell of a column in one
+    row, or to an absent column.
+    """
     problems: list[ParameterProblem] = []
     sanitised: list[NDArray[np.float64] | NDArray[np.int32]] = []
     changed = np.zeros((2, len(schema.features)), dtype=np.int64)
     for place, feature in enumerate(schema.features):
         cells = columns.get(feature.name)
         if cells is None and not feature.missing:
-            problems.append(_problem(feature, place_of(feature.name, None), "missing", n_rows))
+            problems.append(
+                _problem(feature, place_of(feature.name, None), "missing", n_rows)
+            )
             continue
         cells = JsonCells([None] * n_rows) if cells is None else cells
         other_types = cells.of_other_types(feature)
@@ -333,7 +406,14 @@ def _sanitised(
             (empty, "missing"),
         ):
             if len(rows):
-                problems.append(_problem(feature, place_of(feature.name, int(rows[0])), problem, len(rows)))
+                problems.append(
+                    _problem(
+                        feature,
+                        place_of(feature.name, int(rows[0])),
+                        problem,
+                        len(rows),
+                    )
+                )
         if not problems and feature.is_categorical:
             sanitised.append(cells.codes(feature))
             changed[1, place] = np.count_nonzero(sanitised[-1] == feature.other_code)
@@ -345,17 +425,27 @@ def _sanitised(
             break
     if problems:
         raise ParameterInvalid(problems[: limits.MAX_REPORTED_PROBLEMS])
-    return SanitisedColumns(tuple(sanitised), n_rows, changed if changed.any() else None)
+    return SanitisedColumns(
+        tuple(sanitised), n_rows, changed if changed.any() else None
+    )
 
 
-def unknown_column(name: str, accepted: Iterable[str], *, place: Place, count: int | None = None) -> ParameterProblem:
+def unknown_column(
+    name: str, accepted: Iterable[str], *, place: Place, count: int | None = None
+) -> ParameterProblem:
     """A problem that names a column to the caller, who sent the name; no log shows it."""
     shown = name[: limits.MAX_NAME_CHARS]
-    return ParameterProblem(place, "unknown-column", accepted=tuple(accepted), column=shown, count=count)
+    return ParameterProblem(
+        place, "unknown-column", accepted=tuple(accepted), column=shown, count=count
+    )
 
 
-def _problem(feature: Feature, place: Place, problem: str, count: int) -> ParameterProblem:
-    return ParameterProblem(place, problem, accepted=feature.categories, column=feature.name, count=count)
+def _problem(
+    feature: Feature, place: Place, problem: str, count: int
+) -> ParameterProblem:
+    return ParameterProblem(
+        place, problem, accepted=feature.categories, column=feature.name, count=count
+    )
 
 
 class RequestRows:
@@ -369,7 +459,9 @@ class RequestRows:
         self._columns = [
             (
                 feature.name,
-                legal_types(feature) if feature.missing else legal_types(feature) - {type(None)},
+                legal_types(feature)
+                if feature.missing
+                else legal_types(feature) - {type(None)},
                 codes_of(feature) if feature.is_categorical else None,
                 feature.other_code if feature.is_categorical else 0,
             )
@@ -378,7 +470,9 @@ class RequestRows:
         self._order = [name for name, *_ in self._columns]
         self._types = [types for _, types, *_ in self._columns]
         self._codes = [
-            (place, codes, other) for place, (_, _, codes, other) in enumerate(self._columns) if codes is not None
+            (place, codes, other)
+            for place, (_, _, codes, other) in enumerate(self._columns)
+            if codes is not None
         ]
         rules = [
             (-np.inf, np.inf, it.other_code, 0)
@@ -389,18 +483,27 @@ class RequestRows:
         self._rules = np.array(rules, dtype=np.float64).reshape(-1, 4)
 
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
-        """Does what :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows` does, with its errors."""
+        """Does what :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows`
+        does, with its errors.
+        """
         table = None
         if len(rows) == 1:
             table = self._row(rows[0])
         elif all(map(self._names.issuperset, rows)):
             table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
-        if table is None:  # a cell that has no place in a table, which the other function reports or accepts
+        # a cell that has no place in a table, which the other function reports or
+        # accepts
+        if table is None:
             return sanitise_prediction_rows(self._schema, rows)
         return self._bounded(table)
 
-    def sanitise_columns(self, columns: Mapping[str, Sequence[object]], *, place: Place) -> SanitisedColumns:
-        """Does what :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns` does, with its errors."""
+    def sanitise_columns(
+        self, columns: Mapping[str, Sequence[object]], *, place: Place
+    ) -> SanitisedColumns:
+        """Does what
+        :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns` does,
+        with its errors.
+        """
         table = None
         lengths = set(map(len, columns.values()))
         if len(lengths) == 1 and self._names.issuperset(columns):
@@ -416,7 +519,9 @@ class RequestRows:
         return self._bounded(table)
 
     def _bounded(self, table: NDArray[np.float64]) -> SanitisedTable:
-        return SanitisedTable(table, bound_cells(table, self._rules), self._is_categorical)
+        return SanitisedTable(
+            table, bound_cells(table, self._rules), self._is_categorical
+        )
 
     def _row(self, row: Mapping[str, object]) -> NDArray[np.float64] | None:
         """Does what :meth:`_table` does, for one row, in half of the time."""
@@ -431,21 +536,34 @@ class RequestRows:
             cells[place] = codes.get(cells[place], other)
         return self._numbers(cells, 1)
 
-    def _table(self, cells_of: Callable[[str], Sequence[object]], n_rows: int) -> NDArray[np.float64] | None:
-        """Numbers and codes, float64 ``(n_features, n_rows)``; ``None`` if a type of a cell is not usual."""
+    def _table(
+        self, cells_of: Callable[[str], Sequence[object]], n_rows: int
+    ) -> NDArray[np.float64] | None:
+        """Numbers and codes, float64 ``(n_features, n_rows)``; ``None`` if a type of a
+        cell is not usual.
+        """
         values: list[object] = []
         for name, types, codes, other in self._columns:
             cells = cells_of(name)
             if not types.issuperset(map(type, cells)):
                 return None
-            if codes is not None and type(None) not in types and "" in cells:  # an empty cell where none may be empty
+            # an empty cell where none may be empty
+            if codes is not None and type(None) not in types and "" in cells:
                 return None
-            values += cells if codes is None else [codes.get(cell, other) for cell in cells]
+            values += (
+                cells if codes is None else [codes.get(cell, other) for cell in cells]
+            )
         return self._numbers(values, n_rows)
 
-    def _numbers(self, values: Sequence[object], n_rows: int) -> NDArray[np.float64] | None:
-        """The table of numbers and codes, column by column; ``None`` if an integer is beyond the range of floats."""
+    def _numbers(
+        self, values: Sequence[object], n_rows: int
+    ) -> NDArray[np.float64] | None:
+        """The table of numbers and codes, column by column; ``None`` if an integer is
+        beyond the range of floats.
+        """
         try:
-            return np.array(values, dtype=np.float64).reshape(len(self._columns), n_rows)
+            return np.array(values, dtype=np.float64).reshape(
+                len(self._columns), n_rows
+            )
         except OverflowError:
             return None

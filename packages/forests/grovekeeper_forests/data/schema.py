@@ -1,7 +1,8 @@
-"""Defines the public schema of a dataset: its columns, which a learner may use at no privacy cost.
+"""Defines the public schema of a dataset: its columns, which a learner may use at no
+privacy cost.
 
-Bounds, categories and classes are declared by the owner, never inferred from rows. Every artifact contains the schema,
-so that prediction needs only the artifact.
+Bounds, categories and classes are declared by the owner, never inferred from rows.
+Every artifact contains the schema, so that prediction needs only the artifact.
 """
 
 import math
@@ -25,7 +26,8 @@ class Feature:
 
     Attributes:
         name: column name.
-        type: ``numeric`` and ``integer`` have ``lower`` ≤ ``upper``; ``categorical`` has ``categories``.
+        type: ``numeric`` and ``integer`` have ``lower`` ≤ ``upper``; ``categorical``
+            has ``categories``.
         lower: smallest legal value; values below are clamped to it.
         upper: largest legal value.
         categories: distinct strings, at least one; a value outside them is OTHER.
@@ -64,7 +66,10 @@ class Feature:
         if self.is_categorical:
             result |= {"categories": list(self.categories), "ordered": self.ordered}
         else:
-            result |= {"lower": plain_number(self.lower), "upper": plain_number(self.upper)}
+            result |= {
+                "lower": plain_number(self.lower),
+                "upper": plain_number(self.upper),
+            }
         result["missing"] = self.missing
         if self.bounds is not None:
             result["bounds"] = self.bounds
@@ -95,21 +100,29 @@ class Schema:
         return len(self.label.classes)
 
     def has_features_of(self, other: "Schema") -> bool:
-        """Whether both schemas have equal features in equal order, ignoring the notes on bounds."""
+        """Whether both schemas have equal features in equal order, ignoring the notes
+        on bounds.
+        """
         return _without_notes(self) == _without_notes(other)
 
     def reads_like(self, other: "Schema") -> bool:
-        """Whether both schemas have equal features and equal classes; the name of the label column may differ."""
+        """Whether both schemas have equal features and equal classes; the name of the
+        label column may differ.
+        """
         return self.has_features_of(other) and self.label.classes == other.label.classes
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence that names the features whose bounds were read off the rows, if there are any.
+        """A sentence that names the features whose bounds were read off the rows, if
+        there are any.
 
-        The guarantee takes the declaration as public. Bounds that follow the rows say something about the smallest and
-        the largest value, whatever the service does, and no charge covers it.
+        The guarantee takes the declaration as public. Bounds that follow the rows say
+        something about the smallest and the largest value, whatever the service does,
+        and no charge covers it.
         """
-        names = [feature.name for feature in self.features if feature.bounds == _FROM_ROWS]
+        names = [
+            feature.name for feature in self.features if feature.bounds == _FROM_ROWS
+        ]
         if not names:
             return []
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -120,14 +133,19 @@ class Schema:
         ]
 
     def to_json(self) -> dict[str, object]:
-        return {"features": [feature.to_json() for feature in self.features], "label": self.label.to_json()}
+        return {
+            "features": [feature.to_json() for feature in self.features],
+            "label": self.label.to_json(),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> "Schema":
-        """Reads and checks a declaration whose field types the wire model already checked; see :meth:`unchecked`.
+        """Reads and checks a declaration whose field types the wire model already
+        checked; see :meth:`unchecked`.
 
         Raises:
-            ParameterInvalid: with a place in ``schema`` and a slug for every broken rule.
+            ParameterInvalid: with a place in ``schema`` and a slug for every broken
+                rule.
         """
         schema = cls.unchecked(value)
         if problems := schema.problems():
@@ -139,11 +157,18 @@ class Schema:
         """Reads a declaration without checking its rules.
 
         Args:
-            value: ``{"features": […], "label": {…}}``; absent optional fields take their defaults.
+            value: ``{"features": […], "label": {…}}``; absent optional fields take
+                their defaults.
         """
-        features = tuple(_feature(item) for item in cast(Sequence[Mapping[str, object]], value["features"]))
+        features = tuple(
+            _feature(item)
+            for item in cast(Sequence[Mapping[str, object]], value["features"])
+        )
         label = cast(Mapping[str, object], value["label"])
-        return cls(features, Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))))
+        return cls(
+            features,
+            Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))),
+        )
 
     def problems(self) -> list[ParameterProblem]:
         """Every broken rule, with a place in ``schema``."""
@@ -154,8 +179,16 @@ def _feature(item: Mapping[str, object]) -> Feature:
     return Feature(
         name=cast(str, item["name"]),
         type=cast(FeatureType, item["type"]),
-        lower=float(cast(float, item.get("lower") if item.get("lower") is not None else math.nan)),
-        upper=float(cast(float, item.get("upper") if item.get("upper") is not None else math.nan)),
+        lower=float(
+            cast(
+                float, item.get("lower") if item.get("lower") is not None else math.nan
+            )
+        ),
+        upper=float(
+            cast(
+                float, item.get("upper") if item.get("upper") is not None else math.nan
+            )
+        ),
         categories=tuple(cast(Sequence[str], item.get("categories") or ())),
         ordered=bool(item.get("ordered", False)),
         missing=bool(item.get("missing", False)),
@@ -168,17 +201,23 @@ def _without_notes(schema: Schema) -> list[Feature]:
 
 
 def plain_number(value: float) -> float | int:
-    """A number of a declaration as people write it: without a fraction where it has none."""
+    """A number of a declaration as people write it: without a fraction where it has
+    none.
+    """
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def composed(name: str) -> str:
-    """A column's name in Unicode's composed form (NFC). Programs write one letter with an accent in several ways."""
+    """A column's name in Unicode's composed form (NFC). Programs write one letter with
+    an accent in several ways.
+    """
     return unicodedata.normalize("NFC", name)
 
 
 def column_name_problem(name: str) -> str | None:
-    """The slug of the error in a column name, or ``None``: 1 to 128 characters, no control characters."""
+    """The slug of the error in a column name, or ``None``: 1 to 128 characters, no
+    control characters.
+    """
     if not name:
         return "empty"
     if len(name) > limits.MAX_NAME_CHARS:
@@ -188,7 +227,9 @@ def column_name_problem(name: str) -> str | None:
     return None
 
 
-def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) -> str | None:
+def value_list_problem(
+    values: Sequence[str], *, smallest: int, largest: int
+) -> str | None:
     """The slug of the error in a list of categories or classes, or ``None``."""
     if len(values) < smallest:
         return "too-few"
@@ -200,23 +241,35 @@ def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) ->
         return "empty"
     if any(len(value) > limits.MAX_CATEGORY_CHARS for value in values):
         return "too-long"
-    if any(unicodedata.category(character) in ("Cc", "Cs") for value in values for character in value):
+    if any(
+        unicodedata.category(character) in ("Cc", "Cs")
+        for value in values
+        for character in value
+    ):
         return "control-character"
     return None
 
 
 _ACCEPTED = {
     "features": (f"1 to {limits.MAX_FEATURES} features",),
-    "name": (f"a distinct name of 1 to {limits.MAX_NAME_CHARS} characters without control characters",),
-    "classes": (f"2 to {limits.MAX_CLASSES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",),
-    "categories": (f"1 to {limits.MAX_CATEGORIES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",),
+    "name": (
+        f"a distinct name of 1 to {limits.MAX_NAME_CHARS} characters without control characters",
+    ),
+    "classes": (
+        f"2 to {limits.MAX_CLASSES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",
+    ),
+    "categories": (
+        f"1 to {limits.MAX_CATEGORIES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",
+    ),
     "bounds": BOUNDS_NOTES,
 }
 """What the fields of a schema accept, in words."""
 
 
 def _problem(problem: str, *place: str | int) -> ParameterProblem:
-    return ParameterProblem(("schema", *place), problem, accepted=tuple(_ACCEPTED.get(str(place[-1]), ())))
+    return ParameterProblem(
+        ("schema", *place), problem, accepted=tuple(_ACCEPTED.get(str(place[-1]), ()))
+    )
 
 
 def _problems(schema: Schema) -> list[ParameterProblem]:
@@ -228,7 +281,10 @@ def _problems(schema: Schema) -> list[ParameterProblem]:
     seen: set[str] = set()
     for index, feature in enumerate(schema.features):
         place = ("features", index)
-        problems.extend(_problem(problem, *place, field) for field, problem in _feature_problems(feature))
+        problems.extend(
+            _problem(problem, *place, field)
+            for field, problem in _feature_problems(feature)
+        )
         if feature.name in seen:
             problems.append(_problem("not-distinct", *place, "name"))
         seen.add(feature.name)
@@ -237,7 +293,9 @@ def _problems(schema: Schema) -> list[ParameterProblem]:
         name_problem = "not-distinct"
     if name_problem:
         problems.append(_problem(name_problem, "label", "name"))
-    classes_problem = value_list_problem(schema.label.classes, smallest=2, largest=limits.MAX_CLASSES)
+    classes_problem = value_list_problem(
+        schema.label.classes, smallest=2, largest=limits.MAX_CLASSES
+    )
     if classes_problem:
         problems.append(_problem(classes_problem, "label", "classes"))
     return problems
@@ -251,11 +309,15 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
     if feature.bounds is not None and feature.bounds not in BOUNDS_NOTES:
         problems.append(("bounds", "unknown"))
     if feature.is_categorical:
-        problem = value_list_problem(feature.categories, smallest=1, largest=limits.MAX_CATEGORIES)
+        problem = value_list_problem(
+            feature.categories, smallest=1, largest=limits.MAX_CATEGORIES
+        )
         if problem:
             problems.append(("categories", problem))
         problems.extend(
-            (field, "not-for-categories") for field in ("lower", "upper") if not math.isnan(getattr(feature, field))
+            (field, "not-for-categories")
+            for field in ("lower", "upper")
+            if not math.isnan(getattr(feature, field))
         )
         return problems
     if feature.categories:

@@ -1,7 +1,8 @@
 """Checks type, shape, layout and range of arrays before a compiled loop runs over them.
 
-A loop does not check its indices. A wrong index would read or overwrite foreign memory, so the range of every array
-that indexes another array is checked first. No error message contains a value.
+A loop does not check its indices. A wrong index would read or overwrite foreign memory,
+so the range of every array that indexes another array is checked first. No error
+message contains a value.
 """
 
 from typing import Any, Final, TypeAlias
@@ -16,13 +17,17 @@ MAX_FEATURES: Final = 2**16 - 1
 """A split's feature has two bytes in the loops."""
 
 UNIT_BITS: Final = 31
-"""Values of the exponential function are integers in units of 2^-31, in the tables of boosting and in its loops."""
+"""Values of the exponential function are integers in units of 2^-31, in the tables of
+boosting and in its loops.
+"""
 
 FINE_BITS: Final = 12
 """Low bits of a score that the fine table resolves; the coarse table has steps of 2^-4."""
 
 
-def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, ...], name: str) -> NDArray[Any]:
+def require(
+    array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, ...], name: str
+) -> NDArray[Any]:
     """Returns the array, or a contiguous and aligned copy of it.
 
     Args:
@@ -35,7 +40,9 @@ def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, .
         ValueError: another type or shape.
     """
     if array.dtype != dtype or array.ndim != len(shape):
-        raise ValueError(f"{name} must be {np.dtype(dtype).name} with {len(shape)} axes")
+        raise ValueError(
+            f"{name} must be {np.dtype(dtype).name} with {len(shape)} axes"
+        )
     for required, length in zip(shape, array.shape, strict=True):
         if required not in (None, length):
             raise ValueError(f"{name} has the wrong shape")
@@ -44,18 +51,25 @@ def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, .
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED"))
 
 
-def require_result(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int, ...], name: str) -> None:
-    """Checks an array that a loop writes to. It is never copied, because a copy would receive the result.
+def require_result(
+    array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int, ...], name: str
+) -> None:
+    """Checks an array that a loop writes to. It is never copied, because a copy would
+    receive the result.
 
     Raises:
-        ValueError: another type or shape, or an array that is read-only, not contiguous or not aligned.
+        ValueError: another type or shape, or an array that is read-only, not contiguous
+            or not aligned.
     """
     if array.dtype != dtype or array.shape != shape or not array.flags.carray:
-        raise ValueError(f"{name} must be a contiguous {np.dtype(dtype).name} array of the right shape")
+        raise ValueError(
+            f"{name} must be a contiguous {np.dtype(dtype).name} array of the right shape"
+        )
 
 
 def require_range(array: NDArray[Any], *, lowest: int, below: int, name: str) -> None:
-    """Checks that ``lowest`` ≤ element < ``below`` for every element of an integer array.
+    """Checks that ``lowest`` ≤ element < ``below`` for every element of an integer
+    array.
 
     Raises:
         ValueError: an element is outside.
@@ -64,8 +78,11 @@ def require_range(array: NDArray[Any], *, lowest: int, below: int, name: str) ->
         raise ValueError(f"{name} has a value out of range")
 
 
-def require_splits(splits: Splits, *, shape: tuple[int | None, ...], n_features: int) -> Splits:
-    """Checks type and shape of the features, thresholds and ``equals`` of nodes. Values are not checked.
+def require_splits(
+    splits: Splits, *, shape: tuple[int | None, ...], n_features: int
+) -> Splits:
+    """Checks type and shape of the features, thresholds and ``equals`` of nodes. Values
+    are not checked.
 
     Raises:
         ValueError: a wrong type or shape, or more than :data:`MAX_FEATURES` features.

@@ -1,9 +1,11 @@
-"""Computes what boosting reads of scores: weights and clipped gradients of private rows, and the leaves of code masks.
+"""Computes what boosting reads of scores: weights and clipped gradients of private
+rows, and the leaves of code masks.
 
-A weight or a gradient is a bit-exact function of its row and of released numbers: scores are integers in units of 2⁻¹⁶,
-the exponential is a table of correctly rounded decimals with the same bits on every machine, the softmax an integer
-division. It depends on no floating-point number, no platform library and no order of rows, so adding a row changes no
-other row's weight.
+A weight or a gradient is a bit-exact function of its row and of released numbers:
+scores are integers in units of 2⁻¹⁶, the exponential is a table of correctly rounded
+decimals with the same bits on every machine, the softmax an integer division. It
+depends on no floating-point number, no platform library and no order of rows, so adding
+a row changes no other row's weight.
 """
 
 from decimal import Decimal, localcontext
@@ -14,7 +16,13 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.kernels.arrays import FINE_BITS, MAX_FEATURES, UNIT_BITS, require, require_range
+from grovekeeper_forests.kernels.arrays import (
+    FINE_BITS,
+    MAX_FEATURES,
+    UNIT_BITS,
+    require,
+    require_range,
+)
 
 SCORE_BITS: Final = 16
 """Scores are integers in units of 2^-16."""
@@ -35,9 +43,11 @@ def _loops() -> ModuleType:
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Computes the tables of exp(−j / 16) and exp(−i / 65536), to nearest, in units of 2^-31.
+    """Computes the tables of exp(−j / 16) and exp(−i / 65536), to nearest, in units of
+    2^-31.
 
-    exp(−d · 2^-16) is ``coarse[d >> 12] · fine[d & 4095] >> 31``. The decimal module rounds correctly.
+    exp(−d · 2^-16) is ``coarse[d >> 12] · fine[d & 4095] >> 31``. The decimal module
+    rounds correctly.
 
     Returns:
         Read-only uint64 ``(COARSE_STEPS,)`` and ``(2^FINE_BITS,)``.
@@ -51,7 +61,8 @@ def _table(n_entries: int, steps_per_unit: int) -> NDArray[np.uint64]:
     with localcontext() as context:
         context.prec = _DIGITS
         values = [
-            int((Decimal(-step) / steps_per_unit).exp() * 2**UNIT_BITS + Decimal("0.5")) for step in range(n_entries)
+            int((Decimal(-step) / steps_per_unit).exp() * 2**UNIT_BITS + Decimal("0.5"))
+            for step in range(n_entries)
         ]
     table = np.array(values, dtype=np.uint64)
     table.flags.writeable = False
@@ -62,8 +73,11 @@ UNIT: Final = 256
 """The largest weight of a row: weights are integers in units of 1/256."""
 
 
-def weights(sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int, int]) -> NDArray[np.uint16]:
-    """min(1, (1 − p_y) / margin) of every row in units of 1/256, rounded down; p = softmax(sums).
+def weights(
+    sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int, int]
+) -> NDArray[np.uint16]:
+    """min(1, (1 − p_y) / margin) of every row in units of 1/256, rounded down; p =
+    softmax(sums).
 
     Args:
         sums: PRIVATE int64 ``(n_rows, n_classes)``, in units of 2⁻¹⁶.
@@ -82,13 +96,17 @@ def weights(sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int,
     sums = require(sums, np.int64, shape=(y.size, None), name="sums")
     require_range(y, lowest=0, below=sums.shape[1], name="y")
     result = np.empty(y.size, dtype=np.uint16)
-    _loops().weights(sums, y, *_exponentials(), np.array(margin, dtype=np.int64), result)
+    _loops().weights(
+        sums, y, *_exponentials(), np.array(margin, dtype=np.int64), result
+    )
     return result
 
 
 @cache
 def _exponentials() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The tables as signed integers: in the loop, the sum of a signed and an unsigned integer would become a float."""
+    """The tables as signed integers: in the loop, the sum of a signed and an unsigned
+    integer would become a float.
+    """
     coarse, fine = tables()
     return coarse.astype(np.int64), fine.astype(np.int64)
 
@@ -103,7 +121,9 @@ PROBABILITY_BITS: Final = 24
 """Probabilities of rows are integers in units of 2^-24."""
 
 LARGEST_SQUARED_LENGTH: Final = 2**46
-"""Largest C²: μ² = 1/4 per tree, more than a sensible budget pays for; sums over 2^31 rows stay inside 63 bits."""
+"""Largest C²: μ² = 1/4 per tree, more than a sensible budget pays for; sums over 2^31
+rows stay inside 63 bits.
+"""
 
 
 class GradientLimits(Protocol):
@@ -126,10 +146,13 @@ class GradientLimits(Protocol):
         """C², the largest ‖γ‖² that a row may add."""
 
 
-def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientLimits) -> NDArray[np.int32]:
+def gradients(
+    scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientLimits
+) -> NDArray[np.int32]:
     """Computes the gradients γ of rows, and checks ‖γ‖² ≤ C² row by row.
 
-    A row's gradient is a function of the row's scores and class alone, with the same bits on every machine.
+    A row's gradient is a function of the row's scores and class alone, with the same
+    bits on every machine.
 
     Args:
         scores: PRIVATE int64 ``(n_rows, n_scores)`` in units of 2^-16.
@@ -145,10 +168,17 @@ def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientL
     y = require(y, np.int32, shape=(None,), name="y")
     scores = require(scores, np.int64, shape=(y.size, limits.n_scores), name="scores")
     require_range(y, lowest=0, below=max(limits.n_scores, 2), name="y")
-    if not 0 < limits.squared_length <= LARGEST_SQUARED_LENGTH or not 0 < limits.clip <= 2**PROBABILITY_BITS:
+    if (
+        not 0 < limits.squared_length <= LARGEST_SQUARED_LENGTH
+        or not 0 < limits.clip <= 2**PROBABILITY_BITS
+    ):
         raise ValueError("limits are out of range")
     result = np.empty(scores.shape, dtype=np.int32)
-    loop = _loops().gradients_of_two if limits.n_scores == 1 else _loops().gradients_of_many
+    loop = (
+        _loops().gradients_of_two
+        if limits.n_scores == 1
+        else _loops().gradients_of_many
+    )
     loop(
         scores,
         y,
@@ -160,14 +190,20 @@ def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientL
 
 
 def leaves(
-    X: NDArray[np.uint8], *, feature: NDArray[np.int32], right: NDArray[np.uint64], depth: int
+    X: NDArray[np.uint8],
+    *,
+    feature: NDArray[np.int32],
+    right: NDArray[np.uint64],
+    depth: int,
 ) -> NDArray[np.int32]:
     """Finds the leaf that every row reaches in every tree.
 
     Args:
-        X: PRIVATE or a caller's codes, uint8 ``(n_rows, n_features)``, one row after another.
+        X: PRIVATE or a caller's codes, uint8 ``(n_rows, n_features)``, one row after
+            another.
         feature: public; int32 ``(n_trees, 2**depth − 1)`` in heap order.
-        right: public; uint64 ``(n_trees, 2**depth − 1, 4)``: bit c of a node's 256 sends code c to the right.
+        right: public; uint64 ``(n_trees, 2**depth − 1, 4)``: bit c of a node's 256
+            sends code c to the right.
         depth: public; 0 to 16.
 
     Returns:

@@ -1,7 +1,9 @@
-"""Sends private rows down released splits, and sums them by cell: class histograms of nodes and leaves, gradients.
+"""Sends private rows down released splits, and sums them by cell: class histograms of
+nodes and leaves, gradients.
 
-The nodes that rows reach are PRIVATE. All sums are exact integers, with or without weights, and any partition of the
-rows gives the same totals. The sums are PRIVATE, too: only a mechanism may read them.
+The nodes that rows reach are PRIVATE. All sums are exact integers, with or without
+weights, and any partition of the rows gives the same totals. The sums are PRIVATE, too:
+only a mechanism may read them.
 """
 
 import math
@@ -12,7 +14,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.kernels.arrays import require, require_range, require_result, require_splits
+from grovekeeper_forests.kernels.arrays import (
+    require,
+    require_range,
+    require_result,
+    require_splits,
+)
 from grovekeeper_forests.kernels.boosting import UNIT
 
 
@@ -34,8 +41,9 @@ def descend(
 ) -> NDArray[np.int32]:
     """Moves every row from its node of one level to a node of the next.
 
-    The new node is ``2 · node + go_right``. At an ordered split a row goes right if its bin is above the threshold, at
-    a category split (``equals``) if its bin differs from the threshold.
+    The new node is ``2 · node + go_right``. At an ordered split a row goes right if its
+    bin is above the threshold, at a category split (``equals``) if its bin differs from
+    the threshold.
 
     Args:
         X: PRIVATE bins, uint8 ``(n_features, n_rows)``.
@@ -53,7 +61,9 @@ def descend(
     X = require(X, np.uint8, shape=(None, None), name="X")
     n_features, n_rows = X.shape
     node = require(node, np.int32, shape=(n_rows,), name="node")
-    splits = require_splits((feature, threshold, equals), shape=(None,), n_features=n_features)
+    splits = require_splits(
+        (feature, threshold, equals), shape=(None,), n_features=n_features
+    )
     require_range(node, lowest=-1, below=feature.size, name="node")
     require_range(splits[0], lowest=0, below=n_features, name="feature")
     child = np.empty(n_rows, dtype=np.int32)
@@ -62,9 +72,12 @@ def descend(
 
 
 MAX_CELLS: Final = 2**32
-"""Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell numbers stay inside 32 bits."""
+"""Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell
+numbers stay inside 32 bits.
+"""
 
-_NO_CODES: Final = np.zeros(0, dtype=np.uint8)  # makes a loop treat no column's codes as nodes
+# makes a loop treat no column's codes as nodes
+_NO_CODES: Final = np.zeros(0, dtype=np.uint8)
 
 _UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)  # makes a loop add 1 for every row
 
@@ -73,7 +86,8 @@ def no_sums(*shape: int, n_bins: NDArray[np.int32]) -> NDArray[np.int64]:
     """Zeros for a histogram of so many nodes (and codes of a column) and classes.
 
     Args:
-        shape: public; nodes, then codes of the column in a joint histogram, then classes.
+        shape: public; nodes, then codes of the column in a joint histogram, then
+            classes.
         n_bins: public; bins of every feature, int32 ``(n_features,)``.
 
     Returns:
@@ -98,24 +112,31 @@ def class_histogram(
     weight: NDArray[np.uint16] | None = None,
     onto: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Counts rows, or adds up their weights, by open node, by feature and bin, and by class.
+    """Counts rows, or adds up their weights, by open node, by feature and bin, and by
+    class.
 
     Args:
         X: PRIVATE bins, uint8 ``(n_features, n_rows)``, one feature after another.
         y: PRIVATE class codes, int32 ``(n_rows,)``.
-        node: PRIVATE node of this level that each row reached, int32 ``(n_rows,)``; rows of node −1 are not counted.
+        node: PRIVATE node of this level that each row reached, int32 ``(n_rows,)``;
+            rows of node −1 are not counted.
         n_bins: public; bins of every feature, int32 ``(n_features,)``, 1 to 256.
-        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None`` counts every row once.
-        onto: PRIVATE sums of other rows, or :func:`no_sums`, int64 ``(n_nodes, sum(n_bins), n_classes)``: the bins of
-            feature 0, the bins of feature 1, …. Rows are added to this array, so many parts of the rows need one array.
+        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None``
+            counts every row once.
+        onto: PRIVATE sums of other rows, or :func:`no_sums`, int64 ``(n_nodes,
+            sum(n_bins), n_classes)``: the bins of feature 0, the bins of feature 1, ….
+            Rows are added to this array, so many parts of the rows need one array.
 
     Returns:
         ``onto``.
 
     Raises:
-        ValueError: a type, a shape or a code out of its range. Some rows may have been added.
+        ValueError: a type, a shape or a code out of its range. Some rows may have been
+            added.
     """
-    joint_histogram(X, y, (node, _NO_CODES), n_bins=n_bins, weight=weight, onto=onto[:, np.newaxis])
+    joint_histogram(
+        X, y, (node, _NO_CODES), n_bins=n_bins, weight=weight, onto=onto[:, np.newaxis]
+    )
     return onto
 
 
@@ -128,12 +149,14 @@ def joint_histogram(
     weight: NDArray[np.uint16] | None = None,
     onto: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Counts as :func:`class_histogram` does, and tells the rows of a node apart by their codes in one column.
+    """Counts as :func:`class_histogram` does, and tells the rows of a node apart by
+    their codes in one column.
 
     Args:
         X: see :func:`class_histogram`.
         y: see :func:`class_histogram`.
-        place: PRIVATE; the nodes, as there, and the codes of the column, uint8 ``(n_rows,)``.
+        place: PRIVATE; the nodes, as there, and the codes of the column, uint8
+            ``(n_rows,)``.
         n_bins: see :func:`class_histogram`.
         weight: see :func:`class_histogram`.
         onto: as there, int64 ``(n_nodes, n_own, sum(n_bins), n_classes)``.
@@ -149,20 +172,32 @@ def joint_histogram(
     n_features, n_rows = X.shape
     y = require(y, np.int32, shape=(n_rows,), name="y")
     node = require(node, np.int32, shape=(n_rows,), name="node")
-    weight = _UNWEIGHTED if weight is None else require(weight, np.uint16, shape=(n_rows,), name="weight")
-    own = own if own is _NO_CODES else require(own, np.uint8, shape=(n_rows,), name="own")
+    weight = (
+        _UNWEIGHTED
+        if weight is None
+        else require(weight, np.uint16, shape=(n_rows,), name="weight")
+    )
+    own = (
+        own if own is _NO_CODES else require(own, np.uint8, shape=(n_rows,), name="own")
+    )
     n_bins = require(n_bins, np.int32, shape=(n_features,), name="n_bins")
     require_range(n_bins, lowest=1, below=257, name="n_bins")
     total_bins = int(n_bins.sum(dtype=np.int64))
     n_nodes, n_own, _, n_classes = onto.shape
-    require_result(onto, np.int64, shape=(n_nodes, n_own, total_bins, n_classes), name="onto")
+    require_result(
+        onto, np.int64, shape=(n_nodes, n_own, total_bins, n_classes), name="onto"
+    )
     if onto.size > MAX_CELLS:
         raise ValueError("the histogram has too many cells")
     if not onto.size:  # the loop adds 0 to the first node for rows that are not counted
         return onto
-    bins = np.column_stack((np.cumsum(n_bins, dtype=np.int64) - n_bins, n_bins)).astype(np.int64)
+    bins = np.column_stack((np.cumsum(n_bins, dtype=np.int64) - n_bins, n_bins)).astype(
+        np.int64
+    )
     limits = (n_nodes, n_own, n_classes, UNIT if weight.size else 1)
-    if not _loops().class_histogram(X, (y, node), (own, weight), bins, limits, onto.reshape(-1)):
+    if not _loops().class_histogram(
+        X, (y, node), (own, weight), bins, limits, onto.reshape(-1)
+    ):
         raise ValueError("a code, a class, a node or a weight is out of range")
     return onto
 
@@ -178,11 +213,13 @@ def leaf_histogram(
     """Counts rows, or adds up their weights, by leaf and class.
 
     Args:
-        leaf: PRIVATE leaf that the row reached, int32 ``(n_rows,)``; rows of leaf −1 are left out.
+        leaf: PRIVATE leaf that the row reached, int32 ``(n_rows,)``; rows of leaf −1
+            are left out.
         y: PRIVATE class codes, int32 ``(n_rows,)``.
         n_leaves: public.
         n_classes: public.
-        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None`` counts every row once.
+        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None``
+            counts every row once.
 
     Returns:
         PRIVATE int64 ``(n_leaves, n_classes)``.
@@ -193,7 +230,11 @@ def leaf_histogram(
     leaf = require(leaf, np.int32, shape=(None,), name="leaf")
     y = require(y, np.int32, shape=leaf.shape, name="y")
     require_range(y, lowest=0, below=n_classes, name="y")
-    weight = _UNWEIGHTED if weight is None else require(weight, np.uint16, shape=leaf.shape, name="weight")
+    weight = (
+        _UNWEIGHTED
+        if weight is None
+        else require(weight, np.uint16, shape=leaf.shape, name="weight")
+    )
     require_range(weight, lowest=0, below=UNIT + 1, name="weight")
     require_range(leaf, lowest=-1, below=n_leaves, name="leaf")
     counts = np.zeros((n_leaves + 1, n_classes), dtype=np.int64)
@@ -226,19 +267,31 @@ def leaf_gradients(
     return sums
 
 
-def add_leaf_scores(scores: NDArray[np.int64], reached: NDArray[np.int32], leaf_scores: NDArray[np.int32]) -> None:
-    """Adds the integer scores of the leaves that rows reached to the scores of the rows, in place.
+def add_leaf_scores(
+    scores: NDArray[np.int64],
+    reached: NDArray[np.int32],
+    leaf_scores: NDArray[np.int32],
+) -> None:
+    """Adds the integer scores of the leaves that rows reached to the scores of the
+    rows, in place.
 
     Args:
-        scores: int64 ``(n_rows, n_scores)``, contiguous, in units of 2⁻¹⁶; PRIVATE where ``reached`` is.
+        scores: int64 ``(n_rows, n_scores)``, contiguous, in units of 2⁻¹⁶; PRIVATE
+            where ``reached`` is.
         reached: leaf of every tree that the row reached, int32 ``(n_trees, n_rows)``.
         leaf_scores: public; int32 ``(n_trees, n_leaves, n_scores)``.
 
     Raises:
         ValueError: a type, a shape or a leaf out of its range.
     """
-    leaf_scores = require(leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores")
-    reached = require(reached, np.int32, shape=(leaf_scores.shape[0], None), name="reached")
+    leaf_scores = require(
+        leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores"
+    )
+    reached = require(
+        reached, np.int32, shape=(leaf_scores.shape[0], None), name="reached"
+    )
     require_range(reached, lowest=0, below=leaf_scores.shape[1], name="reached")
-    require_result(scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores")
+    require_result(
+        scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores"
+    )
     _loops().add_leaf_scores(reached, leaf_scores, scores)

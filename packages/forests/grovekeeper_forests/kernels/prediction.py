@@ -1,6 +1,8 @@
-"""Finds the codes of values between public edges, and sums the leaf values that rows reach over the trees of a forest.
+"""Finds the codes of values between public edges, and sums the leaf values that rows
+reach over the trees of a forest.
 
-Leaf values are floats; sums of tabulated codes of two columns are codes of further columns.
+Leaf values are floats; sums of tabulated codes of two columns are codes of further
+columns.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class ColumnRule:
     """How the values of a column become codes.
 
     Attributes:
-        edges: ascending; the code is the number of edges below the value. ``None``: the value is the code.
+        edges: ascending; the code is the number of edges below the value. ``None``: the
+            value is the code.
         highest: larger values count as this value.
         missing: this value counts as NaN; NaN: no other value does.
         last: code of NaN, the largest code; at most 255, or 65,535 for wide codes.
@@ -59,12 +62,17 @@ class CodeTables:
         self._first_edge = np.cumsum([0, *map(len, edges)], dtype=np.int64)
         # Without edges, a number has code 0 and a category its value.
         self._rules = np.array(
-            [(0.0 if _is_constant(rule) else rule.highest, rule.missing, rule.last) for rule in listed],
+            [
+                (0.0 if _is_constant(rule) else rule.highest, rule.missing, rule.last)
+                for rule in listed
+            ],
             dtype=np.float64,
         ).reshape(len(listed), 3)
         self.bins = self._edges, self._first_edge, self._rules
 
-    def codes(self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int) -> NDArray[np.uint8]:
+    def codes(
+        self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int
+    ) -> NDArray[np.uint8]:
         """The codes of PRIVATE or caller's rows; a row's codes depend on no other row.
 
         Args:
@@ -84,7 +92,10 @@ class CodeTables:
         return codes
 
     def block(
-        self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], start: int, n_rows: int
+        self,
+        columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...],
+        start: int,
+        n_rows: int,
     ) -> NDArray[np.float64]:
         """Consecutive rows of all columns, float64 ``(n_columns, n_rows)``.
 
@@ -96,11 +107,17 @@ class CodeTables:
             row[:] = column[start : start + n_rows]
         return block
 
-    def wide_codes(self, column: int, values: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.uint16]:
-        """The codes of the values of one column, which may have more than 256 codes: uint16 ``(n_rows,)``."""
+    def wide_codes(
+        self, column: int, values: NDArray[np.float64] | NDArray[np.int32]
+    ) -> NDArray[np.uint16]:
+        """The codes of the values of one column, which may have more than 256 codes:
+        uint16 ``(n_rows,)``.
+        """
         codes = np.empty(len(values), dtype=np.uint16)
         edges = self._edges[self._first_edge[column] : self._first_edge[column + 1]]
-        _loops().fill_wide_codes(values.astype(np.float64), edges, self._rules[column], codes)
+        _loops().fill_wide_codes(
+            values.astype(np.float64), edges, self._rules[column], codes
+        )
         return codes
 
 
@@ -111,18 +128,22 @@ def _is_constant(rule: ColumnRule) -> bool:
 class CodeSums:
     """Columns that are sums of two tabulated codes, as arrays for the compiled loop."""
 
-    def __init__(self, features: Sequence[tuple[int, int]], tables: Sequence[NDArray[np.int32]]) -> None:
+    def __init__(
+        self, features: Sequence[tuple[int, int]], tables: Sequence[NDArray[np.int32]]
+    ) -> None:
         """Stores what the columns are.
 
         Args:
             features: the two features of every column.
-            tables: for every column, the summands of all codes of both features; int32 ``(2, 256)``, each from 0, with
-                sums up to 255.
+            tables: for every column, the summands of all codes of both features; int32
+                ``(2, 256)``, each from 0, with sums up to 255.
         """
         self._features = np.array(features, dtype=np.int64).reshape(len(features), 2)
         self._tables = np.array(tables, dtype=np.uint8).reshape(len(features), 2, 256)
 
-    def of(self, codes: NDArray[np.uint8], chosen: NDArray[np.integer] | None = None) -> NDArray[np.uint8]:
+    def of(
+        self, codes: NDArray[np.uint8], chosen: NDArray[np.integer] | None = None
+    ) -> NDArray[np.uint8]:
         """The columns of PRIVATE or caller's rows.
 
         Args:
@@ -153,11 +174,13 @@ class PackedTrees:
     """Complete binary trees prepared for prediction, with every distinct split once.
 
     Attributes:
-        number: the split of every node, uint32 ``(n_trees, 2**depth − 1)``; nodes in heap order: the children of node v
-            are ``2 · v + 1`` and ``2 · v + 2``.
+        number: the split of every node, uint32 ``(n_trees, 2**depth − 1)``; nodes in
+            heap order: the children of node v are ``2 · v + 1`` and ``2 · v + 2``.
         feature: of every distinct split, ascending; uint32 ``(n_distinct,)``.
-        right: the codes of the feature that go right, one bit each; uint64 ``(n_distinct, 4)``.
-        first_turn: the turns of split s are ``turn[first_turn[s] : first_turn[s + 1]]``; int64 ``(n_distinct + 1,)``.
+        right: the codes of the feature that go right, one bit each; uint64
+            ``(n_distinct, 4)``.
+        first_turn: the turns of split s are ``turn[first_turn[s] : first_turn[s +
+            1]]``; int64 ``(n_distinct + 1,)``.
         turn: codes at which going right begins or ends; uint16.
         values: of the leaves, float64 ``(n_trees, n_outputs, 2**depth)``.
         n_features: above the feature of every split.
@@ -184,15 +207,18 @@ class PackedTrees:
         """Prepares trees whose splits have one threshold each.
 
         Args:
-            feature: public; int32 ``(n_trees, 2**depth − 1)``; depth 0 is a single leaf.
+            feature: public; int32 ``(n_trees, 2**depth − 1)``; depth 0 is a single
+                leaf.
             threshold: public; uint8, same shape.
-            equals: public; bool, same shape: if true, a row goes right if its code differs from the threshold;
-                otherwise if its code is above the threshold.
+            equals: public; bool, same shape: if true, a row goes right if its code
+                differs from the threshold; otherwise if its code is above the
+                threshold.
             values: public; float64 ``(n_trees, 2**depth, n_outputs)``.
             n_features: number of features of the rows.
 
         Raises:
-            ValueError: a wrong type or shape, or a split on a feature that the rows do not have.
+            ValueError: a wrong type or shape, or a split on a feature that the rows do
+                not have.
         """
         feature, threshold, equals = require_splits(
             (feature, threshold, equals), shape=(None, None), n_features=n_features
@@ -201,22 +227,31 @@ class PackedTrees:
         rules = (feature.astype(np.int64) << 9) | np.where(equals, 256, 0) | threshold
         distinct, number = np.unique(rules, return_inverse=True)
         sets = _threshold_sets()[distinct & 511]
-        return cls._of(number.reshape(feature.shape), distinct >> 9, sets, values, n_features)
+        return cls._of(
+            number.reshape(feature.shape), distinct >> 9, sets, values, n_features
+        )
 
     @classmethod
     def of_sets(
-        cls, feature: NDArray[np.int32], right: NDArray[np.uint64], *, values: NDArray[np.float64], n_features: int
+        cls,
+        feature: NDArray[np.int32],
+        right: NDArray[np.uint64],
+        *,
+        values: NDArray[np.float64],
+        n_features: int,
     ) -> PackedTrees:
         """Prepares trees whose splits are sets of codes.
 
         Args:
             feature: public; int32 ``(n_trees, 2**depth − 1)``.
-            right: public; the codes that go right, one bit each; uint64 ``(n_trees, 2**depth − 1, 4)``.
+            right: public; the codes that go right, one bit each; uint64 ``(n_trees,
+                2**depth − 1, 4)``.
             values: public; float64 ``(n_trees, 2**depth, n_outputs)``.
             n_features: number of features of the rows.
 
         Raises:
-            ValueError: a wrong type or shape, or a split on a feature that the rows do not have.
+            ValueError: a wrong type or shape, or a split on a feature that the rows do
+                not have.
         """
         feature = require(feature, np.int32, shape=(None, None), name="feature")
         right = require(right, np.uint64, shape=(*feature.shape, 4), name="right")
@@ -225,7 +260,13 @@ class PackedTrees:
         number = np.empty(feature.size, dtype=np.int64)
         number[order] = np.arange(feature.size)
         sets = right.reshape(-1, 4)[order]
-        return cls._of(number.reshape(feature.shape), feature.ravel()[order], sets, values, n_features)
+        return cls._of(
+            number.reshape(feature.shape),
+            feature.ravel()[order],
+            sets,
+            values,
+            n_features,
+        )
 
     @classmethod
     def _of(
@@ -237,7 +278,12 @@ class PackedTrees:
         n_features: int,
     ) -> PackedTrees:
         n_trees, n_nodes = number.shape
-        values = require(values.swapaxes(1, 2), np.float64, shape=(n_trees, None, n_nodes + 1), name="values")
+        values = require(
+            values.swapaxes(1, 2),
+            np.float64,
+            shape=(n_trees, None, n_nodes + 1),
+            name="values",
+        )
         n_turns, turn = _turns(right)
         return cls(
             number.astype(np.uint32),
@@ -252,18 +298,29 @@ class PackedTrees:
 
 @cache
 def _threshold_sets() -> NDArray[np.uint64]:
-    """The codes above every threshold, then the codes that differ from it; uint64 ``(512, 4)``, one bit per code."""
+    """The codes above every threshold, then the codes that differ from it; uint64
+    ``(512, 4)``, one bit per code.
+    """
     code, threshold = np.arange(256), np.arange(256)[:, np.newaxis]
     sets = np.concatenate([code > threshold, code != threshold])
     return np.packbits(sets, axis=1, bitorder="little").view(np.uint64)
 
 
 def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-    """How many turns each set of codes has, and the turns of all sets: codes at which membership changes."""
+    """How many turns each set of codes has, and the turns of all sets: codes at which
+    membership changes.
+    """
     n_turns, turns = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint16)]
     for start in range(0, len(right), _SETS_AT_ONCE):
         words = np.ascontiguousarray(right[start : start + _SETS_AT_ONCE])
-        changes = np.diff(np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"), axis=1, prepend=0) != 0
+        changes = (
+            np.diff(
+                np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"),
+                axis=1,
+                prepend=0,
+            )
+            != 0
+        )
         n_turns.append(np.count_nonzero(changes, axis=1))
         turns.append(np.nonzero(changes)[1].astype(np.uint16))
     return np.concatenate(n_turns), np.concatenate(turns)
@@ -272,7 +329,8 @@ def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uin
 def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.float64]:
     """Adds up, tree by tree, the values of the leaves that each row reaches.
 
-    Values are added in the order of the trees, so the sum of a row does not depend on the other rows.
+    Values are added in the order of the trees, so the sum of a row does not depend on
+    the other rows.
 
     Args:
         X: codes of the caller's rows, uint8 ``(n_features, n_rows)``.
@@ -292,12 +350,17 @@ def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.floa
 
 
 def sum_leaf_values_of(
-    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int, bins: CodeTables, trees: PackedTrees
+    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...],
+    n_rows: int,
+    bins: CodeTables,
+    trees: PackedTrees,
 ) -> NDArray[np.float64]:
-    """Adds up leaf values as :func:`sum_leaf_values` does, for rows that are not encoded yet.
+    """Adds up leaf values as :func:`sum_leaf_values` does, for rows that are not
+    encoded yet.
 
     Args:
-        columns: sanitised values of the caller's rows, one array ``(n_rows,)`` for every column of ``trees``.
+        columns: sanitised values of the caller's rows, one array ``(n_rows,)`` for
+            every column of ``trees``.
         n_rows: also where there is no column.
         bins: of these columns.
         trees: public.
@@ -310,16 +373,24 @@ def sum_leaf_values_of(
     """
     if len(columns) != trees.n_features:
         raise ValueError("another number of columns than the trees have")
-    blocks = (bins.block(columns, start, min(BLOCK, n_rows - start)) for start in range(0, n_rows, BLOCK) or (0,))
-    return np.concatenate([sum_leaf_values_of_table(block, bins, trees) for block in blocks])
+    blocks = (
+        bins.block(columns, start, min(BLOCK, n_rows - start))
+        for start in range(0, n_rows, BLOCK) or (0,)
+    )
+    return np.concatenate(
+        [sum_leaf_values_of_table(block, bins, trees) for block in blocks]
+    )
 
 
-def sum_leaf_values_of_table(table: NDArray[np.float64], bins: CodeTables, trees: PackedTrees) -> NDArray[np.float64]:
+def sum_leaf_values_of_table(
+    table: NDArray[np.float64], bins: CodeTables, trees: PackedTrees
+) -> NDArray[np.float64]:
     """Adds up leaf values as :func:`sum_leaf_values_of` does, for rows in one array.
 
     Args:
-        table: sanitised values of the caller's rows, contiguous ``(n_features, n_rows)``, in the order of the columns
-            of ``trees``; codes of categories as numbers.
+        table: sanitised values of the caller's rows, contiguous ``(n_features,
+            n_rows)``, in the order of the columns of ``trees``; codes of categories as
+            numbers.
         bins: of these columns.
         trees: public.
 
@@ -334,21 +405,25 @@ def sum_leaf_values_of_table(table: NDArray[np.float64], bins: CodeTables, trees
         raise ValueError("another number of columns than the trees have")
     sums = np.zeros((trees.values.shape[1], table.shape[1]))
     splits, turns = (trees.feature, trees.right), (trees.first_turn, trees.turn)
-    _loops().sum_leaf_values_of(table, bins.bins, (trees.number, trees.values), splits, turns, sums)
+    _loops().sum_leaf_values_of(
+        table, bins.bins, (trees.number, trees.values), splits, turns, sums
+    )
     return np.ascontiguousarray(sums.T)
 
 
-def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64]) -> NDArray[np.int64] | None:
+def bound_cells(
+    table: NDArray[np.float64], rules: NDArray[np.float64]
+) -> NDArray[np.int64] | None:
     """Clamps and rounds the cells of requests in place; NaN stays.
 
     Args:
         table: contiguous ``(n_columns, n_rows)``.
-        rules: contiguous ``(n_columns, 4)``: the two bounds; the code of an undeclared category, or NaN; and 1 where
-            numbers are rounded to integers, ties to even.
+        rules: contiguous ``(n_columns, 4)``: the two bounds; the code of an undeclared
+            category, or NaN; and 1 where numbers are rounded to integers, ties to even.
 
     Returns:
-        int64 ``(2, n_columns)``: the numbers out of the bounds, and the codes of undeclared categories; ``None`` if
-        there are none.
+        int64 ``(2, n_columns)``: the numbers out of the bounds, and the codes of
+        undeclared categories; ``None`` if there are none.
 
     Raises:
         TypeError: an array of another type or layout.
@@ -359,16 +434,21 @@ def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64]) -> NDArr
 
 
 def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divides by the sum over the last axis; uniform where the sum is not positive. Sums are added up in order."""
+    """Divides by the sum over the last axis; uniform where the sum is not positive.
+    Sums are added up in order.
+    """
     shares = np.array(evidence, dtype=np.float64, order="C")
     _loops().normalise(shares.reshape(-1, shares.shape[-1]))
     return shares
 
 
 def softmax(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The shares of exponentials of numbers, float64 ``(n_rows, n_outputs)`` like ``sums``; rows sum to 1."""
+    """The shares of exponentials of numbers, float64 ``(n_rows, n_outputs)`` like
+    ``sums``; rows sum to 1.
+    """
     shares = np.array(sums, dtype=np.float64, order="C")
     _loops().subtract_largest(shares)
-    np.exp(shares, out=shares)  # one function for all paths, because libraries round exponentials differently
+    # one function for all paths, because libraries round exponentials differently
+    np.exp(shares, out=shares)
     _loops().normalise(shares)
     return shares

@@ -1,1 +1,3 @@
-"""Draws exact random numbers from a cryptographic generator, through one interface for all mechanisms."""
+"""Draws exact random numbers from a cryptographic generator, through one interface for
+all mechanisms.
+"""

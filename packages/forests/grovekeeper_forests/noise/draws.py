@@ -1,20 +1,26 @@
 """Implements exact samplers as compiled loops: integer arithmetic on 64-bit words only.
 
-Every function is a deterministic function of the words from a position on. An inner function takes the window and a
-position, and returns its result and the position after the last word that it used. An outer function moves ``cursor``
-if its draw ends inside the window. Otherwise it discards the draw and raises :class:`TapeExhausted`; the caller repeats
-the call on a longer window that starts with the same words (see :class:`~grovekeeper_forests.noise.randomness.Tape`).
-Inner functions do not raise, because an exception would take five times as long as a draw.
+Every function is a deterministic function of the words from a position on. An inner
+function takes the window and a position, and returns its result and the position after
+the last word that it used. An outer function moves ``cursor`` if its draw ends inside
+the window. Otherwise it discards the draw and raises :class:`TapeExhausted`; the caller
+repeats the call on a longer window that starts with the same words (see
+:class:`~grovekeeper_forests.noise.randomness.Tape`). Inner functions do not raise,
+because an exception would take five times as long as a draw.
 
-All quantities are unsigned 64-bit integers, because some versions of the compiler turn the sum of a signed and an
-unsigned integer into a float. The parameter of a probability is a *rate* in units of 2⁻³², so that comparing it with
-the low half of a word needs no product; the high half of the same word serves for an independent decision. Each
+All quantities are unsigned 64-bit integers, because some versions of the compiler turn
+the sum of a signed and an unsigned integer into a float. The parameter of a probability
+is a *rate* in units of 2⁻³², so that comparing it with the low half of a word needs no
+product; the high half of the same word serves for an independent decision. Each
 docstring states the bounds that keep the function's products below 2⁶⁴.
 
-The sampler of rounded normal numbers follows Karney 2016. It never computes all digits of a normal number. It draws the
-whole part, then reveals digits of the fraction one by one until they decide every comparison. The result, the integer
-nearest to the number times a power of two, follows from the leading digits. A *number* is a uniform real between 0 and
-1. Its row of ``numbers`` holds the count of revealed digits, then the digits (64 bits each), most significant first. A
+The sampler of rounded normal numbers follows Karney 2016. It never computes all digits
+of a normal number. It draws the whole part, then reveals digits of the fraction one by
+one until they decide every comparison. The result, the integer nearest to the number
+times a power of two, follows from the leading digits. A *number* is a uniform real
+between 0 and
+1. Its row of ``numbers`` holds the count of revealed digits, then the digits (64 bits
+   each), most significant first. A
 digit is revealed when a comparison needs it, and does not change afterwards.
 """
 
@@ -45,16 +51,22 @@ _CURSOR = written("int64", 1)
 
 @compiled
 def _read(words: NDArray[np.uint64], position: int) -> np.uint64:
-    """Returns the word at a position; after the window's end all ones, which ends every loop of refusals below."""
+    """Returns the word at a position; after the window's end all ones, which ends every
+    loop of refusals below.
+    """
     return words[position] if position < words.size else _ALL_ONES
 
 
 @compiled
-def _below(words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint64) -> tuple[np.uint64, int]:
-    """Draws uniformly from 0 … n − 1, n ≤ 2³², with ``half``, a uniform 32-bit number (Lemire 2019, algorithm 5).
+def _below(
+    words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint64
+) -> tuple[np.uint64, int]:
+    """Draws uniformly from 0 … n − 1, n ≤ 2³², with ``half``, a uniform 32-bit number
+    (Lemire 2019, algorithm 5).
 
-    ``half · n`` < 2⁶⁴. The products fall into n intervals of length 2³². The first 2³² mod n values of each interval
-    are refused, so that all intervals have equally many products.
+    ``half · n`` < 2⁶⁴. The products fall into n intervals of length 2³². The first 2³²
+    mod n values of each interval are refused, so that all intervals have equally many
+    products.
     """
     product = half * n
     if (product & _LOW_HALF) < n:
@@ -66,12 +78,16 @@ def _below(words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint
 
 
 @compiled
-def _accepts_fraction(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple[bool, int]:
-    """Draws a Bernoulli(exp(−rate · 2⁻³²)) for rate ≤ 2³² (Canonne, Kamath and Steinke 2020, algorithm 1, first case).
+def _accepts_fraction(
+    words: NDArray[np.uint64], position: int, rate: np.uint64
+) -> tuple[bool, int]:
+    """Draws a Bernoulli(exp(−rate · 2⁻³²)) for rate ≤ 2³² (Canonne, Kamath and Steinke
+    2020, algorithm 1, first case).
 
-    Draws a Bernoulli(rate · 2⁻³² / k) for k = 1, 2, … until a draw fails, and returns whether the last k is odd. The
-    low half of a word decides the factor rate · 2⁻³², the high half the factor 1 / k. Each round uses a word, so
-    k ≤ 2²⁰ (the largest window) and no product exceeds 2⁵².
+    Draws a Bernoulli(rate · 2⁻³² / k) for k = 1, 2, … until a draw fails, and returns
+    whether the last k is odd. The low half of a word decides the factor rate · 2⁻³²,
+    the high half the factor 1 / k. Each round uses a word, so k ≤ 2²⁰ (the largest
+    window) and no product exceeds 2⁵².
     """
     k = _ONE
     while True:
@@ -87,8 +103,12 @@ def _accepts_fraction(words: NDArray[np.uint64], position: int, rate: np.uint64)
 
 
 @compiled
-def _accepts(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple[bool, int]:
-    """Draws a Bernoulli(exp(−rate · 2⁻³²)) for any rate, one whole 1 of the exponent at a time (the second case)."""
+def _accepts(
+    words: NDArray[np.uint64], position: int, rate: np.uint64
+) -> tuple[bool, int]:
+    """Draws a Bernoulli(exp(−rate · 2⁻³²)) for any rate, one whole 1 of the exponent at
+    a time (the second case).
+    """
     whole = rate >> _HALF_BITS
     while whole != _ZERO:
         accepted, position = _accepts_fraction(words, position, _UNITY)
@@ -99,12 +119,16 @@ def _accepts(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple
 
 
 @compiled
-def _laplace(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple[np.int64, int]:
-    """Draws Pr[z] ∝ exp(−|z| · rate · 2⁻³²) (Canonne, Kamath and Steinke 2020, algorithm 2 with s = rate, t = 2³²).
+def _laplace(
+    words: NDArray[np.uint64], position: int, rate: np.uint64
+) -> tuple[np.int64, int]:
+    """Draws Pr[z] ∝ exp(−|z| · rate · 2⁻³²) (Canonne, Kamath and Steinke 2020,
+    algorithm 2 with s = rate, t = 2³²).
 
-    One word supplies the remainder U (low half) and the sign (top bit). The number V of whole successes is at most
-    the number of words in the largest window, so X = U + 2³² · V < 2⁵³. The algorithm starts over at a negative
-    zero; words of all ones would repeat that loop for ever, so the loop checks for the window's end.
+    One word supplies the remainder U (low half) and the sign (top bit). The number V of
+    whole successes is at most the number of words in the largest window, so X = U + 2³²
+    · V < 2⁵³. The algorithm starts over at a negative zero; words of all ones would
+    repeat that loop for ever, so the loop checks for the window's end.
     """
     while position < words.size:
         word = _read(words, position)
@@ -137,7 +161,9 @@ def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
 
 
 @compiled_for(_WORDS, _CURSOR, unsigned)
-def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) -> np.uint64:
+def uniform(
+    words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64
+) -> np.uint64:
     """Draws uniformly from 0 … n − 1, for 1 ≤ n ≤ 2³²."""
     position = cursor[0]
     half = _read(words, position) >> _HALF_BITS
@@ -149,7 +175,9 @@ def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) 
 
 
 @compiled_for(_WORDS, _CURSOR, unsigned)
-def accepts(words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint64) -> bool:
+def accepts(
+    words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint64
+) -> bool:
     """Draws a Bernoulli(exp(−rate · 2⁻³²))."""
     result, position = _accepts(words, cursor[0], rate)
     if position > words.size:
@@ -158,7 +186,14 @@ def accepts(words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint6
     return result
 
 
-@compiled_for(_WORDS, _CURSOR, read("int64", 1), unsigned, written("int64", 1), written("int64", 1))
+@compiled_for(
+    _WORDS,
+    _CURSOR,
+    read("int64", 1),
+    unsigned,
+    written("int64", 1),
+    written("int64", 1),
+)
 def permute_and_flip(
     words: NDArray[np.uint64],
     cursor: NDArray[np.int64],
@@ -167,11 +202,13 @@ def permute_and_flip(
     order: NDArray[np.int64],
     visited: NDArray[np.int64],
 ) -> np.int64:
-    """Selects an index by permute-and-flip; draws the order of candidates step by step (Fisher and Yates).
+    """Selects an index by permute-and-flip; draws the order of candidates step by step
+    (Fisher and Yates).
 
-    ``order`` starts as 0 … n − 1 and ``visited`` as 0; if the window ends, both hold the state from which the next
-    call continues. The loop ends because the best candidate has gap 0, which is always accepted. Gaps are computed
-    modulo 2⁶⁴, which is exact for any two 64-bit utilities.
+    ``order`` starts as 0 … n − 1 and ``visited`` as 0; if the window ends, both hold
+    the state from which the next call continues. The loop ends because the best
+    candidate has gap 0, which is always accepted. Gaps are computed modulo 2⁶⁴, which
+    is exact for any two 64-bit utilities.
     """
     best = np.uint64(utilities.max())
     largest_gap = _LARGEST_PRODUCT // rate
@@ -179,7 +216,9 @@ def permute_and_flip(
         first = visited[0]
         position = cursor[0]
         half = _read(words, position) >> _HALF_BITS
-        offset, position = _below(words, position + 1, np.uint64(order.size - first), half)
+        offset, position = _below(
+            words, position + 1, np.uint64(order.size - first), half
+        )
         chosen = first + np.int64(offset)
         candidate = np.int64(order[chosen])
         gap = min(best - np.uint64(utilities[candidate]), largest_gap)
@@ -195,12 +234,16 @@ def permute_and_flip(
 
 @compiled_for(_WORDS, _CURSOR, read("int64", 1), unsigned)
 def select_exponential(
-    words: NDArray[np.uint64], cursor: NDArray[np.int64], utilities: NDArray[np.int64], rate: np.uint64
+    words: NDArray[np.uint64],
+    cursor: NDArray[np.int64],
+    utilities: NDArray[np.int64],
+    rate: np.uint64,
 ) -> np.int64:
     """Selects an index by the exponential mechanism: permute-and-flip with replacement.
 
-    A trial draws a candidate uniformly and accepts it by its gap. A refused trial has no effect on later trials, so
-    the cursor moves after every trial. Gaps are computed as in :func:`permute_and_flip`.
+    A trial draws a candidate uniformly and accepts it by its gap. A refused trial has
+    no effect on later trials, so the cursor moves after every trial. Gaps are computed
+    as in :func:`permute_and_flip`.
     """
     best = np.uint64(utilities.max())
     largest_gap = _LARGEST_PRODUCT // rate
@@ -226,7 +269,9 @@ def discrete_laplace(
     noise: NDArray[np.int64],
     finished: NDArray[np.int64],
 ) -> None:
-    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts the finished draws."""
+    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts
+    the finished draws.
+    """
     while finished[0] < noise.size:
         value, position = _laplace(words, cursor[0], rate)
         if position > words.size:
@@ -237,10 +282,14 @@ def discrete_laplace(
 
 
 MAX_DIGITS: Final = 16
-"""Most digits of a number. If they do not decide a comparison (chance 2⁻¹⁰²⁴), the source of words counts as broken."""
+"""Most digits of a number. If they do not decide a comparison (chance 2⁻¹⁰²⁴), the
+source of words counts as broken.
+"""
 
 N_NUMBERS: Final = 4
-"""The fraction x, the last two numbers of a descending chain, and a number that is compared with x."""
+"""The fraction x, the last two numbers of a descending chain, and a number that is
+compared with x.
+"""
 
 _X, _CHAIN, _OTHER_CHAIN, _RIVAL = range(N_NUMBERS)
 
@@ -250,14 +299,17 @@ _LAST_DIGIT = np.uint64(MAX_DIGITS)
 
 @compiled
 def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
-    """Draws a Bernoulli(exp(−1/2)): a Bernoulli(1 / 2k) for k = 1, 2, … until a draw fails; true if the last k is odd.
+    """Draws a Bernoulli(exp(−1/2)): a Bernoulli(1 / 2k) for k = 1, 2, … until a draw
+    fails; true if the last k is odd.
 
     Each round uses a word, so 2k ≤ 2²¹ in the largest window.
     """
     n = _TWO
     odd = True
     while True:
-        outcome, position = _below(words, position + 1, n, _read(words, position) >> _HALF_BITS)
+        outcome, position = _below(
+            words, position + 1, n, _read(words, position) >> _HALF_BITS
+        )
         if outcome != _ZERO:
             return odd, position
         n += _TWO
@@ -266,9 +318,11 @@ def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
 
 @compiled
 def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, int]:
-    """Draws Pr[k] ∝ exp(−k² / 2), k ≥ 0: k successes of exp(−1/2), kept if k·(k − 1) more succeed (N1 and N2).
+    """Draws Pr[k] ∝ exp(−k² / 2), k ≥ 0: k successes of exp(−1/2), kept if k·(k − 1)
+    more succeed (N1 and N2).
 
-    A Bernoulli draw succeeds after the window's end, so both loops check for the end. k ≤ 2²⁰.
+    A Bernoulli draw succeeds after the window's end, so both loops check for the end. k
+    ≤ 2²⁰.
     """
     k = _ZERO
     while position < words.size:
@@ -276,7 +330,8 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
         if accepted:
             k += _ONE
             continue
-        left = k * (k - _ONE)  # for k = 0 the factor k − 1 wraps around, and the product is 0
+        # for k = 0 the factor k − 1 wraps around, and the product is 0
+        left = k * (k - _ONE)
         while left != _ZERO and position <= words.size:
             accepted, position = _accepts_half(words, position)
             if not accepted:
@@ -290,9 +345,15 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
 
 @compiled
 def _is_below(
-    words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], one: int, other: int
+    words: NDArray[np.uint64],
+    position: int,
+    numbers: NDArray[np.uint64],
+    one: int,
+    other: int,
 ) -> tuple[bool, int]:
-    """Returns whether one number is below another; reveals digits of both until they differ."""
+    """Returns whether one number is below another; reveals digits of both until they
+    differ.
+    """
     digit = _ONE
     while digit <= _LAST_DIGIT:
         if numbers[one, _ZERO] < digit:
@@ -313,11 +374,13 @@ def _is_below(
 def _accepts_tail(
     words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], k: np.uint64
 ) -> tuple[bool, int]:
-    """Draws a Bernoulli(exp(−x · (2k + x) / (2k + 2))) for the number x (Karney 2016, algorithms B and C).
+    """Draws a Bernoulli(exp(−x · (2k + x) / (2k + 2))) for the number x (Karney 2016,
+    algorithms B and C).
 
-    Draws a chain of fresh numbers x > z₁ > z₂ > …, which goes on after each number with probability
-    (2k + x) / (2k + 2), and returns whether the length of the chain is even. A uniform draw of 2k + 2 outcomes decides
-    whether the chain goes on: not at outcome 0; at outcome 1 if another fresh number is below x; always at the others.
+    Draws a chain of fresh numbers x > z₁ > z₂ > …, which goes on after each number with
+    probability (2k + x) / (2k + 2), and returns whether the length of the chain is
+    even. A uniform draw of 2k + 2 outcomes decides whether the chain goes on: not at
+    outcome 0; at outcome 1 if another fresh number is below x; always at the others.
     """
     last, fresh, spare = _X, _CHAIN, _OTHER_CHAIN
     even = True
@@ -341,13 +404,18 @@ def _accepts_tail(
 
 @compiled
 def _rounded_normal(
-    words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], scale_bits: np.uint64
+    words: NDArray[np.uint64],
+    position: int,
+    numbers: NDArray[np.uint64],
+    scale_bits: np.uint64,
 ) -> tuple[np.int64, int]:
-    """Draws the integer nearest to 2^scale_bits · Z for a standard normal Z (Karney 2016, algorithm N).
+    """Draws the integer nearest to 2^scale_bits · Z for a standard normal Z (Karney
+    2016, algorithm N).
 
     |Z| = k + x. The fraction x is kept with probability exp(−x · (2k + x) / 2), decided in k + 1 equal factors;
-    otherwise the draw starts over. The first digit of x, which the first factor has revealed, contains the leading
-    scale_bits + 1 bits of x; the last of these bits decides the rounding.
+    otherwise the draw starts over. The first digit of x, which the first factor has
+    revealed, contains the leading scale_bits + 1 bits of x; the last of these bits
+    decides the rounding.
     """
     while position < words.size:
         k, position = _whole_part(words, position)
@@ -367,7 +435,14 @@ def _rounded_normal(
     return np.int64(0), words.size + 1
 
 
-@compiled_for(_WORDS, _CURSOR, unsigned, written("uint64", 2), written("int64", 1), written("int64", 1))
+@compiled_for(
+    _WORDS,
+    _CURSOR,
+    unsigned,
+    written("uint64", 2),
+    written("int64", 1),
+    written("int64", 1),
+)
 def rounded_gaussian(
     words: NDArray[np.uint64],
     cursor: NDArray[np.int64],
@@ -376,9 +451,11 @@ def rounded_gaussian(
     noise: NDArray[np.int64],
     finished: NDArray[np.int64],
 ) -> None:
-    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts the finished draws.
+    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts
+    the finished draws.
 
-    ``numbers`` is working memory for one draw, uint64 ``(N_NUMBERS, MAX_DIGITS + 1)``; its content is not reused.
+    ``numbers`` is working memory for one draw, uint64 ``(N_NUMBERS, MAX_DIGITS + 1)``;
+    its content is not reused.
     """
     while finished[0] < noise.size:
         value, position = _rounded_normal(words, cursor[0], numbers, scale_bits)

@@ -1,20 +1,25 @@
 """Defines the random draws that mechanisms use, and their production implementation.
 
-Growth, leaf release and every budget decision are plain Python over the six calls of :class:`Randomness`. No other code
-in ``grovekeeper_forests`` draws. So a test that passes an enumerating ``Randomness`` to a mechanism runs every path of
-the production code, and the sampler tests compare :class:`SystemRandomness` with the exact law of each call
-(docs/proofs/samplers.md).
+Growth, leaf release and every budget decision are plain Python over the six calls of
+:class:`Randomness`. No other code in ``grovekeeper_forests`` draws. So a test that
+passes an enumerating ``Randomness`` to a mechanism runs every path of the production
+code, and the sampler tests compare :class:`SystemRandomness` with the exact law of each
+call (docs/proofs/samplers.md).
 
-:class:`ExactSampler` makes the draws from a tape of uniform words. It checks arguments and converts them to integers;
-the compiled loops are in ``grovekeeper_forests.noise.draws``. :class:`PaidRandomness` draws noise and selections only
-while the event of a job pays for them.
+:class:`ExactSampler` makes the draws from a tape of uniform words. It checks arguments
+and converts them to integers; the compiled loops are in
+``grovekeeper_forests.noise.draws``. :class:`PaidRandomness` draws noise and selections
+only while the event of a job pays for them.
 
-The samplers are deterministic functions of an endless tape of uniform words, which they read through a window. A draw
-that reaches the window's end must continue with the words that it has already read. To start again on fresh words would
-favour draws that need few words, because long draws would be discarded more often than short ones, and so would change
-the law. :class:`Tape` therefore keeps the words since the start of the open draw, appends fresh words, and lets the
-sampler evaluate the draw again from the first kept word. The result is the same function of the same tape, so it does
-not depend on the window's size. The words of production are AES-256 in counter mode, keyed by the operating system.
+The samplers are deterministic functions of an endless tape of uniform words, which they
+read through a window. A draw that reaches the window's end must continue with the words
+that it has already read. To start again on fresh words would favour draws that need few
+words, because long draws would be discarded more often than short ones, and so would
+change the law. :class:`Tape` therefore keeps the words since the start of the open
+draw, appends fresh words, and lets the sampler evaluate the draw again from the first
+kept word. The result is the same function of the same tape, so it does not depend on
+the window's size. The words of production are AES-256 in counter mode, keyed by the
+operating system.
 """
 
 import logging
@@ -50,7 +55,8 @@ class Randomness(Protocol):
     """Independent draws, each with the exact law that its docstring states."""
 
     def uniform(self, n: int) -> int:
-        """An integer from 0 to ``n - 1``, all equally likely: public structure and permutations.
+        """An integer from 0 to ``n - 1``, all equally likely: public structure and
+        permutations.
 
         Args:
             n: public; 1 to 2³².
@@ -63,43 +69,60 @@ class Randomness(Protocol):
             p: public; 0 to 1.
         """
 
-    def permute_and_flip(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
         """The index of the candidate that permute-and-flip selects.
 
-        Candidates are visited in uniformly random order; candidate r is accepted with probability
-        exp(−inverse_scale · (max u − u_r)), and the first accepted candidate is the result. One call is one release.
+        Candidates are visited in uniformly random order; candidate r is accepted with
+        probability exp(−inverse_scale · (max u − u_r)), and the first accepted
+        candidate is the result. One call is one release.
 
         Args:
-            utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never modified.
-            inverse_scale: public; ε divided by the range sensitivity of ``utilities``, in their own integer units.
+            utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never
+                modified.
+            inverse_scale: public; ε divided by the range sensitivity of ``utilities``,
+                in their own integer units.
         """
 
-    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+    def select_exponential(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
         """The index of the candidate that the exponential mechanism selects.
 
         Pr[r] ∝ exp(inverse_scale · u_r). One call is one release.
 
         Args:
-            utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never modified.
-            inverse_scale: public; ε divided by the range sensitivity of ``utilities``, in their own integer units.
+            utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never
+                modified.
+            inverse_scale: public; ε divided by the range sensitivity of ``utilities``,
+                in their own integer units.
         """
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> NDArray[np.int64]:
-        """Independent integers with Pr[z] = (1 − q) / (1 + q) · q^|z|, where q = exp(−inverse_scale).
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> NDArray[np.int64]:
+        """Independent integers with Pr[z] = (1 − q) / (1 + q) · q^|z|, where q =
+        exp(−inverse_scale).
 
         Args:
             shape: public; of the result.
-            inverse_scale: public; ε divided by the L1 sensitivity of the vector that the noise is added to.
+            inverse_scale: public; ε divided by the L1 sensitivity of the vector that
+                the noise is added to.
 
         Returns:
             int64 array of that shape.
         """
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
-        """Independent integers, each the nearest to 2^scale_bits · Z for an independent standard normal Z.
+    def rounded_gaussian(
+        self, shape: tuple[int, ...], *, scale_bits: int
+    ) -> NDArray[np.int64]:
+        """Independent integers, each the nearest to 2^scale_bits · Z for an independent
+        standard normal Z.
 
-        An integer vector q plus such noise equals q + 2^scale_bits · Z, rounded: post-processing of the Gaussian
-        mechanism, with the guarantee of that mechanism, exactly.
+        An integer vector q plus such noise equals q + 2^scale_bits · Z, rounded:
+        post-processing of the Gaussian mechanism, with the guarantee of that mechanism,
+        exactly.
 
         Args:
             shape: public; of the result.
@@ -111,21 +134,29 @@ class Randomness(Protocol):
 
 
 DEFAULT_BUFFER_WORDS: Final = 2**13
-"""Words produced at a time: 64 KiB fit in a core's cache, and the cost of a refill is negligible."""
+"""Words produced at a time: 64 KiB fit in a core's cache, and the cost of a refill is
+negligible.
+"""
 
 MAX_BUFFER_WORDS: Final = 2**20
-"""Size of the largest window. A draw needs more words with a probability below 2⁻⁴⁰⁰⁰ (docs/proofs/samplers.md)."""
+"""Size of the largest window. A draw needs more words with a probability below 2⁻⁴⁰⁰⁰
+(docs/proofs/samplers.md).
+"""
 
 
 class BrokenWordSource(RuntimeError):
-    """A draw needs more than :data:`MAX_BUFFER_WORDS` words, so the source does not produce random words."""
+    """A draw needs more than :data:`MAX_BUFFER_WORDS` words, so the source does not
+    produce random words.
+    """
 
 
 class WordSource(Protocol):
     """A source of random words."""
 
     def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrites all of ``words`` with independent uniform words; never returns the same words twice."""
+        """Overwrites all of ``words`` with independent uniform words; never returns the
+        same words twice.
+        """
 
 
 class Tape:
@@ -133,11 +164,13 @@ class Tape:
 
     Attributes:
         words: the window, uint64.
-        cursor: int64, one element: the position in ``words`` of the first word that no finished draw has used. A
-            sampler moves the cursor once per finished draw.
+        cursor: int64, one element: the position in ``words`` of the first word that no
+            finished draw has used. A sampler moves the cursor once per finished draw.
     """
 
-    def __init__(self, source: WordSource, *, n_words: int = DEFAULT_BUFFER_WORDS) -> None:
+    def __init__(
+        self, source: WordSource, *, n_words: int = DEFAULT_BUFFER_WORDS
+    ) -> None:
         if not 1 <= n_words <= MAX_BUFFER_WORDS:
             raise ValueError("a window holds 1 to 2^20 words")
         self._source = source
@@ -146,7 +179,9 @@ class Tape:
         self.cursor = np.full(1, n_words, dtype=np.int64)
 
     def forget_after_fork(self) -> None:
-        """Drops the unread words if this process is a fork: the parent process will use them."""
+        """Drops the unread words if this process is a fork: the parent process will use
+        them.
+        """
         if self._process_id != os.getpid():
             self._process_id = os.getpid()
             self.cursor[0] = self.words.size
@@ -161,7 +196,9 @@ class Tape:
         if unread.size == MAX_BUFFER_WORDS:
             raise BrokenWordSource("the word source does not behave like a random one")
         if unread.size == self.words.size:
-            self.words = np.empty(min(2 * unread.size, MAX_BUFFER_WORDS), dtype=np.uint64)
+            self.words = np.empty(
+                min(2 * unread.size, MAX_BUFFER_WORDS), dtype=np.uint64
+            )
         self.words[: unread.size] = unread
         self._source.fill(self.words[unread.size :])
         self.cursor[0] = 0
@@ -172,11 +209,13 @@ _BLOCK_BYTES = 16
 
 
 class Keystream:
-    """An unlimited stream of words that cannot be predicted or replayed, also after a fork.
+    """An unlimited stream of words that cannot be predicted or replayed, also after a
+    fork.
 
-    A forked child holds a copy of the cipher's state, so it would repeat its parent's stream; the stream therefore
-    takes a new key whenever the process id changes. A copy of a machine's memory (a snapshot that is
-    restored or cloned) keeps the process and repeats the stream: docs/known-limits.md.
+    A forked child holds a copy of the cipher's state, so it would repeat its parent's
+    stream; the stream therefore takes a new key whenever the process id changes. A copy
+    of a machine's memory (a snapshot that is restored or cloned) keeps the process and
+    repeats the stream: docs/known-limits.md.
     """
 
     def __init__(self) -> None:
@@ -184,25 +223,35 @@ class Keystream:
         self._rekey()
 
     def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrites ``words``, which must be contiguous, with the next words of the stream."""
+        """Overwrites ``words``, which must be contiguous, with the next words of the
+        stream.
+        """
         if self._process_id != getpid():
             self._rekey()
         if len(self._zeros) < words.nbytes:
             self._zeros = bytes(words.nbytes)
-        self._cipher.update_into(memoryview(self._zeros)[: words.nbytes], words.data.cast("B"))
+        self._cipher.update_into(
+            memoryview(self._zeros)[: words.nbytes], words.data.cast("B")
+        )
 
     def _rekey(self) -> None:
         self._process_id = getpid()
-        self._cipher: CipherContext = Cipher(AES(urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))).encryptor()
+        self._cipher: CipherContext = Cipher(
+            AES(urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))
+        ).encryptor()
 
 
 MAX_INVERSE_SCALE: Final = 2**30
-"""Larger than every ε of a budget, and small enough that the product with a utility gap of 1 stays inside 64 bits."""
+"""Larger than every ε of a budget, and small enough that the product with a utility gap
+of 1 stays inside 64 bits.
+"""
 
 MAX_UNIFORM: Final = 2**32
 
 MAX_SCALE_BITS: Final = 40
-"""Whole parts of normal numbers stay below 2²⁰ (a window's words), so scaled ones stay below 2⁶¹."""
+"""Whole parts of normal numbers stay below 2²⁰ (a window's words), so scaled ones stay
+below 2⁶¹.
+"""
 
 _WORD_BITS: Final = 64
 
@@ -213,7 +262,9 @@ Cursor: TypeAlias = NDArray[np.int64]
 
 
 class ExactSampler:
-    """Draws from a tape, for one thread at a time. Forking in the middle of a draw is not supported."""
+    """Draws from a tape, for one thread at a time. Forking in the middle of a draw is
+    not supported.
+    """
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -230,7 +281,8 @@ class ExactSampler:
         return int(self._draw(draws.uniform, np.uint64(n)))
 
     def bernoulli(self, p: Fraction) -> bool:
-        """See ``Randomness.bernoulli``. Compares a uniform real with ``p``, 64 bits at a time.
+        """See ``Randomness.bernoulli``. Compares a uniform real with ``p``, 64 bits at
+        a time.
 
         Raises:
             ValueError: ``p`` is not from 0 to 1.
@@ -246,49 +298,77 @@ class ExactSampler:
             if remainder == 0:
                 return False
 
-    def permute_and_flip(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
         """See ``Randomness.permute_and_flip``.
 
-        A gap max u − u_r above C = ⌊(2⁶³ − 1) / (inverse_scale · 2³²)⌋ counts as C, so that its product with the
-        inverse scale stays inside 64 bits. The effect equals raising every utility to at least max u − C. If all
-        utilities of two neighbours differ by amounts in [a, b], then so do their maxima, the maxima minus the constant
-        C, and the larger of two such numbers. So clipping keeps the range sensitivity and monotony of the utilities,
-        and the guarantee is unchanged (docs/proofs/samplers.md). A clipped candidate is accepted with probability at
+        A gap max u − u_r above C = ⌊(2⁶³ − 1) / (inverse_scale · 2³²)⌋ counts as C, so
+        that its product with the inverse scale stays inside 64 bits. The effect equals
+        raising every utility to at least max u − C. If all utilities of two neighbours
+        differ by amounts in [a, b], then so do their maxima, the maxima minus the
+        constant C, and the larger of two such numbers. So clipping keeps the range
+        sensitivity and monotony of the utilities, and the guarantee is unchanged
+        (docs/proofs/samplers.md). A clipped candidate is accepted with probability at
         most exp(−2³⁰).
 
         Raises:
-            ValueError: the utilities are not an int64 vector with 1 to 2³² candidates, or the inverse scale is not a
-                positive multiple of ``QUANTUM`` up to :data:`MAX_INVERSE_SCALE`.
+            ValueError: the utilities are not an int64 vector with 1 to 2³² candidates,
+                or the inverse scale is not a positive multiple of ``QUANTUM`` up to
+                :data:`MAX_INVERSE_SCALE`.
         """
         _require_utilities(utilities)
         order = np.arange(utilities.size, dtype=np.int64)
         visited = np.array([0], dtype=np.int64)
         rate = _rate(inverse_scale)
-        return int(self._draw(draws.permute_and_flip, np.ascontiguousarray(utilities), rate, order, visited))
+        return int(
+            self._draw(
+                draws.permute_and_flip,
+                np.ascontiguousarray(utilities),
+                rate,
+                order,
+                visited,
+            )
+        )
 
-    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
-        """See ``Randomness.select_exponential``. Gaps are clipped as in :meth:`permute_and_flip`.
+    def select_exponential(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
+        """See ``Randomness.select_exponential``. Gaps are clipped as in
+        :meth:`permute_and_flip`.
 
-        The expected number of trials is at most the number of candidates, because the best one is always accepted.
+        The expected number of trials is at most the number of candidates, because the
+        best one is always accepted.
 
         Raises:
             ValueError: as :meth:`permute_and_flip`.
         """
         _require_utilities(utilities)
-        return int(self._draw(draws.select_exponential, np.ascontiguousarray(utilities), _rate(inverse_scale)))
+        return int(
+            self._draw(
+                draws.select_exponential,
+                np.ascontiguousarray(utilities),
+                _rate(inverse_scale),
+            )
+        )
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> NDArray[np.int64]:
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> NDArray[np.int64]:
         """See ``Randomness.discrete_laplace``.
 
         Raises:
-            ValueError: the inverse scale is not a positive multiple of ``QUANTUM`` up to :data:`MAX_INVERSE_SCALE`.
+            ValueError: the inverse scale is not a positive multiple of ``QUANTUM`` up
+                to :data:`MAX_INVERSE_SCALE`.
         """
         noise = np.zeros(math.prod(shape), dtype=np.int64)
         finished = np.array([0], dtype=np.int64)
         self._draw(draws.discrete_laplace, _rate(inverse_scale), noise, finished)
         return noise.reshape(shape)
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
+    def rounded_gaussian(
+        self, shape: tuple[int, ...], *, scale_bits: int
+    ) -> NDArray[np.int64]:
         """See ``Randomness.rounded_gaussian``.
 
         Raises:
@@ -299,7 +379,9 @@ class ExactSampler:
         noise = np.zeros(math.prod(shape), dtype=np.int64)
         finished = np.array([0], dtype=np.int64)
         numbers = np.zeros((draws.N_NUMBERS, draws.MAX_DIGITS + 1), dtype=np.uint64)
-        self._draw(draws.rounded_gaussian, np.uint64(scale_bits), numbers, noise, finished)
+        self._draw(
+            draws.rounded_gaussian, np.uint64(scale_bits), numbers, noise, finished
+        )
         return noise.reshape(shape)
 
     def _draw(
@@ -308,18 +390,26 @@ class ExactSampler:
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> Result:
-        """Runs a compiled draw, and extends the window whenever the draw needs more words."""
+        """Runs a compiled draw, and extends the window whenever the draw needs more
+        words.
+        """
         with self._turn:
             self._tape.forget_after_fork()
             while True:
                 try:
-                    return draw(self._tape.words, self._tape.cursor, *arguments, **named)
+                    return draw(
+                        self._tape.words, self._tape.cursor, *arguments, **named
+                    )
                 except draws.TapeExhausted:
                     self._tape.extend()
 
 
 def _require_utilities(utilities: NDArray[np.int64]) -> None:
-    if utilities.dtype != np.int64 or utilities.ndim != 1 or not 1 <= utilities.size <= MAX_UNIFORM:
+    if (
+        utilities.dtype != np.int64
+        or utilities.ndim != 1
+        or not 1 <= utilities.size <= MAX_UNIFORM
+    ):
         raise ValueError("utilities are an int64 vector of 1 to 2^32 candidates")
 
 
@@ -327,21 +417,25 @@ def _rate(inverse_scale: Fraction) -> Any:
     """Converts an inverse scale to units of ``QUANTUM``, as uint64."""
     rate = inverse_scale / QUANTUM
     if rate.denominator != 1 or not 0 < inverse_scale <= MAX_INVERSE_SCALE:
-        raise ValueError("an inverse scale is a positive multiple of 2^-32, at most 2^30")
+        raise ValueError(
+            "an inverse scale is a positive multiple of 2^-32, at most 2^30"
+        )
     return np.uint64(rate.numerator)
 
 
 class SystemRandomness(ExactSampler):
-    """The only production :class:`Randomness`: exact integer samplers on AES-256-CTR keyed by the operating system.
+    """The only production :class:`Randomness`: exact integer samplers on AES-256-CTR
+    keyed by the operating system.
 
-    No seed can be set. Two objects, or one object before and after a fork, never share a stream, and no argument can
-    make a draw repeat.
+    No seed can be set. Two objects, or one object before and after a fork, never share
+    a stream, and no argument can make a draw repeat.
 
     Privacy:
-        Every draw has exactly the law that :class:`Randomness` states, given a stream of uniform words. The stream is
-        AES-256-CTR under a key from ``os.urandom``, so it is uniform up to the security of AES. No floating-point
-        number occurs between key and draw. *Not covered:* the time of a draw depends on its value; a copy of the
-        machine's memory repeats the stream (docs/known-limits.md).
+        Every draw has exactly the law that :class:`Randomness` states, given a stream
+        of uniform words. The stream is AES-256-CTR under a key from ``os.urandom``, so
+        it is uniform up to the security of AES. No floating-point number occurs between
+        key and draw. *Not covered:* the time of a draw depends on its value; a copy of
+        the machine's memory repeats the stream (docs/known-limits.md).
 
     Source:
         Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, algorithms 1 and 2;
@@ -361,27 +455,34 @@ class SystemRandomness(ExactSampler):
 _log = logging.getLogger(__name__)
 _Mechanism: TypeAlias = DiscreteLaplace | PermuteAndFlip | ExponentialMechanism
 _Kind: TypeAlias = tuple[str, int, int]
-"""Type of a leaf of an event, and numerator and denominator of its inverse scale or variance: integers hash faster."""
+"""Type of a leaf of an event, and numerator and denominator of its inverse scale or
+variance: integers hash faster.
+"""
 
 
 class UnpaidDraw(RuntimeError):
-    """A draw that no part of the event pays for. A bug of a mechanism, or a stored plan that was changed."""
+    """A draw that no part of the event pays for. A bug of a mechanism, or a stored plan
+    that was changed.
+    """
 
 
 class PaidRandomness:
-    """A :class:`Randomness` that stops a job before a draw that its event does not pay for.
+    """A :class:`Randomness` that stops a job before a draw that its event does not pay
+    for.
 
-    Selections and coordinates of noise are counted by mechanism and scale. The event states the most draws of each kind
-    on every path of a job; growth forfeits those that its path does not take (:func:`forfeit`). So after the last draw
-    nothing is left, and one tree more, another scale, or a table that is released again is not paid for. Public coins
-    cost nothing.
+    Selections and coordinates of noise are counted by mechanism and scale. The event
+    states the most draws of each kind on every path of a job; growth forfeits those
+    that its path does not take (:func:`forfeit`). So after the last draw nothing is
+    left, and one tree more, another scale, or a table that is released again is not
+    paid for. Public coins cost nothing.
 
     Privacy:
-        The counts are those of the event, of the public shapes of draws and of released choices, so whether a job stops
-        does not depend on rows in another way (lemma L7). *Not covered:* draws of one kind and scale are alike here, so
-        an exchange between two nodes of a level, or between parts of different sensitivity, is not noticed, and a draw
-        too many may take what a later draw of its kind needs, which then stops the job; the enumerations of
-        tests/privacy cover it.
+        The counts are those of the event, of the public shapes of draws and of released
+        choices, so whether a job stops does not depend on rows in another way (lemma
+        L7). *Not covered:* draws of one kind and scale are alike here, so an exchange
+        between two nodes of a level, or between parts of different sensitivity, is not
+        noticed, and a draw too many may take what a later draw of its kind needs, which
+        then stops the job; the enumerations of tests/privacy cover it.
     """
 
     def __init__(self, randomness: Randomness, *events: Event) -> None:
@@ -401,11 +502,15 @@ class PaidRandomness:
         return +self._left
 
     def note_unused(self) -> None:
-        """Logs that paid draws were not drawn: a bug of a mechanism that loses nothing, so that no job fails for it."""
+        """Logs that paid draws were not drawn: a bug of a mechanism that loses nothing,
+        so that no job fails for it.
+        """
         if self.left:
             _log.warning("a release drew less than its event pays for")
 
-    def forfeit(self, mechanism: type[_Mechanism], *, inverse_scale: Fraction, count: int) -> None:
+    def forfeit(
+        self, mechanism: type[_Mechanism], *, inverse_scale: Fraction, count: int
+    ) -> None:
         """See :func:`forfeit`."""
         self._pay(mechanism.TYPE, inverse_scale, count)
 
@@ -417,22 +522,32 @@ class PaidRandomness:
         """See ``Randomness.bernoulli``."""
         return self._randomness.bernoulli(p)
 
-    def permute_and_flip(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
         """See ``Randomness.permute_and_flip``."""
         self._pay(PermuteAndFlip.TYPE, inverse_scale, 1)
         return self._randomness.permute_and_flip(utilities, inverse_scale=inverse_scale)
 
-    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+    def select_exponential(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int:
         """See ``Randomness.select_exponential``."""
         self._pay(ExponentialMechanism.TYPE, inverse_scale, 1)
-        return self._randomness.select_exponential(utilities, inverse_scale=inverse_scale)
+        return self._randomness.select_exponential(
+            utilities, inverse_scale=inverse_scale
+        )
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> NDArray[np.int64]:
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> NDArray[np.int64]:
         """See ``Randomness.discrete_laplace``."""
         self._pay(DiscreteLaplace.TYPE, inverse_scale, math.prod(shape))
         return self._randomness.discrete_laplace(shape, inverse_scale=inverse_scale)
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
+    def rounded_gaussian(
+        self, shape: tuple[int, ...], *, scale_bits: int
+    ) -> NDArray[np.int64]:
         """See ``Randomness.rounded_gaussian``."""
         self._pay(RoundedGaussian.TYPE, Fraction(4**scale_bits), math.prod(shape))
         return self._randomness.rounded_gaussian(shape, scale_bits=scale_bits)
@@ -443,9 +558,13 @@ class PaidRandomness:
                 for part in parts:
                     self._add(part.event, times=times * part.times)
             case DiscreteLaplace():
-                self._left[_kind(event.TYPE, event.inverse_scale)] += times * event.coordinates
+                self._left[_kind(event.TYPE, event.inverse_scale)] += (
+                    times * event.coordinates
+                )
             case RoundedGaussian():
-                self._left[_kind(event.TYPE, event.sigma_squared)] += times * event.coordinates
+                self._left[_kind(event.TYPE, event.sigma_squared)] += (
+                    times * event.coordinates
+                )
             case PermuteAndFlip() | ExponentialMechanism():
                 self._left[_kind(event.TYPE, event.inverse_scale)] += times
 
@@ -460,14 +579,22 @@ def _kind(mechanism: str, scale: Fraction) -> _Kind:
     return mechanism, scale.numerator, scale.denominator
 
 
-def forfeit(randomness: Randomness, mechanism: type[_Mechanism], *, inverse_scale: Fraction, count: int = 1) -> None:
-    """Takes draws away that an event pays for and that a job leaves out, so that they pay for no other draw.
+def forfeit(
+    randomness: Randomness,
+    mechanism: type[_Mechanism],
+    *,
+    inverse_scale: Fraction,
+    count: int = 1,
+) -> None:
+    """Takes draws away that an event pays for and that a job leaves out, so that they
+    pay for no other draw.
 
     Args:
         randomness: of the job; changed only where it counts what is paid for.
         mechanism: of the draws.
         inverse_scale: of the draws.
-        count: public, or a function of released choices; selections, or coordinates of noise.
+        count: public, or a function of released choices; selections, or coordinates of
+            noise.
 
     Raises:
         UnpaidDraw: fewer draws of this kind are left.

@@ -1,1 +1,3 @@
-"""Computes privacy losses of events and their composition, without I/O, clock, randomness or floats."""
+"""Computes privacy losses of events and their composition, without I/O, clock,
+randomness or floats.
+"""

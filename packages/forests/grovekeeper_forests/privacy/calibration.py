@@ -1,4 +1,6 @@
-"""Prices the (ε, δ) of a request as a budget in the unit of an account, and calibrates noise to the budget."""
+"""Prices the (ε, δ) of a request as a budget in the unit of an account, and calibrates
+noise to the budget.
+"""
 
 import math
 from collections.abc import Callable
@@ -35,13 +37,16 @@ class Budget:
         return Amount(self.accountant, self.amount).value
 
     def stated_under(self, adjacency: Adjacency) -> "Budget":
-        """The budget of a mechanism whose guarantee is stated under ``adjacency``, covered by this budget.
+        """The budget of a mechanism whose guarantee is stated under ``adjacency``,
+        covered by this budget.
 
-        A changed label is one row removed and one row added: on a ``label`` account a mechanism that is stated under
-        add/remove costs its loss for replacing a row (docs/proofs/accounting.md A2).
+        A changed label is one row removed and one row added: on a ``label`` account a
+        mechanism that is stated under add/remove costs its loss for replacing a row
+        (docs/proofs/accounting.md A2).
 
         Raises:
-            UnknownPrivacyEvent: a mechanism stated under ``adjacency`` has no bound on this account.
+            UnknownPrivacyEvent: a mechanism stated under ``adjacency`` has no bound on
+                this account.
         """
         if adjacency is self.adjacency:
             return self
@@ -60,7 +65,9 @@ class Budget:
 
     def loss(self, event: Event) -> Fraction:
         """The loss of an event in this budget's unit, exact or rounded up."""
-        return accountants.by_name(self.accountant).loss(event, adjacency=self.adjacency)
+        return accountants.by_name(self.accountant).loss(
+            event, adjacency=self.adjacency
+        )
 
     def covers(self, event: Event) -> bool:
         """Whether the event's loss is within the amount."""
@@ -69,14 +76,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class Terms:
-    """What one account pays for a job: (ε, δ) for all rows of one privacy unit together, as the account counts them.
+    """What one account pays for a job: (ε, δ) for all rows of one privacy unit
+    together, as the account counts them.
 
     Attributes:
-        epsilon: the largest ε that the job may cost one unit under the account's adjacency, above zero.
+        epsilon: the largest ε that the job may cost one unit under the account's
+            adjacency, above zero.
         accountant: of the account.
         delta: of the request, or else of the account; ``None`` on accounts without a δ.
         adjacency: of the account.
-        max_rows: largest number of rows of one unit. Noise is planned for one row, with each row's part of the price.
+        max_rows: largest number of rows of one unit. Noise is planned for one row, with
+            each row's part of the price.
     """
 
     epsilon: Fraction
@@ -86,31 +96,41 @@ class Terms:
     max_rows: int = 1
 
     def price(self, *, least: int = 1) -> int:
-        """The price: whole steps of the account's unit, for all rows of one privacy unit together.
+        """The price: whole steps of the account's unit, for all rows of one privacy
+        unit together.
 
         Args:
             least: the smallest amount that is of use.
 
         Raises:
-            ParameterInvalid: δ is missing, out of range or illegal on this account, or the amount is less than
-                ``least`` or more than any account with a δ can hold.
+            ParameterInvalid: δ is missing, out of range or illegal on this account, or
+                the amount is less than ``least`` or more than any account with a δ can
+                hold.
         """
         unit, delta = accountants.by_name(self.accountant), self.delta
         if unit.TAKES_DELTA is (delta is None):
-            raise ParameterInvalid.named("delta", "required" if delta is None else f"not-for-{self.accountant}")
+            raise ParameterInvalid.named(
+                "delta", "required" if delta is None else f"not-for-{self.accountant}"
+            )
         if delta is not None and not 0 < delta < 1:
-            raise ParameterInvalid.named("delta", "not-positive" if delta <= 0 else "not-below-one")
+            raise ParameterInvalid.named(
+                "delta", "not-positive" if delta <= 0 else "not-below-one"
+            )
         if delta is not None and self.epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
             accepted = [f"at most {limits.MAX_CAP_EPSILON_WITH_DELTA}"]
             raise ParameterInvalid.named("epsilon", "too-large", accepted=accepted)
         amount = unit.price(self.epsilon, delta)
         if amount < least:
             smallest = Amount(self.accountant, least).epsilon_at(delta)
-            raise ParameterInvalid.named("epsilon", "too-small", accepted=[f"at least {smallest}"])
+            raise ParameterInvalid.named(
+                "epsilon", "too-small", accepted=[f"at least {smallest}"]
+            )
         return amount
 
     def stated(self, amount: int) -> dict[str, Any]:
-        """A price as answers and jobs state it: whole steps in the account's unit, and the (ε, δ) of the request."""
+        """A price as answers and jobs state it: whole steps in the account's unit, and
+        the (ε, δ) of the request.
+        """
         return {
             "accountant": self.accountant,
             "unit": accountants.by_name(self.accountant).UNIT,
@@ -120,10 +140,12 @@ class Terms:
         }
 
     def budget(self) -> Budget:
-        """The budget that (ε, δ) gives to each row of a privacy unit, in the account's unit.
+        """The budget that (ε, δ) gives to each row of a privacy unit, in the account's
+        unit.
 
-        k rows cost k times the ε of one row, and k² times its ρ or μ² (docs/proofs/accounting.md A7). So the budget of
-        one row is the price divided by k or k², rounded down to whole steps. With one row per unit, the budget is the
+        k rows cost k times the ε of one row, and k² times its ρ or μ²
+        (docs/proofs/accounting.md A7). So the budget of one row is the price divided by
+        k or k², rounded down to whole steps. With one row per unit, the budget is the
         price.
 
         Raises:
@@ -133,22 +155,32 @@ class Terms:
         return Budget(self.accountant, self.price(least=rows) // rows, self.adjacency)
 
     def covers(self, event: Event) -> bool:
-        """Whether an event of one row costs at most (ε, δ) for all rows of a privacy unit."""
+        """Whether an event of one row costs at most (ε, δ) for all rows of a privacy
+        unit.
+        """
         if self.delta is None:
-            return self.max_rows * pure.loss(event, adjacency=self.adjacency) <= self.epsilon
+            return (
+                self.max_rows * pure.loss(event, adjacency=self.adjacency)
+                <= self.epsilon
+            )
         return self.budget().covers(event)
 
 
-def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction) -> Event:
-    """The event of a mechanism at the largest strength that a budget covers, up to a relative 10⁻¹¹.
+def fitted(
+    budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction
+) -> Event:
+    """The event of a mechanism at the largest strength that a budget covers, up to a
+    relative 10⁻¹¹.
 
-    Used for mechanisms with one strength (the ε that they divide among their draws) on accounts in ρ or μ². The loss
-    in these units depends on the number of draws, so a search finds the strength that uses up the budget. The returned
-    event is checked against the budget, independently of the search.
+    Used for mechanisms with one strength (the ε that they divide among their draws) on
+    accounts in ρ or μ². The loss in these units depends on the number of draws, so a
+    search finds the strength that uses up the budget. The returned event is checked
+    against the budget, independently of the search.
 
     Args:
         budget: the largest loss of the event.
-        event_at: the mechanism's event at a strength; its loss rises with it, and may level off.
+        event_at: the mechanism's event at a strength; its loss rises with it, and may
+            level off.
         start: a strength to begin with, above zero.
     """
     high = start
@@ -161,17 +193,24 @@ def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Frac
     raise ArithmeticError("the loss does not rise with the strength")
 
 
-def _fitted_below(budget: Budget, event_at: Callable[[Fraction], Event], high: Fraction) -> Event:
+def _fitted_below(
+    budget: Budget, event_at: Callable[[Fraction], Event], high: Fraction
+) -> Event:
     low = high / 2
     while not budget.covers(event_at(low)):
         low /= 2
     target = math.sqrt(budget.limit)
 
     def excess(strength: float) -> float:
-        """The square root of the loss, which is nearly linear in the strength, minus that of the budget."""
+        """The square root of the loss, which is nearly linear in the strength, minus
+        that of the budget.
+        """
         return math.sqrt(budget.loss(event_at(Fraction(strength)))) - target
 
-    strength, step = Fraction(_crossing(excess, low=float(low), high=float(high))), Fraction(1, 10 ** (_DIGITS - 1))
+    strength, step = (
+        Fraction(_crossing(excess, low=float(low), high=float(high))),
+        Fraction(1, 10 ** (_DIGITS - 1)),
+    )
     while strength > low:
         event = event_at(strength)
         if budget.covers(event):
@@ -183,8 +222,8 @@ def _fitted_below(budget: Budget, event_at: Callable[[Fraction], Event], high: F
 def _crossing(function: Callable[[float], float], *, low: float, high: float) -> float:
     """Estimates the zero of a rising function, to about :data:`_DIGITS` digits.
 
-    Uses false position and halves the weight of an end that stays (the Illinois rule). It converges faster than
-    bisection on smooth functions and never leaves the bracket.
+    Uses false position and halves the weight of an end that stays (the Illinois rule).
+    It converges faster than bisection on smooth functions and never leaves the bracket.
     """
     at_low, at_high = function(low), function(high)
     for _ in range(_MAX_STEPS):

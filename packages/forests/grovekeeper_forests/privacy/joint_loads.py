@@ -1,17 +1,22 @@
-"""Computes loads of an account's joint cells, and finds the tightest joint cell inside a box.
+"""Computes loads of an account's joint cells, and finds the tightest joint cell inside
+a box.
 
-The maximum is computed exactly, in four steps. Amounts on boxes that restrict one partition are added cell by cell.
-Cells that belong to the same boxes are merged. Partitions that no box restricts together are independent, so their
-maxima add up. The remaining groups of partitions are solved by max-sum variable elimination: the variables are
-partitions; the values of a variable are groups of cells that every box covers wholly or not at all.
+The maximum is computed exactly, in four steps. Amounts on boxes that restrict one
+partition are added cell by cell. Cells that belong to the same boxes are merged.
+Partitions that no box restricts together are independent, so their maxima add up. The
+remaining groups of partitions are solved by max-sum variable elimination: the variables
+are partitions; the values of a variable are groups of cells that every box covers
+wholly or not at all.
 
-Finding the largest sum over boxes is MAX-2-CSP, hence NP-hard in general. Elimination is exact; its cost is exponential
-only in how densely boxes connect the partitions (the treewidth). :func:`plan` computes the cost in advance. If
-elimination would exceed a public limit of work, each box of the group is widened: it keeps the restriction on the
-partition of which it covers the smallest share, and drops the others. A wider box covers more cells, so the result is
-an upper bound and is marked as inexact.
+Finding the largest sum over boxes is MAX-2-CSP, hence NP-hard in general. Elimination
+is exact; its cost is exponential only in how densely boxes connect the partitions (the
+treewidth). :func:`plan` computes the cost in advance. If elimination would exceed a
+public limit of work, each box of the group is widened: it keeps the restriction on the
+partition of which it covers the smallest share, and drops the others. A wider box
+covers more cells, so the result is an upper bound and is marked as inexact.
 
-All numbers are integers and public, so neither results nor running time reveal anything about rows.
+All numbers are integers and public, so neither results nor running time reveal anything
+about rows.
 """
 
 import math
@@ -25,19 +30,26 @@ from numpy.typing import NDArray
 from grovekeeper_forests import limits
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.numbering import Boxes, Coupled, Lists, Numbers, Table
-from grovekeeper_forests.privacy.partitions import ColumnPartition, Partition, Partitions
+from grovekeeper_forests.privacy.partitions import (
+    ColumnPartition,
+    Partition,
+    Partitions,
+)
 from grovekeeper_forests.privacy.scope import WHOLE, Cell, JointCell, Scope
 
 _NO_RANK: Final = 2**62
 """Above every rank and every sum of amounts that fit into 64 bits with a sign."""
-_SLOWNESS_OF_OBJECTS = 512  # measured: additions of 64-bit integers in the time of one of Python's
+# measured: additions of 64-bit integers in the time of one of Python's
+_SLOWNESS_OF_OBJECTS = 512
 
 
 class Factor(NamedTuple):
-    """Variables in order, and an amount at every combination of their values, with one axis per variable.
+    """Variables in order, and an amount at every combination of their values, with one
+    axis per variable.
 
-    ``ranks`` are those of the values of eliminated variables that the amounts are the largest for; the smallest is the
-    first in canonical order. ``None``: no variable was eliminated.
+    ``ranks`` are those of the values of eliminated variables that the amounts are the
+    largest for; the smallest is the first in canonical order. ``None``: no variable was
+    eliminated.
     """
 
     scope: tuple[int, ...]
@@ -47,17 +59,25 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class EliminationOrder:
-    """An order of elimination and its work: the number of table entries and of added amounts."""
+    """An order of elimination and its work: the number of table entries and of added
+    amounts.
+    """
 
     variables: tuple[int, ...]
     work: int
 
 
-def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: int | None = None) -> EliminationOrder:
-    """Finds the cheapest order by dynamic programming over sets of eliminated variables.
+def plan(
+    sizes: Sequence[int],
+    volumes: Mapping[tuple[int, ...], int],
+    *,
+    last: int | None = None,
+) -> EliminationOrder:
+    """Finds the cheapest order by dynamic programming over sets of eliminated
+    variables.
 
-    The result is the optimum, because the work of the optimum never falls when amounts on boxes are added. The work
-    of a greedy order could fall.
+    The result is the optimum, because the work of the optimum never falls when amounts
+    on boxes are added. The work of a greedy order could fall.
 
     Args:
         sizes: number of values of each variable; few variables (the cost is 2ⁿ).
@@ -80,10 +100,19 @@ def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: 
     return best[2 ** len(sizes) - 1]
 
 
-def _work(variable: int, done: int, *, sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int]) -> int:
-    """The work to eliminate a variable after ``done``: the entries of its table, once per table that is added to it,
-    and the amounts that those tables sum."""
-    entries = math.prod(sizes[axis] for axis in {variable, *_reached(variable, done, volumes)})
+def _work(
+    variable: int,
+    done: int,
+    *,
+    sizes: Sequence[int],
+    volumes: Mapping[tuple[int, ...], int],
+) -> int:
+    """The work to eliminate a variable after ``done``: the entries of its table, once
+    per table that is added to it, and the amounts that those tables sum.
+    """
+    entries = math.prod(
+        sizes[axis] for axis in {variable, *_reached(variable, done, volumes)}
+    )
     coupled = [
         volume
         for variables, volume in volumes.items()
@@ -93,21 +122,30 @@ def _work(variable: int, done: int, *, sizes: Sequence[int], volumes: Mapping[tu
 
 
 def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> set[int]:
-    """The other variables of the table in which ``variable`` is eliminated after ``done``."""
+    """The other variables of the table in which ``variable`` is eliminated after
+    ``done``.
+    """
     met, grows = {variable}, True
     cliques = list(cliques)
     while grows:
         inner = {variable, *(other for other in met if done >> other & 1)}
-        more = {other for clique in cliques if inner.intersection(clique) for other in clique} - met
+        more = {
+            other
+            for clique in cliques
+            if inner.intersection(clique)
+            for other in clique
+        } - met
         met, grows = met | more, bool(more)
     return {other for other in met if other != variable and not done >> other & 1}
 
 
 class Elimination:
-    """Maximizes over all variables of an order but the last, and finds the values that attain a maximum.
+    """Maximizes over all variables of an order but the last, and finds the values that
+    attain a maximum.
 
-    Among equal maxima, it finds the combination of the smallest rank. Ranks stand beside the amounts: an amount that
-    contains its rank needs Python's integers, which take five hundred times as long.
+    Among equal maxima, it finds the combination of the smallest rank. Ranks stand
+    beside the amounts: an amount that contains its rank needs Python's integers, which
+    take five hundred times as long.
 
     Attributes:
         last: the maximum for each value of the last variable.
@@ -115,14 +153,19 @@ class Elimination:
     """
 
     def __init__(
-        self, unary: Sequence[Table], ranks: Sequence[Table], coupled: Sequence[Factor], order: Sequence[int]
+        self,
+        unary: Sequence[Table],
+        ranks: Sequence[Table],
+        coupled: Sequence[Factor],
+        order: Sequence[int],
     ) -> None:
         """Runs the elimination.
 
         Args:
-            unary: for each variable, the amount that depends on this variable alone, by value; fixes the dtype of all
-                tables.
-            ranks: for each variable, what its value adds to the rank of a combination; rising.
+            unary: for each variable, the amount that depends on this variable alone, by
+                value; fixes the dtype of all tables.
+            ranks: for each variable, what its value adds to the rank of a combination;
+                rising.
             coupled: amounts at combinations of values.
             order: every variable once.
         """
@@ -141,36 +184,63 @@ class Elimination:
         self.last, self.first = joined.amounts, int(_first_of_largest(joined))
 
     def assignment(self, value: int) -> dict[int, int]:
-        """The values of all variables that attain the maximum with the last variable at ``value``."""
+        """The values of all variables that attain the maximum with the last variable at
+        ``value``.
+        """
         values = {self._order[-1]: value}
-        for variable, (scope, choices) in zip(self._order[-2::-1], reversed(self._choices), strict=True):
+        for variable, (scope, choices) in zip(
+            self._order[-2::-1], reversed(self._choices), strict=True
+        ):
             values[variable] = int(choices[tuple(values[other] for other in scope)])
         return values
 
     def _joined(self, variable: int, factors: Sequence[Factor]) -> Factor:
-        """Adds all tables that involve a variable: the axis of the variable comes first, then the other axes."""
+        """Adds all tables that involve a variable: the axis of the variable comes
+        first, then the other axes.
+        """
         others = {other for factor in factors for other in factor.scope}
         axes = (variable, *sorted(others - {variable}))
-        amounts = self._sum(axes, [((variable,), self._unary[variable]), *(factor[:2] for factor in factors)])
-        ranked = [(factor.scope, factor.ranks) for factor in factors if factor.ranks is not None]
+        amounts = self._sum(
+            axes,
+            [((variable,), self._unary[variable]), *(factor[:2] for factor in factors)],
+        )
+        ranked = [
+            (factor.scope, factor.ranks)
+            for factor in factors
+            if factor.ranks is not None
+        ]
         if not ranked:
             return Factor(axes, amounts)
-        return Factor(axes, amounts, self._sum(axes, [((variable,), self._ranks[variable]), *ranked]))
+        return Factor(
+            axes,
+            amounts,
+            self._sum(axes, [((variable,), self._ranks[variable]), *ranked]),
+        )
 
-    def _sum(self, axes: Sequence[int], tables: Sequence[tuple[Sequence[int], Table]]) -> Table:
-        total = np.zeros([len(self._unary[axis]) for axis in axes], dtype=self._unary[0].dtype)
+    def _sum(
+        self, axes: Sequence[int], tables: Sequence[tuple[Sequence[int], Table]]
+    ) -> Table:
+        total = np.zeros(
+            [len(self._unary[axis]) for axis in axes], dtype=self._unary[0].dtype
+        )
         for scope, table in tables:
             total += _spread(table, scope, axes)
         return total
 
     def _maximized(self, joined: Factor, choices: Numbers) -> Factor:
         """The largest amounts over the first variable, with the ranks of their choices."""
-        ranks = self._ranks[joined.scope[0]][choices] if joined.ranks is None else _chosen(joined.ranks, choices)
+        ranks = (
+            self._ranks[joined.scope[0]][choices]
+            if joined.ranks is None
+            else _chosen(joined.ranks, choices)
+        )
         return Factor(joined.scope[1:], _chosen(joined.amounts, choices), ranks)
 
 
 def _first_of_largest(joined: Factor) -> Numbers:
-    """The value of the first variable that attains the largest amount: of equal amounts the one of the least rank."""
+    """The value of the first variable that attains the largest amount: of equal amounts
+    the one of the least rank.
+    """
     if joined.ranks is None:
         return np.asarray(np.argmax(joined.amounts, axis=0))
     is_largest = joined.amounts == np.max(joined.amounts, axis=0)
@@ -178,14 +248,18 @@ def _first_of_largest(joined: Factor) -> Numbers:
 
 
 def _chosen(table: Table, choices: Numbers) -> Table:
-    """The entries of a table at one value of its first axis for each combination of the others."""
+    """The entries of a table at one value of its first axis for each combination of the
+    others.
+    """
     chosen: Table = np.take_along_axis(table, choices[np.newaxis], axis=0)[0]
     return chosen
 
 
 def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
     """Reshapes a factor over ``scope`` so that it broadcasts over ``axes``."""
-    ordered = np.transpose(factor, [scope.index(axis) for axis in axes if axis in scope])
+    ordered = np.transpose(
+        factor, [scope.index(axis) for axis in axes if axis in scope]
+    )
     sides = iter(ordered.shape)
     return ordered.reshape([next(sides) if axis in scope else 1 for axis in axes])
 
@@ -194,10 +268,12 @@ def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
 class Tightest:
     """The joint cell with the largest load.
 
-    Among equal loads, declared categories come before OTHER and MISSING, then canonical order decides.
+    Among equal loads, declared categories come before OTHER and MISSING, then canonical
+    order decides.
 
     Attributes:
-        load: the sum of the amounts that cover the cell; an upper bound for every joint cell unless ``is_exact``.
+        load: the sum of the amounts that cover the cell; an upper bound for every joint
+            cell unless ``is_exact``.
         cell: the cell of each partition, by partition name.
         is_exact: whether the maximum was computed within the limit of work.
     """
@@ -210,13 +286,17 @@ class Tightest:
 class Loads:
     """The loads of the joint cells inside a box, from amounts on boxes."""
 
-    def __init__(self, partitions: Partitions, boxes: Boxes, *, inside: Scope | None = None) -> None:
+    def __init__(
+        self, partitions: Partitions, boxes: Boxes, *, inside: Scope | None = None
+    ) -> None:
         """Groups the amounts by the partitions that their boxes restrict.
 
         Args:
-            partitions: declared; the known epochs are those that the boxes or ``inside`` name.
+            partitions: declared; the known epochs are those that the boxes or
+                ``inside`` name.
             boxes: amounts on scopes.
-            inside: the box whose joint cells are examined; by default the whole dataset.
+            inside: the box whose joint cells are examined; by default the whole
+                dataset.
         """
         inside = inside or WHOLE
         named = {partition.name: partition for partition in partitions.declared}
@@ -227,15 +307,21 @@ class Loads:
         self._late: dict[str, NDArray[np.bool_]] = {}
         for name in sorted(named):
             known = inside.get(name, named[name].known_cells)
-            # The load of an upload that no box names is at most the load of any named upload.
+            # The load of an upload that no box names is at most the load of any named
+            # upload.
             domain = known if known is not None else boxes.sides[name].cells
             if domain:
                 self._domains[name] = domain
-                self._sizes[name] = limits.MAX_HASH_CELLS if known is None else len(domain)
+                self._sizes[name] = (
+                    limits.MAX_HASH_CELLS if known is None else len(domain)
+                )
                 self._lists[name] = boxes.sides[name].clipped(domain)
                 self._late[name] = _are_late(named[name], domain)
         self._unrestricted = 0
-        self._single = {name: np.zeros(len(cells), self._amounts.dtype) for name, cells in self._domains.items()}
+        self._single = {
+            name: np.zeros(len(cells), self._amounts.dtype)
+            for name, cells in self._domains.items()
+        }
         self._coupled: list[Coupled] = []
         self._sort()
         self._groups = [self._group(names) for names in self._connected()]
@@ -253,7 +339,9 @@ class Loads:
             maximum = group.largest
             load += maximum.load
             is_exact &= maximum.is_exact
-            cell |= {name: self._domains[name][at] for name, at in maximum.positions.items()}
+            cell |= {
+                name: self._domains[name][at] for name, at in maximum.positions.items()
+            }
         return Tightest(load, dict(sorted(cell.items())), is_exact)
 
     def by_cell(self, name: str) -> list[Tightest]:
@@ -273,15 +361,29 @@ class Loads:
                 for cell, load in zip(self._domains[name], single, strict=True)
             ]
         rest = whole.load - group.largest.load
-        others_are_exact = all(other.largest.is_exact for other in self._groups if other is not group)
+        others_are_exact = all(
+            other.largest.is_exact for other in self._groups if other is not group
+        )
         result = []
         for maximum in group.by_cell(name):
-            joint = {**whole.cell, **{other: self._domains[other][at] for other, at in maximum.positions.items()}}
-            result.append(Tightest(rest + maximum.load, joint, maximum.is_exact and others_are_exact))
+            joint = {
+                **whole.cell,
+                **{
+                    other: self._domains[other][at]
+                    for other, at in maximum.positions.items()
+                },
+            }
+            result.append(
+                Tightest(
+                    rest + maximum.load, joint, maximum.is_exact and others_are_exact
+                )
+            )
         return result
 
     def at(self, cell: JointCell) -> int:
-        """The load of one joint cell inside the box: the sum of the amounts that cover it."""
+        """The load of one joint cell inside the box: the sum of the amounts that cover
+        it.
+        """
         return int(self._amounts[self.covering(cell)].sum())
 
     def covering(self, cell: JointCell) -> NDArray[np.bool_]:
@@ -293,7 +395,9 @@ class Loads:
         return is_covering
 
     def _sort(self) -> None:
-        """Groups the amounts by the partitions that their boxes restrict inside this box."""
+        """Groups the amounts by the partitions that their boxes restrict inside this
+        box.
+        """
         is_inside = np.ones(len(self._amounts), np.bool_)
         restricts = np.zeros(len(self._amounts), np.intp)
         for bit, (name, lists) in enumerate(self._lists.items()):
@@ -302,7 +406,9 @@ class Loads:
             restricts |= (lengths < len(self._domains[name])).astype(np.intp) << bit
         for pattern in np.unique(restricts[is_inside]):
             boxes = np.flatnonzero(is_inside & (restricts == pattern))
-            names = tuple(name for bit, name in enumerate(self._lists) if pattern >> bit & 1)
+            names = tuple(
+                name for bit, name in enumerate(self._lists) if pattern >> bit & 1
+            )
             self._put(names, boxes)
 
     def _put(self, names: tuple[str, ...], boxes: Numbers) -> None:
@@ -314,7 +420,9 @@ class Loads:
             self._single[names[0]] += lists.sums(amounts, lists.of_box[boxes])
         else:
             columns = [self._lists[name].of_box[boxes] for name in names]
-            self._coupled.append(Coupled.merged(names, np.stack(columns, axis=1), amounts))
+            self._coupled.append(
+                Coupled.merged(names, np.stack(columns, axis=1), amounts)
+            )
 
     def _connected(self) -> list[tuple[str, ...]]:
         """The partitions that some boxes restrict together, in connected groups."""
@@ -343,7 +451,9 @@ class _Maximum:
 
 
 class _Group:
-    """Partitions that boxes restrict together, their cells merged to classes of cells in the same boxes."""
+    """Partitions that boxes restrict together, their cells merged to classes of cells
+    in the same boxes.
+    """
 
     def __init__(
         self,
@@ -362,7 +472,11 @@ class _Group:
         self._late = late
         self._class_of, self._best, self._covers = {}, {}, {}
         for name in self.names:
-            used = [amounts.lists[:, amounts.names.index(name)] for amounts in coupled if name in amounts.names]
+            used = [
+                amounts.lists[:, amounts.names.index(name)]
+                for amounts in coupled
+                if name in amounts.names
+            ]
             covers = lists[name].covers
             self._class_of[name], self._best[name] = _classes(
                 single[name], covers[np.unique(np.concatenate(used))], late[name]
@@ -385,61 +499,86 @@ class _Group:
             whole = self._bound()
             rest = whole.load - int(self._widened[name][whole.positions[name]])
             return [
-                _Maximum(rest + int(load), {**whole.positions, name: at}, is_exact=False)
+                _Maximum(
+                    rest + int(load), {**whole.positions, name: at}, is_exact=False
+                )
                 for at, load in enumerate(self._widened[name])
             ]
         elimination = self._elimination(order)
-        by_class = [self._maximum(elimination, at) for at in range(len(self._best[name]))]
+        by_class = [
+            self._maximum(elimination, at) for at in range(len(self._best[name]))
+        ]
         single, best = self._single[name], self._best[name]
         result = []
         for at, group in enumerate(self._class_of[name]):
             maximum = by_class[group]
             load = maximum.load - int(single[best[group]]) + int(single[at])
-            result.append(_Maximum(load, {**maximum.positions, name: at}, is_exact=True))
+            result.append(
+                _Maximum(load, {**maximum.positions, name: at}, is_exact=True)
+            )
         return result
 
     @kept_property
     def _widened(self) -> dict[str, Table]:
-        """Loads by partition, where each box restricts only the partition of which it covers the smallest share.
+        """Loads by partition, where each box restricts only the partition of which it
+        covers the smallest share.
 
-        The choice of the partition does not depend on other boxes, so the bound never falls when a box is added.
+        The choice of the partition does not depend on other boxes, so the bound never
+        falls when a box is added.
         """
         widened = {name: loads.copy() for name, loads in self._single.items()}
         for coupled in self._coupled:
-            lengths = [self._lists[name].lengths[coupled.lists[:, at]] for at, name in enumerate(coupled.names)]
+            lengths = [
+                self._lists[name].lengths[coupled.lists[:, at]]
+                for at, name in enumerate(coupled.names)
+            ]
             narrowest = np.zeros(len(coupled.amounts), np.intp)
-            length, size = lengths[0], np.full(len(coupled.amounts), self._sizes[coupled.names[0]])
+            length, size = (
+                lengths[0],
+                np.full(len(coupled.amounts), self._sizes[coupled.names[0]]),
+            )
             for at, name in enumerate(coupled.names[1:], start=1):
-                is_narrower = lengths[at] * size < length * self._sizes[name]  # compares shares without division
+                # compares shares without division
+                is_narrower = lengths[at] * size < length * self._sizes[name]
                 narrowest[is_narrower] = at
                 length = np.where(is_narrower, lengths[at], length)
                 size = np.where(is_narrower, self._sizes[name], size)
             for at, name in enumerate(coupled.names):
                 is_narrowest = narrowest == at
-                widened[name] += self._lists[name].sums(coupled.amounts[is_narrowest], coupled.lists[is_narrowest, at])
+                widened[name] += self._lists[name].sums(
+                    coupled.amounts[is_narrowest], coupled.lists[is_narrowest, at]
+                )
         return widened
 
     def _affordable(self, *, last: int | None) -> EliminationOrder | None:
-        """The cheapest order, or ``None`` above the limit of work. The work never falls when a box is added, and
-        neither do sums and ranks, which make Python's integers necessary."""
-        volumes = {self._variables(coupled): coupled.volume(self._covers_of(coupled)) for coupled in self._coupled}
+        """The cheapest order, or ``None`` above the limit of work. The work never falls
+        when a box is added, and neither do sums and ranks, which make Python's integers
+        necessary.
+        """
+        volumes = {
+            self._variables(coupled): coupled.volume(self._covers_of(coupled))
+            for coupled in self._coupled
+        }
         order = plan([len(self._best[name]) for name in self.names], volumes, last=last)
         slowness = 1 if self._dtype == np.int64 else _SLOWNESS_OF_OBJECTS
         return order if order.work * slowness <= limits.MAX_COMPOSITION_WORK else None
 
     @kept_property
     def _dtype(self) -> np.dtype[Any]:
-        """Of the tables: int64 if every sum of amounts and every rank fits, otherwise Python's integers."""
+        """Of the tables: int64 if every sum of amounts and every rank fits, otherwise
+        Python's integers.
+        """
         total = sum(int(coupled.amounts.sum()) for coupled in self._coupled)
         total += sum(int(np.max(self._single[name])) for name in self.names)
         n_ranks = math.prod(2 * len(self._best[name]) for name in self.names)
         return np.dtype(np.int64 if max(total, n_ranks) < _NO_RANK else object)
 
     def _ranks(self) -> list[Table]:
-        """By partition, what a class adds to the rank of a combination, which decides among equal loads.
+        """By partition, what a class adds to the rank of a combination, which decides
+        among equal loads.
 
-        Fewer cells that are no declared category come first, those of later partitions before those of earlier ones;
-        then canonical order decides.
+        Fewer cells that are no declared category come first, those of later partitions
+        before those of earlier ones; then canonical order decides.
         """
         n_combinations = math.prod(len(self._best[name]) for name in self.names)
         weight, ranks = n_combinations, []
@@ -447,32 +586,54 @@ class _Group:
             weight //= len(self._best[name])
             weight_if_late = n_combinations << len(self.names) - 1 - index
             places = np.argsort(np.argsort(self._best[name])).astype(self._dtype)
-            ranks.append(places * weight + self._late[name][self._best[name]].astype(self._dtype) * weight_if_late)
+            ranks.append(
+                places * weight
+                + self._late[name][self._best[name]].astype(self._dtype)
+                * weight_if_late
+            )
         return ranks
 
     def _variables(self, coupled: Coupled) -> tuple[int, ...]:
         return tuple(map(self.names.index, coupled.names))
 
     def _covers_of(self, coupled: Coupled) -> list[NDArray[np.bool_]]:
-        """Whether each list covers each class; a list covers a class wholly or not at all."""
+        """Whether each list covers each class; a list covers a class wholly or not at
+        all.
+        """
         return [self._covers[name] for name in coupled.names]
 
     def _elimination(self, order: EliminationOrder) -> Elimination:
-        unary = [self._single[name][self._best[name]].astype(self._dtype) for name in self.names]
+        unary = [
+            self._single[name][self._best[name]].astype(self._dtype)
+            for name in self.names
+        ]
         tables = [
-            Factor(self._variables(coupled), coupled.table(self._covers_of(coupled)).astype(self._dtype))
+            Factor(
+                self._variables(coupled),
+                coupled.table(self._covers_of(coupled)).astype(self._dtype),
+            )
             for coupled in self._coupled
         ]
         return Elimination(unary, self._ranks(), tables, order.variables)
 
     def _maximum(self, elimination: Elimination, at: int) -> _Maximum:
         chosen = elimination.assignment(at)
-        positions = {name: int(self._best[name][chosen[index]]) for index, name in enumerate(self.names)}
+        positions = {
+            name: int(self._best[name][chosen[index]])
+            for index, name in enumerate(self.names)
+        }
         return _Maximum(int(elimination.last[at]), positions, is_exact=True)
 
     def _bound(self) -> _Maximum:
-        positions = {name: _first_largest(self._widened[name], self._late[name]) for name in self.names}
-        return _Maximum(sum(int(self._widened[name][at]) for name, at in positions.items()), positions, is_exact=False)
+        positions = {
+            name: _first_largest(self._widened[name], self._late[name])
+            for name in self.names
+        }
+        return _Maximum(
+            sum(int(self._widened[name][at]) for name, at in positions.items()),
+            positions,
+            is_exact=False,
+        )
 
 
 def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]:
@@ -484,19 +645,28 @@ def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]
 
 
 def _first_largest(loads: Table, late: NDArray[np.bool_]) -> int:
-    """The first cell of a partition with the largest load; a declared category, if there is one among equals."""
+    """The first cell of a partition with the largest load; a declared category, if
+    there is one among equals.
+    """
     largest = np.flatnonzero(loads == np.max(loads))
     return int(largest[np.argmin(late[largest])])
 
 
-def _classes(single: Table, covers_cell: NDArray[np.bool_], late: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Groups the cells of a partition that the same lists contain, and so the same boxes cover.
+def _classes(
+    single: Table, covers_cell: NDArray[np.bool_], late: NDArray[np.bool_]
+) -> tuple[Numbers, Numbers]:
+    """Groups the cells of a partition that the same lists contain, and so the same
+    boxes cover.
 
     Returns:
-        The class of every cell, and the cell with the largest load of every class (the first of equals, a declared
-        category before others). Classes are in the order of these cells, those of declared categories first.
+        The class of every cell, and the cell with the largest load of every class (the
+        first of equals, a declared category before others). Classes are in the order of
+        these cells, those of declared categories first.
     """
-    signatures = [column.tobytes() for column in np.ascontiguousarray(np.packbits(covers_cell, axis=0).T)]
+    signatures = [
+        column.tobytes()
+        for column in np.ascontiguousarray(np.packbits(covers_cell, axis=0).T)
+    ]
     fullest: dict[bytes, int] = {}
     for at, signature in enumerate(signatures):
         before = fullest.setdefault(signature, at)
@@ -504,4 +674,6 @@ def _classes(single: Table, covers_cell: NDArray[np.bool_], late: NDArray[np.boo
             fullest[signature] = at
     best = sorted(fullest.values(), key=lambda at: (late[at], at))
     place = {signatures[at]: group for group, at in enumerate(best)}
-    return np.array([place[signature] for signature in signatures], np.intp), np.array(best, np.intp)
+    return np.array([place[signature] for signature in signatures], np.intp), np.array(
+        best, np.intp
+    )

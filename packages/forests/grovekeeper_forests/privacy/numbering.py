@@ -1,9 +1,11 @@
 """Represents scopes as arrays, and numbers the lists of cells that they consist of.
 
-A scope is called a box here, because it is a list of cells in each partition. Accounts have many boxes and few lists
-of cells. So values that depend on cells are computed once per list, and values that depend on amounts are sums over
-arrays. The boxes of an account rarely change, but every job evaluates them inside another box. So every list of cells
-and every cell gets a number when it is first read, and later evaluations look up numbers by the keys of scopes.
+A scope is called a box here, because it is a list of cells in each partition. Accounts
+have many boxes and few lists of cells. So values that depend on cells are computed once
+per list, and values that depend on amounts are sums over arrays. The boxes of an
+account rarely change, but every job evaluates them inside another box. So every list of
+cells and every cell gets a number when it is first read, and later evaluations look up
+numbers by the keys of scopes.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, Set
@@ -22,11 +24,14 @@ Table: TypeAlias = NDArray[Any]
 
 Numbers: TypeAlias = NDArray[np.intp]
 
-_CHUNK = 2**20  # most elements of a temporary array; larger arrays are processed in parts
+# most elements of a temporary array; larger arrays are processed in parts
+_CHUNK = 2**20
 
 
 def table(amounts: Collection[int]) -> Table:
-    """Amounts as an array: int64 where their sum is far below its limit, else Python integers."""
+    """Amounts as an array: int64 where their sum is far below its limit, else Python
+    integers.
+    """
     return np.array(list(amounts), np.int64 if sum(amounts) < 2**62 else object)
 
 
@@ -35,8 +40,9 @@ class Lists:
     """The lists of cells that boxes have in one partition, clipped to a domain.
 
     Attributes:
-        covers: ``(n_lists, n_cells)``: whether a list contains a cell. Rows are distinct; the first row is the list of
-            all cells, for boxes that do not restrict the partition.
+        covers: ``(n_lists, n_cells)``: whether a list contains a cell. Rows are
+            distinct; the first row is the list of all cells, for boxes that do not
+            restrict the partition.
         of_box: the row of every box's list.
     """
 
@@ -60,9 +66,17 @@ class Lists:
 
 
 def distinct(covers: NDArray[np.bool_], of_box: Numbers) -> Lists:
-    """Merges equal lists. The first list is that of boxes that do not restrict the partition."""
+    """Merges equal lists. The first list is that of boxes that do not restrict the
+    partition.
+    """
     first: dict[bytes, int] = {}
-    number = np.array([first.setdefault(row.tobytes(), len(first)) for row in np.packbits(covers, axis=1)], np.intp)
+    number = np.array(
+        [
+            first.setdefault(row.tobytes(), len(first))
+            for row in np.packbits(covers, axis=1)
+        ],
+        np.intp,
+    )
     positions = np.zeros(len(first), np.intp)
     positions[number[::-1]] = np.arange(len(covers))[::-1]
     return Lists(covers[positions], number[of_box])
@@ -74,7 +88,8 @@ class Coupled:
 
     Attributes:
         names: the partitions, in canonical order.
-        lists: ``(n_boxes, n_names)``: the list of each box in each partition; distinct rows.
+        lists: ``(n_boxes, n_names)``: the list of each box in each partition; distinct
+            rows.
         amounts: of each box.
     """
 
@@ -83,7 +98,9 @@ class Coupled:
     amounts: Table
 
     @classmethod
-    def merged(cls, names: tuple[str, ...], lists: Numbers, amounts: Table) -> "Coupled":
+    def merged(
+        cls, names: tuple[str, ...], lists: Numbers, amounts: Table
+    ) -> "Coupled":
         """Merges equal boxes and adds their amounts."""
         numbers = lists[:, 0]
         for column in lists.T[1:]:
@@ -95,15 +112,19 @@ class Coupled:
         return cls(names, lists[first], sums)
 
     def volume(self, covers: Sequence[NDArray[np.bool_]]) -> int:
-        """The number of combinations of values that each box covers, summed over the boxes.
+        """The number of combinations of values that each box covers, summed over the
+        boxes.
 
         Args:
-            covers: for each of the names, bool ``(n_lists, n_values)``: whether a list covers a value.
+            covers: for each of the names, bool ``(n_lists, n_values)``: whether a list
+                covers a value.
         """
         return int(self._volumes(covers).sum())
 
     def table(self, covers: Sequence[NDArray[np.bool_]]) -> Table:
-        """The sum of the amounts at every combination of values, with one axis per name."""
+        """The sum of the amounts at every combination of values, with one axis per
+        name.
+        """
         shape = [covering.shape[1] for covering in covers]
         flat = np.zeros(int(np.prod(shape)), self.amounts.dtype)
         starts, values = zip(*(_listed(covering) for covering in covers), strict=True)
@@ -113,7 +134,10 @@ class Coupled:
             box, place = rows, np.zeros(len(rows), np.intp)
             for axis, size in enumerate(shape):
                 lists = self.lists[box, axis]
-                first, count = starts[axis][lists], starts[axis][lists + 1] - starts[axis][lists]
+                first, count = (
+                    starts[axis][lists],
+                    starts[axis][lists + 1] - starts[axis][lists],
+                )
                 again = np.repeat(np.arange(len(box)), count)
                 nth = np.arange(len(again)) - np.repeat(np.cumsum(count) - count, count)
                 place = place[again] * size + values[axis][first[again] + nth]
@@ -122,7 +146,9 @@ class Coupled:
         return flat.reshape(shape)
 
     def _volumes(self, covers: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
-        """The number of combinations of values per box; exact up to 2⁵³, which exceeds every limit of work."""
+        """The number of combinations of values per box; exact up to 2⁵³, which exceeds
+        every limit of work.
+        """
         volumes = np.ones(len(self.amounts))
         for axis, covering in enumerate(covers):
             volumes *= covering.sum(axis=1)[self.lists[:, axis]]
@@ -131,7 +157,9 @@ class Coupled:
 
 def _listed(covers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The values of all rows in one array, and the position at which each row starts."""
-    starts = np.concatenate([np.zeros(1, np.intp), np.cumsum(covers.sum(axis=1, dtype=np.intp))])
+    starts = np.concatenate(
+        [np.zeros(1, np.intp), np.cumsum(covers.sum(axis=1, dtype=np.intp))]
+    )
     return starts, covers.nonzero()[1]
 
 
@@ -145,10 +173,12 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Numbering:
-    """Caches the scopes over a set of partitions, by key. Entries are never removed, so threads may share the cache.
+    """Caches the scopes over a set of partitions, by key. Entries are never removed, so
+    threads may share the cache.
 
-    ``size`` measures the memory of the cache: the number of scopes plus the number of cells in distinct lists. Scopes
-    without an amount stay, so whoever adds scopes begins a new cache when few of them are still used.
+    ``size`` measures the memory of the cache: the number of scopes plus the number of
+    cells in distinct lists. Scopes without an amount stay, so whoever adds scopes
+    begins a new cache when few of them are still used.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -170,32 +200,49 @@ class Numbering:
         return set() if keys <= self._of_key.keys() else keys - self._of_key.keys()
 
     def add(self, key: Hashable, scope: Scope) -> None:
-        """Adds a scope. A key never denotes another scope. ``size`` grows by one and the cells of the scope at most."""
+        """Adds a scope. A key never denotes another scope. ``size`` grows by one and
+        the cells of the scope at most.
+        """
         with self._growing:
-            self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
-            self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())
+            self._of_key[key] = tuple(
+                column.number(scope.get(name)) for name, column in self._columns.items()
+            )
+            self.size = len(self._of_key) + sum(
+                column.n_cells for column in self._columns.values()
+            )
 
     def with_scope(self, key: Hashable, scope: Scope) -> "Numbering":
-        """A copy with one more scope, for a reservation that may never be committed: quotes cost nothing."""
+        """A copy with one more scope, for a reservation that may never be committed:
+        quotes cost nothing.
+        """
         with self._growing:
             copied = Numbering(())
             copied._of_key = dict(self._of_key)
-            copied._columns = {name: column.copied() for name, column in self._columns.items()}
+            copied._columns = {
+                name: column.copied() for name, column in self._columns.items()
+            }
         copied.add(key, scope)
         return copied
 
     def boxes(self, keys: Collection[Hashable], amounts: Collection[int]) -> "Boxes":
         """Pairs amounts with the scopes of their keys; every key must have been added."""
-        of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(len(keys), len(self._columns))
+        of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(
+            len(keys), len(self._columns)
+        )
         columns = dict(zip(self._columns, of_box.T, strict=True))
         return Boxes(
-            {name: Restricted(self._columns[name], numbers) for name, numbers in columns.items()}, table(amounts)
+            {
+                name: Restricted(self._columns[name], numbers)
+                for name, numbers in columns.items()
+            },
+            table(amounts),
         )
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes with an amount ≥ 0 each: int64 if the sum is below 2⁶², otherwise Python integers.
+    """Boxes with an amount ≥ 0 each: int64 if the sum is below 2⁶², otherwise Python
+    integers.
 
     Attributes:
         sides: the cells of every box, by partition.
@@ -220,12 +267,16 @@ class Restricted:
 
     def clipped(self, domain: Sequence[Cell]) -> Lists:
         """The distinct lists of the boxes, restricted to a domain of cells."""
-        used, of_box = np.unique(np.concatenate([np.zeros(1, np.intp), self._of_box]), return_inverse=True)
+        used, of_box = np.unique(
+            np.concatenate([np.zeros(1, np.intp), self._of_box]), return_inverse=True
+        )
         return distinct(self._column.covers(used, domain), of_box[1:])
 
 
 class _Column:
-    """The lists of cells in one partition, numbered from 1; 0 stands for no restriction."""
+    """The lists of cells in one partition, numbered from 1; 0 stands for no
+    restriction.
+    """
 
     def __init__(self) -> None:
         self.n_cells = 0
@@ -237,7 +288,11 @@ class _Column:
         """A column that grows apart from this one."""
         column = _Column()
         column.n_cells = self.n_cells
-        column._numbers, column._lists, column._cells = dict(self._numbers), list(self._lists), dict(self._cells)
+        column._numbers, column._lists, column._cells = (
+            dict(self._numbers),
+            list(self._lists),
+            dict(self._cells),
+        )
         return column
 
     def number(self, cells: tuple[Cell, ...] | None) -> int:
@@ -254,18 +309,27 @@ class _Column:
     def cells_of(self, lists: Numbers) -> tuple[Cell, ...]:
         """Every cell of the given lists, in canonical order."""
         names = list(self._cells)
-        cells = np.unique(np.concatenate([np.zeros(0, np.intp), *(self._lists[number] for number in lists)]))
+        cells = np.unique(
+            np.concatenate(
+                [np.zeros(0, np.intp), *(self._lists[number] for number in lists)]
+            )
+        )
         return tuple(sorted(names[place] for place in cells))
 
     def covers(self, lists: Numbers, domain: Sequence[Cell]) -> NDArray[np.bool_]:
-        """Whether each list contains each cell of a domain, ``(n_lists, n_cells)``; list 0 contains every cell."""
-        n_known = len(self._cells)  # another thread may add cells, but these lists do not contain them
+        """Whether each list contains each cell of a domain, ``(n_lists, n_cells)``;
+        list 0 contains every cell.
+        """
+        # another thread may add cells, but these lists do not contain them
+        n_known = len(self._cells)
         at = np.full(n_known, -1)
         for place, cell in enumerate(domain):
             if (number := self._cells.get(cell, n_known)) < n_known:
                 at[number] = place
         listed = [self._lists[index] for index in lists]
-        rows = np.repeat(np.arange(len(lists)), np.fromiter(map(len, listed), np.intp, len(listed)))
+        rows = np.repeat(
+            np.arange(len(lists)), np.fromiter(map(len, listed), np.intp, len(listed))
+        )
         places = at[np.concatenate(listed)]
         covers = np.zeros((len(lists), len(domain)), np.bool_)
         covers[rows[places >= 0], places[places >= 0]] = True

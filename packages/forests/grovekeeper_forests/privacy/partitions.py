@@ -1,14 +1,16 @@
 """Defines declared partitions, and reads the scopes of jobs over them.
 
-A partition is a rule that assigns every row to exactly one cell and depends on no other row: a keyed hash of the row's
-id, a column with a declared domain, or the upload that contained the row. A position, a size or a list of the values
-present is not a partition, because they change when another row is added.
+A partition is a rule that assigns every row to exactly one cell and depends on no other
+row: a keyed hash of the row's id, a column with a declared domain, or the upload that
+contained the row. A position, a size or a list of the values present is not a
+partition, because they change when another row is added.
 
-A dataset's loss is the maximum over *joint cells* of the sum of the charges that cover the cell (parallel composition;
-Theorem L, docs/proofs/lemmas.md). Because the rule of a partition depends on one row alone, the charges of disjoint
-cells never add up for one row. With several partitions a row lies in one cell of each, and the maximum is over all
-combinations of cells; it can differ from the maximum over each partition separately. The modules of the package compute
-it, with numpy.
+A dataset's loss is the maximum over *joint cells* of the sum of the charges that cover
+the cell (parallel composition; Theorem L, docs/proofs/lemmas.md). Because the rule of a
+partition depends on one row alone, the charges of disjoint cells never add up for one
+row. With several partitions a row lies in one cell of each, and the maximum is over all
+combinations of cells; it can differ from the maximum over each partition separately.
+The modules of the package compute it, with numpy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,9 @@ class CellProblem(ValueError):
 
 @dataclass(frozen=True)
 class HashPartition:
-    """A declared hash partition: cells 0 … ``cells`` − 1 of a keyed hash of the row's stable id."""
+    """A declared hash partition: cells 0 … ``cells`` − 1 of a keyed hash of the row's
+    stable id.
+    """
 
     name: str
     cells: int
@@ -56,7 +60,11 @@ class HashPartition:
 
     def is_cell(self, value: object) -> bool:
         """Whether a value of a request is one of the cells."""
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.cells
+        return (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and 0 <= value < self.cells
+        )
 
     def to_json(self) -> dict[str, object]:
         return {"name": self.name, "kind": self.kind, "cells": self.cells}
@@ -64,15 +72,18 @@ class HashPartition:
 
 @dataclass(frozen=True)
 class ColumnPartition:
-    """A declared column partition: the row's value in one column with a declared domain.
+    """A declared column partition: the row's value in one column with a declared
+    domain.
 
     Attributes:
         name: of the partition.
         column: the column whose value decides the cell.
-        is_feature: the column is a feature of the schema; otherwise it is an additional column, stored with the row.
+        is_feature: the column is a feature of the schema; otherwise it is an additional
+            column, stored with the row.
         categories: the declared domain, in declared order.
         has_missing: an empty value is legal and has a separate cell.
-        sizes: the declared number of rows of each listed cell; ``None``: all cells count alike.
+        sizes: the declared number of rows of each listed cell; ``None``: all cells
+            count alike.
     """
 
     name: str
@@ -85,14 +96,24 @@ class ColumnPartition:
 
     def __post_init__(self) -> None:
         if not self.categories or len(set(self.listed_cells)) != len(self.listed_cells):
-            raise ValueError("the cells of a column partition are distinct, and OTHER and MISSING are not categories")
-        if self.sizes is not None and (len(self.sizes) != len(self.listed_cells) or sum(self.sizes) == 0):
+            raise ValueError(
+                "the cells of a column partition are distinct, and OTHER and MISSING are not categories"
+            )
+        if self.sizes is not None and (
+            len(self.sizes) != len(self.listed_cells) or sum(self.sizes) == 0
+        ):
             raise ValueError("every cell has a size, and some cell has rows")
 
     @property
     def listed_cells(self) -> tuple[str, ...]:
-        """Every cell in declared order, which is the order of the stored codes: categories, OTHER, MISSING."""
-        return (*self.categories, OTHER_CELL, *((MISSING_CELL,) if self.has_missing else ()))
+        """Every cell in declared order, which is the order of the stored codes:
+        categories, OTHER, MISSING.
+        """
+        return (
+            *self.categories,
+            OTHER_CELL,
+            *((MISSING_CELL,) if self.has_missing else ()),
+        )
 
     @property
     def known_cells(self) -> tuple[Cell, ...]:
@@ -116,11 +137,13 @@ class ColumnPartition:
 
 @dataclass(frozen=True)
 class EpochPartition:
-    """A declared epoch partition: the upload that contained the row. A new upload is a new cell without charges.
+    """A declared epoch partition: the upload that contained the row. A new upload is a
+    new cell without charges.
 
     Attributes:
         name: of the partition.
-        how: the owner's text on how uploads are divided: by the calendar or by batch, never by a number of rows.
+        how: the owner's text on how uploads are divided: by the calendar or by batch,
+            never by a number of rows.
     """
 
     name: str
@@ -153,7 +176,9 @@ class Partitions:
         if len({partition.name for partition in self.declared}) != len(self.declared):
             raise ValueError("two partitions have the same name")
         if len(self.declared) > limits.MAX_PARTITIONS:
-            raise ValueError(f"a dataset has at most {limits.MAX_PARTITIONS} partitions")
+            raise ValueError(
+                f"a dataset has at most {limits.MAX_PARTITIONS} partitions"
+            )
         if sum(partition.kind == "epoch" for partition in self.declared) > 1:
             raise ValueError("a row comes with one upload: one epoch partition at most")
 
@@ -168,18 +193,30 @@ class Partitions:
     @property
     def epoch_partition(self) -> EpochPartition | None:
         """The partition whose cells are the uploads, if one was declared."""
-        return next((partition for partition in self.declared if isinstance(partition, EpochPartition)), None)
+        return next(
+            (
+                partition
+                for partition in self.declared
+                if isinstance(partition, EpochPartition)
+            ),
+            None,
+        )
 
     @kept_property
     def n_cells(self) -> dict[str, int]:
-        """The number of cells of every partition. One by upload, which has no fixed number, counts as the finest."""
+        """The number of cells of every partition. One by upload, which has no fixed
+        number, counts as the finest.
+        """
         return {
-            partition.name: limits.MAX_HASH_CELLS if partition.known_cells is None else len(partition.known_cells)
+            partition.name: limits.MAX_HASH_CELLS
+            if partition.known_cells is None
+            else len(partition.known_cells)
             for partition in self.declared
         }
 
     def read_scope(self, value: Mapping[str, object]) -> Scope:
-        """Reads a request's scope: declared partitions, each with distinct, declared cells.
+        """Reads a request's scope: declared partitions, each with distinct, declared
+        cells.
 
         Raises:
             UnknownPartition: a name that was not declared.
@@ -188,17 +225,28 @@ class Partitions:
         known = {partition.name: partition for partition in self.declared}
         if not set(value) <= set(known):
             raise UnknownPartition
-        return Scope({name: _cells(known[name], listed) for name, listed in sorted(value.items())})
+        return Scope(
+            {
+                name: _cells(known[name], listed)
+                for name, listed in sorted(value.items())
+            }
+        )
 
     def cells_of(self, name: str) -> tuple[Cell, ...]:
-        """Every cell of a declared partition, in canonical order; none if uploads are its cells."""
-        return next(partition.known_cells or () for partition in self.declared if partition.name == name)
+        """Every cell of a declared partition, in canonical order; none if uploads are
+        its cells.
+        """
+        return next(
+            partition.known_cells or ()
+            for partition in self.declared
+            if partition.name == name
+        )
 
     def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
         """The public share of rows that a box is expected to contain, as a fraction.
 
-        Cells of a partition have equal shares, unless their sizes were declared. No share is 0: a box of cells whose
-        declared sizes are 0 counts as one row.
+        Cells of a partition have equal shares, unless their sizes were declared. No
+        share is 0: a box of cells whose declared sizes are 0 counts as one row.
 
         Args:
             scope: of declared cells.
@@ -207,7 +255,9 @@ class Partitions:
         inside = all_cells = 1
         for partition in self.declared:
             if partition.name in scope:
-                covered, everything = _share(partition, scope[partition.name], n_epochs=n_epochs)
+                covered, everything = _share(
+                    partition, scope[partition.name], n_epochs=n_epochs
+                )
                 inside *= covered
                 all_cells *= everything
         return inside, all_cells
@@ -220,21 +270,27 @@ def _partition(item: Mapping[str, object]) -> Partition:
             return HashPartition(name, int(str(item["cells"])))
         case "column":
             cells = cast(Sequence[str], item["cells"])
-            categories = tuple(cell for cell in cells if cell not in (OTHER_CELL, MISSING_CELL))
+            categories = tuple(
+                cell for cell in cells if cell not in (OTHER_CELL, MISSING_CELL)
+            )
             return ColumnPartition(
                 name,
                 str(item["column"]),
                 bool(item["feature"]),
                 categories,
                 has_missing=MISSING_CELL in cells,
-                sizes=None if item["sizes"] is None else tuple(cast(Sequence[int], item["sizes"])),
+                sizes=None
+                if item["sizes"] is None
+                else tuple(cast(Sequence[int], item["sizes"])),
             )
         case "epoch":
             return EpochPartition(name, str(item["how"]))
     raise ValueError("a partition of an unknown kind")
 
 
-def _share(partition: Partition, cells: tuple[Cell, ...], *, n_epochs: int) -> tuple[int, int]:
+def _share(
+    partition: Partition, cells: tuple[Cell, ...], *, n_epochs: int
+) -> tuple[int, int]:
     if isinstance(partition, EpochPartition):
         return len(cells), max(n_epochs, len(cells))
     if isinstance(partition, ColumnPartition) and partition.sizes is not None:

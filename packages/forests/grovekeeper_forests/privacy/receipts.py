@@ -1,4 +1,6 @@
-"""Describes an event tree in words: releases, their number, their noise, and why the losses add up to the price."""
+"""Describes an event tree in words: releases, their number, their noise, and why the
+losses add up to the price.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,13 +28,20 @@ _SIGNIFICANT_DIGITS = 6
 
 _TOTAL = "Total, given everything that was released before: "
 _LABELS_ONLY = " Features and membership are not protected."
-_KINDS = {"zcdp": "zero-concentrated differential privacy", "gdp": "Gaussian differential privacy"}
-_SEVERAL_ROWS = "For all of the at most {rows} rows of one unit together: {symbol} {total}."
+_KINDS = {
+    "zcdp": "zero-concentrated differential privacy",
+    "gdp": "Gaussian differential privacy",
+}
+_SEVERAL_ROWS = (
+    "For all of the at most {rows} rows of one unit together: {symbol} {total}."
+)
 
 
 @dataclass(frozen=True)
 class _AccountWords:
-    """Words for the losses of a receipt on one account: its unit, and the difference between neighbours."""
+    """Words for the losses of a receipt on one account: its unit, and the difference
+    between neighbours.
+    """
 
     accountant: Accountant
     adjacency: Adjacency
@@ -45,7 +54,11 @@ class _AccountWords:
         return self.accountant.loss(event, adjacency=self.adjacency)
 
     def total(self, event: Event) -> str:
-        name, symbol, figure = self.accountant.NAME, self.symbol, _figure(self.loss(event))
+        name, symbol, figure = (
+            self.accountant.NAME,
+            self.symbol,
+            _figure(self.loss(event)),
+        )
         is_label = self.adjacency is Adjacency.LABEL
         if name == "pure":
             change = "changing one label" if is_label else "adding or removing one row"
@@ -54,11 +67,15 @@ class _AccountWords:
         else:
             change = "one label changes" if is_label else "one row is added or removed"
             loss = f"{symbol} {figure} of {_KINDS[name]} where {change}"
-            replaced, two_steps = f"four times that {symbol} where one is replaced", f"four times their {symbol}"
+            replaced, two_steps = (
+                f"four times that {symbol} where one is replaced",
+                f"four times their {symbol}",
+            )
         if not is_label:
             return f"{_TOTAL}{loss}; {replaced}."
         steps = (
-            f" Releases proven for a row that is added or removed are counted at {two_steps}: a changed label is both."
+            f" Releases proven for a row that is added or removed are counted at "
+            f"{two_steps}: a changed label is both."
         )
         return f"{_TOTAL}{loss}.{_LABELS_ONLY}{'' if _is_stated_under(event, self.adjacency) else steps}"
 
@@ -67,11 +84,15 @@ class _AccountWords:
         return _SEVERAL_ROWS.format(rows=rows, symbol=self.symbol, total=total)
 
 
-def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: int = 1) -> str:
-    """The receipt of an event: one line per part, a line with the total, and a line for units of several rows.
+def in_words(
+    event: Event, *, accountant: str, adjacency: Adjacency, max_rows: int = 1
+) -> str:
+    """The receipt of an event: one line per part, a line with the total, and a line for
+    units of several rows.
 
-    Every number is public: it was known before any row was read. Figures with more than six significant digits are
-    rounded up and marked with ≤; the event itself holds the exact ones.
+    Every number is public: it was known before any row was read. Figures with more than
+    six significant digits are rounded up and marked with ≤; the event itself holds the
+    exact ones.
 
     Args:
         accountant: name of the accountant in whose unit the losses are stated.
@@ -83,7 +104,9 @@ def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: i
     """
     words = _AccountWords(accountants.by_name(accountant), adjacency)
     lines = [*_lines(Part(1, event), words, depth=0), words.total(event)]
-    return "\n".join(lines if max_rows == 1 else [*lines, words.together(event, max_rows)])
+    return "\n".join(
+        lines if max_rows == 1 else [*lines, words.together(event, max_rows)]
+    )
 
 
 def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
@@ -91,13 +114,27 @@ def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
     match part.event:
         case Sequential(parts):
             head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"
-            return [head, *(line for inner in parts for line in _lines(inner, words, depth=depth + 1))]
+            return [
+                head,
+                *(
+                    line
+                    for inner in parts
+                    for line in _lines(inner, words, depth=depth + 1)
+                ),
+            ]
         case Parallel(over, parts):
             head = (
                 f"{margin}{_repeated(part.times)}on disjoint rows, one set of rows per {_singular(over)}, so that only "
                 f"the largest loss counts ({cost}):"
             )
-            return [head, *(line for inner in parts for line in _lines(inner, words, depth=depth + 1))]
+            return [
+                head,
+                *(
+                    line
+                    for inner in parts
+                    for line in _lines(inner, words, depth=depth + 1)
+                ),
+            ]
     return [f"{margin}{part.times} × {_leaf(part.event)} ({cost} each)"]
 
 
@@ -142,7 +179,9 @@ def _spread(event: PermuteAndFlip | ExponentialMechanism) -> str:
 
 
 def _changed(leaf: Leaf) -> str:
-    """Names the difference between the neighbours for which a leaf's sensitivity is stated."""
+    """Names the difference between the neighbours for which a leaf's sensitivity is
+    stated.
+    """
     return "one changed label" if leaf.adjacency is Adjacency.LABEL else "one row"
 
 
@@ -161,13 +200,21 @@ def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
 
 
 def _figure(value: Fraction) -> str:
-    """Formats a number: exactly as ``= 0.5``, or rounded up to six significant digits as ``≤ 0.333334``."""
+    """Formats a number: exactly as ``= 0.5``, or rounded up to six significant digits
+    as ``≤ 0.333334``.
+    """
     rounded = _rounded_up(value)
-    return f"= {amounts.to_text(value)}" if rounded == value else f"≤ {amounts.to_text(rounded)}"
+    return (
+        f"= {amounts.to_text(value)}"
+        if rounded == value
+        else f"≤ {amounts.to_text(rounded)}"
+    )
 
 
 def _plain(value: Fraction) -> str:
-    """Formats a number: exactly where the text is short, else rounded up to six significant digits."""
+    """Formats a number: exactly where the text is short, else rounded up to six
+    significant digits.
+    """
     return amounts.to_text(_rounded_up(value))
 
 
@@ -184,7 +231,9 @@ def _times(noise: RoundedGaussian) -> str:
         return "infinitely many"
     square = noise.sigma_squared / noise.l2_sensitivity_squared
     unit = 10**_SIGNIFICANT_DIGITS
-    return amounts.to_text(rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False))
+    return amounts.to_text(
+        rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False)
+    )
 
 
 def _rounded_up(value: Fraction) -> Fraction:

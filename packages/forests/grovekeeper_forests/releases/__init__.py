@@ -1,1 +1,3 @@
-"""Prices, draws and reads what jobs release: forests, profiles, evaluations and choices among models."""
+"""Prices, draws and reads what jobs release: forests, profiles, evaluations and choices
+among models.
+"""

@@ -1,9 +1,10 @@
 """Defines what every kind of release is priced by: public facts.
 
-A kind is a folder of this package. ``price`` turns a request and public facts into a plan whose event the account pays
-for. ``draw`` turns the plan and PRIVATE rows into bytes, in the child process of a charged job alone
-(:mod:`grovekeeper_forests.releases.drawing`). ``read`` checks these bytes, for everybody. What a kind adds to the
-service is in
+A kind is a folder of this package. ``price`` turns a request and public facts into a
+plan whose event the account pays for. ``draw`` turns the plan and PRIVATE rows into
+bytes, in the child process of a charged job alone
+(:mod:`grovekeeper_forests.releases.drawing`). ``read`` checks these bytes, for
+everybody. What a kind adds to the service is in
 :mod:`app.services.releases.contract`.
 """
 
@@ -14,7 +15,9 @@ from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency
 
 ASSUMED_SIZE = 3_000
-"""Public size that the rules assume where none is declared: a cautious value, for a small table."""
+"""Public size that the rules assume where none is declared: a cautious value, for a
+small table.
+"""
 
 
 STEPS_OF_A_LABEL = 2
@@ -22,12 +25,17 @@ STEPS_OF_A_LABEL = 2
 
 
 def public_facts(
-    terms: Terms, size: int | None, schema: Schema, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    terms: Terms,
+    size: int | None,
+    schema: Schema,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE,
 ) -> PublicFacts:
-    """The facts that an account gives to a mechanism; ε and budget are stated under the mechanism's ``adjacency``.
+    """The facts that an account gives to a mechanism; ε and budget are stated under the
+    mechanism's ``adjacency``.
 
     Args:
-        size: see :attr:`grovekeeper_forests.releases.forest.price.PlanRequest.public_size`.
+        size: see
+            :attr:`grovekeeper_forests.releases.forest.price.PlanRequest.public_size`.
     """
     if (terms.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(terms.adjacency.value, (adjacency.value,))

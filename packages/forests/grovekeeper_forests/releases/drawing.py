@@ -10,7 +10,9 @@ from grovekeeper_forests.noise.randomness import Randomness
 
 
 class Drawing(Protocol):
-    """A charged job, as the child process that draws its release has it: public facts, and access to PRIVATE rows."""
+    """A charged job, as the child process that draws its release has it: public facts,
+    and access to PRIVATE rows.
+    """
 
     @property
     def work(self) -> Mapping[str, Any]:
@@ -22,7 +24,9 @@ class Drawing(Protocol):
 
     @property
     def randomness(self) -> Randomness:
-        """Pays for nothing: a release draws through ``PaidRandomness``, with the event of its plan."""
+        """Pays for nothing: a release draws through ``PaidRandomness``, with the event
+        of its plan.
+        """
 
     @property
     def on_tree_done(self) -> Callable[[], None]:
@@ -32,15 +36,23 @@ class Drawing(Protocol):
         """The public declaration of the dataset of a part."""
 
     def values(self, part: int = 0, *, keep_unlabelled: bool = False) -> SanitisedRows:
-        """The PRIVATE rows of a part; ``keep_unlabelled``: also those whose label is missing or unknown."""
+        """The PRIVATE rows of a part; ``keep_unlabelled``: also those whose label is
+        missing or unknown.
+        """
 
-    def codes(self, request: CodeRequest, part: int = 0, *, keep_unlabelled: bool = False) -> TrainingRows:
-        """The PRIVATE rows of a part as codes, which the workers of a cluster may count."""
+    def codes(
+        self, request: CodeRequest, part: int = 0, *, keep_unlabelled: bool = False
+    ) -> TrainingRows:
+        """The PRIVATE rows of a part as codes, which the workers of a cluster may
+        count.
+        """
 
     def model(self, digest: str) -> bytes:
         """The artifact of a released model that the job names."""
 
 
 Draw: TypeAlias = Callable[[Drawing], bytes]
-"""Draws the release of a kind. One call is one release, paid for by the job's charge: a second call would be a second
-release, so a job that breaks after its charge fails and stays charged."""
+"""Draws the release of a kind. One call is one release, paid for by the job's charge: a
+second call would be a second release, so a job that breaks after its charge fails and
+stays charged.
+"""

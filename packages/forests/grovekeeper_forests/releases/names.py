@@ -7,5 +7,9 @@ MODEL: Final = "train"
 PROFILE: Final = "profile"
 EVALUATION: Final = "evaluation"
 
-IN_WORDS: Final = MappingProxyType({MODEL: "model", PROFILE: "profile", EVALUATION: "evaluation"})
-"""What people call each kind of release: a model, where the kind has the name of its job."""
+IN_WORDS: Final = MappingProxyType(
+    {MODEL: "model", PROFILE: "profile", EVALUATION: "evaluation"}
+)
+"""What people call each kind of release: a model, where the kind has the name of its
+job.
+"""

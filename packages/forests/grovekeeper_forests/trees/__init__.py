@@ -1,1 +1,3 @@
-"""Implements sizes, prices, growth and read-outs of trees that several algorithms share."""
+"""Implements sizes, prices, growth and read-outs of trees that several algorithms
+share.
+"""

@@ -1,7 +1,8 @@
-"""Reads out forests with noisy counts or one label per leaf: post-processing of releases (lemma L7).
+"""Reads out forests with noisy counts or one label per leaf: post-processing of
+releases (lemma L7).
 
-Released counts become leaf values; the values of the leaves that a row reaches are added up, and the sums become
-probabilities. A label is one vote.
+Released counts become leaf values; the values of the leaves that a row reaches are
+added up, and the sums become probabilities. A label is one vote.
 
 ==========  =====================================================================================================
 read-out    a row's class probabilities, from the leaves it reaches in each tree
@@ -41,15 +42,26 @@ from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels import prediction as kernels
 from grovekeeper_forests.kernels.prediction import normalised, softmax
-from grovekeeper_forests.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    Parallel,
+    Part,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 
 VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
 
 SHRINKAGE = 1.0
-"""Rows of pseudo-evidence per unit of noise scale under ``log``; results are flat between 1 and 7."""
+"""Rows of pseudo-evidence per unit of noise scale under ``log``; results are flat
+between 1 and 7.
+"""
 
 
-def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float) -> NDArray[np.float64]:
+def leaf_values(
+    counts: NDArray[np.int64], read_out: str, *, noise_scale: float
+) -> NDArray[np.float64]:
     """The values of leaves, which prediction sums over the leaves that a row reaches.
 
     Args:
@@ -66,9 +78,12 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
         values = np.eye(counts.shape[-1])[evidence.argmax(axis=-1)]
     elif read_out == LOGARITHMIC:
         prior = class_proportions(evidence, noise_scale)
-        values = np.log(normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior))
+        values = np.log(
+            normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior)
+        )
     elif read_out == SUM:
-        return np.maximum(evidence, 0.0)  # whole numbers, so sums are exact in any order
+        # whole numbers, so sums are exact in any order
+        return np.maximum(evidence, 0.0)
     else:
         values = normalised(np.maximum(evidence, 0.0))
     values /= len(counts)
@@ -76,7 +91,9 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
 
 
 def by_output(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values of leaves as an array whose memory is in the order of packed trees, which then need no copy of it."""
+    """The values of leaves as an array whose memory is in the order of packed trees,
+    which then need no copy of it.
+    """
     return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
@@ -85,14 +102,20 @@ def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.flo
     return softmax(sums) if read_out == LOGARITHMIC else normalised(sums)
 
 
-def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDArray[np.float64]:
+def class_proportions(
+    evidence: NDArray[np.float64], noise_scale: float
+) -> NDArray[np.float64]:
     """Class proportions of the whole forest, from its noisy counts; never zero.
 
-    The sum over all cells of a class carries noise of standard deviation √(2 · cells) · scale. One standard deviation
-    is added to every class, so that noise does not exclude a rare class.
+    The sum over all cells of a class carries noise of standard deviation √(2 · cells) ·
+    scale. One standard deviation is added to every class, so that noise does not
+    exclude a rare class.
     """
     n_cells = evidence.shape[0] * evidence.shape[1]
-    return normalised(np.maximum(evidence.sum(axis=(0, 1)), 0.0) + np.sqrt(2.0 * n_cells) * noise_scale)
+    return normalised(
+        np.maximum(evidence.sum(axis=(0, 1)), 0.0)
+        + np.sqrt(2.0 * n_cells) * noise_scale
+    )
 
 
 def leaves_of(forest: Event) -> Event:
@@ -103,12 +126,18 @@ def leaves_of(forest: Event) -> Event:
     """
     match forest:
         case Sequential((Part(event=tree),)) | Parallel(_, (Part(event=tree),)):
-            return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
+            return (
+                tree.parts[-1].event
+                if isinstance(tree, Sequential | Parallel) and tree.parts
+                else tree
+            )
     raise UnknownPrivacyEvent("not the event of a forest")
 
 
 def noise_scale(leaves: Event) -> float:
-    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation."""
+    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the
+    Laplace scale of equal deviation.
+    """
     if isinstance(leaves, DiscreteLaplace) and leaves.inverse_scale > 0:
         return float(1 / leaves.inverse_scale)
     noisy_counts.per_row(leaves)
@@ -141,12 +170,15 @@ class PackedForest:
         Args:
             encoding: the bins of the whole schema.
             feature: the column of every split.
-            pack: makes trees from the columns of splits in a smaller encoding, and its number of columns.
+            pack: makes trees from the columns of splits in a smaller encoding, and its
+                number of columns.
         """
         used, position = np.unique(feature, return_inverse=True)
         smaller, features, number = encoding.of_columns(used)
         column = number[position].reshape(feature.shape).astype(np.int32)
-        return cls(smaller, tuple(features.tolist()), pack(column, len(smaller.n_codes)))
+        return cls(
+            smaller, tuple(features.tolist()), pack(column, len(smaller.n_codes))
+        )
 
     @kept_property
     def _rows_of_table(self) -> NDArray[np.int64] | slice:
@@ -164,7 +196,9 @@ class PackedForest:
         if self.encoding.pairs:
             codes = self.encoding.encode_all(SanitisedColumns(used, columns.n_rows))
             return kernels.sum_leaf_values(codes, self.trees)
-        return kernels.sum_leaf_values_of(used, columns.n_rows, self.encoding.tables, self.trees)
+        return kernels.sum_leaf_values_of(
+            used, columns.n_rows, self.encoding.tables, self.trees
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,13 +216,17 @@ class LeafSums:
     values: NDArray[np.float64]
 
     def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
-        """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of the trees."""
+        """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of
+        the trees.
+        """
         return self.packed.sums(columns)
 
     @kept_property
     def packed(self) -> PackedForest:
         """The trees in the form that prediction reads."""
-        feature, threshold, equals = (self.arrays[name] for name in ("feature", "threshold", "equals"))
+        feature, threshold, equals = (
+            self.arrays[name] for name in ("feature", "threshold", "equals")
+        )
         splits = equals | (threshold != NO_SPLIT)
         return PackedForest.of(
             self.encoding,
@@ -205,7 +243,8 @@ class PooledSums:
 
     Attributes:
         sums: the forest prepared for prediction.
-        read_out: rule from sums to probabilities; see ``grovekeeper_forests.trees.leaf_read_out``.
+        read_out: rule from sums to probabilities; see
+            ``grovekeeper_forests.trees.leaf_read_out``.
     """
 
     sums: LeafSums
@@ -217,38 +256,60 @@ class PooledSums:
 
 
 class LeafFamily:
-    """Noisy counts in leaves, pooled over trees by a read-out above; or one label per leaf.
+    """Noisy counts in leaves, pooled over trees by a read-out above; or one label per
+    leaf.
 
-    A label carries one vote and no count, so with labels every read-out is the share of votes.
+    A label carries one vote and no count, so with labels every read-out is the share of
+    votes.
     """
 
     def __init__(self, leaf: str = "counts") -> None:
-        """Keeps what leaves release (``counts`` or ``label``) where plans have no parameter ``leaf``."""
+        """Keeps what leaves release (``counts`` or ``label``) where plans have no
+        parameter ``leaf``.
+        """
         self._leaf = leaf
 
     def _has_labels(self, plan: Plan) -> bool:
         return plan.parameters.get("leaf", self._leaf) != "counts"
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """Splits; ``counts``, int64 ``(n_trees, 2^depth, n_classes)``, or ``labels``, int32 ``(n_trees, 2^depth)``."""
+        """Splits; ``counts``, int64 ``(n_trees, 2^depth, n_classes)``, or ``labels``,
+        int32 ``(n_trees, 2^depth)``.
+        """
         leaves = (plan.n_trees, n_leaves_of(plan))
         if self._has_labels(plan):
             return {**split_layouts(plan), "labels": Layout(np.int32, leaves)}
-        return {**split_layouts(plan), "counts": Layout(np.int64, (*leaves, schema.n_classes))}
+        return {
+            **split_layouts(plan),
+            "counts": Layout(np.int64, (*leaves, schema.n_classes)),
+        }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether splits and labels are those of the schema. Counts need no check: any integer can be a noisy count."""
+        """Whether splits and labels are those of the schema. Counts need no check: any
+        integer can be a noisy count.
+        """
         if self._has_labels(forest.plan):
             labels = forest.arrays["labels"]
-            return splits_are_valid(forest, schema) and bool(np.all((labels >= 0) & (labels < schema.n_classes)))
-        return noise_scale(leaves_of(forest.plan.event)) > 0 and splits_are_valid(forest, schema)
+            return splits_are_valid(forest, schema) and bool(
+                np.all((labels >= 0) & (labels < schema.n_classes))
+            )
+        return noise_scale(leaves_of(forest.plan.event)) > 0 and splits_are_valid(
+            forest, schema
+        )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that normalises sums of leaf values."""
         plan, arrays = forest.plan, forest.arrays
         if self._has_labels(plan):
-            read_out, values = VOTE, np.eye(schema.n_classes)[arrays["labels"]] / plan.n_trees
+            read_out, values = (
+                VOTE,
+                np.eye(schema.n_classes)[arrays["labels"]] / plan.n_trees,
+            )
         else:
-            values = leaf_values(arrays["counts"], read_out, noise_scale=noise_scale(leaves_of(plan.event)))
+            values = leaf_values(
+                arrays["counts"],
+                read_out,
+                noise_scale=noise_scale(leaves_of(plan.event)),
+            )
         encoding = encoding_of(schema, plan.parameters["n_bins"], plan.profile)
         return PooledSums(LeafSums(encoding, arrays, by_output(values)), read_out)

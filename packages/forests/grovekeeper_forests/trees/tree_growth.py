@@ -1,7 +1,9 @@
-"""Grows forests of independent trees on PRIVATE rows: the splits of each tree, then noisy counts or a label per leaf.
+"""Grows forests of independent trees on PRIVATE rows: the splits of each tree, then
+noisy counts or a label per leaf.
 
-The splits of a complete tree are drawn at random without rows, or chosen level by level, for example by private
-selections among public candidates with a utility of the class counts. Leaves are released when all splits are.
+The splits of a complete tree are drawn at random without rows, or chosen level by
+level, for example by private selections among public candidates with a utility of the
+class counts. Leaves are released when all splits are.
 """
 
 from __future__ import annotations
@@ -25,9 +27,22 @@ from grovekeeper_forests.kernels.arrays import Splits
 from grovekeeper_forests.noise.randomness import Randomness, forfeit
 from grovekeeper_forests.privacy.events import Event, PermuteAndFlip
 from grovekeeper_forests.trees import tree_parameters
-from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms, PartedTree, TreeHistograms
+from grovekeeper_forests.trees.tree_histograms import (
+    Assignment,
+    LocalHistograms,
+    PartedTree,
+    TreeHistograms,
+)
 from grovekeeper_forests.trees.tree_parameters import HASH, SHARDED
-from grovekeeper_forests.trees.tree_price import BITS, GINI, MISCOUNT, NORMALISED, Selection, TreePrice, label_selection
+from grovekeeper_forests.trees.tree_price import (
+    BITS,
+    GINI,
+    MISCOUNT,
+    NORMALISED,
+    Selection,
+    TreePrice,
+    label_selection,
+)
 
 
 class GrowTree(Protocol):
@@ -43,7 +58,9 @@ class GrowTree(Protocol):
         rows: TreeHistograms,
         randomness: Randomness,
     ) -> ReleasedTree:
-        """Grows and releases one tree on the PRIVATE histograms of its rows; one call is one release."""
+        """Grows and releases one tree on the PRIVATE histograms of its rows; one call
+        is one release.
+        """
 
 
 def grow_trees(
@@ -55,7 +72,8 @@ def grow_trees(
     randomness: Randomness,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases the trees of a plan. One call is one release, at the loss of ``plan.event``.
+    """Releases the trees of a plan. One call is one release, at the loss of
+    ``plan.event``.
 
     Args:
         grow_tree: of the algorithm.
@@ -66,28 +84,46 @@ def grow_trees(
     assigned = _assignment(plan, randomness)
     parts = parts_of(rows, encoding, LocalHistograms, assigned)
     trees = (
-        grow_tree(plan.event, plan.parameters, encoding=encoding, rows=PartedTree(parts, index), randomness=randomness)
+        grow_tree(
+            plan.event,
+            plan.parameters,
+            encoding=encoding,
+            rows=PartedTree(parts, index),
+            randomness=randomness,
+        )
         for index in range(plan.n_trees)
     )
     return forest_of(plan, trees, on_tree_done=on_tree_done)
 
 
 def _assignment(plan: Plan, randomness: Randomness) -> Assignment:
-    """The rows of each tree: all rows, or one shard; in one part, or divided in two by another keyed hash."""
-    sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
+    """The rows of each tree: all rows, or one shard; in one part, or divided in two by
+    another keyed hash.
+    """
+    sharded, apart = (
+        plan.parameters["assignment"] == SHARDED,
+        plan.parameters.get("se") == HASH,
+    )
     return Assignment.drawn(
         randomness,
         n_shards=plan.n_trees if sharded else 0,
-        structure_share=amounts.parse(plan.parameters["structure_rows"]) if apart else Fraction(0),
+        structure_share=amounts.parse(plan.parameters["structure_rows"])
+        if apart
+        else Fraction(0),
     )
 
 
 Choose: TypeAlias = Callable[[int, list[NDArray[np.bool_]]], list[int | None]]
-"""Maps a level and the public boxes of its nodes to one released candidate per node; ``None`` sends every row left."""
+"""Maps a level and the public boxes of its nodes to one released candidate per node;
+``None`` sends every row left.
+"""
 
 
-def grow_levels(candidates: Candidates, depth: int, rows: TreeHistograms, choose: Choose) -> Splits:
-    """Chooses the split of every node level by level, also of empty nodes, and moves the PRIVATE rows down.
+def grow_levels(
+    candidates: Candidates, depth: int, rows: TreeHistograms, choose: Choose
+) -> Splits:
+    """Chooses the split of every node level by level, also of empty nodes, and moves
+    the PRIVATE rows down.
 
     Args:
         candidates: public.
@@ -102,7 +138,9 @@ def grow_levels(candidates: Candidates, depth: int, rows: TreeHistograms, choose
         feature, threshold, equals = candidates.splits(picked)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
         pairs = zip(level_boxes, picked, strict=True)
-        level_boxes = [child for box, choice in pairs for child in candidates.children(box, choice)]
+        level_boxes = [
+            child for box, choice in pairs for child in candidates.children(box, choice)
+        ]
         chosen += picked
     return candidates.splits(chosen)
 
@@ -112,11 +150,16 @@ def drop_rows(rows: TreeHistograms, splits: Splits) -> None:
     feature, threshold, equals = splits
     for level in range((len(feature) + 1).bit_length() - 1):
         nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
-        rows.descend(feature=feature[nodes], threshold=threshold[nodes], equals=equals[nodes])
+        rows.descend(
+            feature=feature[nodes], threshold=threshold[nodes], equals=equals[nodes]
+        )
 
 
-def random_structure(candidates: Candidates, depth: int, randomness: Randomness) -> Splits:
-    """Draws a complete random tree: in every box a uniform feature among those with a split, then a uniform split.
+def random_structure(
+    candidates: Candidates, depth: int, randomness: Randomness
+) -> Splits:
+    """Draws a complete random tree: in every box a uniform feature among those with a
+    split, then a uniform split.
 
     Reads no row. Works depth first, so that memory holds only one path of boxes.
     """
@@ -132,8 +175,12 @@ def random_structure(candidates: Candidates, depth: int, randomness: Randomness)
     return candidates.splits(chosen)
 
 
-def random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness) -> int | None:
-    """Draws a uniform feature among those with a split in the box, then a uniform split; ``None`` without a split."""
+def random_split(
+    candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness
+) -> int | None:
+    """Draws a uniform feature among those with a split in the box, then a uniform
+    split; ``None`` without a split.
+    """
     alive = np.flatnonzero(box)
     if len(alive) == 0:
         return None
@@ -142,26 +189,41 @@ def random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Ran
     return int(feature_splits[randomness.uniform(len(feature_splits))])
 
 
-def by_feature(candidates: Candidates, alive: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Ascending indices of candidates, cut where the feature changes; at least one index."""
-    feature = candidates.feature[alive]  # ascending, so the splits of a feature are adjacent
+def by_feature(
+    candidates: Candidates, alive: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """Ascending indices of candidates, cut where the feature changes; at least one
+    index.
+    """
+    # ascending, so the splits of a feature are adjacent
+    feature = candidates.feature[alive]
     return np.split(alive, np.flatnonzero(feature[1:] != feature[:-1]) + 1)
 
 
-def select(selection: Selection, utilities: NDArray[np.int64], randomness: Randomness) -> int:
-    """The index of the selected candidate; one call is one release at the price of ``selection``.
+def select(
+    selection: Selection, utilities: NDArray[np.int64], randomness: Randomness
+) -> int:
+    """The index of the selected candidate; one call is one release at the price of
+    ``selection``.
 
     Args:
         selection: as priced.
-        utilities: PRIVATE int64 ``(n_candidates,)``, at least one; the candidates are public or follow from releases.
+        utilities: PRIVATE int64 ``(n_candidates,)``, at least one; the candidates are
+            public or follow from releases.
     """
     if isinstance(selection, PermuteAndFlip):
-        return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
-    return randomness.select_exponential(utilities, inverse_scale=selection.inverse_scale)
+        return randomness.permute_and_flip(
+            utilities, inverse_scale=selection.inverse_scale
+        )
+    return randomness.select_exponential(
+        utilities, inverse_scale=selection.inverse_scale
+    )
 
 
 def forfeit_selections(selections: Sequence[Selection], randomness: Randomness) -> None:
-    """Forfeits the priced selections of a node that makes none, for a public or released reason."""
+    """Forfeits the priced selections of a node that makes none, for a public or
+    released reason.
+    """
     for selection in selections:
         forfeit(randomness, type(selection), inverse_scale=selection.inverse_scale)
 
@@ -172,9 +234,10 @@ class SplitRule:
 
     Attributes:
         utility: name of the cost that a good split lowers.
-        exploration: public probability of a random split instead, whose law does not depend on rows. Such a mixture
-            costs no budget (lemma L0).
-        kept_features: public probability that a node keeps a feature; see :func:`surviving`.
+        exploration: public probability of a random split instead, whose law does not
+            depend on rows. Such a mixture costs no budget (lemma L0).
+        kept_features: public probability that a node keeps a feature; see
+            :func:`surviving`.
         kept_splits: public probability that a node keeps a split of a kept feature.
     """
 
@@ -193,7 +256,8 @@ def grow_greedy_tree(
     randomness: Randomness,
     by_shares: bool = False,
 ) -> ReleasedTree:
-    """Selects splits level by level on the PRIVATE rows, then releases the leaves: one release.
+    """Selects splits level by level on the PRIVATE rows, then releases the leaves: one
+    release.
 
     Args:
         event: the priced event, which holds every noise scale.
@@ -206,7 +270,14 @@ def grow_greedy_tree(
 
     def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
         selections = price.levels[level]
-        return choose_level(selections, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+        return choose_level(
+            selections,
+            rule,
+            encoding,
+            rows,
+            level_boxes=level_boxes,
+            randomness=randomness,
+        )
 
     splits = grow_levels(encoding.candidates, len(price.levels), rows, choose)
     return release_leaves(splits, price.leaves, rows, randomness, by_shares=by_shares)
@@ -224,33 +295,50 @@ def choose_level(
     """Releases the split of every node of a level.
 
     Args:
-        selections: the selections of a node, as priced: of a split, or of a feature and then of its split.
+        selections: the selections of a node, as priced: of a split, or of a feature and
+            then of its split.
         rule: public.
         encoding: public.
         rows: PRIVATE, in the nodes of the level.
         level_boxes: public; the candidates of every node.
     """
-    utility = split_utilities(rows, encoding, n_nodes=len(level_boxes), utility=rule.utility)
+    utility = split_utilities(
+        rows, encoding, n_nodes=len(level_boxes), utility=rule.utility
+    )
     picked: list[int | None] = []
     for box, scores in zip(level_boxes, utility, strict=True):
-        if rule.exploration > 0 and box.any() and randomness.bernoulli(rule.exploration):
+        if (
+            rule.exploration > 0
+            and box.any()
+            and randomness.bernoulli(rule.exploration)
+        ):
             forfeit_selections(selections, randomness)
             picked.append(random_split(encoding.candidates, box, randomness))
         else:
-            alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
-            picked.append(_select(selections, rule, encoding.candidates, alive, scores, randomness))
+            alive = surviving(
+                encoding.candidates, np.flatnonzero(box), rule, randomness
+            )
+            picked.append(
+                _select(
+                    selections, rule, encoding.candidates, alive, scores, randomness
+                )
+            )
     return picked
 
 
 def surviving(
-    candidates: Candidates, alive: NDArray[np.int64], rule: SplitRule, randomness: Randomness
+    candidates: Candidates,
+    alive: NDArray[np.int64],
+    rule: SplitRule,
+    randomness: Randomness,
 ) -> NDArray[np.int64]:
     """Bernoulli dropout: the candidates of a node's selection.
 
-    An independent draw keeps or drops each feature, then each split of a kept feature. If all features are dropped, one
-    feature is drawn uniformly; if all splits of a kept feature are dropped, one split is drawn uniformly. The draws are
-    public and do not depend on rows, so the kept splits are public candidates. At least one split is kept if the box
-    has a split.
+    An independent draw keeps or drops each feature, then each split of a kept feature.
+    If all features are dropped, one feature is drawn uniformly; if all splits of a kept
+    feature are dropped, one split is drawn uniformly. The draws are public and do not
+    depend on rows, so the kept splits are public candidates. At least one split is kept
+    if the box has a split.
 
     Args:
         candidates: public.
@@ -261,13 +349,24 @@ def surviving(
     if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
         return alive
     groups = by_feature(candidates, alive)
-    kept_groups = [groups[place] for place in _places(len(groups), rule.kept_features, randomness)]
-    return np.concatenate([group[_places(len(group), rule.kept_splits, randomness)] for group in kept_groups])
+    kept_groups = [
+        groups[place] for place in _places(len(groups), rule.kept_features, randomness)
+    ]
+    return np.concatenate(
+        [
+            group[_places(len(group), rule.kept_splits, randomness)]
+            for group in kept_groups
+        ]
+    )
 
 
 def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
-    """Bernoulli sample of the indices below ``n_members``; a single uniform index where the sample is empty."""
-    places = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
+    """Bernoulli sample of the indices below ``n_members``; a single uniform index where
+    the sample is empty.
+    """
+    places = [
+        place for place in range(n_members) if share == 1 or randomness.bernoulli(share)
+    ]
     return places or [randomness.uniform(n_members)]
 
 
@@ -280,7 +379,11 @@ def _select(
     randomness: Randomness,
 ) -> int | None:
     def choose(selection: Selection, utilities: NDArray[np.int64]) -> int:
-        return select(selection, normalised(utilities) if rule.utility == NORMALISED else utilities, randomness)
+        return select(
+            selection,
+            normalised(utilities) if rule.utility == NORMALISED else utilities,
+            randomness,
+        )
 
     if len(alive) == 0:
         forfeit_selections(selections, randomness)
@@ -316,19 +419,23 @@ def split_utilities(
             counts = histogram[:, begin:end]
             total = counts.sum(axis=1, keepdims=True)
             side = counts if candidates.equals[of_feature][0] else counts.cumsum(axis=1)
-            scores[:, of_feature] = split_utility(side[:, codes], total - side[:, codes], utility)
+            scores[:, of_feature] = split_utility(
+                side[:, codes], total - side[:, codes], utility
+            )
     return scores
 
 
 def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """⌊2^q (n² − Σ n_c²) / n⌋ of class counts; 0 for an empty node.
 
-    One added row raises the cost by an integer in [0, 2^(q+1)]. Counts are at most ``limits.MAX_ROWS_PER_DATASET`` <
-    2^31, so Σ n_c² ≤ n² < 2^62. The code computes 2^q·n − ⌈2^q·S/n⌉ with S = Σ n_c² and S = Q·n + R, so that every
-    intermediate value is at most 2^62; 2^q·S would overflow.
+    One added row raises the cost by an integer in [0, 2^(q+1)]. Counts are at most
+    ``limits.MAX_ROWS_PER_DATASET`` < 2^31, so Σ n_c² ≤ n² < 2^62. The code computes
+    2^q·n − ⌈2^q·S/n⌉ with S = Σ n_c² and S = Q·n + R, so that every intermediate value
+    is at most 2^62; 2^q·S would overflow.
 
     Args:
-        counts: PRIVATE int64 ``(…, n_classes)``, non-negative, summing to less than 2^31.
+        counts: PRIVATE int64 ``(…, n_classes)``, non-negative, summing to less than
+            2^31.
 
     Returns:
         int64 ``(…)``. PRIVATE.
@@ -345,7 +452,8 @@ def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """n − max_c n_c of class counts: rows outside the most common class.
 
-    One added row raises n by one and the maximum by zero or one, so it raises the miscount by 0 or 1.
+    One added row raises n by one and the maximum by zero or one, so it raises the
+    miscount by 0 or 1.
 
     Args:
         counts: PRIVATE int64 ``(…, n_classes)``.
@@ -357,25 +465,32 @@ def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def split_utility(left: NDArray[np.int64], right: NDArray[np.int64], utility: str) -> NDArray[np.int64]:
-    """−(cost left + cost right), where the cost is the miscount, or else the count Gini; larger is better.
+def split_utility(
+    left: NDArray[np.int64], right: NDArray[np.int64], utility: str
+) -> NDArray[np.int64]:
+    """−(cost left + cost right), where the cost is the miscount, or else the count
+    Gini; larger is better.
 
-    Monotone: an added row enters one side of every split and lowers the utility by an integer from 0 to
-    ``RANGE_SENSITIVITIES[utility]``, which is therefore the range sensitivity under add/remove. The range sensitivity
-    under replace-one is twice as much. Of ``NORMALISED`` these are the utilities before :func:`normalised`.
+    Monotone: an added row enters one side of every split and lowers the utility by an
+    integer from 0 to ``RANGE_SENSITIVITIES[utility]``, which is therefore the range
+    sensitivity under add/remove. The range sensitivity under replace-one is twice as
+    much. Of ``NORMALISED`` these are the utilities before :func:`normalised`.
     """
     cost = miscount if utility == MISCOUNT else count_gini
     return -(cost(left) + cost(right))
 
 
 def normalised(utilities: NDArray[np.int64]) -> NDArray[np.int64]:
-    """⌊2^q (u − min u) / (max u − min u)⌋ of the candidates of one selection, or 0 where all are equal.
+    """⌊2^q (u − min u) / (max u − min u)⌋ of the candidates of one selection, or 0
+    where all are equal.
 
-    The utility of the papers. Every value is in [0, 2^q], so no value moves by more than 2^q, and one row can move the
-    best candidate to the other end: the range sensitivity is 2^(q+1), under add/remove and under replace-one.
+    The utility of the papers. Every value is in [0, 2^q], so no value moves by more
+    than 2^q, and one row can move the best candidate to the other end: the range
+    sensitivity is 2^(q+1), under add/remove and under replace-one.
 
     Args:
-        utilities: PRIVATE int64 ``(n_candidates,)``, at least one, of magnitude at most 2^41.
+        utilities: PRIVATE int64 ``(n_candidates,)``, at least one, of magnitude at most
+            2^41.
 
     Returns:
         int64 ``(n_candidates,)``. PRIVATE.
@@ -386,10 +501,11 @@ def normalised(utilities: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def class_shares(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """⌊2^q n_c / n⌋ of class counts; 0 for an empty leaf. The papers' utility of a leaf's label.
+    """⌊2^q n_c / n⌋ of class counts; 0 for an empty leaf. The papers' utility of a
+    leaf's label.
 
-    The range sensitivity is 2^q under add/remove (lemma M2 of docs/proofs/mrf.md) and at most twice as much under
-    replace-one.
+    The range sensitivity is 2^q under add/remove (lemma M2 of docs/proofs/mrf.md) and
+    at most twice as much under replace-one.
 
     Args:
         counts: PRIVATE int64 ``(…, n_classes)``, summing to less than 2^31.
@@ -397,16 +513,25 @@ def class_shares(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     Returns:
         int64 ``(…, n_classes)``. PRIVATE.
     """
-    result: NDArray[np.int64] = (counts << BITS) // np.maximum(counts.sum(axis=-1, keepdims=True), 1)
+    result: NDArray[np.int64] = (counts << BITS) // np.maximum(
+        counts.sum(axis=-1, keepdims=True), 1
+    )
     return result
 
 
 def release_leaves(
-    splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness, *, by_shares: bool = False
+    splits: Splits,
+    event: Event,
+    rows: TreeHistograms,
+    randomness: Randomness,
+    *,
+    by_shares: bool = False,
 ) -> ReleasedTree:
-    """Releases the leaves of a tree whose splits were released, on PRIVATE rows that lie in its leaves.
+    """Releases the leaves of a tree whose splits were released, on PRIVATE rows that
+    lie in its leaves.
 
-    Every leaf is released, whether a row reaches it or not: an empty leaf's label is uniform, its counts are noise.
+    Every leaf is released, whether a row reaches it or not: an empty leaf's label is
+    uniform, its counts are noise.
 
     Args:
         splits: released; feature, threshold and equality of every node.
@@ -420,12 +545,19 @@ def release_leaves(
         utilities = class_shares(exact) if by_shares else exact
         drawn = [select(label, of_leaf, randomness) for of_leaf in utilities]
         return LabelTree(*splits, np.array(drawn, dtype=np.int32))
-    return Tree(*splits, noisy_counts.in_whole_rows(releases.release_counts(exact, event, randomness), event))
+    return Tree(
+        *splits,
+        noisy_counts.in_whole_rows(
+            releases.release_counts(exact, event, randomness), event
+        ),
+    )
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One released tree in heap layout; shapes as in ``Forest`` without the leading axis."""
+    """One released tree in heap layout; shapes as in ``Forest`` without the leading
+    axis.
+    """
 
     feature: NDArray[np.int32]
     threshold: NDArray[np.uint8]
@@ -435,7 +567,9 @@ class Tree:
 
 @dataclass(frozen=True)
 class LabelTree:
-    """One released tree in heap layout whose leaves released a label each; ``labels`` is int32 ``(2^depth,)``."""
+    """One released tree in heap layout whose leaves released a label each; ``labels``
+    is int32 ``(2^depth,)``.
+    """
 
     feature: NDArray[np.int32]
     threshold: NDArray[np.uint8]
@@ -446,7 +580,9 @@ class LabelTree:
 ReleasedTree: TypeAlias = Tree | LabelTree
 
 
-def forest_of(plan: Plan, trees: Iterable[ReleasedTree], *, on_tree_done: Callable[[], None]) -> Forest:
+def forest_of(
+    plan: Plan, trees: Iterable[ReleasedTree], *, on_tree_done: Callable[[], None]
+) -> Forest:
     """The released arrays of all trees, each with a leading axis for the trees.
 
     Args:
@@ -457,7 +593,9 @@ def forest_of(plan: Plan, trees: Iterable[ReleasedTree], *, on_tree_done: Callab
         for field in fields(tree):
             released = getattr(tree, field.name)
             if index == 0:
-                arrays[field.name] = np.empty((plan.n_trees, *released.shape), dtype=released.dtype)
+                arrays[field.name] = np.empty(
+                    (plan.n_trees, *released.shape), dtype=released.dtype
+                )
             arrays[field.name][index] = released
         on_tree_done()
     return Forest(plan, arrays)

@@ -1,7 +1,8 @@
-"""Defines the parameters that several algorithms share, and the public rules that choose and limit sizes of forests.
+"""Defines the parameters that several algorithms share, and the public rules that
+choose and limit sizes of forests.
 
-The rules are functions of the schema, the public size and ε. They bound trees, bins and working memory before any row
-is read.
+The rules are functions of the schema, the public size and ε. They bound trees, bins and
+working memory before any row is read.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ ASSIGNMENT = Parameter(
 SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
 
 STRUCTURE_SHARE_WITH_DELTA = "0.85"
-"""Default on accounts with a δ: as accurate as the usual share or more, on every table (docs/results/papers.md)."""
+"""Default on accounts with a δ: as accurate as the usual share or more, on every table
+(docs/results/papers.md).
+"""
 
 MAX_RULE_TREES = 16
 """Largest number of trees that :func:`default_n_trees` chooses."""
@@ -81,55 +84,87 @@ def is_sharded(parameters: Mapping[str, Value]) -> bool:
 
 
 def default_n_trees(facts: PublicFacts) -> int:
-    """Number of trees of a forest whose splits depend on rows: a public rule of the size, ε and the classes."""
+    """Number of trees of a forest whose splits depend on rows: a public rule of the
+    size, ε and the classes.
+    """
     factor = 1.6 if facts.schema.n_classes == 2 else 3.0
     trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
     return min(max(round(trees), 1), MAX_RULE_TREES)
 
 
-def fill_structure_share(settled: dict[str, Value], facts: PublicFacts, *, usual: str) -> None:
-    """Sets ``structure_share`` where the request does not; higher on accounts with a δ whose leaves release counts.
+def fill_structure_share(
+    settled: dict[str, Value], facts: PublicFacts, *, usual: str
+) -> None:
+    """Sets ``structure_share`` where the request does not; higher on accounts with a δ
+    whose leaves release counts.
 
-    In ρ or μ², selections cost less than in ε, and counts get normal noise, which is usually smaller than Laplace noise
-    at the same price. So a smaller share suffices for the leaves.
+    In ρ or μ², selections cost less than in ε, and counts get normal noise, which is
+    usually smaller than Laplace noise at the same price. So a smaller share suffices
+    for the leaves.
 
     Args:
         settled: gains the parameter.
         facts: public.
         usual: the share on accounts that count ε, and for leaves that release labels.
     """
-    cheap = facts.budget.accountant != pure.NAME and settled.get("leaf", _COUNTS) == _COUNTS
-    settled.setdefault("structure_share", STRUCTURE_SHARE_WITH_DELTA if cheap else usual)
+    cheap = (
+        facts.budget.accountant != pure.NAME and settled.get("leaf", _COUNTS) == _COUNTS
+    )
+    settled.setdefault(
+        "structure_share", STRUCTURE_SHARE_WITH_DELTA if cheap else usual
+    )
 
 
 def structure_share(parameters: Mapping[str, Value]) -> Fraction:
-    """Share of a tree's loss that its selections get: zero for a tree without selections."""
-    return amounts.parse(parameters["structure_share"]) if int(parameters["max_depth"]) > 0 else Fraction(0)
+    """Share of a tree's loss that its selections get: zero for a tree without
+    selections.
+    """
+    return (
+        amounts.parse(parameters["structure_share"])
+        if int(parameters["max_depth"]) > 0
+        else Fraction(0)
+    )
 
 
 MAX_TABLE_CELLS = 2**24
-"""Limit on nodes × candidates of one level, and on nodes × codes × classes of one feature."""
+"""Limit on nodes × candidates of one level, and on nodes × codes × classes of one
+feature.
+"""
 
 BLOCK_CELLS = 2**22
 """Limit on histogram cells (nodes × codes × classes) that are tabulated at once."""
 
 
 def deepest(encoding: Encoding) -> int:
-    """Depth at which every box holds one value of every feature: deeper trees would only add empty leaves."""
+    """Depth at which every box holds one value of every feature: deeper trees would
+    only add empty leaves.
+    """
     candidates = encoding.candidates
     cuts = np.bincount(candidates.feature, minlength=len(encoding.n_codes))
-    one_against_rest = np.bincount(candidates.feature, weights=candidates.equals, minlength=len(encoding.n_codes)) > 1
+    one_against_rest = (
+        np.bincount(
+            candidates.feature,
+            weights=candidates.equals,
+            minlength=len(encoding.n_codes),
+        )
+        > 1
+    )
     return int((cuts - one_against_rest).sum())
 
 
 def table_cells(depth: int, encoding: Encoding) -> int:
-    """Number of cells of the largest table that a data-dependent choice of splits keeps in memory."""
+    """Number of cells of the largest table that a data-dependent choice of splits keeps
+    in memory.
+    """
     widest = int(encoding.n_codes.max(initial=1)) * encoding.schema.n_classes
     return max(len(encoding.candidates), widest) << max(depth - 1, 0)
 
 
-def fill_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, tables: bool) -> tuple[str, ...]:
-    """Sets ``max_depth``: the requested depth, or the rule's depth reduced to the public limits.
+def fill_depth(
+    settled: dict[str, Value], rule: int, encoding: Encoding, *, tables: bool
+) -> tuple[str, ...]:
+    """Sets ``max_depth``: the requested depth, or the rule's depth reduced to the
+    public limits.
 
     Args:
         settled: the other parameters, with ``n_estimators``; gains ``max_depth``.
@@ -147,19 +182,29 @@ def fill_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, tabl
     is_requested = "max_depth" in settled
     requested = int(settled.get("max_depth", rule))
     depth = min(requested, deepest(encoding))
-    while not is_requested and depth > 0 and not _fits(n_trees, depth, encoding, tables=tables):
+    while (
+        not is_requested
+        and depth > 0
+        and not _fits(n_trees, depth, encoding, tables=tables)
+    ):
         depth -= 1
     if not _fits(n_trees, depth, encoding, tables=tables):
         if not _fits(n_trees, 0, encoding, tables=tables):
             most = limits.MAX_TREE_LEAF_CELLS // n_classes
             raise ParameterInvalid.named("n_estimators", "too-large", limit=most)
-        deepest_that_fits = max(level for level in range(depth) if _fits(n_trees, level, encoding, tables=tables))
+        deepest_that_fits = max(
+            level
+            for level in range(depth)
+            if _fits(n_trees, level, encoding, tables=tables)
+        )
         raise ParameterInvalid.named("max_depth", "too-large", limit=deepest_that_fits)
     settled["max_depth"] = depth
     if depth == 0 and len(encoding.candidates) == 0:
         return ("The public schema allows no split: every row lies in one leaf.",)
     if is_requested and depth < requested:
-        return (f"max_depth was lowered to {depth}: deeper, the public schema allows no further split.",)
+        return (
+            f"max_depth was lowered to {depth}: deeper, the public schema allows no further split.",
+        )
     return ()
 
 
@@ -170,7 +215,8 @@ def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool
 
 
 def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
-    """Blocks of consecutive features whose histogram has at most :data:`BLOCK_CELLS` cells; at least one feature each.
+    """Blocks of consecutive features whose histogram has at most :data:`BLOCK_CELLS`
+    cells; at least one feature each.
 
     A single feature may exceed the limit.
     """
@@ -178,7 +224,8 @@ def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
 
 
 def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
-    """Blocks of consecutive features whose tables, of ``cells`` per code, have at most :data:`BLOCK_CELLS` cells.
+    """Blocks of consecutive features whose tables, of ``cells`` per code, have at most
+    :data:`BLOCK_CELLS` cells.
 
     A block has at least one feature, which alone may exceed the limit.
     """
@@ -192,13 +239,30 @@ def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
 
 
 def fill_greedy_sizes(settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-    """Fills in the number and depth of trees by public rules; see ``Algorithm.fill_defaults``."""
+    """Fills in the number and depth of trees by public rules; see
+    ``Algorithm.fill_defaults``.
+    """
     encoding = encoding_of(facts.schema, settled["n_bins"], facts.profile)
     settled.setdefault("n_estimators", default_n_trees(facts))
-    return fill_depth(settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True)
+    return fill_depth(
+        settled,
+        default_depth(facts, int(settled["n_estimators"])),
+        encoding,
+        tables=True,
+    )
 
 
 def default_depth(facts: PublicFacts, n_trees: int) -> int:
-    """Depth by a public rule of the size, ε, the number of classes and the number of trees."""
+    """Depth by a public rule of the size, ε, the number of classes and the number of
+    trees.
+    """
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
-    return min(max(round(0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)
+    return min(
+        max(
+            round(
+                0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)
+            ),
+            1,
+        ),
+        8,
+    )

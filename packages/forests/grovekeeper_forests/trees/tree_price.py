@@ -1,9 +1,11 @@
-"""Prices the selections and the leaves of a tree, and reads the parts of a tree back out of the priced event.
+"""Prices the selections and the leaves of a tree, and reads the parts of a tree back
+out of the priced event.
 
-On accounts that count ε, a selection is permute-and-flip, which is at least as good as the exponential mechanism at the
-same ε. On accounts that count ρ or μ², a selection is the exponential mechanism, whose bounded range makes it cheaper
-in these units (docs/proofs/accounting.md). The priced event names the mechanism that growth draws from. Leaves release
-noisy counts of every class, or one label.
+On accounts that count ε, a selection is permute-and-flip, which is at least as good as
+the exponential mechanism at the same ε. On accounts that count ρ or μ², a selection is
+the exponential mechanism, whose bounded range makes it cheaper in these units
+(docs/proofs/accounting.md). The priced event names the mechanism that growth draws
+from. Leaves release noisy counts of every class, or one label.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ import numpy as np
 from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.bins.noisy_counts import SENSITIVITIES, draw_scale
-from grovekeeper_forests.contract.algorithm import Parameter, Parameters, PublicFacts, Value, share
+from grovekeeper_forests.contract.algorithm import (
+    Parameter,
+    Parameters,
+    PublicFacts,
+    Value,
+    share,
+)
 from grovekeeper_forests.contract.plan import encoding_of
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.privacy.accountants import pure
@@ -41,33 +49,52 @@ Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 GINI, MISCOUNT, NORMALISED = "gini", "miscount", "normalised"
 
 BITS = 8
-"""Fractional bits q of the fixed-point count Gini, of normalised utilities and of class shares."""
+"""Fractional bits q of the fixed-point count Gini, of normalised utilities and of class
+shares.
+"""
 
 GINI_RANGE_SENSITIVITY = 2 ** (BITS + 1)
-"""One added row lowers the utility of every split by an integer in [0, 2^(q+1)]: lemma L1 and docs/proofs/mrf.md."""
+"""One added row lowers the utility of every split by an integer in [0, 2^(q+1)]: lemma
+L1 and docs/proofs/mrf.md.
+"""
 
 NORMALISED_RANGE_SENSITIVITY = 2 ** (BITS + 1)
-"""A normalised utility may rise by 2^q where another falls by 2^q, however many rows there are."""
+"""A normalised utility may rise by 2^q where another falls by 2^q, however many rows
+there are.
+"""
 
 SHARE_RANGE_SENSITIVITY = 2**BITS
-"""One added row moves the shares of two classes by at most 2^q against each other: lemma M2 of docs/proofs/mrf.md."""
+"""One added row moves the shares of two classes by at most 2^q against each other:
+lemma M2 of docs/proofs/mrf.md.
+"""
 
 RANGE_SENSITIVITIES: Mapping[str, int] = MappingProxyType(
-    {GINI: GINI_RANGE_SENSITIVITY, MISCOUNT: 1, NORMALISED: NORMALISED_RANGE_SENSITIVITY}
+    {
+        GINI: GINI_RANGE_SENSITIVITY,
+        MISCOUNT: 1,
+        NORMALISED: NORMALISED_RANGE_SENSITIVITY,
+    }
 )
-"""Range sensitivity of every split utility under add/remove, in the utility's integer units."""
+"""Range sensitivity of every split utility under add/remove, in the utility's integer
+units.
+"""
 
 
-def selection_event(loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_candidates: int) -> Selection:
+def selection_event(
+    loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_candidates: int
+) -> Selection:
     """The event of one selection that costs at most ``loss`` in ε.
 
     Args:
         loss: public; above zero.
         facts: public; the unit of the account decides the mechanism.
-        range_sensitivity: of the utility, in the utility's integer units, under the adjacency of ``facts.budget``.
+        range_sensitivity: of the utility, in the utility's integer units, under the
+            adjacency of ``facts.budget``.
         max_candidates: public; largest number of candidates, at least 1.
     """
-    kind = PermuteAndFlip if facts.budget.accountant == pure.NAME else ExponentialMechanism
+    kind = (
+        PermuteAndFlip if facts.budget.accountant == pure.NAME else ExponentialMechanism
+    )
     return kind(
         facts.budget.adjacency,
         range_sensitivity=Fraction(range_sensitivity),
@@ -77,18 +104,28 @@ def selection_event(loss: Fraction, facts: PublicFacts, *, range_sensitivity: in
 
 
 def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
-    """The ε of one tree: all of ε where trees have disjoint rows, an equal share where all trees share the rows."""
-    return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+    """The ε of one tree: all of ε where trees have disjoint rows, an equal share where
+    all trees share the rows.
+    """
+    return (
+        epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+    )
 
 
 def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
-    """Divides a path's structure budget over the levels: deeper nodes hold fewer rows and get a little more."""
+    """Divides a path's structure budget over the levels: deeper nodes hold fewer rows
+    and get a little more.
+    """
     weights = [10 + level for level in range(depth)]
     return tuple(total * weight / sum(weights) for weight in weights)
 
 
-def geometric_losses(total: Fraction, depth: int, ratio: Fraction) -> tuple[Fraction, ...]:
-    """Divides a path's structure budget over the levels: each level gets ``ratio`` times the level above."""
+def geometric_losses(
+    total: Fraction, depth: int, ratio: Fraction
+) -> tuple[Fraction, ...]:
+    """Divides a path's structure budget over the levels: each level gets ``ratio``
+    times the level above.
+    """
     weights = [ratio**level for level in range(depth)]
     return tuple(total * weight / sum(weights) for weight in weights)
 
@@ -112,13 +149,14 @@ _APART = "parts"
 
 @dataclass(frozen=True)
 class TreePrice:
-    """The priced selections and leaf releases of one tree; growth takes every noise scale from this object.
+    """The priced selections and leaf releases of one tree; growth takes every noise
+    scale from this object.
 
     Attributes:
         levels: for each level, root first, the selections of one node in order.
         leaves: the event of all leaves together.
-        apart: a keyed hash separates the rows of selections from the rows of leaves, so that the tree costs the
-            larger of the two losses instead of their sum.
+        apart: a keyed hash separates the rows of selections from the rows of leaves, so
+            that the tree costs the larger of the two losses instead of their sum.
     """
 
     levels: Levels
@@ -126,7 +164,9 @@ class TreePrice:
     apart: bool = False
 
     def forest_event(self, n_trees: int, *, sharded: bool) -> Event:
-        """The event of ``n_trees`` trees: sequential on the same rows, or parallel on disjoint rows."""
+        """The event of ``n_trees`` trees: sequential on the same rows, or parallel on
+        disjoint rows.
+        """
         selections, leaves = _selections_of_a_tree(self.levels), Part(1, self.leaves)
         tree: Event = Sequential((*selections.parts, leaves))
         if self.apart:
@@ -135,15 +175,17 @@ class TreePrice:
 
     @classmethod
     def of(cls, forest: Event) -> TreePrice:
-        """Reads the price of one tree from a forest's event: the inverse of :meth:`forest_event`.
+        """Reads the price of one tree from a forest's event: the inverse of
+        :meth:`forest_event`.
 
         Raises:
             UnknownPrivacyEvent: the event is not one of such a forest.
         """
         match tree_event(forest):
-            case Parallel(over, (Part(times=1, event=Sequential(levels)), Part(times=1, event=leaves))) if (
-                over == _APART
-            ):
+            case Parallel(
+                over,
+                (Part(times=1, event=Sequential(levels)), Part(times=1, event=leaves)),
+            ) if over == _APART:
                 return cls(_read(levels), leaves, apart=True)
             case Sequential((*levels, Part(times=1, event=leaves))):
                 return cls(_read(levels), leaves)
@@ -151,12 +193,15 @@ class TreePrice:
 
 
 def structure_event(levels: Levels, n_trees: int, *, sharded: bool) -> Event:
-    """The event of ``n_trees`` trees without leaves: sequential on the same rows, or parallel on disjoint rows."""
+    """The event of ``n_trees`` trees without leaves: sequential on the same rows, or
+    parallel on disjoint rows.
+    """
     return _forest(_selections_of_a_tree(levels), n_trees, sharded=sharded)
 
 
 def levels_of(forest: Event) -> Levels:
-    """Reads the levels of one tree from the event of a structure: the inverse of :func:`structure_event`.
+    """Reads the levels of one tree from the event of a structure: the inverse of
+    :func:`structure_event`.
 
     Raises:
         UnknownPrivacyEvent: the event is not one of trees without leaves.
@@ -187,8 +232,14 @@ def _read(levels: Sequence[Part]) -> Levels:
 
 def _selections(level: Event) -> tuple[Selection, ...]:
     node = tree_event(level)
-    parts = [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
-    selections = tuple(event for event in parts if isinstance(event, PermuteAndFlip | ExponentialMechanism))
+    parts = (
+        [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
+    )
+    selections = tuple(
+        event
+        for event in parts
+        if isinstance(event, PermuteAndFlip | ExponentialMechanism)
+    )
     if not selections or len(selections) != len(parts):
         raise UnknownPrivacyEvent("not the event of a level of selections")
     return selections
@@ -204,22 +255,30 @@ LEAF = Parameter(
     choices=(COUNTS, LABEL),
 )
 
-_LEAF_NODES = "leaf nodes"  # the disjoint parts of the rows in an event with one selection per leaf
+# the disjoint parts of the rows in an event with one selection per leaf
+_LEAF_NODES = "leaf nodes"
 
 
 def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
-    """The event of all leaves of one tree, at ``loss`` in ε for the leaf that a row reaches.
+    """The event of all leaves of one tree, at ``loss`` in ε for the leaf that a row
+    reaches.
 
     Args:
-        kind: :data:`COUNTS`, or a label selected by counts (:data:`LABEL`) or by class shares (:data:`SHARES`).
+        kind: :data:`COUNTS`, or a label selected by counts (:data:`LABEL`) or by class
+            shares (:data:`SHARES`).
         loss: public; above zero.
         depth: public; depth of the tree.
         facts: public.
     """
-    n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
+    n_classes, sensitivity = (
+        facts.schema.n_classes,
+        SENSITIVITIES[facts.budget.adjacency],
+    )
     if kind != COUNTS:
         sensitivity *= SHARE_RANGE_SENSITIVITY if kind == SHARES else 1
-        selection = selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
+        selection = selection_event(
+            loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes
+        )
         return Parallel(_LEAF_NODES, (Part(2**depth, selection),))
     laplace = DiscreteLaplace(
         facts.budget.adjacency,
@@ -233,7 +292,9 @@ def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> E
 def label_selection(event: Event) -> Selection | None:
     """The priced selection of a leaf's label; ``None`` where leaves release counts."""
     match event:
-        case Parallel(over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)) if over == _LEAF_NODES:
+        case Parallel(
+            over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)
+        ) if over == _LEAF_NODES:
             return own
     return None
 
@@ -293,31 +354,52 @@ MULTINOMIAL_PARAMETERS = (
 )
 
 
-def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
+def _node(
+    loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts
+) -> tuple[Selection, ...]:
     sensitivity = RANGE_SENSITIVITIES[str(parameters["utility"])]
     if parameters["selection"] == JOINT:
         n_candidates = len(encoding.candidates)
-        return (selection_event(loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates),)
+        return (
+            selection_event(
+                loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates
+            ),
+        )
     share = amounts.parse(parameters["feature_share"])
     per_feature = np.unique(encoding.candidates.feature, return_counts=True)[1]
     return (
-        selection_event(share * loss, facts, range_sensitivity=sensitivity, max_candidates=len(per_feature)),
         selection_event(
-            (1 - share) * loss, facts, range_sensitivity=sensitivity, max_candidates=int(per_feature.max())
+            share * loss,
+            facts,
+            range_sensitivity=sensitivity,
+            max_candidates=len(per_feature),
+        ),
+        selection_event(
+            (1 - share) * loss,
+            facts,
+            range_sensitivity=sensitivity,
+            max_candidates=int(per_feature.max()),
         ),
     )
 
 
 def multinomial_event(parameters: Parameters, facts: PublicFacts) -> Event:
-    """The event of T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
+    """The event of T trees, sequential or on disjoint rows; a tree is the selections of
+    a path, then its leaves.
+    """
     n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
     apart = parameters["se"] == tree_parameters.HASH
     per_tree = loss_per_tree(parameters, facts.epsilon)
     share = tree_parameters.structure_share(parameters)
-    for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
+    for_levels, for_leaves = (
+        (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
+    )
     encoding = encoding_of(facts.schema, parameters["n_bins"], facts.profile)
     price = TreePrice(
-        tuple(_node(loss, parameters, encoding, facts) for loss in level_losses(for_levels, depth)),
+        tuple(
+            _node(loss, parameters, encoding, facts)
+            for loss in level_losses(for_levels, depth)
+        ),
         price_leaves(str(parameters["leaf"]), for_leaves, depth, facts),
         apart=apart,
     )

@@ -1,1 +1,3 @@
-"""Implements ``bms-rf-plain``, a stacked multinomial forest with dropout, without privacy."""
+"""Implements ``bms-rf-plain``, a stacked multinomial forest with dropout, without
+privacy.
+"""

@@ -1,4 +1,6 @@
-"""Describes ``bms-rf-plain``, a stacked multinomial forest with dropout, without privacy."""
+"""Describes ``bms-rf-plain``, a stacked multinomial forest with dropout, without
+privacy.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ MAX_LAYERS = 8
 
 
 class StackedReference(Reference):
-    """Layers of multinomial trees with dropout; the class shares of a layer shift the columns of the next layer."""
+    """Layers of multinomial trees with dropout; the class shares of a layer shift the
+    columns of the next layer.
+    """
 
     slug = "bms-rf-plain"
     title = "Stacked multinomial forest with Bernoulli dropout, without privacy"
@@ -44,8 +48,18 @@ class StackedReference(Reference):
         shared.STRUCTURE_SHARE,
         shared.B1,
         shared.B2,
-        share("p1", "Probability that a split considers a column.", default="0.8", most=Fraction(1)),
-        share("p2", "Probability that a split considers a point of its column.", default="0.8", most=Fraction(1)),
+        share(
+            "p1",
+            "Probability that a split considers a column.",
+            default="0.8",
+            most=Fraction(1),
+        ),
+        share(
+            "p2",
+            "Probability that a split considers a point of its column.",
+            default="0.8",
+            most=Fraction(1),
+        ),
         replace(shared.MAX_DEPTH, default=10),
         Parameter(
             "shift",

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Schema
-from research.papers.forests.bms_rf_plain.read import PROJECTION, layer_sizes, scaled, shifted
+from research.papers.forests.bms_rf_plain.read import (
+    PROJECTION,
+    layer_sizes,
+    scaled,
+    shifted,
+)
 from research.papers.forests.contract import PlainForest, PlainPlan
 from research.papers.forests.loops import split_loops
 from research.papers.forests.trees.design import Design
@@ -19,9 +24,15 @@ from research.papers.forests.trees.split_trees import CodedRows, Rule, Weights, 
 
 
 def grow_forest(
-    plan: PlainPlan, schema: Schema, rows: SanitisedRows, *, seed: int, on_tree_done: Callable[[], None]
+    plan: PlainPlan,
+    schema: Schema,
+    rows: SanitisedRows,
+    *,
+    seed: int,
+    on_tree_done: Callable[[], None],
 ) -> PlainForest:
-    """Grows the forest; every tree divides all rows anew into structure and estimation points.
+    """Grows the forest; every tree divides all rows anew into structure and estimation
+    points.
 
     Privacy:
         None.
@@ -29,9 +40,15 @@ def grow_forest(
     Source:
         Song and Wang (2024), Algorithms 1 and 2, equations (4) to (7).
     """
-    parameters, design, random = plan.parameters, Design.of(schema), np.random.default_rng(seed)
+    parameters, design, random = (
+        plan.parameters,
+        Design.of(schema),
+        np.random.default_rng(seed),
+    )
     n_layers = int(parameters["n_layers"])
-    weights = random.random((n_layers - 1, schema.n_classes, design.n_columns)).astype(np.float32)
+    weights = random.random((n_layers - 1, schema.n_classes, design.n_columns)).astype(
+        np.float32
+    )
     rule = Rule(
         split_loops.MULTINOMIAL,
         int(parameters["min_samples_leaf"]),
@@ -45,7 +62,11 @@ def grow_forest(
     for layer, n_trees in enumerate(layer_sizes(parameters)):
         coded, trees = _coded(design, rows, seen, is_first=layer == 0), list[NodeTree]()
         for _ in range(n_trees):
-            parts = Weights.parted(coded.n_rows, random, structure_share=float(parameters["structure_share"]))
+            parts = Weights.parted(
+                coded.n_rows,
+                random,
+                structure_share=float(parameters["structure_share"]),
+            )
             trees.append(grown(coded, parts, rule, random))
             on_tree_done()
         forest += trees
@@ -55,8 +76,12 @@ def grow_forest(
     return PlainForest(plan, {**collected(forest), PROJECTION: weights})
 
 
-def _coded(design: Design, rows: SanitisedRows, seen: NDArray[np.float32], *, is_first: bool) -> CodedRows:
-    """The columns of a layer; later layers shift the columns of categories, so that these are numbers, too."""
+def _coded(
+    design: Design, rows: SanitisedRows, seen: NDArray[np.float32], *, is_first: bool
+) -> CodedRows:
+    """The columns of a layer; later layers shift the columns of categories, so that
+    these are numbers, too.
+    """
     if is_first:
         return CodedRows.of_columns(design, rows, seen)
     return CodedRows.of_numbers(seen, rows.y, design.schema.n_classes)

@@ -1,4 +1,6 @@
-"""Reads class probabilities out of ``bms-rf-plain`` forests: every layer sees columns that earlier layers shifted."""
+"""Reads class probabilities out of ``bms-rf-plain`` forests: every layer sees columns
+that earlier layers shifted.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,16 @@ PROJECTION = "projection"
 
 
 def reader(forest: PlainForest, schema: Schema, read_out: str) -> PlainStackedReader:
-    """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``) over all layers."""
+    """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``) over all
+    layers.
+    """
     trees = NodeTrees.of(forest.arrays)
     values = np.concatenate(
-        [voting(trees).values if read_out == leaf_read_out.VOTE else trees.values, trees.values], axis=1
+        [
+            voting(trees).values if read_out == leaf_read_out.VOTE else trees.values,
+            trees.values,
+        ],
+        axis=1,
     )
     sizes = layer_sizes(forest.plan.parameters)
     layers = tuple(
@@ -32,7 +40,9 @@ def reader(forest: PlainForest, schema: Schema, read_out: str) -> PlainStackedRe
         for size, end in zip(sizes, accumulate(sizes), strict=True)
     )
     shift = float(forest.plan.parameters["shift"])
-    return PlainStackedReader(Design.of(schema), layers, forest.arrays[PROJECTION], shift)
+    return PlainStackedReader(
+        Design.of(schema), layers, forest.arrays[PROJECTION], shift
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +51,8 @@ class PlainStackedReader:
 
     Attributes:
         design: the columns of the schema.
-        layers: first layer first; a leaf has the values of the read-out, then its class shares.
+        layers: first layer first; a leaf has the values of the read-out, then its class
+            shares.
         projection: weights between the layers.
         shift: α.
     """
@@ -66,21 +77,29 @@ class PlainStackedReader:
 
 
 def layer_sizes(parameters: Parameters) -> tuple[int, ...]:
-    """The number of trees of each layer, as even as possible; the first layers have one tree more, as in ``bms-rf``."""
+    """The number of trees of each layer, as even as possible; the first layers have one
+    tree more, as in ``bms-rf``.
+    """
     whole, rest = divmod(int(parameters["n_estimators"]), int(parameters["n_layers"]))
     return tuple(whole + (layer < rest) for layer in range(int(parameters["n_layers"])))
 
 
 def scaled(design: Design, columns: SanitisedColumns) -> NDArray[np.float32]:
-    """The columns, from 0 at the lower to 1 at the upper declared bound; float32 ``(n_rows, n_columns)``."""
+    """The columns, from 0 at the lower to 1 at the upper declared bound; float32
+    ``(n_rows, n_columns)``.
+    """
     width = np.where(design.upper > design.lower, design.upper - design.lower, 1.0)
     return ((design.matrix(columns) - design.lower) / width).astype(np.float32)
 
 
 def shifted(
-    X: NDArray[np.float32], shares: NDArray[np.float64], weights: NDArray[np.float32], shift: float
+    X: NDArray[np.float32],
+    shares: NDArray[np.float64],
+    weights: NDArray[np.float32],
+    shift: float,
 ) -> NDArray[np.float32]:
-    """X + α Z W, class by class, so that a row's result does not depend on the other rows.
+    """X + α Z W, class by class, so that a row's result does not depend on the other
+    rows.
 
     Args:
         X: scaled columns.

@@ -1,4 +1,6 @@
-"""Describes ``breiman``, Breiman's random forest by scikit-learn, and settles its parameters."""
+"""Describes ``breiman``, Breiman's random forest by scikit-learn, and settles its
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from research.papers.forests.contract import Reference
 
 
 class RandomForest(Reference):
-    """Trees on bootstrap samples, the best of a random subset of columns at every node, Gini impurity."""
+    """Trees on bootstrap samples, the best of a random subset of columns at every node,
+    Gini impurity.
+    """
 
     slug = "breiman"
     title = "Random forest"

@@ -18,7 +18,12 @@ _TOGETHER = 10
 
 
 def grow_forest(
-    plan: PlainPlan, schema: Schema, rows: SanitisedRows, *, seed: int, on_tree_done: Callable[[], None]
+    plan: PlainPlan,
+    schema: Schema,
+    rows: SanitisedRows,
+    *,
+    seed: int,
+    on_tree_done: Callable[[], None],
 ) -> PlainForest:
     """Grows the forest; every tree sees a bootstrap sample of all rows.
 
@@ -43,6 +48,7 @@ def grow_forest(
         for _ in range(n_new):
             on_tree_done()
     trees = (
-        scikit_trees.exported(tree.tree_, forest.classes_, n_classes=schema.n_classes) for tree in forest.estimators_
+        scikit_trees.exported(tree.tree_, forest.classes_, n_classes=schema.n_classes)
+        for tree in forest.estimators_
     )
     return PlainForest(plan, collected(trees))

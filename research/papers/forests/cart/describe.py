@@ -1,4 +1,6 @@
-"""Describes ``cart`` and ``rpart``, trees by scikit-learn, and settles their parameters."""
+"""Describes ``cart`` and ``rpart``, trees by scikit-learn, and settles their
+parameters.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,12 @@ from research.papers.forests.trees.node_trees import NodeTree, collected
 
 
 def grow_forest(
-    plan: PlainPlan, schema: Schema, rows: SanitisedRows, *, seed: int, on_tree_done: Callable[[], None]
+    plan: PlainPlan,
+    schema: Schema,
+    rows: SanitisedRows,
+    *,
+    seed: int,
+    on_tree_done: Callable[[], None],
 ) -> PlainForest:
     """Grows one tree on all rows; ``rpart`` prunes it.
 
@@ -26,7 +31,8 @@ def grow_forest(
         None.
 
     Source:
-        Breiman et al., CART (1984), as scikit-learn implements it; rpart's rule of pruning.
+        Breiman et al., CART (1984), as scikit-learn implements it; rpart's rule of
+        pruning.
     """
     parameters = plan.parameters
     classifier = DecisionTreeClassifier(
@@ -36,18 +42,24 @@ def grow_forest(
         random_state=seed,
     )
     classifier.fit(Design.of(schema).matrix(rows.features), rows.y)
-    tree = scikit_trees.exported(classifier.tree_, classifier.classes_, n_classes=schema.n_classes)
+    tree = scikit_trees.exported(
+        classifier.tree_, classifier.classes_, n_classes=schema.n_classes
+    )
     if "cp" in parameters:
-        tree = _pruned(tree, classifier.tree_.n_node_samples, cp=float(parameters["cp"]))
+        tree = _pruned(
+            tree, classifier.tree_.n_node_samples, cp=float(parameters["cp"])
+        )
     on_tree_done()
     return PlainForest(plan, collected([tree]))
 
 
 def _pruned(tree: NodeTree, n_rows: NDArray[np.integer[Any]], *, cp: float) -> NodeTree:
-    """Weakest-link pruning: while a node saves less than ``cp`` of the root's errors per leaf, it becomes a leaf.
+    """Weakest-link pruning: while a node saves less than ``cp`` of the root's errors
+    per leaf, it becomes a leaf.
 
-    The risk of a node is its number of rows outside the largest class (Breiman et al. 1984, section 3.3). Nodes are in
-    preorder, so a subtree is a run of nodes, and one pass from the last node to the first sums up every subtree.
+    The risk of a node is its number of rows outside the largest class (Breiman et al.
+    1984, section 3.3). Nodes are in preorder, so a subtree is a run of nodes, and one
+    pass from the last node to the first sums up every subtree.
     """
     feature = tree.feature.copy()
     risk = n_rows * (1.0 - tree.shares.max(axis=1))
@@ -57,7 +69,10 @@ def _pruned(tree: NodeTree, n_rows: NDArray[np.integer[Any]], *, cp: float) -> N
         for node in range(len(feature) - 1, -1, -1):
             if feature[node] >= 0:
                 children = [node + 1, tree.right[node]]
-                below[node], n_leaves[node] = below[children].sum(), n_leaves[children].sum()
+                below[node], n_leaves[node] = (
+                    below[children].sum(),
+                    n_leaves[children].sum(),
+                )
         reachable = _reachable(feature, tree.right)
         inner = np.flatnonzero((feature >= 0) & reachable)
         saved = (risk[inner] - below[inner]) / (n_leaves[inner] - 1)
@@ -66,7 +81,9 @@ def _pruned(tree: NodeTree, n_rows: NDArray[np.integer[Any]], *, cp: float) -> N
         feature[inner[saved <= saved.min()]] = -1
 
 
-def _reachable(feature: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _reachable(
+    feature: NDArray[np.int32], right: NDArray[np.int32]
+) -> NDArray[np.bool_]:
     """Nodes below no leaf."""
     reachable = np.zeros(len(feature), dtype=np.bool_)
     reachable[0] = True
@@ -76,6 +93,13 @@ def _reachable(feature: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[
     return reachable
 
 
-def _kept(tree: NodeTree, feature: NDArray[np.int32], kept: NDArray[np.bool_]) -> NodeTree:
+def _kept(
+    tree: NodeTree, feature: NDArray[np.int32], kept: NDArray[np.bool_]
+) -> NodeTree:
     place = np.cumsum(kept) - 1
-    return NodeTree(feature[kept], tree.threshold[kept], place[tree.right[kept]].astype(np.int32), tree.shares[kept])
+    return NodeTree(
+        feature[kept],
+        tree.threshold[kept],
+        place[tree.right[kept]].astype(np.int32),
+        tree.shares[kept],
+    )

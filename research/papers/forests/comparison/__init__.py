@@ -1,1 +1,3 @@
-"""Implements ``comprf-c`` and ``comprf-i``, comparison-based random forests, without privacy."""
+"""Implements ``comprf-c`` and ``comprf-i``, comparison-based random forests, without
+privacy.
+"""

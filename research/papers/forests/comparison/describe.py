@@ -1,4 +1,6 @@
-"""Describes ``comprf-c`` and ``comprf-i``, comparison-based random forests, without privacy."""
+"""Describes ``comprf-c`` and ``comprf-i``, comparison-based random forests, without
+privacy.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,16 @@ _DISTANCE = (
 
 
 class _Forest(Reference):
-    source = "Haghiri, Garreau and von Luxburg, Comparison-Based Random Forests, ICML 2018"
+    source = (
+        "Haghiri, Garreau and von Luxburg, Comparison-Based Random Forests, ICML 2018"
+    )
     read_outs = shared.READ_OUTS
 
 
 class ConsistentComparisons(_Forest):
-    """Pivots drawn from structure points without regard to their classes; estimation points fill the leaves."""
+    """Pivots drawn from structure points without regard to their classes; estimation
+    points fill the leaves.
+    """
 
     slug = "comprf-c"
     title = "Comparison-based random forest, consistent version"

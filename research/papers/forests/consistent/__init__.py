@@ -1,1 +1,3 @@
-"""Implements forests without privacy after the papers: ``mrf-plain``, its two ablations and consistent forests."""
+"""Implements forests without privacy after the papers: ``mrf-plain``, its two ablations
+and consistent forests.
+"""

@@ -20,7 +20,9 @@ class _Forest(Reference):
 
 
 class MultinomialReference(_Forest):
-    """Columns and split points drawn from two multinomial distributions over normalised impurity decreases."""
+    """Columns and split points drawn from two multinomial distributions over normalised
+    impurity decreases.
+    """
 
     slug = "mrf-plain"
     title = "Multinomial random forest, without privacy"
@@ -30,11 +32,20 @@ class MultinomialReference(_Forest):
         "with softmax(B2/2 · Î) over the normalised decreases of the column, and with a B3 the label of each leaf once "
         f"with softmax(B3/2 · P) over its class shares. {_LEAVES}"
     )
-    parameters = (*_FOREST, shared.STRUCTURE_SHARE, shared.B1, shared.B2, shared.B3, shared.MAX_DEPTH)
+    parameters = (
+        *_FOREST,
+        shared.STRUCTURE_SHARE,
+        shared.B1,
+        shared.B2,
+        shared.B3,
+        shared.MAX_DEPTH,
+    )
 
 
 class GreedyOnStructure(_Forest):
-    """Breiman's forest with structure and estimation points in place of the bootstrap sample."""
+    """Breiman's forest with structure and estimation points in place of the bootstrap
+    sample.
+    """
 
     slug = "breiman-se"
     title = "Random forest with structure and estimation points"
@@ -44,7 +55,9 @@ class GreedyOnStructure(_Forest):
 
 
 class MultinomialOnBootstrap(_Forest):
-    """Breiman's forest with the two multinomial distributions in place of the best split."""
+    """Breiman's forest with the two multinomial distributions in place of the best
+    split.
+    """
 
     slug = "breiman-m"
     title = "Random forest with multinomial splits"
@@ -54,7 +67,9 @@ class MultinomialOnBootstrap(_Forest):
 
 
 class PooledForest(_Forest):
-    """A Poisson number of columns, and split points in the range of a pool of structure points."""
+    """A Poisson number of columns, and split points in the range of a pool of structure
+    points.
+    """
 
     slug = "denil14"
     title = "Denil's consistent random forest"
@@ -77,7 +92,9 @@ class PooledForest(_Forest):
 
 
 class BernoulliForest(_Forest):
-    """Two coins for every split: one random column instead of √D, and a random point instead of the best."""
+    """Two coins for every split: one random column instead of √D, and a random point
+    instead of the best.
+    """
 
     slug = "brf"
     title = "Bernoulli random forest"
@@ -89,6 +106,8 @@ class BernoulliForest(_Forest):
     parameters = (
         *_FOREST,
         shared.STRUCTURE_SHARE,
-        share("p1", "Chance that a split chooses among one column only.", default="0.05"),
+        share(
+            "p1", "Chance that a split chooses among one column only.", default="0.05"
+        ),
         share("p2", "Chance that a split takes a random point.", default="0.05"),
     )

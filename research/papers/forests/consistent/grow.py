@@ -1,4 +1,6 @@
-"""Grows the consistent forests of the papers and the two ablations of ``mrf-plain`` on public rows."""
+"""Grows the consistent forests of the papers and the two ablations of ``mrf-plain`` on
+public rows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from research.papers.forests.trees.split_trees import CodedRows, Rule, Weights, 
 
 
 def grow_forest(
-    plan: PlainPlan, schema: Schema, rows: SanitisedRows, *, seed: int, on_tree_done: Callable[[], None]
+    plan: PlainPlan,
+    schema: Schema,
+    rows: SanitisedRows,
+    *,
+    seed: int,
+    on_tree_done: Callable[[], None],
 ) -> PlainForest:
     """Grows the forest; every tree draws its own rows and its own splits.
 
@@ -28,8 +35,9 @@ def grow_forest(
         None.
 
     Source:
-        The paper of the slug; see ``price`` of this folder. Denil et al., Wang et al. and Bai et al. prove that
-        their forests are consistent (docs/references.md quotes the conditions).
+        The paper of the slug; see ``price`` of this folder. Denil et al., Wang et al.
+        and Bai et al. prove that their forests are consistent (docs/references.md
+        quotes the conditions).
     """
     coded, random = CodedRows.of(Design.of(schema), rows), np.random.default_rng(seed)
     rule = _RULES[plan.algorithm](plan.parameters, max(isqrt(len(coded.values)), 1))
@@ -38,15 +46,24 @@ def grow_forest(
 
     def trees() -> Iterator[NodeTree]:
         for _ in range(plan.n_trees):
-            tree = grown(coded, _weights(plan.parameters, coded.n_rows, random), rule, random)
-            yield tree if label_strength == 0 else with_labels(tree, label_strength, random)
+            tree = grown(
+                coded, _weights(plan.parameters, coded.n_rows, random), rule, random
+            )
+            yield (
+                tree
+                if label_strength == 0
+                else with_labels(tree, label_strength, random)
+            )
             on_tree_done()
 
     return PlainForest(plan, collected(trees()))
 
 
-def with_labels(tree: NodeTree, strength: float, random: np.random.Generator) -> NodeTree:
-    """The tree with one label for each node, drawn with softmax(B3/2 · P) over the node's class shares P.
+def with_labels(
+    tree: NodeTree, strength: float, random: np.random.Generator
+) -> NodeTree:
+    """The tree with one label for each node, drawn with softmax(B3/2 · P) over the
+    node's class shares P.
 
     Args:
         tree: the labels of its leaves count.
@@ -54,23 +71,35 @@ def with_labels(tree: NodeTree, strength: float, random: np.random.Generator) ->
         random: draws the labels.
 
     Source:
-        Bai et al. (2022), section 3.2: the label of a leaf is selected when the tree grows.
+        Bai et al. (2022), section 3.2: the label of a leaf is selected when the tree
+        grows.
     """
-    gumbel = random.gumbel(size=tree.shares.shape)  # the largest of logits with such noise is a draw of the softmax
+    # the largest of logits with such noise is a draw of the softmax
+    gumbel = random.gumbel(size=tree.shares.shape)
     drawn = (strength / 2 * tree.shares + gumbel).argmax(axis=1)
     return replace(tree, shares=np.eye(tree.shares.shape[1])[drawn])
 
 
-def _weights(parameters: Parameters, n_rows: int, random: np.random.Generator) -> Weights:
+def _weights(
+    parameters: Parameters, n_rows: int, random: np.random.Generator
+) -> Weights:
     if "structure_share" in parameters:
-        return Weights.parted(n_rows, random, structure_share=float(parameters["structure_share"]))
+        return Weights.parted(
+            n_rows, random, structure_share=float(parameters["structure_share"])
+        )
     return Weights.bootstrapped(n_rows, random)
 
 
 def _multinomial(parameters: Parameters, _: int) -> Rule:
     strengths = float(parameters["b1"]), float(parameters["b2"])
     depth = int(parameters.get("max_depth", 0))
-    return Rule(split_loops.MULTINOMIAL, int(parameters["min_samples_leaf"]), 0, strengths, max_depth=depth)
+    return Rule(
+        split_loops.MULTINOMIAL,
+        int(parameters["min_samples_leaf"]),
+        0,
+        strengths,
+        max_depth=depth,
+    )
 
 
 def _greedy(parameters: Parameters, n_candidates: int) -> Rule:
@@ -79,12 +108,22 @@ def _greedy(parameters: Parameters, n_candidates: int) -> Rule:
 
 def _pooled(parameters: Parameters, n_candidates: int) -> Rule:
     pool_size = int(parameters["pool_size"])
-    return Rule(split_loops.POOLED, int(parameters["min_samples_leaf"]), n_candidates, pool_size=pool_size)
+    return Rule(
+        split_loops.POOLED,
+        int(parameters["min_samples_leaf"]),
+        n_candidates,
+        pool_size=pool_size,
+    )
 
 
 def _bernoulli(parameters: Parameters, n_candidates: int) -> Rule:
     rates = float(parameters["p1"]), float(parameters["p2"])
-    return Rule(split_loops.BERNOULLI, int(parameters["min_samples_leaf"]), n_candidates, rates=rates)
+    return Rule(
+        split_loops.BERNOULLI,
+        int(parameters["min_samples_leaf"]),
+        n_candidates,
+        rates=rates,
+    )
 
 
 _RULES: Mapping[str, Callable[[Parameters, int], Rule]] = MappingProxyType(

@@ -1,21 +1,41 @@
-"""Grows one tree without privacy in compiled loops, whose nodes divide rows by the closer one of two pivots.
+"""Grows one tree without privacy in compiled loops, whose nodes divide rows by the
+closer one of two pivots.
 
-Rows have two weights, 0 or 1: as a structure point, which can be a pivot, and as an estimation point, which fills
-leaves. In Euclidean distance, a row x is at least as close to a as to b iff (b − a) · x ≤ (b − a) · (a + b) / 2. The
-weights b − a are rounded to float32 and equal values are left out, as in the artifact.
+Rows have two weights, 0 or 1: as a structure point, which can be a pivot, and as an
+estimation point, which fills leaves. In Euclidean distance, a row x is at least as
+close to a as to b iff (b − a) · x ≤ (b − a) · (a + b) / 2. The weights b − a are
+rounded to float32 and equal values are left out, as in the artifact.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from grovekeeper_forests.compiler import (
+    compiled,
+    compiled_for,
+    integer,
+    pair,
+    read,
+    triple,
+    written,
+)
 
 
 @compiled
-def _nth(points: NDArray[np.int32], rows: NDArray[np.int32], label: int, is_of_label: bool, wanted: int) -> int:
-    """A structure point by its number among those of a class, or of all other classes; −1 as class: all classes."""
+def _nth(
+    points: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    label: int,
+    is_of_label: bool,
+    wanted: int,
+) -> int:
+    """A structure point by its number among those of a class, or of all other classes;
+    −1 as class: all classes.
+    """
     for row in rows:
-        if points[1, row] > 0 and (label < 0 or (points[0, row] == label) == is_of_label):
+        if points[1, row] > 0 and (
+            label < 0 or (points[0, row] == label) == is_of_label
+        ):
             if wanted == 0:
                 return int(row)
             wanted -= 1
@@ -24,12 +44,20 @@ def _nth(points: NDArray[np.int32], rows: NDArray[np.int32], label: int, is_of_l
 
 @compiled
 def _draw_pivots(
-    points: NDArray[np.int32], rows: NDArray[np.int32], counts: NDArray[np.int64], are_opposed: bool
+    points: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    are_opposed: bool,
 ) -> tuple[int, int]:
-    """Two structure points of a node: any two, or any two of different classes, each such pair with equal chance."""
+    """Two structure points of a node: any two, or any two of different classes, each
+    such pair with equal chance.
+    """
     n_points = counts.sum()
     if not are_opposed:
-        first, second = np.random.randint(0, n_points), np.random.randint(0, n_points - 1)
+        first, second = (
+            np.random.randint(0, n_points),
+            np.random.randint(0, n_points - 1),
+        )
         second += second >= first
         return _nth(points, rows, -1, True, first), _nth(points, rows, -1, True, second)
     left = np.random.randint(0, (counts * (n_points - counts)).sum())
@@ -37,13 +65,21 @@ def _draw_pivots(
     while left >= counts[label] * (n_points - counts[label]):
         left -= counts[label] * (n_points - counts[label])
         label += 1
-    first, second = np.random.randint(0, counts[label]), np.random.randint(0, n_points - counts[label])
-    return _nth(points, rows, label, True, first), _nth(points, rows, label, False, second)
+    first, second = (
+        np.random.randint(0, counts[label]),
+        np.random.randint(0, n_points - counts[label]),
+    )
+    return _nth(points, rows, label, True, first), _nth(
+        points, rows, label, False, second
+    )
 
 
 @compiled
 def _weighted_sum(
-    row: NDArray[np.float32], columns: NDArray[np.int32], weights: NDArray[np.float64], n_terms: int
+    row: NDArray[np.float32],
+    columns: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    n_terms: int,
 ) -> float:
     total = 0.0
     for term in range(n_terms):
@@ -53,14 +89,23 @@ def _weighted_sum(
 
 @compiled
 def _plane(
-    one: NDArray[np.float32], other: NDArray[np.float32], columns: NDArray[np.int32], weights: NDArray[np.float64]
+    one: NDArray[np.float32],
+    other: NDArray[np.float32],
+    columns: NDArray[np.int32],
+    weights: NDArray[np.float64],
 ) -> tuple[int, float]:
-    """Writes the terms of the plane between two pivots; returns their number and the threshold."""
+    """Writes the terms of the plane between two pivots; returns their number and the
+    threshold.
+    """
     n_terms, threshold = 0, 0.0
     for column in range(one.size):
         if one[column] != other[column]:
-            weight = np.float64(np.float32(np.float64(other[column]) - np.float64(one[column])))
-            threshold += (np.float64(one[column]) + np.float64(other[column])) / 2.0 * weight
+            weight = np.float64(
+                np.float32(np.float64(other[column]) - np.float64(one[column]))
+            )
+            threshold += (
+                (np.float64(one[column]) + np.float64(other[column])) / 2.0 * weight
+            )
             columns[n_terms], weights[n_terms] = column, weight
             n_terms += 1
     return n_terms, threshold
@@ -93,25 +138,35 @@ def grow_tree(
     """Grows a tree in preorder and returns its number of nodes.
 
     Args:
-        table: columns, float32 ``(n_rows, n_columns)``; and of every row its class, structure weight and estimation
-            weight, int32 ``(3, n_rows)``.
-        rule: ``min_leaf`` (fewest estimation points of a side), ``max_leaf`` (most structure points of a node that is
-            not split), ``n_tries`` (pairs of pivots before a node becomes a leaf), ``are_opposed`` (whether pivots have
+        table: columns, float32 ``(n_rows, n_columns)``; and of every row its class,
+            structure weight and estimation weight, int32 ``(3, n_rows)``.
+        rule: ``min_leaf`` (fewest estimation points of a side), ``max_leaf`` (most
+            structure points of a node that is not split), ``n_tries`` (pairs of pivots
+            before a node becomes a leaf), ``are_opposed`` (whether pivots have
             different classes); and the seed of the pseudo-random generator.
-        grown: arrays for at least twice as many nodes as rows: first pivot (−1: leaf), second pivot and right child,
-            int32 ``(…, 3)``; threshold; and estimation points by class, float64 ``(…, n_classes)``.
+        grown: arrays for at least twice as many nodes as rows: first pivot (−1: leaf),
+            second pivot and right child, int32 ``(…, 3)``; threshold; and estimation
+            points by class, float64 ``(…, n_classes)``.
     """
     (X, points), (nodes, thresholds, counts) = table, grown
     (min_leaf, max_leaf, n_tries, are_opposed), n_classes = rule[0], counts.shape[1]
     np.random.seed(rule[1])
     used = np.flatnonzero((points[1] > 0) | (points[2] > 0)).astype(np.int32)
     columns, weights = np.empty(X.shape[1], dtype=np.int32), np.empty(X.shape[1])
-    sides, structure = np.empty(used.size, dtype=np.bool_), np.empty(n_classes, dtype=np.int64)
+    sides, structure = (
+        np.empty(used.size, dtype=np.bool_),
+        np.empty(n_classes, dtype=np.int64),
+    )
     waiting = [(0, used.size, -1)]
     n_nodes = 0
     while len(waiting) > 0:
         start, end, parent = waiting.pop()
-        rows, goes_left, node, n_nodes = used[start:end], sides[start:end], n_nodes, n_nodes + 1
+        rows, goes_left, node, n_nodes = (
+            used[start:end],
+            sides[start:end],
+            n_nodes,
+            n_nodes + 1,
+        )
         if parent >= 0:
             nodes[parent, 2] = node
         counts[node] = 0.0
@@ -120,7 +175,11 @@ def grow_tree(
             structure[points[0, row]] += points[1, row]
             counts[node, points[0, row]] += points[2, row]
         nodes[node, 0], n_points, n_estimation = -1, structure.sum(), counts[node].sum()
-        if n_points <= max_leaf or n_estimation < 2 * min_leaf or np.count_nonzero(structure) < 2:
+        if (
+            n_points <= max_leaf
+            or n_estimation < 2 * min_leaf
+            or np.count_nonzero(structure) < 2
+        ):
             continue
         for _ in range(n_tries):
             first, second = _draw_pivots(points, rows, structure, are_opposed > 0)
@@ -128,12 +187,18 @@ def grow_tree(
             left, e_left = 0, 0
             for place in range(rows.size):
                 row = rows[place]
-                goes_left[place] = _weighted_sum(X[row], columns, weights, n_terms) <= threshold
+                goes_left[place] = (
+                    _weighted_sum(X[row], columns, weights, n_terms) <= threshold
+                )
                 if goes_left[place]:
                     left += points[1, row]
                     e_left += points[2, row]
             if 0 < left < n_points and min_leaf <= e_left <= n_estimation - min_leaf:
-                nodes[node, 0], nodes[node, 1], thresholds[node] = first, second, threshold
+                nodes[node, 0], nodes[node, 1], thresholds[node] = (
+                    first,
+                    second,
+                    threshold,
+                )
                 middle = start + _divided(rows, goes_left)
                 waiting.append((middle, end, node))
                 waiting.append((start, middle, -1))
@@ -156,7 +221,8 @@ def write_terms(
     Args:
         X: columns.
         pivots: rows of the pairs, int32 ``(n_planes, 2)``.
-        terms: the place after the last term of every plane; and, unless they are empty, columns and weights of terms.
+        terms: the place after the last term of every plane; and, unless they are empty,
+            columns and weights of terms.
     """
     ends, column, weight = terms
     columns, weights = np.empty(X.shape[1], dtype=np.int32), np.empty(X.shape[1])

@@ -1,4 +1,6 @@
-"""Walks down trees of any shape in compiled loops: a node compares a column, or a weighted sum of columns."""
+"""Walks down trees of any shape in compiled loops: a node compares a column, or a
+weighted sum of columns.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +10,9 @@ from grovekeeper_forests.compiler import compiled, compiled_for, read, triple, w
 
 @compiled
 def _weighted_sum(
-    row: NDArray[np.float32], terms: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]], projection: int
+    row: NDArray[np.float32],
+    terms: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]],
+    projection: int,
 ) -> float:
     first_term, column, weight = terms
     total = 0.0
@@ -33,7 +37,9 @@ def add_leaf_values(
     values: NDArray[np.float32],
     sums: NDArray[np.float64],
 ) -> None:
-    """Adds the values of the leaves that rows reach, tree by tree; see ``trees.node_routing``."""
+    """Adds the values of the leaves that rows reach, tree by tree; see
+    ``trees.node_routing``.
+    """
     feature, threshold, right = nodes
     n_columns, n_outputs = X.shape[1], values.shape[1]
     for tree in range(root.size - 1):

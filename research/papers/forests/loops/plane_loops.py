@@ -1,8 +1,10 @@
-"""Sums, searches and divides the rows of many nodes in compiled loops, for trees whose splits are planes.
+"""Sums, searches and divides the rows of many nodes in compiled loops, for trees whose
+splits are planes.
 
-The rows of all nodes lie one after another in ``order``; node i has ``order[bounds[i, 0] : bounds[i, 1]]`` and looks
-at the columns ``columns[i]``. A row counts as often as its weight says. A plane sends a row left if the weighted sum of
-its columns is at most the threshold; terms of weight zero are left out, as in the artifact.
+The rows of all nodes lie one after another in ``order``; node i has ``order[bounds[i,
+0] : bounds[i, 1]]`` and looks at the columns ``columns[i]``. A row counts as often as
+its weight says. A plane sends a row left if the weighted sum of its columns is at most
+the threshold; terms of weight zero are left out, as in the artifact.
 """
 
 from typing import TypeAlias
@@ -10,24 +12,39 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.compiler import compiled, compiled_for, pair, read, triple, written
+from grovekeeper_forests.compiler import (
+    compiled,
+    compiled_for,
+    pair,
+    read,
+    triple,
+    written,
+)
 
 SMALLEST_COVARIANCE = 1e-5
 """Takes the place of covariances of zero, in the authors' code of the proximal forests."""
 
 Table: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int32]]
-"""Columns, float32 ``(n_columns, n_rows)``; and of every row its class and weight, int32 ``(2, n_rows)``."""
+"""Columns, float32 ``(n_columns, n_rows)``; and of every row its class and weight,
+int32 ``(2, n_rows)``.
+"""
 
 Nodes: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]
-"""Order of the rows, int32; bounds of nodes, int64 ``(n_nodes, 2)``; their columns, int32 ``(n_nodes, n_drawn)``."""
+"""Order of the rows, int32; bounds of nodes, int64 ``(n_nodes, 2)``; their columns,
+int32 ``(n_nodes, n_drawn)``.
+"""
 
 _TABLE = pair(read("float32", 2), read("int32", 2))
 _NODES = triple(read("int32", 1), read("int64", 2), read("int32", 2))
 
 
-@compiled_for(read("int32", 2), pair(read("int32", 1), read("int64", 2)), written("float64", 2))
+@compiled_for(
+    read("int32", 2), pair(read("int32", 1), read("int64", 2)), written("float64", 2)
+)
 def count_classes(
-    points: NDArray[np.int32], nodes: tuple[NDArray[np.int32], NDArray[np.int64]], counts: NDArray[np.float64]
+    points: NDArray[np.int32],
+    nodes: tuple[NDArray[np.int32], NDArray[np.int64]],
+    counts: NDArray[np.float64],
 ) -> None:
     """Adds the weights of every node's rows by class: float64 ``(n_nodes, n_classes)``."""
     order, bounds = nodes
@@ -38,13 +55,24 @@ def count_classes(
 
 
 @compiled
-def _gathered(table: Table, nodes: Nodes, node: int, local: NDArray[np.float64], points: NDArray[np.int32]) -> int:
-    """Copies the columns, classes and weights of a node's rows, and returns their number."""
+def _gathered(
+    table: Table,
+    nodes: Nodes,
+    node: int,
+    local: NDArray[np.float64],
+    points: NDArray[np.int32],
+) -> int:
+    """Copies the columns, classes and weights of a node's rows, and returns their
+    number.
+    """
     X, of_row = table
     order, bounds, columns = nodes
     rows = order[bounds[node, 0] : bounds[node, 1]]
     for place in range(rows.size):
-        points[0, place], points[1, place] = of_row[0, rows[place]], of_row[1, rows[place]]
+        points[0, place], points[1, place] = (
+            of_row[0, rows[place]],
+            of_row[1, rows[place]],
+        )
     for drawn in range(columns.shape[1]):
         column, values = X[columns[node, drawn]], local[drawn]
         for place in range(rows.size):
@@ -63,9 +91,14 @@ def _largest(bounds: NDArray[np.int64]) -> int:
 
 @compiled
 def _centre(
-    values: NDArray[np.float64], points: NDArray[np.int32], counts: NDArray[np.float64], means: NDArray[np.float64]
+    values: NDArray[np.float64],
+    points: NDArray[np.int32],
+    counts: NDArray[np.float64],
+    means: NDArray[np.float64],
 ) -> None:
-    """Adds the means of a column by class to zeros, and subtracts from every value the mean of its class."""
+    """Adds the means of a column by class to zeros, and subtracts from every value the
+    mean of its class.
+    """
     for place in range(values.size):
         means[points[0, place]] += points[1, place] * values[place]
     for label in range(counts.size):
@@ -75,25 +108,35 @@ def _centre(
         values[place] -= means[points[0, place]]
 
 
-@compiled_for(_TABLE, _NODES, read("float64", 2), pair(written("float64", 3), written("float64", 4)))
+@compiled_for(
+    _TABLE,
+    _NODES,
+    read("float64", 2),
+    pair(written("float64", 3), written("float64", 4)),
+)
 def class_moments(
     table: Table,
     nodes: Nodes,
     counts: NDArray[np.float64],
     moments: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> None:
-    """Writes mean and scatter of every class in every node. A column that is constant in a node has no scatter.
+    """Writes mean and scatter of every class in every node. A column that is constant
+    in a node has no scatter.
 
     Args:
         table: the rows.
         nodes: the nodes.
         counts: weights by class, ``(n_nodes, n_classes)``.
-        moments: zeros for the means, ``(n_nodes, n_classes, n_drawn)``, and for the sums of outer products of the rows
-            less their mean, ``(n_nodes, n_classes, n_drawn, n_drawn)``.
+        moments: zeros for the means, ``(n_nodes, n_classes, n_drawn)``, and for the
+            sums of outer products of the rows less their mean, ``(n_nodes, n_classes,
+            n_drawn, n_drawn)``.
     """
     means, scatters = moments
     n_drawn, largest = nodes[2].shape[1], _largest(nodes[1])
-    all_local, points = np.empty((n_drawn, largest)), np.empty((2, largest), dtype=np.int32)
+    all_local, points = (
+        np.empty((n_drawn, largest)),
+        np.empty((2, largest), dtype=np.int32),
+    )
     varying = np.empty(n_drawn, dtype=np.int64)
     for node in range(counts.shape[0]):
         size = _gathered(table, nodes, node, all_local, points)
@@ -113,14 +156,20 @@ def class_moments(
                 drawn, other = varying[first], varying[second]
                 one, two = local[drawn], local[other]
                 for place in range(size):
-                    scatters[node, points[0, place], drawn, other] += points[1, place] * one[place] * two[place]
+                    scatters[node, points[0, place], drawn, other] += (
+                        points[1, place] * one[place] * two[place]
+                    )
                 for label in range(counts.shape[1]):
-                    scatters[node, label, other, drawn] = scatters[node, label, drawn, other]
+                    scatters[node, label, other, drawn] = scatters[
+                        node, label, drawn, other
+                    ]
 
 
 @compiled
 def _pivot(matrix: NDArray[np.float64], right: NDArray[np.float64], step: int) -> bool:
-    """Moves the row with a column's largest number to the diagonal. True if the sign of the determinant turns."""
+    """Moves the row with a column's largest number to the diagonal. True if the sign of
+    the determinant turns.
+    """
     pivot = step
     for row in range(step + 1, right.size):
         if abs(matrix[row, step]) > abs(matrix[pivot, step]):
@@ -128,15 +177,22 @@ def _pivot(matrix: NDArray[np.float64], right: NDArray[np.float64], step: int) -
     if pivot != step:
         right[step], right[pivot] = right[pivot], right[step]
         for column in range(right.size):
-            matrix[step, column], matrix[pivot, column] = matrix[pivot, column], matrix[step, column]
+            matrix[step, column], matrix[pivot, column] = (
+                matrix[pivot, column],
+                matrix[step, column],
+            )
     return bool((pivot != step) != (matrix[step, step] < 0.0))
 
 
 @compiled
-def _eliminated(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> tuple[float, float]:
-    """Solves matrix · x = vector in place. Returns the logarithm of the determinant, and vector · x.
+def _eliminated(
+    matrix: NDArray[np.float64], vector: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Solves matrix · x = vector in place. Returns the logarithm of the determinant,
+    and vector · x.
 
-    The logarithm is NaN where the determinant is not positive or the matrix is singular up to rounding.
+    The logarithm is NaN where the determinant is not positive or the matrix is singular
+    up to rounding.
     """
     size = vector.size
     right = vector.copy()
@@ -162,18 +218,35 @@ def _eliminated(matrix: NDArray[np.float64], vector: NDArray[np.float64]) -> tup
 
 @compiled
 def _distance(
-    means: NDArray[np.float64], covariances: NDArray[np.float64], logarithms: NDArray[np.float64], one: int, other: int
+    means: NDArray[np.float64],
+    covariances: NDArray[np.float64],
+    logarithms: NDArray[np.float64],
+    one: int,
+    other: int,
 ) -> float:
-    """The Bhattacharyya distance of two classes' normal laws; the distance of their means where it does not exist."""
+    """The Bhattacharyya distance of two classes' normal laws; the distance of their
+    means where it does not exist.
+    """
     gap = means[one] - means[other]
     if gap.size > 1 and not np.isnan(logarithms[one] + logarithms[other]):
-        middle, product = _eliminated((covariances[one] + covariances[other]) / 2.0, gap)
+        middle, product = _eliminated(
+            (covariances[one] + covariances[other]) / 2.0, gap
+        )
         if not np.isnan(middle):
-            return float(abs(product / 8.0 + (middle - (logarithms[one] + logarithms[other]) / 2.0) / 2.0))
+            return float(
+                abs(
+                    product / 8.0
+                    + (middle - (logarithms[one] + logarithms[other]) / 2.0) / 2.0
+                )
+            )
     return float(np.sqrt((gap * gap).sum()))
 
 
-@compiled_for(read("float64", 2), pair(read("float64", 3), read("float64", 4)), written("bool_", 2))
+@compiled_for(
+    read("float64", 2),
+    pair(read("float64", 3), read("float64", 4)),
+    written("bool_", 2),
+)
 def choose_groups(
     counts: NDArray[np.float64],
     moments: tuple[NDArray[np.float64], NDArray[np.float64]],
@@ -181,17 +254,22 @@ def choose_groups(
 ) -> None:
     """Marks the classes of the first group of every node.
 
-    The two classes with the largest Bhattacharyya distance lead the groups; every other class joins the nearer one.
-    Where all distances are zero, the first half of the classes is the first group.
+    The two classes with the largest Bhattacharyya distance lead the groups; every other
+    class joins the nearer one. Where all distances are zero, the first half of the
+    classes is the first group.
 
     Args:
-        counts: weights by class, ``(n_nodes, n_classes)``, of at least two classes in every node.
+        counts: weights by class, ``(n_nodes, n_classes)``, of at least two classes in
+            every node.
         moments: as :func:`class_moments` writes them.
         in_first: falses, ``(n_nodes, n_classes)``.
     """
     means, scatters = moments
     n_nodes, n_classes, n_drawn = means.shape
-    covariances, logarithms = np.empty((n_classes, n_drawn, n_drawn)), np.empty(n_classes)
+    covariances, logarithms = (
+        np.empty((n_classes, n_drawn, n_drawn)),
+        np.empty(n_classes),
+    )
     distances = np.zeros((n_classes, n_classes))
     for node in range(n_nodes):
         labels = np.flatnonzero(counts[node])
@@ -201,9 +279,15 @@ def choose_groups(
         for label in labels:
             for drawn in range(n_drawn):
                 for other in range(n_drawn):
-                    covariance = scatters[node, label, drawn, other] / max(counts[node, label] - 1.0, 1.0)
-                    covariances[label, drawn, other] = SMALLEST_COVARIANCE if covariance == 0.0 else covariance
-            logarithms[label] = _eliminated(covariances[label].copy(), means[node, label].copy())[0]
+                    covariance = scatters[node, label, drawn, other] / max(
+                        counts[node, label] - 1.0, 1.0
+                    )
+                    covariances[label, drawn, other] = (
+                        SMALLEST_COVARIANCE if covariance == 0.0 else covariance
+                    )
+            logarithms[label] = _eliminated(
+                covariances[label].copy(), means[node, label].copy()
+            )[0]
         first, second, largest = -1, -1, 0.0
         for place in range(labels.size):
             for following in range(place + 1, labels.size):
@@ -219,12 +303,16 @@ def choose_groups(
             elif label in (first, second):
                 in_first[node, label] = label == first
             else:
-                in_first[node, label] = distances[first, label] < distances[second, label]
+                in_first[node, label] = (
+                    distances[first, label] < distances[second, label]
+                )
 
 
 @compiled
 def _sort(keys: NDArray[np.uint64], spare: NDArray[np.uint64]) -> None:
-    """Sorts keys by their upper 32 bits: in place where they are few, else by three passes over 11 bits."""
+    """Sorts keys by their upper 32 bits: in place where they are few, else by three
+    passes over 11 bits.
+    """
     if keys.size < 512:
         keys.sort()
         return
@@ -243,13 +331,20 @@ def _sort(keys: NDArray[np.uint64], spare: NDArray[np.uint64]) -> None:
             other[ends[digit]] = key
             ends[digit] += 1
         one, other = other, one
-    for place in range(keys.size):  # a loop: ``keys[:] = one`` takes a second to compile
+    # a loop: ``keys[:] = one`` takes a second to compile
+    for place in range(keys.size):
         keys[place] = one[place]
 
 
 @compiled
-def _projected(local: NDArray[np.float64], direction: NDArray[np.float64], values: NDArray[np.float64]) -> bool:
-    """Writes weighted sums of a node's columns; ``local`` has a row for each of them. False if all sums are equal."""
+def _projected(
+    local: NDArray[np.float64],
+    direction: NDArray[np.float64],
+    values: NDArray[np.float64],
+) -> bool:
+    """Writes weighted sums of a node's columns; ``local`` has a row for each of them.
+    False if all sums are equal.
+    """
     values[:] = 0.0
     for drawn in range(direction.size):
         weight = direction[drawn]
@@ -261,11 +356,21 @@ def _projected(local: NDArray[np.float64], direction: NDArray[np.float64], value
 
 @compiled
 def _best_cut(
-    keys: NDArray[np.uint64], points: NDArray[np.int32], counts: NDArray[np.float64], min_leaf: float
+    keys: NDArray[np.uint64],
+    points: NDArray[np.int32],
+    counts: NDArray[np.float64],
+    min_leaf: float,
 ) -> tuple[float, int]:
-    """The largest gain of a split between two keys, and the place of the last key on its left; −1 if none is legal."""
+    """The largest gain of a split between two keys, and the place of the last key on
+    its left; −1 if none is legal.
+    """
     left, right = np.zeros(counts.size), counts.copy()
-    n_left, n_right, left_squares, right_squares = 0.0, counts.sum(), 0.0, (counts * counts).sum()
+    n_left, n_right, left_squares, right_squares = (
+        0.0,
+        counts.sum(),
+        0.0,
+        (counts * counts).sum(),
+    )
     best, at = -1.0, -1
     for index in range(keys.size - 1):
         place = keys[index] & np.uint64(0xFFFFFFFF)
@@ -276,7 +381,11 @@ def _best_cut(
         right[label] -= weight
         n_left += weight
         n_right -= weight
-        if keys[index] >> np.uint64(32) == keys[index + 1] >> np.uint64(32) or n_left < min_leaf or n_right < min_leaf:
+        if (
+            keys[index] >> np.uint64(32) == keys[index + 1] >> np.uint64(32)
+            or n_left < min_leaf
+            or n_right < min_leaf
+        ):
             continue
         gain = left_squares / n_left + right_squares / n_right
         if gain > best:
@@ -284,28 +393,39 @@ def _best_cut(
     return best, at
 
 
-@compiled_for(_TABLE, _NODES, triple(read("float64", 2), read("float64", 3), read("float64", 1)), written("float64", 2))
+@compiled_for(
+    _TABLE,
+    _NODES,
+    triple(read("float64", 2), read("float64", 3), read("float64", 1)),
+    written("float64", 2),
+)
 def best_cuts(
     table: Table,
     nodes: Nodes,
     search: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
     found: NDArray[np.float64],
 ) -> None:
-    """Searches the split with the largest gain among all splits along several directions.
+    """Searches the split with the largest gain among all splits along several
+    directions.
 
-    A gain is the weighted sum of squared class shares of both sides, which orders splits as the decrease of the Gini
-    impurity does. Rows whose sums are equal in float32 are not separated.
+    A gain is the weighted sum of squared class shares of both sides, which orders
+    splits as the decrease of the Gini impurity does. Rows whose sums are equal in
+    float32 are not separated.
 
     Args:
         table: the rows.
         nodes: the nodes.
-        search: weights by class, ``(n_nodes, n_classes)``; directions, ``(n_nodes, n_directions, n_drawn)``; and the
-            smallest weight of a side, ``(1,)``.
-        found: for the results, ``(n_nodes, 3)``: direction (−1: no legal split), threshold and gain.
+        search: weights by class, ``(n_nodes, n_classes)``; directions, ``(n_nodes,
+            n_directions, n_drawn)``; and the smallest weight of a side, ``(1,)``.
+        found: for the results, ``(n_nodes, 3)``: direction (−1: no legal split),
+            threshold and gain.
     """
     counts, directions, min_leaf = search
     n_drawn, largest = nodes[2].shape[1], _largest(nodes[1])
-    all_keys, spare = np.empty(largest, dtype=np.uint64), np.empty(largest, dtype=np.uint64)
+    all_keys, spare = (
+        np.empty(largest, dtype=np.uint64),
+        np.empty(largest, dtype=np.uint64),
+    )
     local, points = np.empty((n_drawn, largest)), np.empty((2, largest), dtype=np.int32)
     all_values, all_rounded = np.empty(largest), np.empty(largest, dtype=np.float32)
     for node in range(counts.shape[0]):
@@ -319,8 +439,14 @@ def best_cuts(
                 rounded[place] = values[place] + 0.0
             bits = rounded.view(np.uint32)
             for place in range(size):
-                mask = np.uint32(0xFFFFFFFF) if bits[place] >> np.uint32(31) else np.uint32(0x80000000)
-                keys[place] = (np.uint64(bits[place] ^ mask) << np.uint64(32)) | np.uint64(place)
+                mask = (
+                    np.uint32(0xFFFFFFFF)
+                    if bits[place] >> np.uint32(31)
+                    else np.uint32(0x80000000)
+                )
+                keys[place] = (
+                    np.uint64(bits[place] ^ mask) << np.uint64(32)
+                ) | np.uint64(place)
             _sort(keys, spare[:size])
             gain, at = _best_cut(keys, points, counts[node], min_leaf[0])
             if at >= 0 and gain > found[node, 2]:
@@ -332,12 +458,23 @@ def best_cuts(
                         low = max(low, value)
                     else:
                         high = min(high, value)
-                middle = (low + high) / 2.0  # of neighbouring doubles it may be ``high``, which must stay on the right
-                found[node, 0], found[node, 1], found[node, 2] = direction, middle if middle < high else low, gain
+                # of neighbouring doubles it may be ``high``, which must stay on the
+                # right
+                middle = (low + high) / 2.0
+                found[node, 0], found[node, 1], found[node, 2] = (
+                    direction,
+                    middle if middle < high else low,
+                    gain,
+                )
 
 
 @compiled
-def _value(X: NDArray[np.float32], row: int, columns: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+def _value(
+    X: NDArray[np.float32],
+    row: int,
+    columns: NDArray[np.int32],
+    weights: NDArray[np.float64],
+) -> float:
     total = 0.0
     for drawn in range(columns.size):
         if weights[drawn] != 0.0:
@@ -362,8 +499,9 @@ def plane_gains(
     Args:
         table: the rows.
         nodes: the nodes.
-        search: weights by class; planes, ``(n_nodes, n_planes, n_drawn + 1)``, whose last number is the threshold (NaN:
-            no plane); and the smallest weight of a side, ``(1,)``.
+        search: weights by class; planes, ``(n_nodes, n_planes, n_drawn + 1)``, whose
+            last number is the threshold (NaN: no plane); and the smallest weight of a
+            side, ``(1,)``.
         gains: for the results, ``(n_nodes, n_planes)``.
     """
     X, points = table
@@ -385,7 +523,9 @@ def plane_gains(
             n_right = counts[node].sum() - n_left
             if n_left >= min_leaf[0] and n_right >= min_leaf[0]:
                 right = counts[node] - left
-                gains[node, plane] = (left * left).sum() / n_left + (right * right).sum() / n_right
+                gains[node, plane] = (left * left).sum() / n_left + (
+                    right * right
+                ).sum() / n_right
 
 
 @compiled_for(
@@ -406,7 +546,10 @@ def divide(
     for node in range(bounds.shape[0]):
         low, high = bounds[node, 0], bounds[node, 1] - 1
         while low <= high:
-            if _value(X, order[low], columns[node], directions[node]) <= thresholds[node]:
+            if (
+                _value(X, order[low], columns[node], directions[node])
+                <= thresholds[node]
+            ):
                 low += 1
             else:
                 order[low], order[high] = order[high], order[low]

@@ -1,11 +1,14 @@
-"""Grows one tree without privacy in compiled loops, by any of several rules that choose columns and split points.
+"""Grows one tree without privacy in compiled loops, by any of several rules that choose
+columns and split points.
 
-A column is a vector of codes: the place of every value among the distinct values of the column. A split sends a row
-left if its code is at most the code of the split. Rows have two weights: as a structure point, which chooses splits,
-and as an estimation point, which fills leaves. The same row may be both.
+A column is a vector of codes: the place of every value among the distinct values of the
+column. A split sends a row left if its code is at most the code of the split. Rows have
+two weights: as a structure point, which chooses splits, and as an estimation point,
+which fills leaves. The same row may be both.
 
-A node tallies its rows by code and class where codes are few, and sorts them where codes are many. The columns of one
-category share a tally by the category's values, in which every column has one entry.
+A node tallies its rows by code and class where codes are few, and sorts them where
+codes are many. The columns of one category share a tally by the category's values, in
+which every column has one entry.
 """
 
 from typing import TypeAlias
@@ -13,30 +16,55 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from grovekeeper_forests.compiler import (
+    compiled,
+    compiled_for,
+    integer,
+    pair,
+    read,
+    triple,
+    written,
+)
 
 GREEDY, MULTINOMIAL, POOLED, BERNOULLI = 0, 1, 2, 3
 
 Table: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
-"""Codes, int32 ``(n_columns, n_rows)``; values of categories, int32 ``(n_categories, n_rows)``; and of every row its
-class, structure weight and estimation weight, int32 ``(3, n_rows)``."""
+"""Codes, int32 ``(n_columns, n_rows)``; values of categories, int32 ``(n_categories,
+n_rows)``; and of every row its class, structure weight and estimation weight, int32
+``(3, n_rows)``.
+"""
 
-Node: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], int, float]
-"""Rows of a node; their class and weights, int32 ``(3, …)``; structure weight by class; number; estimation weight."""
+Node: TypeAlias = tuple[
+    NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], int, float
+]
+"""Rows of a node; their class and weights, int32 ``(3, …)``; structure weight by class;
+number; estimation weight.
+"""
 
 Work: TypeAlias = tuple[
-    NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.int32],
+    NDArray[np.int64],
 ]
-"""Memory for one node: sorted keys and a copy, int64 ``(2, n_rows)``; codes of its rows; class weights of both sides,
-float64 ``(2, n_classes)``; gains of split points; codes and next codes of split points; and tallies. The columns of a
-tally are rows, structure weight, estimation weight, and structure weight by class."""
+"""Memory for one node: sorted keys and a copy, int64 ``(2, n_rows)``; codes of its
+rows; class weights of both sides, float64 ``(2, n_classes)``; gains of split points;
+codes and next codes of split points; and tallies. The columns of a tally are rows,
+structure weight, estimation weight, and structure weight by class.
+"""
 
 Shared: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Tallies of categories, int64 ``(n_values, 3 + n_classes)``; of every category its first value, and the number of the
-node that was tallied last, int64 ``(2, n_categories + 1)``."""
+"""Tallies of categories, int64 ``(n_values, 3 + n_classes)``; of every category its
+first value, and the number of the node that was tallied last, int64 ``(2, n_categories
++ 1)``.
+"""
 
 Tree: TypeAlias = tuple[Table, NDArray[np.int32], NDArray[np.int64], Shared, Work]
-"""The table; the columns, as in :func:`grow_tree`; an order of the columns; tallies of categories; and memory."""
+"""The table; the columns, as in :func:`grow_tree`; an order of the columns; tallies of
+categories; and memory.
+"""
 
 
 @compiled
@@ -48,15 +76,23 @@ def _sum_of_squares(counts: NDArray[np.float64]) -> float:
 
 
 @compiled
-def _begin(left: NDArray[np.float64], right: NDArray[np.float64], total: NDArray[np.float64]) -> None:
-    """Puts the weight of all classes on the right side. A loop, because ``right[:] = total`` takes long to compile."""
+def _begin(
+    left: NDArray[np.float64], right: NDArray[np.float64], total: NDArray[np.float64]
+) -> None:
+    """Puts the weight of all classes on the right side. A loop, because ``right[:] =
+    total`` takes long to compile.
+    """
     for label in range(total.size):
         left[label], right[label] = 0.0, total[label]
 
 
 @compiled
 def _tally(
-    codes: NDArray[np.int32], low: int, points: NDArray[np.int32], tally: NDArray[np.int64], n_codes: int
+    codes: NDArray[np.int32],
+    low: int,
+    points: NDArray[np.int32],
+    tally: NDArray[np.int64],
+    n_codes: int,
 ) -> None:
     """Tallies a node's rows by code, counted from ``low``."""
     for code in range(n_codes):
@@ -72,7 +108,9 @@ def _tally(
 
 @compiled
 def _scan_value(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
-    """As :func:`_scan`, for a column that is 1 in rows with one value of a category and 0 in others."""
+    """As :func:`_scan`, for a column that is 1 in rows with one value of a category and
+    0 in others.
+    """
     table, columns, _, (tallies, categories), work = tree
     rows, points, total, number, n_estimation = node
     category, value = columns[column, 0], columns[column, 1]
@@ -86,7 +124,12 @@ def _scan_value(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
     tally = tallies[first + value]
     n_right, e_right = float(tally[1]), float(tally[2])
     n_left = total.sum() - n_right
-    if n_left <= 0.0 or n_right <= 0.0 or e_right < min_leaf or n_estimation - e_right < min_leaf:
+    if (
+        n_left <= 0.0
+        or n_right <= 0.0
+        or e_right < min_leaf
+        or n_estimation - e_right < min_leaf
+    ):
         return 0
     left_squares, right_squares = 0.0, 0.0
     for label in range(total.size):
@@ -111,7 +154,9 @@ def _scan_tally(low: int, n_codes: int, node: Node, min_leaf: float, work: Work)
         if tally[code, 0] == 0:
             continue
         if has_new and n_right > 0.0 and e_left >= min_leaf and e_right >= min_leaf:
-            gain[n_points] = _sum_of_squares(left) / n_left + _sum_of_squares(right) / n_right
+            gain[n_points] = (
+                _sum_of_squares(left) / n_left + _sum_of_squares(right) / n_right
+            )
             point[2 * n_points] = low + before
             point[2 * n_points + 1] = low + code
             n_points += 1
@@ -132,7 +177,9 @@ def _scan_tally(low: int, n_codes: int, node: Node, min_leaf: float, work: Work)
 
 @compiled
 def _sort(keys: NDArray[np.int64], spare: NDArray[np.int64], n_codes: int) -> None:
-    """Sorts keys by the codes in their upper bits: in place where they are few, else by passes over eleven bits."""
+    """Sorts keys by the codes in their upper bits: in place where they are few, else by
+    passes over eleven bits.
+    """
     if keys.size < 512:
         keys.sort()
         return
@@ -151,12 +198,15 @@ def _sort(keys: NDArray[np.int64], spare: NDArray[np.int64], n_codes: int) -> No
             other[ends[digit]] = key
             ends[digit] += 1
         one, other, shift, n_codes = other, one, shift + 11, n_codes >> 11
-    for place in range(keys.size):  # a loop: ``keys[:] = one`` takes a second to compile
+    # a loop: ``keys[:] = one`` takes a second to compile
+    for place in range(keys.size):
         keys[place] = one[place]
 
 
 @compiled
-def _scan_sorted(codes: NDArray[np.int32], n_codes: int, node: Node, min_leaf: float, work: Work) -> int:
+def _scan_sorted(
+    codes: NDArray[np.int32], n_codes: int, node: Node, min_leaf: float, work: Work
+) -> int:
     """As :func:`_scan`, from sorted codes below ``n_codes``."""
     points, total, e_right = node[1], node[2], node[4]
     left, right = work[2]
@@ -183,7 +233,13 @@ def _scan_sorted(codes: NDArray[np.int32], n_codes: int, node: Node, min_leaf: f
         e_left += points[2, place]
         e_right -= points[2, place]
         code, following = ordered[at] >> 32, ordered[at + 1] >> 32
-        if code == following or not has_new or n_right <= 0.0 or e_left < min_leaf or e_right < min_leaf:
+        if (
+            code == following
+            or not has_new
+            or n_right <= 0.0
+            or e_left < min_leaf
+            or e_right < min_leaf
+        ):
             continue
         gain[n_points] = left_squares / n_left + right_squares / n_right
         point[2 * n_points] = code
@@ -195,10 +251,12 @@ def _scan_sorted(codes: NDArray[np.int32], n_codes: int, node: Node, min_leaf: f
 
 @compiled
 def _scan(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
-    """Lists the split points of a column: gains in ``gain``, codes and next codes in ``point``. Returns their number.
+    """Lists the split points of a column: gains in ``gain``, codes and next codes in
+    ``point``. Returns their number.
 
-    A split point leaves structure points on both sides, and at least ``min_leaf`` estimation points. Its gain is the
-    weighted sum of squared class shares of both sides, which orders splits as the decrease of the Gini impurity does.
+    A split point leaves structure points on both sides, and at least ``min_leaf``
+    estimation points. Its gain is the weighted sum of squared class shares of both
+    sides, which orders splits as the decrease of the Gini impurity does.
     """
     table, columns, _, _, work = tree
     if columns[column, 2] < 2:
@@ -213,7 +271,8 @@ def _scan(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
     n_codes = codes.max() - low + 1
     if n_codes == 1:
         return 0
-    # A sort takes about as long as eight tallies of the row, and as many entries of a tally.
+    # A sort takes about as long as eight tallies of the row, and as many entries of a
+    # tally.
     if n_codes * n_entries <= min(8 * rows.size, work[5].size):
         _tally(codes, low, node[1], work[5].reshape((-1, n_entries)), n_codes)
         return _scan_tally(low, n_codes, node, min_leaf, work)
@@ -222,7 +281,9 @@ def _scan(tree: Tree, column: int, node: Node, min_leaf: float) -> int:
 
 @compiled
 def _drawn(gain: NDArray[np.float64], n_points: int, strength: float) -> int:
-    """A place drawn with the softmax of ``strength`` / 2 times the gains, normalised to [0, 1]. Overwrites gains."""
+    """A place drawn with the softmax of ``strength`` / 2 times the gains, normalised to
+    [0, 1]. Overwrites gains.
+    """
     low, high = gain[:n_points].min(), gain[:n_points].max()
     scale = 0.5 * strength / (high - low) if high > low else 0.0
     total = 0.0
@@ -238,11 +299,20 @@ def _drawn(gain: NDArray[np.float64], n_points: int, strength: float) -> int:
 
 
 @compiled
-def _kept(gain: NDArray[np.float64], point: NDArray[np.int32], n_points: int, rate: float, low: int, high: int) -> int:
+def _kept(
+    gain: NDArray[np.float64],
+    point: NDArray[np.int32],
+    n_points: int,
+    rate: float,
+    low: int,
+    high: int,
+) -> int:
     """Keeps split points from code ``low`` to below ``high``, each with a probability."""
     n_kept = 0
     for place in range(n_points):
-        if low <= point[2 * place] < high and (rate >= 1.0 or np.random.random() < rate):
+        if low <= point[2 * place] < high and (
+            rate >= 1.0 or np.random.random() < rate
+        ):
             gain[n_kept] = gain[place]
             point[2 * n_kept] = point[2 * place]
             point[2 * n_kept + 1] = point[2 * place + 1]
@@ -261,7 +331,9 @@ def _next(columns: NDArray[np.int32] | NDArray[np.int64], place: int) -> int:
 
 @compiled
 def _sampled_structure(node: Node, size: int) -> NDArray[np.int32]:
-    """At most ``size`` of the node's structure points, without replacement; none if the node has no more of them."""
+    """At most ``size`` of the node's structure points, without replacement; none if the
+    node has no more of them.
+    """
     found = node[0][node[1][1, : node[0].size] > 0]
     if found.size <= size:
         return found[:0]
@@ -271,14 +343,24 @@ def _sampled_structure(node: Node, size: int) -> NDArray[np.int32]:
 
 
 @compiled
-def _multinomial_split(tree: Tree, numbers: NDArray[np.float64], node: Node) -> tuple[int, int, int]:
-    """A column drawn by the best gains of columns, then a split point drawn by the gains of the column.
+def _multinomial_split(
+    tree: Tree, numbers: NDArray[np.float64], node: Node
+) -> tuple[int, int, int]:
+    """A column drawn by the best gains of columns, then a split point drawn by the
+    gains of the column.
 
-    Coins leave out columns and points. Where no column or point is left, one is taken at random.
+    Coins leave out columns and points. Where no column or point is left, one is taken
+    at random.
     """
-    min_leaf, _, first_strength, second_strength, first_rate, second_rate, _, _ = numbers
+    min_leaf, _, first_strength, second_strength, first_rate, second_rate, _, _ = (
+        numbers
+    )
     order, gain, point = tree[2], tree[4][3], tree[4][4]
-    gains, splittable, n_splittable = np.empty(order.size), np.empty(order.size, dtype=np.int64), 0
+    gains, splittable, n_splittable = (
+        np.empty(order.size),
+        np.empty(order.size, dtype=np.int64),
+        0,
+    )
     for attempt in range(2 if first_rate < 1.0 else 1):
         for place in range(order.size):
             column = _next(order, place) if attempt == 1 else place
@@ -303,8 +385,12 @@ def _multinomial_split(tree: Tree, numbers: NDArray[np.float64], node: Node) -> 
 
 
 @compiled
-def _split(tree: Tree, rule: tuple[int, NDArray[np.float64]], node: Node) -> tuple[int, int, int]:
-    """The column, the code and the next code of a node's split; column −1 if the node cannot be split."""
+def _split(
+    tree: Tree, rule: tuple[int, NDArray[np.float64]], node: Node
+) -> tuple[int, int, int]:
+    """The column, the code and the next code of a node's split; column −1 if the node
+    cannot be split.
+    """
     kind, numbers = rule
     if kind == MULTINOMIAL:
         return _multinomial_split(tree, numbers, node)
@@ -328,10 +414,19 @@ def _split(tree: Tree, rule: tuple[int, NDArray[np.float64]], node: Node) -> tup
             n_points = _kept(gain, point, n_points, 1.0, pooled.min(), pooled.max())
         if n_points == 0:
             continue
-        at = np.random.randint(0, n_points) if is_random_point else gain[:n_points].argmax()
+        at = (
+            np.random.randint(0, n_points)
+            if is_random_point
+            else gain[:n_points].argmax()
+        )
         score = np.random.random() if is_random_point else gain[at]
         if score > best_gain:
-            best_gain, best_column, best_code, best_next = score, column, point[2 * at], point[2 * at + 1]
+            best_gain, best_column, best_code, best_next = (
+                score,
+                column,
+                point[2 * at],
+                point[2 * at + 1],
+            )
     return best_column, best_code, best_next
 
 
@@ -369,13 +464,14 @@ def grow_tree(
 
     Args:
         table: codes, categories and points; rows without weight are ignored.
-        columns: of every column its category, or −1; its value of the category; and its number of codes; int32
-            ``(n_columns, 3)``.
-        rule: the kind of rule, and its numbers: ``min_leaf, mtry, first_strength, second_strength, first_rate,
-            second_rate, pool_size, max_depth``.
+        columns: of every column its category, or −1; its value of the category; and its
+            number of codes; int32 ``(n_columns, 3)``.
+        rule: the kind of rule, and its numbers: ``min_leaf, mtry, first_strength,
+            second_strength, first_rate, second_rate, pool_size, max_depth``.
         seed: of the pseudo-random generator.
-        grown: arrays for at least twice as many nodes as rows with weight: column (−1: leaf), code of the split, next
-            code, right child, int32 ``(…, 4)``; and weights of estimation points by class, float64 ``(…, n_classes)``.
+        grown: arrays for at least twice as many nodes as rows with weight: column (−1:
+            leaf), code of the split, next code, right child, int32 ``(…, 4)``; and
+            weights of estimation points by class, float64 ``(…, n_classes)``.
     """
     np.random.seed(seed)
     codes, categories, points = table
@@ -400,7 +496,8 @@ def grow_tree(
     shared = (np.empty((firsts[0, -1], n_entries), dtype=np.int64), firsts)
     tree = (table, columns, np.arange(columns.shape[0]), shared, work)
     local, total = np.empty((3, used.size), dtype=np.int32), np.empty(n_classes)
-    # Nodes that wait: start and end of their rows, the parent whose right child they are, and their depth.
+    # Nodes that wait: start and end of their rows, the parent whose right child they
+    # are, and their depth.
     waiting = [(0, used.size, -1, 0)]
     n_nodes = 0
     while len(waiting) > 0:
@@ -413,12 +510,20 @@ def grow_tree(
         for place in range(rows.size):
             row = rows[place]
             label = points[0, row]
-            local[0, place], local[1, place], local[2, place] = label, points[1, row], points[2, row]
+            local[0, place], local[1, place], local[2, place] = (
+                label,
+                points[1, row],
+                points[2, row],
+            )
             total[label] += points[1, row]
             counts[number, label] += points[2, row]
         n_estimation = counts[number].sum()
         nodes[number, 0] = -1
-        if 0 < max_depth <= depth or n_estimation < 2.0 * min_leaf or np.count_nonzero(total) < 2:
+        if (
+            0 < max_depth <= depth
+            or n_estimation < 2.0 * min_leaf
+            or np.count_nonzero(total) < 2
+        ):
             continue
         node = (rows, local, total, number, n_estimation)
         column, code, following = _split(tree, rule, node)

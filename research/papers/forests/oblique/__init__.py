@@ -1,1 +1,3 @@
-"""Implements ``rof-pca``, ``rof-lda``, ``mpsvm-t``, ``-p``, ``-n`` and ``hobraf``, oblique forests, without privacy."""
+"""Implements ``rof-pca``, ``rof-lda``, ``mpsvm-t``, ``-p``, ``-n`` and ``hobraf``,
+oblique forests, without privacy.
+"""

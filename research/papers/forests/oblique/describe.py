@@ -27,7 +27,9 @@ class _Rotated(_Forest):
 
 
 class PrincipalComponents(_Rotated):
-    """The best split of the principal components of random columns, computed at every node."""
+    """The best split of the principal components of random columns, computed at every
+    node.
+    """
 
     slug = "rof-pca"
     title = "Rotation forest with principal components"
@@ -38,7 +40,9 @@ class PrincipalComponents(_Rotated):
 
 
 class LinearDiscriminants(_Rotated):
-    """The best split of the linear discriminants of random columns, computed at every node."""
+    """The best split of the linear discriminants of random columns, computed at every
+    node.
+    """
 
     slug = "rof-lda"
     title = "Rotation forest with linear discriminants"
@@ -62,7 +66,9 @@ class TikhonovPlanes(_Proximal):
 
 
 class AxisParallelPlanes(_Proximal):
-    """Bisectors of proximal planes, and the best split of one column where a matrix is singular."""
+    """Bisectors of proximal planes, and the best split of one column where a matrix is
+    singular.
+    """
 
     slug = "mpsvm-p"
     title = "Oblique forest by proximal planes, axis-parallel regularisation"
@@ -83,7 +89,9 @@ class NullSpacePlanes(_Proximal):
 
 
 class HeterogeneousPlanes(_Forest):
-    """The best plane of five linear classifiers on the top partitions of a node's classes."""
+    """The best plane of five linear classifiers on the top partitions of a node's
+    classes.
+    """
 
     slug = "hobraf"
     title = "Heterogeneous oblique random forest"

@@ -1,1 +1,3 @@
-"""Implements ``rdt-plain-mv``, ``rdt-plain-ta`` and ``rdt-plain-pa``, random decision trees without privacy."""
+"""Implements ``rdt-plain-mv``, ``rdt-plain-ta`` and ``rdt-plain-pa``, random decision
+trees without privacy.
+"""

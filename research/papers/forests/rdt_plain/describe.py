@@ -1,4 +1,6 @@
-"""Describes ``rdt-plain-mv``, ``rdt-plain-ta`` and ``rdt-plain-pa``, random decision trees without privacy."""
+"""Describes ``rdt-plain-mv``, ``rdt-plain-ta`` and ``rdt-plain-pa``, random decision
+trees without privacy.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from research.papers.forests.contract import Reference
 
 
 class _RandomTrees(Reference):
-    """Complete trees of one height with uniform columns and thresholds, whose leaves hold the shares of their rows."""
+    """Complete trees of one height with uniform columns and thresholds, whose leaves
+    hold the shares of their rows.
+    """
 
     source = "Bojarski, Choromanska, Choromanski and LeCun (2014), Algorithm 1"
     about = (

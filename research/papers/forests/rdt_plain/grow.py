@@ -15,7 +15,12 @@ from research.papers.forests.trees.node_trees import NodeTree, collected
 
 
 def grow_forest(
-    plan: PlainPlan, schema: Schema, rows: SanitisedRows, *, seed: int, on_tree_done: Callable[[], None]
+    plan: PlainPlan,
+    schema: Schema,
+    rows: SanitisedRows,
+    *,
+    seed: int,
+    on_tree_done: Callable[[], None],
 ) -> PlainForest:
     """Grows the forest; every tree sees all rows.
 
@@ -37,9 +42,14 @@ def grow_forest(
 
 
 def _tree(
-    design: Design, X: NDArray[np.float32], y: NDArray[np.int32], height: int, random: np.random.Generator
+    design: Design,
+    X: NDArray[np.float32],
+    y: NDArray[np.int32],
+    height: int,
+    random: np.random.Generator,
 ) -> NodeTree:
-    """Draws a complete tree level by level, of which only nodes with rows and their children are kept.
+    """Draws a complete tree level by level, of which only nodes with rows and their
+    children are kept.
 
     A node is named by its level and by its place in the level, 0 to ``2**level − 1``.
     """
@@ -77,7 +87,9 @@ def _tree(
 def _leaves(
     places: list[NDArray[np.int64]], reached: NDArray[np.int64], height: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Level and place of the leaves: those that rows reach first, then children without rows, by level."""
+    """Level and place of the leaves: those that rows reach first, then children without
+    rows, by level.
+    """
     leaf_levels, leaf_places = [np.full(len(reached), height)], [reached]
     for level, split in enumerate(places):
         children = (2 * split[:, np.newaxis] + [0, 1]).ravel()
@@ -106,5 +118,7 @@ def _in_preorder(
     level, place, feature = level[order], place[order], feature[order]
     is_inner = feature >= 0
     right = np.zeros(len(order), dtype=np.int32)
-    right[is_inner] = np.searchsorted(keys[order], key(level[is_inner] + 1, 2 * place[is_inner] + 1))
+    right[is_inner] = np.searchsorted(
+        keys[order], key(level[is_inner] + 1, 2 * place[is_inner] + 1)
+    )
     return NodeTree(feature, threshold[order], right, shares[order])

@@ -1,8 +1,10 @@
-"""Proposes the planes of several linear classifiers for many nodes at once: heterogeneous oblique forests.
+"""Proposes the planes of several linear classifiers for many nodes at once:
+heterogeneous oblique forests.
 
-Definition: Katuwal, Suganthan and Zhang, Heterogeneous oblique random forest (2020). docs/references.md says which
-settings are ours. Classifiers that follow from the moments of the classes are solved by NumPy, in stacks; the logistic
-regression and the support vector machine, which need the rows, by compiled loops.
+Definition: Katuwal, Suganthan and Zhang, Heterogeneous oblique random forest (2020).
+docs/references.md says which settings are ours. Classifiers that follow from the
+moments of the classes are solved by NumPy, in stacks; the logistic regression and the
+support vector machine, which need the rows, by compiled loops.
 """
 
 from __future__ import annotations
@@ -41,18 +43,26 @@ def heterogeneous(nodes: Nodes) -> Proposal:
             planes[0][at, partition, 3] = discriminant_planes(some, groups)
     for kind in (linear_loops.LOGISTIC, linear_loops.SQUARED_HINGE):
         fitted = np.full((n_nodes, n_partitions, moments.n_columns + 1), np.nan)
-        linear_loops.fit_planes(nodes.table, nodes.rows, in_first, (kind, np.array([_PENALTY])), fitted)
+        linear_loops.fit_planes(
+            nodes.table, nodes.rows, in_first, (kind, np.array([_PENALTY])), fitted
+        )
         planes.append(fitted[:, :, np.newaxis])
     every = np.concatenate(planes, axis=2).reshape(n_nodes, -1, moments.n_columns + 1)
-    return Proposal(np.zeros(n_nodes, dtype=np.bool_), np.empty((n_nodes, 0, moments.n_columns)), every)
+    return Proposal(
+        np.zeros(n_nodes, dtype=np.bool_),
+        np.empty((n_nodes, 0, moments.n_columns)),
+        every,
+    )
 
 
 def partitions(nodes: NodeMoments) -> NDArray[np.bool_]:
-    """The first group of every partition of every node's classes, bool ``(m, n_partitions, n_classes)``.
+    """The first group of every partition of every node's classes, bool ``(m,
+    n_partitions, n_classes)``.
 
-    First the two hyperclasses of :func:`plane_rules.choose_groups`, then the one-vs-all partitions with the largest
-    ideal decrease of the Gini impurity: that of a split with one class on one side and all others on the other. A
-    partition that is there already has no classes.
+    First the two hyperclasses of :func:`plane_rules.choose_groups`, then the one-vs-all
+    partitions with the largest ideal decrease of the Gini impurity: that of a split
+    with one class on one side and all others on the other. A partition that is there
+    already has no classes.
     """
     hyperclasses = plane_rules.choose_groups(nodes)[:, np.newaxis]
     n_classes = nodes.counts.shape[1]
@@ -61,18 +71,26 @@ def partitions(nodes: NodeMoments) -> NDArray[np.bool_]:
     is_here = nodes.counts > 0.0
     squares = np.square(nodes.counts)
     others = nodes.n_rows[:, np.newaxis] - nodes.counts
-    gains = nodes.counts + (squares.sum(axis=1, keepdims=True) - squares) / np.maximum(others, 1.0)
-    best = np.argsort(np.where(is_here, -gains, np.inf), axis=1, kind="stable")[:, :_N_ONE_VS_ALL]
+    gains = nodes.counts + (squares.sum(axis=1, keepdims=True) - squares) / np.maximum(
+        others, 1.0
+    )
+    best = np.argsort(np.where(is_here, -gains, np.inf), axis=1, kind="stable")[
+        :, :_N_ONE_VS_ALL
+    ]
     singles = best[:, :, np.newaxis] == np.arange(n_classes)
     differs = (singles != hyperclasses) & is_here[:, np.newaxis]
-    is_new = differs.any(axis=2) & (differs | ~is_here[:, np.newaxis]).sum(axis=2) < n_classes
+    is_new = (
+        differs.any(axis=2) & (differs | ~is_here[:, np.newaxis]).sum(axis=2)
+        < n_classes
+    )
     is_new &= (is_here.sum(axis=1) > 2)[:, np.newaxis]
     return np.concatenate([hyperclasses, singles & is_new[:, :, np.newaxis]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class _TwoGroups:
-    """Two groups of classes on standardised columns, of mean 0 and deviation 1; a constant column is 0.
+    """Two groups of classes on standardised columns, of mean 0 and deviation 1; a
+    constant column is 0.
 
     Attributes:
         first: rows of the first group, float64 ``(m,)``.
@@ -80,7 +98,8 @@ class _TwoGroups:
         centre: mean of every column before, ``(m, d)``.
         deviation: of every column before.
         scatter: about the mean, ``(m, d, d)``.
-        sum_of_first: sum of the rows of the first group, ``(m, d)``; the sum of the second group is its negative.
+        sum_of_first: sum of the rows of the first group, ``(m, d)``; the sum of the
+            second group is its negative.
     """
 
     first: NDArray[np.float64]
@@ -93,12 +112,14 @@ class _TwoGroups:
     @classmethod
     def of(cls, nodes: NodeMoments, in_first: NDArray[np.bool_]) -> _TwoGroups:
         n_rows = nodes.n_rows
-        centre = np.einsum("mk,mkd->md", nodes.counts, nodes.means) / n_rows[:, np.newaxis]
+        centre = (
+            np.einsum("mk,mkd->md", nodes.counts, nodes.means) / n_rows[:, np.newaxis]
+        )
         scatter = nodes.between + nodes.within
         is_here = (nodes.counts > 0.0)[:, :, np.newaxis]
-        spread = np.where(is_here, nodes.means, -np.inf).max(axis=1) - np.where(is_here, nodes.means, np.inf).min(
-            axis=1
-        )
+        spread = np.where(is_here, nodes.means, -np.inf).max(axis=1) - np.where(
+            is_here, nodes.means, np.inf
+        ).min(axis=1)
         is_constant = (spread == 0.0) & (np.einsum("mdd->md", nodes.within) == 0.0)
         squares = np.einsum("mdd->md", scatter) / n_rows[:, np.newaxis]
         deviation = np.where(is_constant, np.inf, np.sqrt(squares))
@@ -108,29 +129,51 @@ class _TwoGroups:
         sum_of_first = np.einsum("mk,mkd->md", nodes.counts * in_first, gaps)
         return cls(first, n_rows - first, centre, deviation, scaled, sum_of_first)
 
-    def plane(self, weights: NDArray[np.floating[Any]], intercept: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The plane where weights · z + intercept is zero, on the columns before; float64 ``(m, d + 1)``."""
+    def plane(
+        self, weights: NDArray[np.floating[Any]], intercept: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The plane where weights · z + intercept is zero, on the columns before;
+        float64 ``(m, d + 1)``.
+        """
         of_columns = weights / self.deviation
         threshold = (of_columns * self.centre).sum(axis=1) - intercept
         return np.concatenate([of_columns, threshold[:, np.newaxis]], axis=1)
 
 
-def ridge_planes(nodes: NodeMoments, in_first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Ridge regression on 1 for the first group and −1 for the other: the least-squares SVM; float64 ``(m, d + 1)``."""
+def ridge_planes(
+    nodes: NodeMoments, in_first: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Ridge regression on 1 for the first group and −1 for the other: the least-squares
+    SVM; float64 ``(m, d + 1)``.
+    """
     groups = _TwoGroups.of(nodes, in_first)
     matrix = groups.scatter + _PENALTY * np.eye(nodes.n_columns)
-    weights = np.linalg.solve(matrix, 2.0 * groups.sum_of_first[:, :, np.newaxis])[:, :, 0]
+    weights = np.linalg.solve(matrix, 2.0 * groups.sum_of_first[:, :, np.newaxis])[
+        :, :, 0
+    ]
     return groups.plane(weights, (groups.first - groups.second) / nodes.n_rows)
 
 
-def discriminant_planes(nodes: NodeMoments, in_first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Linear discriminant analysis with the shares of the groups as prior probabilities; float64 ``(m, d + 1)``."""
+def discriminant_planes(
+    nodes: NodeMoments, in_first: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Linear discriminant analysis with the shares of the groups as prior
+    probabilities; float64 ``(m, d + 1)``.
+    """
     groups = _TwoGroups.of(nodes, in_first)
-    one, other = (groups.sum_of_first / size[:, np.newaxis] for size in (groups.first, -groups.second))
+    one, other = (
+        groups.sum_of_first / size[:, np.newaxis]
+        for size in (groups.first, -groups.second)
+    )
     gap = one - other
     of_groups = (groups.first * groups.second / nodes.n_rows)[:, np.newaxis, np.newaxis]
     within = groups.scatter - of_groups * gap[:, :, np.newaxis] * gap[:, np.newaxis]
-    inverse = np.linalg.pinv(within / nodes.n_rows[:, np.newaxis, np.newaxis], hermitian=True)
+    inverse = np.linalg.pinv(
+        within / nodes.n_rows[:, np.newaxis, np.newaxis], hermitian=True
+    )
     weights = (inverse @ gap[:, :, np.newaxis])[:, :, 0]
-    intercept = np.log(groups.first / groups.second) - ((one + other) * weights).sum(axis=1) / 2.0
+    intercept = (
+        np.log(groups.first / groups.second)
+        - ((one + other) * weights).sum(axis=1) / 2.0
+    )
     return groups.plane(weights, intercept)

@@ -1,4 +1,6 @@
-"""Collects trees of any shape, grown one after another, in the arrays of their artifact."""
+"""Collects trees of any shape, grown one after another, in the arrays of their
+artifact.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class NodeTree:
-    """One tree in preorder, as in :class:`research.papers.forests.trees.node_routing.NodeTrees`.
+    """One tree in preorder, as in
+    :class:`research.papers.forests.trees.node_routing.NodeTrees`.
 
     Attributes:
-        shares: class shares of every node, of which those of leaves count; ``(n_nodes, n_classes)``.
+        shares: class shares of every node, of which those of leaves count; ``(n_nodes,
+            n_classes)``.
     """
 
     feature: NDArray[np.int32]

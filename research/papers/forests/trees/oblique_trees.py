@@ -1,4 +1,6 @@
-"""Grows trees without privacy whose splits compare weighted sums of columns, level by level, with compiled loops."""
+"""Grows trees without privacy whose splits compare weighted sums of columns, level by
+level, with compiled loops.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class PublicTable:
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Nodes that wait for a split, in the form of :mod:`research.papers.forests.loops.plane_loops`.
+    """Nodes that wait for a split, in the form of
+    :mod:`research.papers.forests.loops.plane_loops`.
 
     Attributes:
         table: columns and points.
@@ -76,7 +79,8 @@ class ObliqueTree:
     """One tree in preorder.
 
     Attributes:
-        nodes: ``feature`` is a column, or the number of columns plus the number of a projection of this tree.
+        nodes: ``feature`` is a column, or the number of columns plus the number of a
+            projection of this tree.
         projections: of this tree.
     """
 
@@ -104,14 +108,19 @@ class _Level:
 
 
 def grown(
-    table: PublicTable, weights: NDArray[np.int32], propose: Propose, limits: Limits, random: np.random.Generator
+    table: PublicTable,
+    weights: NDArray[np.int32],
+    propose: Propose,
+    limits: Limits,
+    random: np.random.Generator,
 ) -> ObliqueTree:
     """Grows one tree.
 
     Args:
         table: the rows.
         weights: how often every row counts, int32 ``(n_rows,)``.
-        propose: the rule of the algorithm. The proposal that lowers the Gini impurity most splits the node.
+        propose: the rule of the algorithm. The proposal that lowers the Gini impurity
+            most splits the node.
         limits: the size of nodes.
         random: draws the columns of every node.
     """
@@ -121,20 +130,38 @@ def grown(
     while len(bounds):
         counts = np.zeros((len(bounds), table.n_classes))
         plane_loops.count_classes(points, (order, bounds), counts)
-        is_open = (counts.sum(axis=1) >= 2 * limits.min_leaf) & (np.count_nonzero(counts, axis=1) > 1)
+        is_open = (counts.sum(axis=1) >= 2 * limits.min_leaf) & (
+            np.count_nonzero(counts, axis=1) > 1
+        )
         if limits.n_drawn == 0:
             is_open[:] = False
-        chosen = _split((table.by_column, points), (order, bounds[is_open]), counts[is_open], propose, limits, random)
+        chosen = _split(
+            (table.by_column, points),
+            (order, bounds[is_open]),
+            counts[is_open],
+            propose,
+            limits,
+            random,
+        )
         is_split = is_open.copy()
         is_split[is_open] = chosen.is_split
-        levels.append(_Level(counts, is_split, chosen.columns, chosen.directions, chosen.thresholds))
+        levels.append(
+            _Level(
+                counts, is_split, chosen.columns, chosen.directions, chosen.thresholds
+            )
+        )
         n_left = np.empty(len(chosen.thresholds), dtype=np.int64)
         parents = bounds[is_split]
         plane_loops.divide(
-            table.by_column, (order, parents, chosen.columns), (chosen.directions, chosen.thresholds), n_left
+            table.by_column,
+            (order, parents, chosen.columns),
+            (chosen.directions, chosen.thresholds),
+            n_left,
         )
         middle = parents[:, 0] + n_left
-        bounds = np.stack([parents[:, 0], middle, middle, parents[:, 1]], axis=1).reshape(-1, 2)
+        bounds = np.stack(
+            [parents[:, 0], middle, middle, parents[:, 1]], axis=1
+        ).reshape(-1, 2)
     return _in_preorder(levels, n_columns=table.X.shape[1])
 
 
@@ -156,7 +183,9 @@ def _split(
     limits: Limits,
     random: np.random.Generator,
 ) -> _Chosen:
-    """Chooses the splits of open nodes, so many at a time that their moments fit into memory."""
+    """Chooses the splits of open nodes, so many at a time that their moments fit into
+    memory.
+    """
     order, bounds = rows
     n_together = max(_MOST_NUMBERS // max(counts.shape[1] * limits.n_drawn**2, 1), 1)
     n_columns = table[0].shape[0]
@@ -170,10 +199,27 @@ def _split(
     ]
     for first in range(0, len(bounds), n_together):
         some = slice(first, first + n_together)
-        every = np.broadcast_to(np.arange(n_columns, dtype=np.int32), (len(bounds[some]), n_columns))
-        columns = np.ascontiguousarray(random.permuted(every, axis=1)[:, : limits.n_drawn])
-        parts.append(_choose(table, (order, bounds[some], columns), counts[some], propose, limits.min_leaf))
-    return _Chosen(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Chosen.__dataclass_fields__))
+        every = np.broadcast_to(
+            np.arange(n_columns, dtype=np.int32), (len(bounds[some]), n_columns)
+        )
+        columns = np.ascontiguousarray(
+            random.permuted(every, axis=1)[:, : limits.n_drawn]
+        )
+        parts.append(
+            _choose(
+                table,
+                (order, bounds[some], columns),
+                counts[some],
+                propose,
+                limits.min_leaf,
+            )
+        )
+    return _Chosen(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in _Chosen.__dataclass_fields__
+        )
+    )
 
 
 def _choose(
@@ -186,27 +232,52 @@ def _choose(
     order, bounds, columns = rows
     n_nodes, n_classes = counts.shape
     n_drawn, smallest = columns.shape[1], np.array([float(min_leaf)])
-    means, scatters = np.zeros((n_nodes, n_classes, n_drawn)), np.zeros((n_nodes, n_classes, n_drawn, n_drawn))
+    means, scatters = (
+        np.zeros((n_nodes, n_classes, n_drawn)),
+        np.zeros((n_nodes, n_classes, n_drawn, n_drawn)),
+    )
     plane_loops.class_moments(table, rows, counts, (means, scatters))
     proposal = propose(Nodes(table, rows, NodeMoments(counts, means, scatters)))
-    gains, directions, thresholds = np.full(n_nodes, -1.0), np.zeros((n_nodes, n_drawn)), np.zeros(n_nodes)
+    gains, directions, thresholds = (
+        np.full(n_nodes, -1.0),
+        np.zeros((n_nodes, n_drawn)),
+        np.zeros(n_nodes),
+    )
     at = np.flatnonzero(proposal.is_rotated)
     if len(at):
         along, found = _in_single(proposal.directions[at]), np.empty((len(at), 3))
-        plane_loops.best_cuts(table, (order, bounds[at], columns[at]), (counts[at], along, smallest), found)
+        plane_loops.best_cuts(
+            table,
+            (order, bounds[at], columns[at]),
+            (counts[at], along, smallest),
+            found,
+        )
         gains[at], thresholds[at] = found[:, 2], found[:, 1]
         directions[at] = along[np.arange(len(at)), found[:, 0].astype(np.int64)]
     at = np.flatnonzero(~proposal.is_rotated)
     if len(at):
-        planes, of_planes = proposal.planes[at], np.empty((len(at), proposal.planes.shape[1]))
+        planes, of_planes = (
+            proposal.planes[at],
+            np.empty((len(at), proposal.planes.shape[1])),
+        )
         planes[:, :, :-1] = _in_single(planes[:, :, :-1])
-        plane_loops.plane_gains(table, (order, bounds[at], columns[at]), (counts[at], planes, smallest), of_planes)
+        plane_loops.plane_gains(
+            table,
+            (order, bounds[at], columns[at]),
+            (counts[at], planes, smallest),
+            of_planes,
+        )
         best = of_planes.argmax(axis=1)
         gains[at] = of_planes.max(axis=1)
-        directions[at], thresholds[at] = planes[np.arange(len(at)), best, :-1], planes[np.arange(len(at)), best, -1]
+        directions[at], thresholds[at] = (
+            planes[np.arange(len(at)), best, :-1],
+            planes[np.arange(len(at)), best, -1],
+        )
     unsplit = np.square(counts).sum(axis=1) / counts.sum(axis=1)
     is_split = gains > unsplit * (1.0 + 1e-12)
-    return _Chosen(is_split, columns[is_split], directions[is_split], thresholds[is_split])
+    return _Chosen(
+        is_split, columns[is_split], directions[is_split], thresholds[is_split]
+    )
 
 
 def _in_single(weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -217,14 +288,19 @@ def _in_single(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 def _in_preorder(levels: list[_Level], *, n_columns: int) -> ObliqueTree:
     """Numbers the nodes in preorder: the left child of a node is the next node."""
     sizes = [np.ones(len(level.counts), dtype=np.int64) for level in levels]
-    for above, below, level in zip(reversed(sizes[:-1]), reversed(sizes[1:]), reversed(levels[:-1]), strict=True):
+    for above, below, level in zip(
+        reversed(sizes[:-1]), reversed(sizes[1:]), reversed(levels[:-1]), strict=True
+    ):
         above[level.is_split] += below[::2] + below[1::2]
     places = [np.zeros(1, dtype=np.int64)]
     for level, below in zip(levels[:-1], sizes[1:], strict=True):
         parents = places[-1][level.is_split]
         places.append(np.stack([parents + 1, parents + 1 + below[::2]], axis=1).ravel())
     n_nodes, place = int(sizes[0][0]), np.concatenate(places)
-    feature, right = np.full(n_nodes, -1, dtype=np.int32), np.zeros(n_nodes, dtype=np.int32)
+    feature, right = (
+        np.full(n_nodes, -1, dtype=np.int32),
+        np.zeros(n_nodes, dtype=np.int32),
+    )
     threshold = np.zeros(n_nodes)
     counts = np.empty((n_nodes, levels[0].counts.shape[1]))
     counts[place] = np.concatenate([level.counts for level in levels])
@@ -236,15 +312,22 @@ def _in_preorder(levels: list[_Level], *, n_columns: int) -> ObliqueTree:
     weights = np.concatenate([level.directions for level in levels])[in_order]
     is_used = weights != 0.0
     terms = columns[is_used], weights[is_used].astype(np.float32)
-    feature[parents[in_order]], projections = as_projections(is_used.sum(axis=1), *terms, n_columns=n_columns)
+    feature[parents[in_order]], projections = as_projections(
+        is_used.sum(axis=1), *terms, n_columns=n_columns
+    )
     shares = counts / counts.sum(axis=1, keepdims=True)
     return ObliqueTree(NodeTree(feature, threshold, right, shares), projections)
 
 
 def as_projections(
-    n_terms: NDArray[np.int64], columns: NDArray[np.int32], weights: NDArray[np.float32], *, n_columns: int
+    n_terms: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    weights: NDArray[np.float32],
+    *,
+    n_columns: int,
 ) -> tuple[NDArray[np.int32], Projections]:
-    """The features of splits in an artifact: a column where it is alone and has weight 1, else a projection.
+    """The features of splits in an artifact: a column where it is alone and has weight
+    1, else a projection.
 
     Args:
         n_terms: number of terms of every split, int64 ``(n_splits,)``.
@@ -258,21 +341,35 @@ def as_projections(
     is_column = np.zeros(len(n_terms), dtype=np.bool_)
     is_column[single] = weights[at] == 1.0
     feature[single] = columns[at]
-    feature[~is_column] = n_columns + np.arange(np.count_nonzero(~is_column), dtype=np.int32)
+    feature[~is_column] = n_columns + np.arange(
+        np.count_nonzero(~is_column), dtype=np.int32
+    )
     is_term = np.repeat(~is_column, n_terms)
     first_term = np.cumsum(np.concatenate([[0], n_terms[~is_column]]), dtype=np.int64)
     return feature, Projections(first_term, columns[is_term], weights[is_term])
 
 
-def collected_planes(trees: Iterable[ObliqueTree], *, n_columns: int) -> dict[str, NDArray[Any]]:
-    """The arrays of a forest of oblique trees; see :class:`research.papers.forests.trees.node_routing.NodeTrees`."""
+def collected_planes(
+    trees: Iterable[ObliqueTree], *, n_columns: int
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a forest of oblique trees; see
+    :class:`research.papers.forests.trees.node_routing.NodeTrees`.
+    """
     parts, n_before = [Projections.none()], [0, 0]
 
     def node_trees() -> Iterator[NodeTree]:
         for tree in trees:
             nodes, projections = tree.nodes, tree.projections
-            feature = nodes.feature + np.where(nodes.feature >= n_columns, n_before[0], 0).astype(np.int32)
-            parts.append(Projections(projections.first_term[1:] + n_before[1], projections.column, projections.weight))
+            feature = nodes.feature + np.where(
+                nodes.feature >= n_columns, n_before[0], 0
+            ).astype(np.int32)
+            parts.append(
+                Projections(
+                    projections.first_term[1:] + n_before[1],
+                    projections.column,
+                    projections.weight,
+                )
+            )
             n_before[0] += projections.count
             n_before[1] += len(projections.column)
             yield NodeTree(feature, nodes.threshold, nodes.right, nodes.shares)

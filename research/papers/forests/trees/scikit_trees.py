@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from research.papers.forests.trees.node_trees import NodeTree
 
 
-def exported(tree: Any, classes: NDArray[np.integer[Any]], *, n_classes: int) -> NodeTree:
+def exported(
+    tree: Any, classes: NDArray[np.integer[Any]], *, n_classes: int
+) -> NodeTree:
     """The nodes of a fitted tree, which scikit-learn lists in preorder.
 
     Args:
@@ -19,7 +21,9 @@ def exported(tree: Any, classes: NDArray[np.integer[Any]], *, n_classes: int) ->
         n_classes: number of declared classes.
     """
     is_leaf = tree.children_left < 0
-    assert np.array_equal(tree.children_left[~is_leaf], np.flatnonzero(~is_leaf) + 1), "the left child is the next node"
+    assert np.array_equal(tree.children_left[~is_leaf], np.flatnonzero(~is_leaf) + 1), (
+        "the left child is the next node"
+    )
     counts = tree.value[:, 0, :]
     shares = np.zeros((len(counts), n_classes))
     shares[:, classes] = counts / counts.sum(axis=1, keepdims=True)

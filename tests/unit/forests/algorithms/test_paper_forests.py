@@ -1,4 +1,6 @@
-"""The papers' forests without noise, their label leaves in artifacts and predictions, and their public rules."""
+"""The papers' forests without noise, their label leaves in artifacts and predictions,
+and their public rules.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -19,14 +21,24 @@ from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from grovekeeper_forests.trees import leaf_read_out, tree_parameters, tree_price
 from grovekeeper_forests.trees.tree_growth import miscount, split_utility
-from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms, shards, structure_rows
+from grovekeeper_forests.trees.tree_histograms import (
+    Assignment,
+    LocalHistograms,
+    shards,
+    structure_rows,
+)
 from grovekeeper_forests.trees.tree_price import MISCOUNT
 from tests.support import walks
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
     {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
-    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
+    {
+        "name": "colour",
+        "type": "categorical",
+        "categories": ["a", "b", "c", "d"],
+        "missing": True,
+    },
     {"name": "age", "type": "integer", "lower": 0, "upper": 5},
     classes=["x", "y", "z"],
 )
@@ -43,17 +55,28 @@ def rows() -> SanitisedRows:
         generator.integers(0, 6, N_ROWS).astype(np.float64),
     )
     y = np.digitize(columns[0], [0.3, 0.6]).astype(np.int32)
-    return SanitisedRows(SanitisedColumns(columns, N_ROWS), y, generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8))
+    return SanitisedRows(
+        SanitisedColumns(columns, N_ROWS),
+        y,
+        generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8),
+    )
 
 
 def grown(slug: str, epsilon: str = NO_NOISE, **parameters: object) -> Forest:
-    settled = plan(PlanRequest(slug, {"n_estimators": 3, **parameters}, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
+    settled = plan(
+        PlanRequest(
+            slug, {"n_estimators": 3, **parameters}, Terms(Fraction(epsilon)), N_ROWS
+        ),
+        SCHEMA,
+    )
     return grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: None)
 
 
 def leaf_counts(forest: Forest, mine: np.ndarray | None = None) -> np.ndarray:
     """Class counts of every leaf, by counting the rows that routing sends to it."""
-    X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
+    X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(
+        rows().features
+    )
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     reached = walks.leaves(X, **splits, depth=forest.depth)
     counted = np.zeros((len(reached), 2**forest.depth, 3), dtype=np.int64)
@@ -64,7 +87,9 @@ def leaf_counts(forest: Forest, mine: np.ndarray | None = None) -> np.ndarray:
 
 
 @pytest.mark.parametrize("slug", ["maxtree", "spe", "rdt-jagannathan"])
-def test_without_noise_sequential_trees_count_every_row_where_it_lies(slug: str) -> None:
+def test_without_noise_sequential_trees_count_every_row_where_it_lies(
+    slug: str,
+) -> None:
     forest = grown(slug, max_depth=3, assignment="sequential")
 
     assert np.array_equal(forest.arrays["counts"], leaf_counts(forest))
@@ -73,7 +98,9 @@ def test_without_noise_sequential_trees_count_every_row_where_it_lies(slug: str)
 @pytest.mark.parametrize("slug", ["spe", "srt"])
 def test_sharded_is_the_default_of_forests_on_shards(slug: str) -> None:
     assert (
-        plan(PlanRequest(slug, {}, Terms(Fraction(1)), N_ROWS), SCHEMA).parameters["assignment"]
+        plan(PlanRequest(slug, {}, Terms(Fraction(1)), N_ROWS), SCHEMA).parameters[
+            "assignment"
+        ]
         == tree_parameters.SHARDED
     )
 
@@ -86,7 +113,10 @@ def test_without_noise_shards_hold_every_row_once() -> None:
     assert np.all(sizes > 60)
 
 
-@pytest.mark.parametrize(("slug", "parameters"), [("srt", {"assignment": "sequential"}), ("mrf", {"leaf": "label"})])
+@pytest.mark.parametrize(
+    ("slug", "parameters"),
+    [("srt", {"assignment": "sequential"}), ("mrf", {"leaf": "label"})],
+)
 def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> None:
     forest = grown(slug, max_depth=3, **parameters)
     counted = leaf_counts(forest)
@@ -100,10 +130,14 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
 def test_a_label_forest_survives_serialization_and_votes() -> None:
     forest = grown("srt", max_depth=3)
     artifact = released_forest.loads(released_forest.dumps(forest, METADATA))
-    probabilities = released_forest.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
+    probabilities = released_forest.probabilities(
+        artifact.forest, SCHEMA, rows().features, read_out=None
+    )
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
-    votes = np.take_along_axis(forest.arrays["labels"], walks.leaves(X, **splits, depth=3), axis=1)
+    votes = np.take_along_axis(
+        forest.arrays["labels"], walks.leaves(X, **splits, depth=3), axis=1
+    )
     shares = np.stack([(votes == label).mean(axis=0) for label in range(3)], axis=1)
 
     assert np.array_equal(artifact.forest.arrays["labels"], forest.arrays["labels"])
@@ -113,7 +147,8 @@ def test_a_label_forest_survives_serialization_and_votes() -> None:
 def test_every_read_out_of_labels_is_their_vote() -> None:
     forest = grown("mrf", "1", max_depth=2, leaf="label")
     probabilities = [
-        released_forest.probabilities(forest, SCHEMA, rows().features, read_out=name) for name in ("log", "ta", "mv")
+        released_forest.probabilities(forest, SCHEMA, rows().features, read_out=name)
+        for name in ("log", "ta", "mv")
     ]
 
     assert np.array_equal(probabilities[0], probabilities[1])
@@ -125,7 +160,9 @@ def test_artifact_with_a_label_that_is_no_class_is_refused(label: int) -> None:
     forest = grown("srt", max_depth=1)
     labels = forest.arrays["labels"].copy()
     labels[0, 0] = label
-    data = released_forest.dumps(replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA)
+    data = released_forest.dumps(
+        replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA
+    )
 
     with pytest.raises(ArtifactInvalid):
         released_forest.loads(data)
@@ -135,7 +172,9 @@ def test_label_and_count_artifacts_are_not_taken_for_each_other() -> None:
     counts, labels = grown("mrf", max_depth=1), grown("mrf", max_depth=1, leaf="label")
     for forest, other in ((counts, labels), (labels, counts)):
         with pytest.raises(ArtifactInvalid):
-            released_forest.loads(released_forest.dumps(replace(forest, arrays=other.arrays), METADATA))
+            released_forest.loads(
+                released_forest.dumps(replace(forest, arrays=other.arrays), METADATA)
+            )
 
 
 def test_summed_counts_weigh_trees_by_their_leaves() -> None:
@@ -144,25 +183,40 @@ def test_summed_counts_weigh_trees_by_their_leaves() -> None:
     sums = values[0, 0] + values[1, 0]
 
     assert values[1, 1].tolist() == [0, 1]
-    assert np.allclose(leaf_read_out.to_probabilities(sums[None, :], leaf_read_out.SUM), [[0.7, 0.3]])
+    assert np.allclose(
+        leaf_read_out.to_probabilities(sums[None, :], leaf_read_out.SUM), [[0.7, 0.3]]
+    )
 
 
 def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
-    """One part's rows choose the splits, the leaves count the other part's rows, and routing treats both alike."""
+    """One part's rows choose the splits, the leaves count the other part's rows, and
+    routing treats both alike.
+    """
     data = rows()
     encoding = Encoding.of(SCHEMA, 8)
     codes = encoding.encode(data.features)
     assignment = Assignment(bytes(32), n_shards=2, structure_share=Fraction(1, 3))
-    mine = structure_rows(assignment.key, data.row_ids, tree=1, share=assignment.structure_share)
+    mine = structure_rows(
+        assignment.key, data.row_ids, tree=1, share=assignment.structure_share
+    )
     shard = shards(assignment.key, data.row_ids, n_shards=2)
-    held = LocalHistograms(CodedPart(encoding, codes, data.y, data.row_ids), assignment).of_tree(1)
-    split = {"feature": np.array([0], np.int32), "threshold": np.array([3], np.uint8), "equals": np.array([False])}
+    held = LocalHistograms(
+        CodedPart(encoding, codes, data.y, data.row_ids), assignment
+    ).of_tree(1)
+    split = {
+        "feature": np.array([0], np.int32),
+        "threshold": np.array([3], np.uint8),
+        "equals": np.array([False]),
+    }
     held.descend(**split)
     right = codes[0] > 3
     structure = held.class_histogram(slice(0, 1)).sum(axis=(1, 2))
     leaves = held.leaf_histogram()
 
-    assert structure.tolist() == [np.sum(mine & (shard == 1) & ~right), np.sum(mine & (shard == 1) & right)]
+    assert structure.tolist() == [
+        np.sum(mine & (shard == 1) & ~right),
+        np.sum(mine & (shard == 1) & right),
+    ]
     for side, here in enumerate((~right, right)):
         expected = np.bincount(data.y[~mine & (shard == 1) & here], minlength=3)
         assert leaves[side].tolist() == expected.tolist()
@@ -171,7 +225,9 @@ def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
 def test_parted_forest_counts_about_half_of_the_rows_and_learns() -> None:
     forest = grown("mrf", max_depth=3, se="hash")
     sizes = forest.arrays["counts"].sum(axis=(1, 2))
-    probabilities = released_forest.probabilities(forest, SCHEMA, rows().features, read_out=None)
+    probabilities = released_forest.probabilities(
+        forest, SCHEMA, rows().features, read_out=None
+    )
 
     assert np.all((sizes > 0.35 * N_ROWS) & (sizes < 0.65 * N_ROWS))
     assert np.mean(probabilities.argmax(axis=1) == rows().y) > 0.9
@@ -179,9 +235,15 @@ def test_parted_forest_counts_about_half_of_the_rows_and_learns() -> None:
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"selection": "two_stage"}, {"utility": "miscount"}, {"selection": "two_stage", "utility": "miscount"}],
+    [
+        {"selection": "two_stage"},
+        {"utility": "miscount"},
+        {"selection": "two_stage", "utility": "miscount"},
+    ],
 )
-def test_without_noise_greedy_modes_find_the_feature_that_matters(parameters: dict) -> None:
+def test_without_noise_greedy_modes_find_the_feature_that_matters(
+    parameters: dict,
+) -> None:
     forest = grown("mrf", max_depth=2, **parameters)
 
     assert np.all(forest.arrays["feature"][:, 0] == 0)
@@ -191,11 +253,14 @@ def test_full_exploration_splits_on_every_feature() -> None:
     forest = grown("mrf", n_estimators=128, max_depth=1, exploration="1")
     drawn = np.bincount(forest.arrays["feature"].ravel(), minlength=3)
 
-    assert np.all(drawn > 10)  # each has 128/3 on average; the chance of fewer than 11 is one in ten billion
+    # each has 128/3 on average; the chance of fewer than 11 is one in ten billion
+    assert np.all(drawn > 10)
 
 
 def test_without_noise_medians_divide_rows_evenly() -> None:
-    forest = grown("spe", max_depth=1, n_estimators=16, assignment="sequential", n_bins=64)
+    forest = grown(
+        "spe", max_depth=1, n_estimators=16, assignment="sequential", n_bins=64
+    )
     by_height = forest.arrays["feature"][:, 0] == 0
     sides = forest.arrays["counts"].sum(axis=2)[by_height]
 
@@ -209,14 +274,29 @@ def test_miscount_is_what_the_majority_leaves_out() -> None:
     assert split_utility(counts, counts[::-1], MISCOUNT).tolist() == [-3, -3]
 
 
-@pytest.mark.parametrize(("n_numbers", "n_categories", "depth"), [(4, 0, 3), (16, 0, 10), (0, 6, 3), (6, 8, 8)])
-def test_depth_of_random_labelled_trees_follows_the_features(n_numbers: int, n_categories: int, depth: int) -> None:
-    numbers = [{"name": f"n{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(n_numbers)]
-    words = [{"name": f"c{i}", "type": "categorical", "categories": ["a", "b"]} for i in range(n_categories)]
-    schema = Schema.from_json({"features": [*numbers, *words], "label": SCHEMA.to_json()["label"]})
+@pytest.mark.parametrize(
+    ("n_numbers", "n_categories", "depth"),
+    [(4, 0, 3), (16, 0, 10), (0, 6, 3), (6, 8, 8)],
+)
+def test_depth_of_random_labelled_trees_follows_the_features(
+    n_numbers: int, n_categories: int, depth: int
+) -> None:
+    numbers = [
+        {"name": f"n{i}", "type": "numeric", "lower": 0, "upper": 1}
+        for i in range(n_numbers)
+    ]
+    words = [
+        {"name": f"c{i}", "type": "categorical", "categories": ["a", "b"]}
+        for i in range(n_categories)
+    ]
+    schema = Schema.from_json(
+        {"features": [*numbers, *words], "label": SCHEMA.to_json()["label"]}
+    )
 
     assert (
-        plan(PlanRequest("srt", {"n_estimators": 1}, Terms(Fraction(1)), N_ROWS), schema).parameters["max_depth"]
+        plan(
+            PlanRequest("srt", {"n_estimators": 1}, Terms(Fraction(1)), N_ROWS), schema
+        ).parameters["max_depth"]
         == depth
     )
 
@@ -224,7 +304,10 @@ def test_depth_of_random_labelled_trees_follows_the_features(n_numbers: int, n_c
 def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() -> None:
     for size, depth in ((10**6, 2), (4, 1)):
         assert (
-            plan(PlanRequest("rdt-jagannathan", {}, Terms(Fraction(1)), size), SCHEMA).parameters["max_depth"] == depth
+            plan(
+                PlanRequest("rdt-jagannathan", {}, Terms(Fraction(1)), size), SCHEMA
+            ).parameters["max_depth"]
+            == depth
         )
 
 

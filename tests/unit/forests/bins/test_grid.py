@@ -1,4 +1,6 @@
-"""The public fine grid: a function of the declaration alone, with small cells for skewed columns."""
+"""The public fine grid: a function of the declaration alone, with small cells for
+skewed columns.
+"""
 
 import math
 
@@ -11,7 +13,9 @@ from grovekeeper_forests.bins import quantile_bins, releases
 from grovekeeper_forests.data.encoding import to_numbers
 from grovekeeper_forests.data.schema import Feature
 
-finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
+finite = st.floats(
+    allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300
+)
 
 
 def numeric(lower: float, upper: float, *, missing: bool = False) -> Feature:
@@ -24,7 +28,9 @@ def integer(lower: int, upper: int) -> Feature:
 
 @given(bounds=st.tuples(finite, finite))
 @settings(max_examples=150, deadline=None)
-def test_edges_ascend_inside_the_bounds_and_are_few(bounds: tuple[float, float]) -> None:
+def test_edges_ascend_inside_the_bounds_and_are_few(
+    bounds: tuple[float, float],
+) -> None:
     lower, upper = sorted(bounds)
     edges = quantile_bins.grid_edges(numeric(lower, upper))
 
@@ -36,7 +42,9 @@ def test_edges_ascend_inside_the_bounds_and_are_few(bounds: tuple[float, float])
 def test_integer_with_a_short_range_has_a_cell_per_value() -> None:
     assert quantile_bins.grid_edges(integer(-2, 1)).tolist() == [-1.5, -0.5, 0.5]
     assert quantile_bins.n_cells(integer(0, 255)) == 256
-    assert releases.cell_counts(integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])).tolist() == [1, 1, 0, 2]
+    assert releases.cell_counts(
+        integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])
+    ).tolist() == [1, 1, 0, 2]
 
 
 def test_wide_integer_is_cut_between_integers() -> None:
@@ -56,7 +64,10 @@ def test_a_grid_has_equal_steps_and_geometric_steps() -> None:
 
 
 def test_geometric_edges_stand_at_the_bound_that_is_nearer_to_zero() -> None:
-    above, below = quantile_bins.grid_edges(numeric(10.0, 11.0)), quantile_bins.grid_edges(numeric(-11.0, -10.0))
+    above, below = (
+        quantile_bins.grid_edges(numeric(10.0, 11.0)),
+        quantile_bins.grid_edges(numeric(-11.0, -10.0)),
+    )
 
     assert above[0] - 10.0 == pytest.approx(2**-20)
     assert -10.0 - below[-1] == pytest.approx(2**-20)
@@ -88,16 +99,23 @@ def test_edges_cannot_be_changed_by_a_reader() -> None:
         quantile_bins.grid_edges(numeric(0, 1))[0] = 7.0
 
 
-@given(values=st.lists(st.floats(-3, 5, allow_nan=False), max_size=30), cut=st.integers(0, 30))
+@given(
+    values=st.lists(st.floats(-3, 5, allow_nan=False), max_size=30),
+    cut=st.integers(0, 30),
+)
 @settings(max_examples=60, deadline=None)
-def test_counts_of_parts_add_up_and_missing_values_are_left_out(values: list[float], cut: int) -> None:
+def test_counts_of_parts_add_up_and_missing_values_are_left_out(
+    values: list[float], cut: int
+) -> None:
     feature = numeric(-3.0, 5.0, missing=True)
     column = np.array([*values, math.nan, math.nan])
     whole = releases.cell_counts(feature, column)
 
     assert whole.sum() == len(values)
     assert np.array_equal(
-        whole, releases.cell_counts(feature, column[:cut]) + releases.cell_counts(feature, column[cut:])
+        whole,
+        releases.cell_counts(feature, column[:cut])
+        + releases.cell_counts(feature, column[cut:]),
     )
 
 
@@ -105,16 +123,21 @@ def test_value_on_an_edge_belongs_to_the_cell_below() -> None:
     feature = numeric(0.0, 256.0)
     edge = quantile_bins.grid_edges(feature)[100]
     cells = [
-        int(releases.cell_counts(feature, np.array([value])).argmax()) for value in (edge, np.nextafter(edge, 999))
+        int(releases.cell_counts(feature, np.array([value])).argmax())
+        for value in (edge, np.nextafter(edge, 999))
     ]
 
     assert cells == [100, 101]
 
 
 def test_ordered_categories_are_integers() -> None:
-    grades = Feature("grade", "categorical", categories=tuple("abc"), ordered=True, missing=True)
+    grades = Feature(
+        "grade", "categorical", categories=tuple("abc"), ordered=True, missing=True
+    )
     column = np.array([0, 2, 3, 4], dtype=np.int32)  # a, c, OTHER, MISSING
 
     assert quantile_bins.grid_edges(grades).tolist() == [0.5, 1.5]
-    assert np.array_equal(to_numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
+    assert np.array_equal(
+        to_numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True
+    )
     assert releases.cell_counts(grades, column).tolist() == [1, 0, 2]

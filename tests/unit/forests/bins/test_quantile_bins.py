@@ -1,4 +1,6 @@
-"""Quantile bins: the columns that are binned without a price, and the properties of private cuts."""
+"""Quantile bins: the columns that are binned without a price, and the properties of
+private cuts.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -42,7 +44,12 @@ MIXED = schema(
     {"type": "numeric", "lower": 0, "upper": 1},
     {"type": "categorical", "categories": LETTERS},
     {"type": "categorical", "categories": LETTERS[:32], "ordered": True},
-    {"type": "categorical", "categories": LETTERS[:33], "ordered": True, "missing": True},
+    {
+        "type": "categorical",
+        "categories": LETTERS[:33],
+        "ordered": True,
+        "missing": True,
+    },
     {"type": "categorical", "categories": LETTERS, "ordered": True},
     {"type": "numeric", "lower": 2, "upper": 2},
 )
@@ -53,7 +60,9 @@ def release(of: Schema, epsilon: int, columns: list[np.ndarray]) -> np.ndarray:
     return releases.release_cuts(
         of,
         quantile_bins.event(of, Fraction(epsilon)),
-        cell_counts=lambda index: releases.cell_counts(of.features[index], columns[private.index(index)]),
+        cell_counts=lambda index: releases.cell_counts(
+            of.features[index], columns[private.index(index)]
+        ),
         randomness=SystemRandomness(),
     )
 
@@ -65,7 +74,8 @@ def test_only_wide_numbers_and_long_ordered_lists_are_cut_privately() -> None:
 def test_free_bins_come_from_the_declaration() -> None:
     encoding = quantile_bins.encoding(MIXED, quantile_bins.no_cuts(MIXED))
 
-    # 32 values; 32 groups and MISSING; nothing was cut; nothing; 150 and OTHER; 32 and OTHER; 32 groups and MISSING; …
+    # 32 values; 32 groups and MISSING; nothing was cut; nothing; 150 and OTHER; 32 and
+    # OTHER; 32 groups and MISSING; …
     assert encoding.n_codes.tolist() == [32, 33, 1, 1, 151, 33, 33, 1, 1]
     assert np.array_equal(encoding.edges[0], np.arange(31) + 0.5)
 
@@ -86,14 +96,20 @@ def test_up_to_128_whole_numbers_are_parted_by_the_declaration_into_up_to_32_bin
     of = schema({"type": "integer", "lower": 0, "upper": n_values - 1})
     free = quantile_bins._free_cuts(of.features[0])
 
-    assert (None if free is None else list(free)) == (None if cuts is None else list(cuts))
+    assert (None if free is None else list(free)) == (
+        None if cuts is None else list(cuts)
+    )
     assert quantile_bins.private_features(of) == (() if cuts is not None else (0,))
 
 
 def test_widest_encoding_is_never_passed() -> None:
     widest = quantile_bins.widest_encoding(MIXED)
     generator = np.random.default_rng(1)
-    columns = [generator.integers(0, 129, 500).astype(float), generator.random(500), np.zeros(500, dtype=np.int32)]
+    columns = [
+        generator.integers(0, 129, 500).astype(float),
+        generator.random(500),
+        np.zeros(500, dtype=np.int32),
+    ]
     for epsilon in (1, 1_000):
         released = quantile_bins.encoding(MIXED, release(MIXED, epsilon, columns))
         assert np.all(released.n_codes <= widest.n_codes)
@@ -105,7 +121,9 @@ def test_with_much_budget_bins_hold_equal_shares_of_skewed_rows() -> None:
     of = schema({"type": "numeric", "lower": 0, "upper": 1_000_000})
     values = np.exp(np.random.default_rng(2).normal(6, 1.5, 20_000)).clip(0, 1_000_000)
     encoding = quantile_bins.encoding(of, release(of, 100, [values]))
-    shares = np.bincount(encoding.encode(SanitisedColumns((values,), len(values)))[0]) / len(values)
+    shares = np.bincount(
+        encoding.encode(SanitisedColumns((values,), len(values)))[0]
+    ) / len(values)
 
     assert len(shares) >= 12
     assert shares.min() > 0.01
@@ -113,7 +131,9 @@ def test_with_much_budget_bins_hold_equal_shares_of_skewed_rows() -> None:
 
 
 def test_cuts_are_medians_of_medians() -> None:
-    """At a very large ε and with distinct cells, the cuts are the exact quantiles of the grid."""
+    """At a very large ε and with distinct cells, the cuts are the exact quantiles of
+    the grid.
+    """
     of = schema({"type": "integer", "lower": 0, "upper": 159})
     values = np.repeat(np.arange(160.0), 50)
     cuts = release(of, 100_000, [values])
@@ -125,16 +145,30 @@ class Chooser:
     """Records utilities, scales and the kind of each selection, and chooses at random."""
 
     def __init__(self) -> None:
-        self.selected, self._chance = list[tuple[str, Fraction, list[int], int]](), np.random.default_rng(4)
+        self.selected, self._chance = (
+            list[tuple[str, Fraction, list[int], int]](),
+            np.random.default_rng(4),
+        )
 
-    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         return self._select(PermuteAndFlip.TYPE, utilities, inverse_scale)
 
-    def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def select_exponential(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         return self._select(ExponentialMechanism.TYPE, utilities, inverse_scale)
 
     def _select(self, kind: str, utilities: np.ndarray, scale: Fraction) -> int:
-        self.selected.append((kind, scale, utilities.tolist(), int(self._chance.integers(len(utilities)))))
+        self.selected.append(
+            (
+                kind,
+                scale,
+                utilities.tolist(),
+                int(self._chance.integers(len(utilities))),
+            )
+        )
         return self.selected[-1][-1]
 
 
@@ -143,17 +177,25 @@ class Chooser:
 def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
     kind: type[PermuteAndFlip | ExponentialMechanism], n_levels: int
 ) -> None:
-    """A plain walk over two columns of integers, whose cells are their values; a missing value is in no cell."""
+    """A plain walk over two columns of integers, whose cells are their values; a
+    missing value is in no cell.
+    """
     of = schema(
         {"type": "integer", "lower": 0, "upper": 150, "missing": True},
         {"type": "integer", "lower": 0, "upper": 3},
         {"type": "integer", "lower": 0, "upper": 140},
     )
     generator = np.random.default_rng(8)
-    columns = [generator.integers(0, top + 1, 300).astype(float) for top in (150, 3, 140)]
+    columns = [
+        generator.integers(0, top + 1, 300).astype(float) for top in (150, 3, 140)
+    ]
     columns[0][:20] = np.nan
     event = quantile_bins.event(of, Fraction(2), selection=kind, n_levels=n_levels)
-    rows = SanitisedRows(SanitisedColumns(tuple(columns), 300), np.zeros(300, np.int32), np.zeros((300, 16), np.uint8))
+    rows = SanitisedRows(
+        SanitisedColumns(tuple(columns), 300),
+        np.zeros(300, np.int32),
+        np.zeros((300, 16), np.uint8),
+    )
     chooser, expected = Chooser(), list[tuple[str, Fraction, list[int], int]]()
     cuts = releases.cuts(event, of, rows, chooser)  # type: ignore[arg-type]
     for row, (index, n_cells) in enumerate(((0, 151), (2, 141))):
@@ -162,23 +204,45 @@ def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
             halves = list[tuple[int, int]]()
             for start, stop in intervals:
                 places = range(start + 1, stop)
-                below = [int(((values >= start) & (values < place)).sum()) for place in places]
-                above = [int(((values >= place) & (values < stop)).sum()) for place in places]
+                below = [
+                    int(((values >= start) & (values < place)).sum())
+                    for place in places
+                ]
+                above = [
+                    int(((values >= place) & (values < stop)).sum()) for place in places
+                ]
                 if not places:
                     continue
                 choice = chooser.selected[len(expected)][-1]
-                utilities = [-abs(less - more) for less, more in zip(below, above, strict=True)]
-                expected.append((kind.TYPE, quantile_bins.medians_of(event)[0].inverse_scale, utilities, choice))
+                utilities = [
+                    -abs(less - more) for less, more in zip(below, above, strict=True)
+                ]
+                expected.append(
+                    (
+                        kind.TYPE,
+                        quantile_bins.medians_of(event)[0].inverse_scale,
+                        utilities,
+                        choice,
+                    )
+                )
                 released.append(places[choice])
                 halves += [(start, places[choice]), (places[choice], stop)]
             intervals = halves
-        assert cuts[row].tolist() == sorted(released) + [quantile_bins.NO_CUT] * (cuts.shape[1] - len(released))
+        assert cuts[row].tolist() == sorted(released) + [quantile_bins.NO_CUT] * (
+            cuts.shape[1] - len(released)
+        )
     assert chooser.selected == expected
     assert len(cuts) == 2
-    assert quantile_bins.medians_of(event)[0].max_candidates == max(len(own) for _, _, own, _ in expected) == 150
+    assert (
+        quantile_bins.medians_of(event)[0].max_candidates
+        == max(len(own) for _, _, own, _ in expected)
+        == 150
+    )
 
 
-def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row() -> None:
+def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row() -> (
+    None
+):
     of, chooser = schema({"type": "integer", "lower": 0, "upper": 150}), Chooser()
     reused = np.array([[3, 40, *[quantile_bins.NO_CUT] * 13]], dtype=np.uint16)
     profile = SimpleNamespace(cut_array=reused)
@@ -190,7 +254,9 @@ def test_bins_that_are_not_priced_are_those_of_a_profile_or_none_and_read_no_row
 
 
 def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
-    """Rows at 0 and 1 only, at a very large ε: the first cut is between them and leaves a single cell below."""
+    """Rows at 0 and 1 only, at a very large ε: the first cut is between them and leaves
+    a single cell below.
+    """
     of = schema({"type": "integer", "lower": 0, "upper": 128})
     cuts = release(of, 100_000, [np.repeat([0.0, 1.0], 1_000)])
     result = cuts[0][cuts[0] != quantile_bins.NO_CUT].tolist()
@@ -212,16 +278,23 @@ def test_missing_values_have_a_bin_of_their_own() -> None:
 
 
 def test_long_ordered_categories_are_binned_like_numbers() -> None:
-    of = schema({"type": "categorical", "categories": LETTERS, "ordered": True, "missing": True})
-    values = np.array([0, 149, 150, 151], dtype=np.int32)  # the lowest, the highest, OTHER, MISSING
-    encoding = quantile_bins.encoding(of, release(of, 100, [np.arange(150, dtype=np.int32)]))
+    of = schema(
+        {"type": "categorical", "categories": LETTERS, "ordered": True, "missing": True}
+    )
+    # the lowest, the highest, OTHER, MISSING
+    values = np.array([0, 149, 150, 151], dtype=np.int32)
+    encoding = quantile_bins.encoding(
+        of, release(of, 100, [np.arange(150, dtype=np.int32)])
+    )
     codes = encoding.encode(SanitisedColumns((values,), 4))[0].tolist()
 
     assert codes[0] == 0
     assert codes[1] == codes[2] == encoding.n_codes[0] - 2
     assert codes[3] == encoding.n_codes[0] - 1
     assert not np.any(encoding.candidates.equals)
-    assert encoding.candidates.threshold.tolist() == list(range(int(encoding.n_codes[0]) - 1))
+    assert encoding.candidates.threshold.tolist() == list(
+        range(int(encoding.n_codes[0]) - 1)
+    )
 
 
 def test_event_costs_what_was_asked() -> None:
@@ -241,7 +314,9 @@ def test_too_small_a_budget_is_refused() -> None:
 def test_foreign_events_are_refused() -> None:
     for event in (
         Sequential(()),
-        Sequential((Part(1, DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, *[Fraction(1)] * 2, 3)),)),
+        Sequential(
+            (Part(1, DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, *[Fraction(1)] * 2, 3)),)
+        ),
     ):
         with pytest.raises(UnknownPrivacyEvent):
             quantile_bins.medians_of(event)
@@ -257,7 +332,14 @@ def test_foreign_events_are_refused() -> None:
         [129, *[0] * 14],
         [0] * 14,
     ],
-    ids=["twice", "descending", "gap-first", "gap-between", "beyond-the-grid", "too-short"],
+    ids=[
+        "twice",
+        "descending",
+        "gap-first",
+        "gap-between",
+        "beyond-the-grid",
+        "too-short",
+    ],
 )
 def test_impossible_cuts_are_refused(row: list[int]) -> None:
     of = schema({"type": "integer", "lower": 0, "upper": 128})

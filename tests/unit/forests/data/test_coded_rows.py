@@ -19,8 +19,19 @@ FEATURES = (
     Feature("large", "integer", lower=-500.0, upper=70_000.0),
     Feature("constant", "numeric", lower=2.0, upper=2.0, missing=True),
     Feature("few", "categorical", categories=("a", "b", "c"), missing=True),
-    Feature("ordered", "categorical", categories=tuple(f"v{i}" for i in range(200)), ordered=True, missing=True),
-    Feature("many", "categorical", categories=tuple(f"v{i}" for i in range(255)), missing=True),
+    Feature(
+        "ordered",
+        "categorical",
+        categories=tuple(f"v{i}" for i in range(200)),
+        ordered=True,
+        missing=True,
+    ),
+    Feature(
+        "many",
+        "categorical",
+        categories=tuple(f"v{i}" for i in range(255)),
+        missing=True,
+    ),
 )
 SCHEMA = Schema(FEATURES, Label("y", ("no", "yes")))
 GRID = quantile_bins.public_grid(SCHEMA)
@@ -35,7 +46,10 @@ def values(n_rows: int, seed: int = 0) -> SanitisedColumns:
             last = feature.missing_code if feature.missing else feature.other_code
             columns.append(generator.integers(0, last + 1, n_rows).astype(np.int32))
             continue
-        column = feature.lower + (feature.upper - feature.lower) * generator.random(n_rows) ** 3
+        column = (
+            feature.lower
+            + (feature.upper - feature.lower) * generator.random(n_rows) ** 3
+        )
         edges = GRID.edges[index]
         if edges is not None and len(edges):
             at_edges = generator.random(n_rows) < 0.3
@@ -50,7 +64,10 @@ def values(n_rows: int, seed: int = 0) -> SanitisedColumns:
 def coded(public: Encoding, rows: SanitisedColumns, *cuts: int) -> CodedColumns:
     """The rows as codes, in blocks."""
     codes = wide_codes(public, rows)
-    blocks = [CodedBlock.of(block, is_wide=is_wide(public)) for block in np.split(codes, cuts, axis=1)]
+    blocks = [
+        CodedBlock.of(block, is_wide=is_wide(public))
+        for block in np.split(codes, cuts, axis=1)
+    ]
     return CodedColumns(public, blocks)
 
 
@@ -59,14 +76,18 @@ def cuts_of(seed: int) -> np.ndarray:
     cuts = quantile_bins.no_cuts(SCHEMA)
     for row, index in enumerate(quantile_bins.private_features(SCHEMA)):
         n_cells = int(GRID.n_codes[index]) - SCHEMA.features[index].missing
-        cuts[row, :9] = np.sort(generator.choice(np.arange(1, n_cells), 9, replace=False))
+        cuts[row, :9] = np.sort(
+            generator.choice(np.arange(1, n_cells), 9, replace=False)
+        )
     return cuts
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_released_bins_are_read_from_the_public_grid(seed: int) -> None:
     encoding, rows = quantile_bins.encoding(SCHEMA, cuts_of(seed)), values(700, seed)
-    blocks = [taken.codes() for taken in coded(GRID, rows, 0, 13, 13, 300).take(encoding, 250)]
+    blocks = [
+        taken.codes() for taken in coded(GRID, rows, 0, 13, 13, 300).take(encoding, 250)
+    ]
     np.testing.assert_array_equal(np.concatenate(blocks, axis=1), encoding.encode(rows))
     assert [block.shape[1] for block in blocks] == [13, 287, 400]
 
@@ -89,7 +110,12 @@ def test_public_bins_are_read_as_they_are() -> None:
 def test_the_grid_is_wide_and_bins_with_a_byte_are_not() -> None:
     assert is_wide(GRID)
     assert not is_wide(Encoding.of(SCHEMA, 255))
-    assert CodedBlock.of(wide_codes(Encoding.of(SCHEMA, 255), values(20)), is_wide=False).high.size == 0
+    assert (
+        CodedBlock.of(
+            wide_codes(Encoding.of(SCHEMA, 255), values(20)), is_wide=False
+        ).high.size
+        == 0
+    )
 
 
 def test_counts_of_cells_are_those_of_the_values() -> None:
@@ -105,7 +131,9 @@ def test_rows_are_left_out_one_by_one() -> None:
     (block,) = coded(GRID, rows).blocks
     codes = wide_codes(GRID, rows)
     for index in range(len(FEATURES)):
-        np.testing.assert_array_equal(block.where(kept).column(index), codes[index, kept])
+        np.testing.assert_array_equal(
+            block.where(kept).column(index), codes[index, kept]
+        )
     assert block.where(np.ones(101, dtype=np.bool_)) is block
 
 

@@ -18,11 +18,19 @@ def test_rows_in_parts_and_threads_give_the_forest_of_all_rows_together(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, values = REQUESTS[name], rows(600)
-    whole = grow(plan(request, SCHEMA), SCHEMA, values, Noiseless(), on_tree_done=lambda: None)
+    whole = grow(
+        plan(request, SCHEMA), SCHEMA, values, Noiseless(), on_tree_done=lambda: None
+    )
     monkeypatch.setattr(coded_rows, "PART_ROWS", 90)
     monkeypatch.setattr(coded_rows, "_n_processors", lambda: 3)
     for parted in (values, as_codes(values, request, SCHEMA)):
-        forest = grow(plan(request, SCHEMA), SCHEMA, parted, Noiseless(), on_tree_done=lambda: None)
+        forest = grow(
+            plan(request, SCHEMA),
+            SCHEMA,
+            parted,
+            Noiseless(),
+            on_tree_done=lambda: None,
+        )
         for array, expected in whole.arrays.items():
             np.testing.assert_array_equal(forest.arrays[array], expected)
 
@@ -41,15 +49,24 @@ def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 2
 
 
-def test_a_part_that_cannot_be_counted_fails_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_cannot_be_counted_fails_the_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(coded_rows, "_n_processors", lambda: 2)
     with pytest.raises(ValueError, match="part 3"):
-        sum_over(range(5), lambda part, _: np.zeros(1, dtype=np.int64) if part != 3 else _fail())
+        sum_over(
+            range(5),
+            lambda part, _: np.zeros(1, dtype=np.int64) if part != 3 else _fail(),
+        )
 
 
-def test_threads_keep_the_order_of_the_parts_that_they_make(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_keep_the_order_of_the_parts_that_they_make(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(coded_rows, "_n_processors", lambda: 3)
-    assert RowParts([f" {i} " for i in range(9)]).map("strip").parts == [str(i) for i in range(9)]
+    assert RowParts([f" {i} " for i in range(9)]).map("strip").parts == [
+        str(i) for i in range(9)
+    ]
 
 
 def _fail() -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The record sanitiser: total, record-wise, and strict with prediction rows that the caller can correct."""
+"""The record sanitiser: total, record-wise, and strict with prediction rows that the
+caller can correct.
+"""
 
 import math
 
@@ -44,14 +46,25 @@ def cells_of(columns):
 
 
 def column(values, feature):
-    return sanitise_prediction_rows(Schema((feature,), SCHEMA.label), [{feature.name: v} for v in values]).columns[0]
+    return sanitise_prediction_rows(
+        Schema((feature,), SCHEMA.label), [{feature.name: v} for v in values]
+    ).columns[0]
 
 
 def _columns_or_problems(name, cells):
-    missing = {feature.name: JsonCells([None] * len(cells)) for feature in (HEIGHT, SEX) if feature.name != name}
-    present = {"age": JsonCells([39] * len(cells)), "ci~ty": JsonCells(["Bern"] * len(cells))}
+    missing = {
+        feature.name: JsonCells([None] * len(cells))
+        for feature in (HEIGHT, SEX)
+        if feature.name != name
+    }
+    present = {
+        "age": JsonCells([39] * len(cells)),
+        "ci~ty": JsonCells(["Bern"] * len(cells)),
+    }
     try:
-        columns = sanitise_prediction_columns(SCHEMA, {**missing, **present, name: cells}).columns
+        columns = sanitise_prediction_columns(
+            SCHEMA, {**missing, **present, name: cells}
+        ).columns
     except ParameterInvalid as refused:
         return refused.problems
     return [(values.dtype, values.tobytes()) for values in columns]
@@ -59,7 +72,13 @@ def _columns_or_problems(name, cells):
 
 @pytest.mark.parametrize("name", ["age", "height/m", "sex", "ci~ty"])
 @pytest.mark.parametrize(
-    "numbers", [[1.0, -3.0, 1e300, -math.inf], [math.nan, 2.5, math.nan], [math.nan, math.nan], []]
+    "numbers",
+    [
+        [1.0, -3.0, 1e300, -math.inf],
+        [math.nan, 2.5, math.nan],
+        [math.nan, math.nan],
+        [],
+    ],
 )
 def test_numbers_in_an_array_count_as_numbers_of_json(name, numbers):
     listed = [None if math.isnan(number) else number for number in numbers]
@@ -69,7 +88,15 @@ def test_numbers_in_an_array_count_as_numbers_of_json(name, numbers):
 
 def test_numbers_are_clamped_into_the_bounds_and_nowhere_else():
     values = np.array([-math.inf, -1e308, -0.5, 0.25, 2.5, 2.6, math.inf])
-    assert sanitise_numbers(HEIGHT, values).tolist() == [-0.5, -0.5, -0.5, 0.25, 2.5, 2.5, 2.5]
+    assert sanitise_numbers(HEIGHT, values).tolist() == [
+        -0.5,
+        -0.5,
+        -0.5,
+        0.25,
+        2.5,
+        2.5,
+        2.5,
+    ]
     assert count_out_of_bounds(HEIGHT, values) == 4
     assert values[0] == -math.inf, "the caller's array is not changed"
 
@@ -94,13 +121,19 @@ def test_equal_numbers_have_equal_bits():
 
 def test_equal_bounds_are_legal():
     constant = Feature("one", "numeric", lower=1, upper=1)
-    assert sanitise_numbers(constant, np.array([0.0, 1.0, 2.0])).tolist() == [1.0, 1.0, 1.0]
+    assert sanitise_numbers(constant, np.array([0.0, 1.0, 2.0])).tolist() == [
+        1.0,
+        1.0,
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize(("feature", "largest"), [(SEX, 3), (CITY, 2)])
 def test_codes_that_a_feature_does_not_have_are_other(feature, largest):
     codes = np.array([-(2**31), -1, 0, 1, 2, 3, 4, 2**31 - 1], dtype=np.int32)
-    expected = [code if 0 <= code <= largest else feature.other_code for code in codes.tolist()]
+    expected = [
+        code if 0 <= code <= largest else feature.other_code for code in codes.tolist()
+    ]
     result = sanitise_codes(feature, codes)
     assert result.tolist() == expected
     assert result.dtype == np.int32
@@ -108,7 +141,14 @@ def test_codes_that_a_feature_does_not_have_are_other(feature, largest):
 
 def test_rows_without_a_declared_class_are_dropped_one_by_one():
     codes = np.array([-1, 0, 1, 2, 2**31 - 1, -(2**31)], dtype=np.int32)
-    assert has_known_label(SCHEMA.label, codes).tolist() == [False, True, True, False, False, False]
+    assert has_known_label(SCHEMA.label, codes).tolist() == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_rows_are_encoded_in_schema_order():
@@ -120,13 +160,24 @@ def test_rows_are_encoded_in_schema_order():
     assert math.isnan(height[1])
     assert sex.tolist() == [1, SEX.missing_code]
     assert city.tolist() == [0, 1]
-    assert [array.dtype for array in encoded.columns] == [np.float64, np.float64, np.int32, np.int32]
+    assert [array.dtype for array in encoded.columns] == [
+        np.float64,
+        np.float64,
+        np.int32,
+        np.int32,
+    ]
 
 
 def test_rows_and_columns_are_the_same_body():
-    rows = [ROW, {**ROW, "age": -5, "sex": "Other"}, {**ROW, "height/m": None, "ci~ty": "Basel"}]
+    rows = [
+        ROW,
+        {**ROW, "age": -5, "sex": "Other"},
+        {**ROW, "height/m": None, "ci~ty": "Basel"},
+    ]
     by_rows = sanitise_prediction_rows(SCHEMA, rows)
-    by_columns = sanitise_prediction_columns(SCHEMA, cells_of({name: [row[name] for row in rows] for name in ROW}))
+    by_columns = sanitise_prediction_columns(
+        SCHEMA, cells_of({name: [row[name] for row in rows] for name in ROW})
+    )
     assert by_rows.n_rows == by_columns.n_rows == 3
     for left, right in zip(by_rows.columns, by_columns.columns, strict=True):
         np.testing.assert_array_equal(left, right)
@@ -142,7 +193,10 @@ def test_integers_beyond_floats_are_clamped():
 
 
 def test_an_unknown_column_is_named_to_the_caller_who_sent_it():
-    for problem in (*errors_of(rows=[ROW, {**ROW, "agee": 1}]), *errors_of(columns={"age": [1], "agee": [1]})):
+    for problem in (
+        *errors_of(rows=[ROW, {**ROW, "agee": 1}]),
+        *errors_of(columns={"age": [1], "agee": [1]}),
+    ):
         assert (problem.problem, problem.column) == ("unknown-column", "agee")
     (long,) = errors_of(columns={"a" * 1000: [1]})
     assert long.column == "a" * forest_limits.MAX_NAME_CHARS
@@ -154,7 +208,9 @@ def test_an_unknown_column_lists_the_columns_that_are_read():
 
 
 def test_the_label_is_no_column_of_a_prediction():
-    assert errors_of(rows=[{**ROW, "income": "low"}]) == [ParameterProblem(("rows",), "unknown-column", count=1)]
+    assert errors_of(rows=[{**ROW, "income": "low"}]) == [
+        ParameterProblem(("rows",), "unknown-column", count=1)
+    ]
 
 
 @pytest.mark.parametrize("row", [{}, {"age": None, "ci~ty": None}])
@@ -167,7 +223,9 @@ def test_a_missing_feature_and_a_null_are_refused_alike(row):
 
 @pytest.mark.parametrize("cell", ["39", CANARY, True, False, [39], {"a": 1}])
 def test_only_a_json_number_is_a_number(cell):
-    assert errors_of(rows=[{**ROW, "age": cell}]) == [ParameterProblem(("rows", 0, "age"), "not-a-number", count=1)]
+    assert errors_of(rows=[{**ROW, "age": cell}]) == [
+        ParameterProblem(("rows", 0, "age"), "not-a-number", count=1)
+    ]
     assert errors_of(rows=[ROW, {**ROW, "height/m": cell}]) == [
         ParameterProblem(("rows", 1, "height/m"), "not-a-number", count=1)
     ]
@@ -175,11 +233,17 @@ def test_only_a_json_number_is_a_number(cell):
 
 @pytest.mark.parametrize("cell", [0, 1.5, True, [CANARY], {CANARY: 1}])
 def test_only_a_json_string_is_a_category(cell):
-    assert errors_of(rows=[{**ROW, "ci~ty": cell}]) == [ParameterProblem(("rows", 0, "ci~ty"), "not-a-string", count=1)]
+    assert errors_of(rows=[{**ROW, "ci~ty": cell}]) == [
+        ParameterProblem(("rows", 0, "ci~ty"), "not-a-string", count=1)
+    ]
 
 
 def test_the_columns_form_points_at_cells_and_at_absent_columns():
-    columns = {"age": [1, None, "2"], "sex": [None, "Male", 3], "height/m": [None, 1, 2]}
+    columns = {
+        "age": [1, None, "2"],
+        "sex": [None, "Male", 3],
+        "height/m": [None, 1, 2],
+    }
     assert errors_of(columns=columns) == [
         ParameterProblem(("columns", "age", 2), "not-a-number", count=1),
         ParameterProblem(("columns", "age", 1), "missing", count=1),
@@ -190,11 +254,15 @@ def test_the_columns_form_points_at_cells_and_at_absent_columns():
 
 def test_columns_of_unequal_length_are_refused():
     columns = {"age": [1, 2], "ci~ty": ["Bern"]}
-    assert errors_of(columns=columns) == [ParameterProblem(("columns",), "unequal-lengths")]
+    assert errors_of(columns=columns) == [
+        ParameterProblem(("columns",), "unequal-lengths")
+    ]
 
 
 def test_an_absent_column_is_missing_where_that_is_legal():
-    encoded = sanitise_prediction_columns(SCHEMA, cells_of({"age": [1, 2], "ci~ty": ["Bern", "0"]}))
+    encoded = sanitise_prediction_columns(
+        SCHEMA, cells_of({"age": [1, 2], "ci~ty": ["Bern", "0"]})
+    )
     assert np.isnan(encoded.columns[1]).all()
     assert encoded.columns[2].tolist() == [SEX.missing_code] * 2
 
@@ -203,26 +271,53 @@ def test_no_rows_are_legal():
     encoded = sanitise_prediction_rows(SCHEMA, [])
     assert encoded.n_rows == 0
     assert [array.shape for array in encoded.columns] == [(0,)] * 4
-    assert [array.dtype for array in encoded.columns] == [np.float64, np.float64, np.int32, np.int32]
+    assert [array.dtype for array in encoded.columns] == [
+        np.float64,
+        np.float64,
+        np.int32,
+        np.int32,
+    ]
 
 
 def test_a_problem_of_many_rows_is_one_problem_of_its_column():
-    rows = [ROW, *({name: cell for name, cell in ROW.items() if name != "age"} for _ in range(90))]
-    assert errors_of(rows=rows) == [ParameterProblem(("rows", 1, "age"), "missing", count=90)]
-    columns = {name: [cell] * 3 for name, cell in ROW.items()} | {"ci~ty": ["Bern", 1, 2]}
+    rows = [
+        ROW,
+        *(
+            {name: cell for name, cell in ROW.items() if name != "age"}
+            for _ in range(90)
+        ),
+    ]
+    assert errors_of(rows=rows) == [
+        ParameterProblem(("rows", 1, "age"), "missing", count=90)
+    ]
+    columns = {name: [cell] * 3 for name, cell in ROW.items()} | {
+        "ci~ty": ["Bern", 1, 2]
+    }
     (problem,) = errors_of(columns=columns)
     assert problem == ParameterProblem(("columns", "ci~ty", 1), "not-a-string", count=2)
     assert (problem.column, problem.accepted) == ("ci~ty", CITY.categories)
 
 
 def test_a_refusal_names_a_bounded_number_of_columns():
-    wide = Schema(tuple(Feature(f"x{index}", "numeric", lower=0, upper=1) for index in range(300)), SCHEMA.label)
+    wide = Schema(
+        tuple(
+            Feature(f"x{index}", "numeric", lower=0, upper=1) for index in range(300)
+        ),
+        SCHEMA.label,
+    )
     for body in ({"rows": [{}] * 50}, {"columns": {"x299": ["1"] * 300}}):
-        assert len(errors_of(**body, schema=wide)) == forest_limits.MAX_REPORTED_PROBLEMS
+        assert (
+            len(errors_of(**body, schema=wide)) == forest_limits.MAX_REPORTED_PROBLEMS
+        )
 
 
 def test_the_image_of_a_row_does_not_depend_on_the_other_rows():
-    rows = [ROW, {**ROW, "age": 10**400}, {"age": 1.2, "ci~ty": "?"}, {**ROW, "sex": None}]
+    rows = [
+        ROW,
+        {**ROW, "age": 10**400},
+        {"age": 1.2, "ci~ty": "?"},
+        {**ROW, "sex": None},
+    ]
     together = sanitise_prediction_rows(SCHEMA, rows)
     for index, row in enumerate(rows):
         alone = sanitise_prediction_rows(SCHEMA, [row])

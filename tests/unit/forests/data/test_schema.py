@@ -7,7 +7,12 @@ import pytest
 from grovekeeper_forests.data.schema import Schema
 
 AGE = {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"}
-SEX = {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "ordered": False}
+SEX = {
+    "name": "sex",
+    "type": "categorical",
+    "categories": ["Female", "Male"],
+    "ordered": False,
+}
 INCOME = {"name": "income", "classes": ["low", "high"]}
 
 
@@ -41,8 +46,13 @@ def test_other_differences_of_a_feature_matter(other: Schema) -> None:
     assert not other.reads_like(schema())
 
 
-def test_classes_count_where_labels_are_read_and_the_name_of_their_column_never_does() -> None:
-    renamed, other = schema(label={**INCOME, "name": "earns"}), schema(label={**INCOME, "classes": ["high", "low"]})
+def test_classes_count_where_labels_are_read_and_the_name_of_their_column_never_does() -> (
+    None
+):
+    renamed, other = (
+        schema(label={**INCOME, "name": "earns"}),
+        schema(label={**INCOME, "classes": ["high", "low"]}),
+    )
     assert renamed.reads_like(schema())
     assert other.has_features_of(schema())
     assert not other.reads_like(schema())

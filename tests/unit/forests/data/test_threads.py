@@ -1,4 +1,6 @@
-"""What threads make of parts arrives in order, and a failure in a thread reaches the caller."""
+"""What threads make of parts arrives in order, and a failure in a thread reaches the
+caller.
+"""
 
 from threading import Event, Timer, current_thread
 
@@ -21,7 +23,9 @@ def test_the_next_part_is_made_while_the_caller_works_on_one() -> None:
     ahead = made_ahead(range(3), make)
     assert next(ahead) == 0
     assert next(ahead) == 1
-    assert made_third.wait(_GIVE_UP_S), "the third part is made before the caller asks for it"
+    assert made_third.wait(_GIVE_UP_S), (
+        "the third part is made before the caller asks for it"
+    )
     assert list(ahead) == [4]
     assert [part for part, _ in started] == [0, 1, 2]
     assert current_thread() not in {thread for _, thread in started}

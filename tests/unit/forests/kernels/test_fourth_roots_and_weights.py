@@ -13,7 +13,9 @@ from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.kernels import boosting, fourth_roots, node_rows
 
 LARGEST = forest_limits.MAX_ROWS_PER_DATASET * boosting.UNIT
-weight_vectors = st.integers(0, 38).flatmap(lambda bits: st.lists(st.integers(0, 2**bits), min_size=1, max_size=2))
+weight_vectors = st.integers(0, 38).flatmap(
+    lambda bits: st.lists(st.integers(0, 2**bits), min_size=1, max_size=2)
+)
 
 
 def norm(weights: list[int]) -> int:
@@ -37,33 +39,48 @@ def test_norm_is_the_exact_root_rounded_down(weights: list[int]) -> None:
         assert norm(weights) == exact(weights)
 
 
-@pytest.mark.parametrize("root", [1, 2, 3, 255, 2**16, 2**16 + 1, 2**31 - 1, 2**32, 2**32 + 1, 2**36 - 1])
+@pytest.mark.parametrize(
+    "root", [1, 2, 3, 255, 2**16, 2**16 + 1, 2**31 - 1, 2**32, 2**32 + 1, 2**36 - 1]
+)
 def test_sums_next_to_a_fourth_power_fall_on_the_right_side(root: int) -> None:
     """Sums of two fourth powers at and next to r⁴, which a float cannot distinguish."""
     assert norm([root, 0]) == root
     assert norm([root, 1]) == root
     assert norm([root - 1, 1]) == exact([root - 1, 1]) <= root
-    almost = isqrt(isqrt(root**4 - (root - 1) ** 4))  # the largest part that keeps the sum at most root⁴
+    # the largest part that keeps the sum at most root⁴
+    almost = isqrt(isqrt(root**4 - (root - 1) ** 4))
     for part in (almost - 1, almost, almost + 1):
         if part >= 0:
             assert norm([root - 1, part]) == exact([root - 1, part])
 
 
 def test_floating_point_alone_gives_wrong_roots() -> None:
-    """Floating point alone fails on these vectors, and the integer correction repairs the result."""
+    """Floating point alone fails on these vectors, and the integer correction repairs
+    the result.
+    """
     vectors = []
     for root in (2**34 + 1, 2**35 - 5, 2**36 - 1, 2**37 + 3):
         largest = isqrt(isqrt(root**4 - (root - 1) ** 4))
         vectors += [[root - 1, largest + step] for step in (-1, 0, 1)]
-    wrong = [vector for vector in vectors if int(np.sqrt(np.sqrt(np.sum(np.float64(vector) ** 4)))) != exact(vector)]
+    wrong = [
+        vector
+        for vector in vectors
+        if int(np.sqrt(np.sqrt(np.sum(np.float64(vector) ** 4)))) != exact(vector)
+    ]
 
     assert wrong
     assert [norm(vector) for vector in vectors] == [exact(vector) for vector in vectors]
 
 
-@given(weights=st.lists(st.integers(0, 2**33), min_size=1, max_size=5), at=st.integers(0, 4), added=st.integers(0, 256))
+@given(
+    weights=st.lists(st.integers(0, 2**33), min_size=1, max_size=5),
+    at=st.integers(0, 4),
+    added=st.integers(0, 256),
+)
 @settings(max_examples=300, deadline=None)
-def test_added_weight_raises_the_norm_by_at_most_itself(weights: list[int], at: int, added: int) -> None:
+def test_added_weight_raises_the_norm_by_at_most_itself(
+    weights: list[int], at: int, added: int
+) -> None:
     more = list(weights)
     more[at % len(weights)] += added
 
@@ -81,7 +98,12 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
     y, slot = (generator.integers(0, n, n_rows).astype(np.int32) for n in (3, 2))
     own = generator.integers(0, 257, n_rows).astype(np.uint16)
     histogram = node_rows.class_histogram(
-        X, y, slot, n_bins=n_codes, weight=own, onto=node_rows.no_sums(2, 3, n_bins=n_codes)
+        X,
+        y,
+        slot,
+        n_bins=n_codes,
+        weight=own,
+        onto=node_rows.no_sums(2, 3, n_bins=n_codes),
     )
     splits = (
         np.array([0, 0, 0, 2, 2], dtype=np.int32),
@@ -99,15 +121,24 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
             assert norms[node, r] == exact(left.tolist()) + exact(right.tolist())
 
 
-@given(weights=st.lists(st.integers(0, 2**35), min_size=1, max_size=7), unit=st.sampled_from([1, 256]))
+@given(
+    weights=st.lists(st.integers(0, 2**35), min_size=1, max_size=7),
+    unit=st.sampled_from([1, 256]),
+)
 @settings(max_examples=400, deadline=None)
-def test_root_that_floating_point_is_certain_of_is_the_exact_one(weights: list[int], unit: int) -> None:
-    assert norm([weight * unit // 256 for weight in weights]) == exact([weight * unit // 256 for weight in weights])
+def test_root_that_floating_point_is_certain_of_is_the_exact_one(
+    weights: list[int], unit: int
+) -> None:
+    assert norm([weight * unit // 256 for weight in weights]) == exact(
+        [weight * unit // 256 for weight in weights]
+    )
 
 
 @pytest.mark.parametrize("bits", [1, 9, 24, 36])
 def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
-    """Against Python's integers, in empty nodes, in nodes of one class, and beyond the precision of floats."""
+    """Against Python's integers, in empty nodes, in nodes of one class, and beyond the
+    precision of floats.
+    """
     generator = np.random.default_rng(bits)
     histogram = generator.integers(0, 2**bits, (3, 4, 8, 3)) // 32
     histogram[1] = 0
@@ -120,8 +151,13 @@ def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
         np.array([0, 1, 2, 0, 2], dtype=np.uint8),
         np.array([False, False, False, True, True]),
     )
-    for first in ((np.array([0, 2], np.uint8), np.zeros(2, bool)), (np.array([1, 3], np.uint8), np.ones(2, bool))):
-        norms = fourth_roots.pair_norms(histogram, first=first, n_codes=n_codes, splits=splits)
+    for first in (
+        (np.array([0, 2], np.uint8), np.zeros(2, bool)),
+        (np.array([1, 3], np.uint8), np.ones(2, bool)),
+    ):
+        norms = fourth_roots.pair_norms(
+            histogram, first=first, n_codes=n_codes, splits=splits
+        )
         for r, (own, own_equals) in enumerate(zip(*first, strict=True)):
             for s, (feature, threshold, equals) in enumerate(zip(*splits, strict=True)):
                 expected = 0
@@ -129,11 +165,21 @@ def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
                     codes = node[:, :4] if feature == 0 else node[:, 5:8]
                     is_left = np.arange(4) == own if own_equals else np.arange(4) <= own
                     goes_left = (
-                        np.arange(codes.shape[1]) == threshold if equals else np.arange(codes.shape[1]) <= threshold
+                        np.arange(codes.shape[1]) == threshold
+                        if equals
+                        else np.arange(codes.shape[1]) <= threshold
                     )
-                    whole = [node[side][:, :4].sum(axis=(0, 1)) for side in (is_left, ~is_left)]
-                    parts = [codes[side][:, goes_left].sum(axis=(0, 1)) for side in (is_left, ~is_left)]
-                    rests = [both - part for both, part in zip(whole, parts, strict=True)]
+                    whole = [
+                        node[side][:, :4].sum(axis=(0, 1))
+                        for side in (is_left, ~is_left)
+                    ]
+                    parts = [
+                        codes[side][:, goes_left].sum(axis=(0, 1))
+                        for side in (is_left, ~is_left)
+                    ]
+                    rests = [
+                        both - part for both, part in zip(whole, parts, strict=True)
+                    ]
                     expected += sum(exact(part.tolist()) for part in [*parts, *rests])
                 assert norms[r, s] == expected
 
@@ -141,15 +187,25 @@ def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
 def test_arguments_that_would_break_the_loops_are_refused() -> None:
     codes = np.array([2], dtype=np.int32)
     table = np.ones((1, 2, 2), dtype=np.int64)
-    good = (np.array([0], dtype=np.int32), np.array([0], dtype=np.uint8), np.array([False]))
+    good = (
+        np.array([0], dtype=np.int32),
+        np.array([0], dtype=np.uint8),
+        np.array([False]),
+    )
     with pytest.raises(ValueError, match="weights has a value out of range"):
         fourth_roots.norms(np.array([[2**38, 2**38]]))
     with pytest.raises(ValueError, match="weights has a value out of range"):
         fourth_roots.norms(np.array([[-1, 1]]))
     with pytest.raises(ValueError, match="histogram has a value out of range"):
-        fourth_roots.split_norms(np.array([[[3, 3], [-1, 0]]]), n_codes=codes, splits=good)
+        fourth_roots.split_norms(
+            np.array([[[3, 3], [-1, 0]]]), n_codes=codes, splits=good
+        )
     with pytest.raises(ValueError, match="out of order"):
-        fourth_roots.split_norms(table, n_codes=codes, splits=(good[0], np.array([2], dtype=np.uint8), good[2]))
+        fourth_roots.split_norms(
+            table,
+            n_codes=codes,
+            splits=(good[0], np.array([2], dtype=np.uint8), good[2]),
+        )
     with pytest.raises(ValueError, match="out of order"):
         twice = tuple(np.repeat(array, 2) for array in good)
         fourth_roots.split_norms(table, n_codes=codes, splits=twice)  # type: ignore[arg-type]
@@ -159,24 +215,44 @@ def test_arguments_that_would_break_the_loops_of_pairs_are_refused() -> None:
     codes = np.array([2], dtype=np.int32)
     table = np.ones((1, 2, 2, 2), dtype=np.int64)
     first = (np.array([0], dtype=np.uint8), np.array([False]))
-    splits = (np.array([0], dtype=np.int32), np.array([0], dtype=np.uint8), np.array([False]))
-    assert fourth_roots.pair_norms(table, first=first, n_codes=codes, splits=splits).shape == (1, 1)
+    splits = (
+        np.array([0], dtype=np.int32),
+        np.array([0], dtype=np.uint8),
+        np.array([False]),
+    )
+    assert fourth_roots.pair_norms(
+        table, first=first, n_codes=codes, splits=splits
+    ).shape == (1, 1)
     for wrong in (table - 2, table * 2**37, table * (2**60)):
         with pytest.raises(ValueError, match="value out of range"):
             fourth_roots.pair_norms(wrong, first=first, n_codes=codes, splits=splits)
     for own in (np.array([2], dtype=np.uint8), np.array([1, 1], dtype=np.uint8)):
         with pytest.raises(ValueError, match="out of order"):
-            fourth_roots.pair_norms(table, first=(own, np.zeros(own.size, bool)), n_codes=codes, splits=splits)
+            fourth_roots.pair_norms(
+                table,
+                first=(own, np.zeros(own.size, bool)),
+                n_codes=codes,
+                splits=splits,
+            )
     with pytest.raises(ValueError, match="out of order"):
         fourth_roots.pair_norms(
-            table, first=first, n_codes=codes, splits=(splits[0], splits[1] + np.uint8(2), splits[2])
+            table,
+            first=first,
+            n_codes=codes,
+            splits=(splits[0], splits[1] + np.uint8(2), splits[2]),
         )
     with pytest.raises(ValueError, match="wrong shape"):
-        fourth_roots.pair_norms(table[:, :, :1], first=first, n_codes=codes, splits=splits)
+        fourth_roots.pair_norms(
+            table[:, :, :1], first=first, n_codes=codes, splits=splits
+        )
 
 
 def weight(sums: list[int], y: int) -> int:
-    return int(boosting.weights(np.array([sums]), np.array([y], dtype=np.int32), margin=(7, 20))[0])
+    return int(
+        boosting.weights(
+            np.array([sums]), np.array([y], dtype=np.int32), margin=(7, 20)
+        )[0]
+    )
 
 
 def test_doubt_of_at_least_the_margin_keeps_the_whole_weight() -> None:
@@ -196,7 +272,9 @@ def test_certainty_takes_the_weight_away() -> None:
     y=st.integers(0, 5),
 )
 @settings(max_examples=200, deadline=None)
-def test_weight_is_close_to_the_real_formula_and_never_above_a_row(sums: list[int], y: int) -> None:
+def test_weight_is_close_to_the_real_formula_and_never_above_a_row(
+    sums: list[int], y: int
+) -> None:
     y %= len(sums)
     with localcontext() as context:
         context.prec = 50
@@ -212,16 +290,27 @@ def test_the_weight_of_a_row_does_not_depend_on_other_rows() -> None:
     generator = np.random.default_rng(9)
     sums = generator.integers(-300_000, 300_000, (200, 4))
     y = generator.integers(0, 4, 200).astype(np.int32)
-    alone = np.concatenate([boosting.weights(sums[i : i + 1], y[i : i + 1], margin=(7, 20)) for i in range(200)])
+    alone = np.concatenate(
+        [
+            boosting.weights(sums[i : i + 1], y[i : i + 1], margin=(7, 20))
+            for i in range(200)
+        ]
+    )
     order = generator.permutation(200)
 
     assert np.array_equal(boosting.weights(sums, y, margin=(7, 20)), alone)
-    assert np.array_equal(boosting.weights(sums[order], y[order], margin=(7, 20)), alone[order])
-    assert np.array_equal(boosting.weights(np.asfortranarray(sums), y, margin=(7, 20)), alone)
+    assert np.array_equal(
+        boosting.weights(sums[order], y[order], margin=(7, 20)), alone[order]
+    )
+    assert np.array_equal(
+        boosting.weights(np.asfortranarray(sums), y, margin=(7, 20)), alone
+    )
 
 
 def test_exponential_table_is_exact_to_its_unit() -> None:
-    """The product form of the exponential stays within two units of 2⁻³¹ of the real value."""
+    """The product form of the exponential stays within two units of 2⁻³¹ of the real
+    value.
+    """
     coarse, fine = boosting._exponentials()
     with localcontext() as context:
         context.prec = 40

@@ -37,7 +37,11 @@ def _class_histogram(
     for f, bins in enumerate(n_bins):
         block = np.zeros((n_nodes, bins, n_classes), dtype=np.int64)
         counted = node >= 0
-        np.add.at(block, (node[counted], X[f][counted], y[counted]), 1 if weight is None else weight[counted])
+        np.add.at(
+            block,
+            (node[counted], X[f][counted], y[counted]),
+            1 if weight is None else weight[counted],
+        )
         blocks.append(block)
     return np.concatenate(blocks, axis=1)
 
@@ -57,7 +61,9 @@ def _leaf(row: NDArray[np.uint8], forest: dict[str, Any], tree: int) -> int:
 # --- inputs -------------------------------------------------------------------------------------------------------
 
 
-def _forest(rng: np.random.Generator, *, n_trees: int, depth: int, n_features: int, n_bins: int) -> dict[str, Any]:
+def _forest(
+    rng: np.random.Generator, *, n_trees: int, depth: int, n_features: int, n_bins: int
+) -> dict[str, Any]:
     shape = (n_trees, 2**depth - 1)
     return {
         "feature": rng.integers(0, n_features, shape, dtype=np.int32),
@@ -67,24 +73,43 @@ def _forest(rng: np.random.Generator, *, n_trees: int, depth: int, n_features: i
     }
 
 
-def _packed(forest: Mapping[str, Any], values: NDArray[Any], n_features: int) -> prediction.PackedTrees:
+def _packed(
+    forest: Mapping[str, Any], values: NDArray[Any], n_features: int
+) -> prediction.PackedTrees:
     splits = (forest[name] for name in ("feature", "threshold", "equals"))
-    return prediction.PackedTrees.of_thresholds(*splits, values=values, n_features=n_features)
+    return prediction.PackedTrees.of_thresholds(
+        *splits, values=values, n_features=n_features
+    )
 
 
-def _sums(X: NDArray[np.uint8], forest: Mapping[str, Any], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sums(
+    X: NDArray[np.uint8], forest: Mapping[str, Any], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Sums of rows of ``X``, ``(n_rows, n_features)``."""
     return prediction.sum_leaf_values(X.T, _packed(forest, values, X.shape[1]))
 
 
-def _counted(*rows: NDArray[Any], n_bins: NDArray[np.int32], shape: tuple[int, int], **named: Any) -> NDArray[np.int64]:
+def _counted(
+    *rows: NDArray[Any], n_bins: NDArray[np.int32], shape: tuple[int, int], **named: Any
+) -> NDArray[np.int64]:
     """The histogram of some rows."""
-    return node_rows.class_histogram(*rows, n_bins=n_bins, onto=node_rows.no_sums(*shape, n_bins=n_bins), **named)
+    return node_rows.class_histogram(
+        *rows, n_bins=n_bins, onto=node_rows.no_sums(*shape, n_bins=n_bins), **named
+    )
 
 
 def _counted_by(arguments: dict[str, Any]) -> NDArray[np.int64]:
     X, y, node, *_ = arguments.values()
-    return _counted(X, y, node, **{name: value for name, value in arguments.items() if name not in ("X", "y", "node")})
+    return _counted(
+        X,
+        y,
+        node,
+        **{
+            name: value
+            for name, value in arguments.items()
+            if name not in ("X", "y", "node")
+        },
+    )
 
 
 _seeds = st.integers(0, 2**32 - 1)
@@ -104,14 +129,26 @@ _seeds = st.integers(0, 2**32 - 1)
     is_weighted=st.booleans(),
 )
 def test_class_histogram_adds_up_every_row(
-    seed: int, n_rows: int, n_nodes: int, n_classes: int, n_bins: list[int], unused: float, is_weighted: bool
+    seed: int,
+    n_rows: int,
+    n_nodes: int,
+    n_classes: int,
+    n_bins: list[int],
+    unused: float,
+    is_weighted: bool,
 ) -> None:
     rng = np.random.default_rng(seed)
     bins = np.array(n_bins, dtype=np.int32)
     X = (rng.random((bins.size, n_rows)) * bins[:, np.newaxis]).astype(np.uint8)
     y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
-    node = np.where(rng.random(n_rows) < unused, -1, rng.integers(0, n_nodes, n_rows)).astype(np.int32)
-    cells = {"n_bins": bins, "shape": (n_nodes, n_classes), "weight": _weights(rng, n_rows) if is_weighted else None}
+    node = np.where(
+        rng.random(n_rows) < unused, -1, rng.integers(0, n_nodes, n_rows)
+    ).astype(np.int32)
+    cells = {
+        "n_bins": bins,
+        "shape": (n_nodes, n_classes),
+        "weight": _weights(rng, n_rows) if is_weighted else None,
+    }
     histogram = _counted(X, y, node, **cells)
     assert (histogram.dtype, histogram.flags.c_contiguous) == (np.int64, True)
     np.testing.assert_array_equal(histogram, _class_histogram(X, y, node, **cells))
@@ -126,42 +163,77 @@ def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None
     bins = np.full(n_features, 4, dtype=np.int32)
     for weight in (None, _weights(rng, n_rows)):
         histogram = _counted(X, y, node, n_bins=bins, shape=(3, 2), weight=weight)
-        np.testing.assert_array_equal(histogram, _class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight))
+        np.testing.assert_array_equal(
+            histogram,
+            _class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight),
+        )
 
     wide = rng.integers(0, 256, (2_000, 50), dtype=np.uint8)
     bins = np.full(2_000, 256, dtype=np.int32)
     histogram = _counted(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
-    np.testing.assert_array_equal(histogram, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2)))
+    np.testing.assert_array_equal(
+        histogram, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
+    )
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_a_joint_histogram_tells_rows_apart_by_a_column(is_weighted: bool) -> None:
     rng = np.random.default_rng(4)
-    X, own = rng.integers(0, 5, (3, 400), dtype=np.uint8), rng.integers(0, 4, 400, dtype=np.uint8)
-    y, node = rng.integers(0, 2, 400, dtype=np.int32), rng.integers(-1, 3, 400, dtype=np.int32)
-    bins, weight = np.full(3, 5, dtype=np.int32), _weights(rng, 400) if is_weighted else None
+    X, own = (
+        rng.integers(0, 5, (3, 400), dtype=np.uint8),
+        rng.integers(0, 4, 400, dtype=np.uint8),
+    )
+    y, node = (
+        rng.integers(0, 2, 400, dtype=np.int32),
+        rng.integers(-1, 3, 400, dtype=np.int32),
+    )
+    bins, weight = (
+        np.full(3, 5, dtype=np.int32),
+        _weights(rng, 400) if is_weighted else None,
+    )
     histogram = node_rows.joint_histogram(
-        X, y, (node, own), n_bins=bins, weight=weight, onto=node_rows.no_sums(3, 4, 2, n_bins=bins)
+        X,
+        y,
+        (node, own),
+        n_bins=bins,
+        weight=weight,
+        onto=node_rows.no_sums(3, 4, 2, n_bins=bins),
     )
     apart = np.where(node < 0, -1, node * 4 + own).astype(np.int32)
     expected = _class_histogram(X, y, apart, n_bins=bins, shape=(12, 2), weight=weight)
     np.testing.assert_array_equal(histogram, expected.reshape(3, 4, 15, 2))
     with pytest.raises(ValueError, match="out of range"):
-        node_rows.joint_histogram(X, y, (node, own), n_bins=bins, onto=node_rows.no_sums(3, 3, 2, n_bins=bins))
+        node_rows.joint_histogram(
+            X, y, (node, own), n_bins=bins, onto=node_rows.no_sums(3, 3, 2, n_bins=bins)
+        )
 
 
 def test_sums_above_32_bits_do_not_wrap() -> None:
-    rows = (np.zeros((1, 3), dtype=np.uint8), np.zeros(3, dtype=np.int32), np.zeros(3, dtype=np.int32))
+    rows = (
+        np.zeros((1, 3), dtype=np.uint8),
+        np.zeros(3, dtype=np.int32),
+        np.zeros(3, dtype=np.int32),
+    )
     weight = np.full(3, boosting.UNIT, dtype=np.uint16)
     onto = np.full((1, 1, 1), 2**32 - 1, dtype=np.int64)
-    assert node_rows.class_histogram(*rows, n_bins=np.ones(1, dtype=np.int32), weight=weight, onto=onto) is onto
+    assert (
+        node_rows.class_histogram(
+            *rows, n_bins=np.ones(1, dtype=np.int32), weight=weight, onto=onto
+        )
+        is onto
+    )
     assert onto.tolist() == [[[2**32 - 1 + 3 * boosting.UNIT]]]
 
 
 def test_sums_of_the_largest_weights_and_gradients_of_many_rows_do_not_wrap() -> None:
-    """70,000 rows in one cell: past 2^32 in weights, past 2^31 in gradients, and past a block and 2^16 in rows."""
+    """70,000 rows in one cell: past 2^32 in weights, past 2^31 in gradients, and past a
+    block and 2^16 in rows.
+    """
     n_rows, largest = 70_000, 2**31 - 1
-    cell, weight = np.zeros(n_rows, dtype=np.int32), np.full(n_rows, 2**16 - 1, dtype=np.uint16)
+    cell, weight = (
+        np.zeros(n_rows, dtype=np.int32),
+        np.full(n_rows, 2**16 - 1, dtype=np.uint16),
+    )
     X, no_codes = np.zeros((3, n_rows), dtype=np.uint8), np.zeros(0, dtype=np.uint8)
     bins = np.array([[0, 1], [1, 1], [2, 1]])
     for own, of_row in (
@@ -171,12 +243,16 @@ def test_sums_of_the_largest_weights_and_gradients_of_many_rows_do_not_wrap() ->
         counts, sums = np.zeros((2, 1), dtype=np.int64), np.zeros(3, dtype=np.int64)
         node_row_loops.leaf_histogram(cell, cell, own, counts)
         assert counts.tolist() == [[n_rows * of_row], [0]]
-        assert node_row_loops.class_histogram(X, (cell, cell), (no_codes, own), bins, (1, 1, 1, of_row), sums)
+        assert node_row_loops.class_histogram(
+            X, (cell, cell), (no_codes, own), bins, (1, 1, 1, of_row), sums
+        )
         assert sums.tolist() == [n_rows * of_row] * 3
     for gradient in (largest, -largest):
         gradients = np.full((n_rows, 2), gradient, dtype=np.int32)
         sums = node_rows.leaf_gradients(cell, gradients, count=largest, n_leaves=1)
-        assert sums.tolist() == [[n_rows * gradient, n_rows * gradient, n_rows * largest]]
+        assert sums.tolist() == [
+            [n_rows * gradient, n_rows * gradient, n_rows * largest]
+        ]
 
 
 def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
@@ -188,7 +264,9 @@ def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
     def count(rows: slice) -> NDArray[np.int64]:
         return _counted(X[:, rows], y[rows], node[rows], n_bins=bins, shape=(3, 3))
 
-    np.testing.assert_array_equal(count(slice(0, 123)) + count(slice(123, 500)), count(slice(None)))
+    np.testing.assert_array_equal(
+        count(slice(0, 123)) + count(slice(123, 500)), count(slice(None))
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -207,8 +285,14 @@ def test_leaf_histogram_adds_up_every_row(
     y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
     expected = np.zeros((n_leaves, n_classes), dtype=np.int64)
     weight = _weights(rng, n_rows) if is_weighted else None
-    np.add.at(expected, (leaf[leaf >= 0], y[leaf >= 0]), 1 if weight is None else weight[leaf >= 0])
-    histogram = node_rows.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight)
+    np.add.at(
+        expected,
+        (leaf[leaf >= 0], y[leaf >= 0]),
+        1 if weight is None else weight[leaf >= 0],
+    )
+    histogram = node_rows.leaf_histogram(
+        leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight
+    )
     assert histogram.dtype == np.int64
     np.testing.assert_array_equal(histogram, expected)
 
@@ -217,7 +301,12 @@ def test_leaf_histogram_adds_up_every_row(
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=_seeds, n_rows=st.integers(0, 80), n_nodes=st.integers(1, 9), n_bins=st.sampled_from([1, 2, 5, 256]))
+@given(
+    seed=_seeds,
+    n_rows=st.integers(0, 80),
+    n_nodes=st.integers(1, 9),
+    n_bins=st.sampled_from([1, 2, 5, 256]),
+)
 def test_descend_goes_right_above_the_threshold_or_off_the_category(
     seed: int, n_rows: int, n_nodes: int, n_bins: int
 ) -> None:
@@ -229,7 +318,9 @@ def test_descend_goes_right_above_the_threshold_or_off_the_category(
     equals = rng.random(n_nodes) < 0.5
     x, t = X[feature[node], np.arange(n_rows)], threshold[node]
     expected = np.where(node < 0, -1, 2 * node + np.where(equals[node], x != t, x > t))
-    result = node_rows.descend(X, node, feature=feature, threshold=threshold, equals=equals)
+    result = node_rows.descend(
+        X, node, feature=feature, threshold=threshold, equals=equals
+    )
     assert result.dtype == np.int32
     np.testing.assert_array_equal(result, expected)
 
@@ -246,7 +337,9 @@ def test_every_bin_against_every_threshold() -> None:
                 threshold=np.array([threshold], dtype=np.uint8),
                 equals=np.array([equals]),
             )
-            np.testing.assert_array_equal(result, bins != threshold if equals else bins > threshold)
+            np.testing.assert_array_equal(
+                result, bins != threshold if equals else bins > threshold
+            )
 
 
 # --- prediction ---------------------------------------------------------------------------------------------------
@@ -280,14 +373,27 @@ def test_sums_of_leaf_values_are_those_of_walks_in_tree_order(
 @pytest.mark.parametrize("n_rows", [0, 1, 11, 70, BLOCK + 3])
 def test_values_are_encoded_and_walked_in_one_call_as_in_two(n_rows: int) -> None:
     rng = np.random.default_rng(n_rows)
-    rules = [ColumnRule(np.sort(rng.random(200)), np.inf, np.nan, 201), ColumnRule(None, 6.0, 6.0, 6)]
-    bins, forest = CodeTables(rules), _forest(rng, n_trees=3, depth=5, n_features=2, n_bins=200)
+    rules = [
+        ColumnRule(np.sort(rng.random(200)), np.inf, np.nan, 201),
+        ColumnRule(None, 6.0, 6.0, 6),
+    ]
+    bins, forest = (
+        CodeTables(rules),
+        _forest(rng, n_trees=3, depth=5, n_features=2, n_bins=200),
+    )
     trees = _packed(forest, rng.normal(size=(3, 32, 2)), 2)
-    columns = (np.where(rng.random(n_rows) < 0.1, np.nan, rng.random(n_rows)), rng.integers(0, 7, n_rows, np.int32))
+    columns = (
+        np.where(rng.random(n_rows) < 0.1, np.nan, rng.random(n_rows)),
+        rng.integers(0, 7, n_rows, np.int32),
+    )
     expected = prediction.sum_leaf_values(bins.codes(columns, n_rows), trees)
-    np.testing.assert_array_equal(prediction.sum_leaf_values_of(columns, n_rows, bins, trees), expected)
+    np.testing.assert_array_equal(
+        prediction.sum_leaf_values_of(columns, n_rows, bins, trees), expected
+    )
     table = np.array(columns, dtype=np.float64)
-    np.testing.assert_array_equal(prediction.sum_leaf_values_of_table(table, bins, trees), expected)
+    np.testing.assert_array_equal(
+        prediction.sum_leaf_values_of_table(table, bins, trees), expected
+    )
     with pytest.raises(ValueError, match="number of columns"):
         prediction.sum_leaf_values_of(columns[:1], n_rows, bins, trees)
     with pytest.raises(ValueError, match="number of columns"):
@@ -295,28 +401,42 @@ def test_values_are_encoded_and_walked_in_one_call_as_in_two(n_rows: int) -> Non
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (1, 2), (5, 3, 20)])
-def test_shares_are_evidence_over_its_sum_and_uniform_without_evidence(shape: tuple[int, ...]) -> None:
+def test_shares_are_evidence_over_its_sum_and_uniform_without_evidence(
+    shape: tuple[int, ...],
+) -> None:
     evidence = np.random.default_rng(3).random(shape)
     evidence[-1:] = 0.0
     shares = prediction.normalised(evidence)
     total = evidence.sum(axis=-1, keepdims=True)
-    expected = np.divide(evidence, total, out=np.full(shape, 1 / shape[-1]), where=total > 0)
+    expected = np.divide(
+        evidence, total, out=np.full(shape, 1 / shape[-1]), where=total > 0
+    )
     np.testing.assert_allclose(shares, expected, rtol=1e-14)
     assert not evidence[-1:].any(), "the argument is not changed"
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (1, 2), (70, 3)])
-def test_softmax_equals_the_shares_of_exponentials_bit_by_bit(shape: tuple[int, int]) -> None:
+def test_softmax_equals_the_shares_of_exponentials_bit_by_bit(
+    shape: tuple[int, int],
+) -> None:
     sums = np.random.default_rng(5).normal(scale=300.0, size=shape)
     before = sums.copy()
     exponentials = np.exp(sums - sums.max(axis=1, keepdims=True, initial=-np.inf))
-    np.testing.assert_array_equal(prediction.softmax(sums), prediction.normalised(exponentials))
+    np.testing.assert_array_equal(
+        prediction.softmax(sums), prediction.normalised(exponentials)
+    )
     np.testing.assert_array_equal(sums, before, "the argument is not changed")
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=_seeds, n_rows=st.sampled_from([1, 10, 11, 64, 65, 200]), depth=st.integers(0, 9))
-def test_splits_that_are_sets_of_codes_send_rows_where_growth_sends_them(seed: int, n_rows: int, depth: int) -> None:
+@given(
+    seed=_seeds,
+    n_rows=st.sampled_from([1, 10, 11, 64, 65, 200]),
+    depth=st.integers(0, 9),
+)
+def test_splits_that_are_sets_of_codes_send_rows_where_growth_sends_them(
+    seed: int, n_rows: int, depth: int
+) -> None:
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 256, (n_rows, 3), dtype=np.uint8)
     feature = rng.integers(0, 3, (4, 2**depth - 1), dtype=np.int32)
@@ -343,7 +463,9 @@ def test_two_thousand_features_and_the_deepest_trees() -> None:
     X = rng.integers(0, 256, (600, 2_000), dtype=np.uint8)
     forest = _forest(rng, n_trees=2, depth=12, n_features=2_000, n_bins=256)
     reached = walks.leaves(X.T, **forest)
-    np.testing.assert_array_equal(reached[1, :20], [_leaf(X[i], forest, 1) for i in range(20)])
+    np.testing.assert_array_equal(
+        reached[1, :20], [_leaf(X[i], forest, 1) for i in range(20)]
+    )
     values = rng.integers(0, 100, (2, 2**12, 2)).astype(np.float64)
     expected = values[0, reached[0]] + values[1, reached[1]]
     np.testing.assert_array_equal(_sums(X, forest, values), expected)
@@ -357,7 +479,9 @@ def test_arrays_may_be_read_only_strided_or_unaligned() -> None:
     values = rng.normal(size=(3, 8, 2))
     expected = _sums(X, forest, values)
     forest["feature"].setflags(write=False)
-    shifted = np.frombuffer(b"?" + values.tobytes(), dtype=np.float64, offset=1).reshape(values.shape)
+    shifted = np.frombuffer(
+        b"?" + values.tobytes(), dtype=np.float64, offset=1
+    ).reshape(values.shape)
     assert not shifted.flags.aligned
     result = _sums(np.asfortranarray(X), forest, shifted)
     np.testing.assert_array_equal(result, expected)
@@ -406,10 +530,19 @@ def test_a_histogram_refuses_what_it_cannot_index(name: str, value: object) -> N
         _counted_by(arguments | {name: value})
 
 
-@pytest.mark.parametrize(("leaf", "y"), [([2], [0]), ([-2], [0]), ([0], [3]), ([0], [-1]), ([0, 0], [0])])
-def test_a_leaf_histogram_refuses_what_it_cannot_index(leaf: list[int], y: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("leaf", "y"), [([2], [0]), ([-2], [0]), ([0], [3]), ([0], [-1]), ([0, 0], [0])]
+)
+def test_a_leaf_histogram_refuses_what_it_cannot_index(
+    leaf: list[int], y: list[int]
+) -> None:
     with pytest.raises(ValueError, match=r"leaf|y"):
-        node_rows.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
+        node_rows.leaf_histogram(
+            np.array(leaf, dtype=np.int32),
+            np.array(y, dtype=np.int32),
+            n_leaves=2,
+            n_classes=3,
+        )
 
 
 @pytest.mark.parametrize("feature", [-1, 5, 2**31 - 1, -(2**31)])
@@ -471,20 +604,26 @@ def test_the_api_loads_neither_the_compiler_nor_growth() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_operators_choice_of_cache_folder_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_operators_choice_of_cache_folder_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(code_cache, "_PACKAGE", tmp_path / "missing")
     code_cache.choose()
     assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path)
 
 
-def test_a_writable_package_keeps_its_own_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writable_package_keeps_its_own_compiled_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     code_cache.choose()
     assert "NUMBA_CACHE_DIR" not in os.environ
 
 
-def _choose_for_a_read_only_package(monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
+def _choose_for_a_read_only_package(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> Path:
     # setenv comes first, so that monkeypatch restores the variable that choose() sets.
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
@@ -493,14 +632,20 @@ def _choose_for_a_read_only_package(monkeypatch: pytest.MonkeyPatch, home: Path)
     return Path(os.environ["NUMBA_CACHE_DIR"])
 
 
-def test_a_read_only_package_uses_a_private_folder_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_read_only_package_uses_a_private_folder_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     folder = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
     assert folder == tmp_path / "cache" / "grovekeeper" / "numba"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_others_may_write_to_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The index of compiled code is a pickle: a user who can write it can run code in this process."""
+def test_a_folder_that_others_may_write_to_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The index of compiled code is a pickle: a user who can write it can run code in
+    this process.
+    """
     shared = tmp_path / "grovekeeper" / "numba"
     shared.mkdir(parents=True)
     shared.chmod(0o777)

@@ -1,4 +1,6 @@
-"""The production randomness apart from its laws: the tape, the key stream, forks, threads and arguments."""
+"""The production randomness apart from its laws: the tape, the key stream, forks,
+threads and arguments.
+"""
 
 import inspect
 import os
@@ -31,8 +33,12 @@ def _every_draw(randomness: ExactSampler) -> list[int]:
     utilities = np.array([0, -1, -2, -5, -90, -3], dtype=np.int64)
     results: list[int] = []
     for turn in range(40):
-        results += randomness.discrete_laplace((11,), inverse_scale=Fraction(turn + 1, 128)).tolist()
-        results.append(randomness.permute_and_flip(utilities, inverse_scale=Fraction(turn + 1, 8)))
+        results += randomness.discrete_laplace(
+            (11,), inverse_scale=Fraction(turn + 1, 128)
+        ).tolist()
+        results.append(
+            randomness.permute_and_flip(utilities, inverse_scale=Fraction(turn + 1, 8))
+        )
         results.append(randomness.uniform(3 * 2**30))
         results.append(int(randomness.bernoulli(Fraction(turn, 40))))
     return results
@@ -40,7 +46,9 @@ def _every_draw(randomness: ExactSampler) -> list[int]:
 
 @pytest.mark.parametrize("n_words", [1, 2, 3, 7, 64, 1_000])
 def test_the_size_of_the_window_cannot_change_a_draw(n_words: int) -> None:
-    """A draw that restarted on fresh words at the end of the window would favour short draws, so it must continue."""
+    """A draw that restarted on fresh words at the end of the window would favour short
+    draws, so it must continue.
+    """
     wide = _every_draw(ExactSampler(Tape(PseudoWords(5), n_words=MAX_BUFFER_WORDS)))
     assert _every_draw(ExactSampler(Tape(PseudoWords(5), n_words=n_words))) == wide
 
@@ -52,7 +60,9 @@ def test_a_source_of_zeros_is_refused() -> None:
 
 def test_a_source_of_ones_is_refused() -> None:
     with pytest.raises(BrokenWordSource):
-        ExactSampler(Tape(OneWord(2**64 - 1))).discrete_laplace((1,), inverse_scale=Fraction(2))
+        ExactSampler(Tape(OneWord(2**64 - 1))).discrete_laplace(
+            (1,), inverse_scale=Fraction(2)
+        )
 
 
 class OneWord:
@@ -66,7 +76,9 @@ class OneWord:
 
 
 class SlowCountingWords:
-    """The words 0, 1, 2, … in the high halves, filled slowly enough to expose two threads inside one call."""
+    """The words 0, 1, 2, … in the high halves, filled slowly enough to expose two
+    threads inside one call.
+    """
 
     def __init__(self) -> None:
         self._next = 0
@@ -76,7 +88,9 @@ class SlowCountingWords:
     def fill(self, words: NDArray[np.uint64]) -> None:
         self._callers += 1
         self.most_callers = max(self.most_callers, self._callers)
-        words[:] = np.arange(self._next, self._next + words.size, dtype=np.uint64) << np.uint64(32)
+        words[:] = np.arange(
+            self._next, self._next + words.size, dtype=np.uint64
+        ) << np.uint64(32)
         time.sleep(0.002)
         self._next += words.size
         self._callers -= 1
@@ -160,7 +174,9 @@ def test_the_keystream_does_not_repeat_and_fills_every_word() -> None:
     words = np.concatenate(windows)
     assert np.unique(words).size == words.size
     assert words.all()
-    assert_law(Counter(words.view(np.uint8).tolist()), dict.fromkeys(range(256), 1 / 256))
+    assert_law(
+        Counter(words.view(np.uint8).tolist()), dict.fromkeys(range(256), 1 / 256)
+    )
 
 
 def test_nothing_seeds_the_production_randomness() -> None:
@@ -172,19 +188,36 @@ def test_nothing_seeds_the_production_randomness() -> None:
 
 
 @pytest.mark.parametrize(
-    "inverse_scale", [Fraction(0), Fraction(-1), Fraction(1, 3), QUANTUM / 2, 2**30 + QUANTUM, Fraction(2**40)]
+    "inverse_scale",
+    [
+        Fraction(0),
+        Fraction(-1),
+        Fraction(1, 3),
+        QUANTUM / 2,
+        2**30 + QUANTUM,
+        Fraction(2**40),
+    ],
 )
-def test_an_inverse_scale_that_integers_cannot_hold_is_refused(inverse_scale: Fraction) -> None:
+def test_an_inverse_scale_that_integers_cannot_hold_is_refused(
+    inverse_scale: Fraction,
+) -> None:
     randomness = SystemRandomness()
     with pytest.raises(ValueError, match="inverse scale"):
         randomness.discrete_laplace((1,), inverse_scale=inverse_scale)
     with pytest.raises(ValueError, match="inverse scale"):
-        randomness.permute_and_flip(np.zeros(2, dtype=np.int64), inverse_scale=inverse_scale)
+        randomness.permute_and_flip(
+            np.zeros(2, dtype=np.int64), inverse_scale=inverse_scale
+        )
 
 
 @pytest.mark.parametrize(
     "utilities",
-    [np.zeros(0, dtype=np.int64), np.zeros((2, 2), dtype=np.int64), np.zeros(2), np.zeros(2, dtype=np.int32)],
+    [
+        np.zeros(0, dtype=np.int64),
+        np.zeros((2, 2), dtype=np.int64),
+        np.zeros(2),
+        np.zeros(2, dtype=np.int32),
+    ],
 )
 def test_utilities_of_another_form_are_refused(utilities: np.ndarray) -> None:
     with pytest.raises(ValueError, match="int64 vector"):

@@ -1,4 +1,6 @@
-"""Read-outs against values computed by hand, and prediction from one table of rows against that from columns."""
+"""Read-outs against values computed by hand, and prediction from one table of rows
+against that from columns.
+"""
 
 import numpy as np
 import pytest
@@ -10,11 +12,15 @@ from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import LeafSums
 
 COUNTS = np.array([[[6, 2], [-3, -1]], [[0, 5], [4, 4]]], dtype=np.int64)
-"""Two trees of two leaves; noise made all counts of the first tree's second leaf negative."""
+"""Two trees of two leaves; noise made all counts of the first tree's second leaf
+negative.
+"""
 
 
 def test_a_vote_is_for_the_largest_count_and_the_first_of_equals() -> None:
-    assert leaf_read_out.leaf_values(COUNTS, leaf_read_out.VOTE, noise_scale=1.0).tolist() == [
+    assert leaf_read_out.leaf_values(
+        COUNTS, leaf_read_out.VOTE, noise_scale=1.0
+    ).tolist() == [
         [[0.5, 0.0], [0.0, 0.5]],
         [[0.0, 0.5], [0.5, 0.0]],
     ]
@@ -23,7 +29,9 @@ def test_a_vote_is_for_the_largest_count_and_the_first_of_equals() -> None:
 def test_averages_are_of_shares_without_what_is_negative() -> None:
     values = leaf_read_out.leaf_values(COUNTS, leaf_read_out.AVERAGE, noise_scale=1.0)
 
-    assert values == pytest.approx(np.array([[[0.375, 0.125], [0.25, 0.25]], [[0.0, 0.5], [0.25, 0.25]]]))
+    assert values == pytest.approx(
+        np.array([[[0.375, 0.125], [0.25, 0.25]], [[0.0, 0.5], [0.25, 0.25]]])
+    )
 
 
 def test_sums_are_of_whole_rows() -> None:
@@ -32,8 +40,12 @@ def test_sums_are_of_whole_rows() -> None:
     assert values.tolist() == [[[6, 2], [0, 0]], [[0, 5], [4, 4]]]
 
 
-def test_class_proportions_are_those_of_all_leaves_and_a_deviation_of_their_noise() -> None:
-    """Sums of 7 and 10 over four cells; the noise deviation √(2 · 4) · 0.5 is added to each sum."""
+def test_class_proportions_are_those_of_all_leaves_and_a_deviation_of_their_noise() -> (
+    None
+):
+    """Sums of 7 and 10 over four cells; the noise deviation √(2 · 4) · 0.5 is added to
+    each sum.
+    """
     spread = np.sqrt(8.0) * 0.5
 
     assert leaf_read_out.class_proportions(COUNTS.astype(float), 0.5) == pytest.approx(
@@ -41,23 +53,36 @@ def test_class_proportions_are_those_of_all_leaves_and_a_deviation_of_their_nois
     )
 
 
-def test_logarithms_are_of_shares_drawn_toward_the_class_proportions_by_the_noise() -> None:
+def test_logarithms_are_of_shares_drawn_toward_the_class_proportions_by_the_noise() -> (
+    None
+):
     prior = leaf_read_out.class_proportions(COUNTS.astype(float), 3.0)
-    values = leaf_read_out.leaf_values(COUNTS, leaf_read_out.LOGARITHMIC, noise_scale=3.0)
+    values = leaf_read_out.leaf_values(
+        COUNTS, leaf_read_out.LOGARITHMIC, noise_scale=3.0
+    )
 
-    assert values[0, 1] == pytest.approx(np.log(prior) / 2), "a leaf without counts says what the forest says"
-    assert values[0, 0] == pytest.approx(np.log((np.array([6, 2]) + 3.0 * prior) / 11.0) / 2)
-    assert values[1, 0] == pytest.approx(np.log((np.array([0, 5]) + 3.0 * prior) / 8.0) / 2)
+    assert values[0, 1] == pytest.approx(np.log(prior) / 2), (
+        "a leaf without counts says what the forest says"
+    )
+    assert values[0, 0] == pytest.approx(
+        np.log((np.array([6, 2]) + 3.0 * prior) / 11.0) / 2
+    )
+    assert values[1, 0] == pytest.approx(
+        np.log((np.array([0, 5]) + 3.0 * prior) / 8.0) / 2
+    )
 
 
 def test_sums_become_probabilities() -> None:
     sums = np.array([[1.0, 3.0], [0.0, 0.0]])
     logs = np.log(np.array([[0.2, 0.6], [0.5, 0.5]])) - 700.0
 
-    assert leaf_read_out.to_probabilities(sums, leaf_read_out.AVERAGE).tolist() == [[0.25, 0.75], [0.5, 0.5]]
-    assert leaf_read_out.to_probabilities(logs, leaf_read_out.LOGARITHMIC) == pytest.approx(
-        np.array([[0.25, 0.75], [0.5, 0.5]])
-    )
+    assert leaf_read_out.to_probabilities(sums, leaf_read_out.AVERAGE).tolist() == [
+        [0.25, 0.75],
+        [0.5, 0.5],
+    ]
+    assert leaf_read_out.to_probabilities(
+        logs, leaf_read_out.LOGARITHMIC
+    ) == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
 
 
 FEATURES = (
@@ -69,7 +94,9 @@ FEATURES = (
 
 @pytest.mark.parametrize("used", [(0,), (0, 1), (2, 1), (0, 1, 2)])
 @pytest.mark.parametrize("paired", [False, True])
-def test_rows_in_a_table_have_the_sums_of_rows_in_columns(used: tuple[int, ...], paired: bool) -> None:
+def test_rows_in_a_table_have_the_sums_of_rows_in_columns(
+    used: tuple[int, ...], paired: bool
+) -> None:
     rng = np.random.default_rng(len(used))
     schema = Schema(FEATURES, Label("y", ("0", "1")))
     encoding = Encoding.of(schema, 16).paired(pairs_of_schema(schema) if paired else ())

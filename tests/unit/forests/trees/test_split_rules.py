@@ -1,4 +1,6 @@
-"""Public boxes: after any path of released splits, no remaining candidate leaves a side empty."""
+"""Public boxes: after any path of released splits, no remaining candidate leaves a side
+empty.
+"""
 
 import itertools
 
@@ -24,13 +26,20 @@ RECORDS = list(itertools.product(range(4), range(4), range(2)))
 
 
 def right(record: tuple[int, ...], candidate: int) -> bool:
-    value, threshold = record[CANDIDATES.feature[candidate]], CANDIDATES.threshold[candidate]
-    return bool(value != threshold if CANDIDATES.equals[candidate] else value > threshold)
+    value, threshold = (
+        record[CANDIDATES.feature[candidate]],
+        CANDIDATES.threshold[candidate],
+    )
+    return bool(
+        value != threshold if CANDIDATES.equals[candidate] else value > threshold
+    )
 
 
 @given(choices=st.lists(st.tuples(st.integers(0, 100), st.booleans()), max_size=9))
 @settings(max_examples=200, deadline=None)
-def test_box_holds_the_splits_that_divide_the_records_which_reach_it(choices: list[tuple[int, bool]]) -> None:
+def test_box_holds_the_splits_that_divide_the_records_which_reach_it(
+    choices: list[tuple[int, bool]],
+) -> None:
     box, here = CANDIDATES.root, RECORDS
     for pick, goes_right in choices:
         alive = np.flatnonzero(box)
@@ -42,14 +51,20 @@ def test_box_holds_the_splits_that_divide_the_records_which_reach_it(choices: li
 
     divisions = {
         frozenset(
-            [frozenset(r for r in here if right(r, candidate)), frozenset(r for r in here if not right(r, candidate))]
+            [
+                frozenset(r for r in here if right(r, candidate)),
+                frozenset(r for r in here if not right(r, candidate)),
+            ]
         )
         for candidate in range(len(CANDIDATES))
     }
     proper = {division for division in divisions if frozenset() not in division}
     offered = {
         frozenset(
-            [frozenset(r for r in here if right(r, candidate)), frozenset(r for r in here if not right(r, candidate))]
+            [
+                frozenset(r for r in here if right(r, candidate)),
+                frozenset(r for r in here if not right(r, candidate)),
+            ]
         )
         for candidate in np.flatnonzero(box)
     }
@@ -66,11 +81,17 @@ def test_node_without_a_choice_sends_everything_left() -> None:
     assert not left.any()
     assert not other.any()
     assert (feature[0], threshold[0], equals[0]) == (0, 255, False)
-    assert (feature[1], threshold[1], equals[1]) == (CANDIDATES.feature[0], CANDIDATES.threshold[0], False)
+    assert (feature[1], threshold[1], equals[1]) == (
+        CANDIDATES.feature[0],
+        CANDIDATES.threshold[0],
+        False,
+    )
 
 
 def test_deepest_path_is_as_long_as_the_schema_allows() -> None:
-    """3 thresholds, 3 of 4 categories, 1 of a pair: every further level would only add empty leaves."""
+    """3 thresholds, 3 of 4 categories, 1 of a pair: every further level would only add
+    empty leaves.
+    """
     assert tree_parameters.deepest(Encoding.of(SCHEMA, 32)) == 3 + 3 + 1
     box, length = CANDIDATES.root, 0
     while box.any():
@@ -81,7 +102,11 @@ def test_deepest_path_is_as_long_as_the_schema_allows() -> None:
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(0, 1), (1, 1), (4, 8)])
-def test_table_cells_count_the_nodes_of_the_last_level(depth: int, expected: int) -> None:
+def test_table_cells_count_the_nodes_of_the_last_level(
+    depth: int, expected: int
+) -> None:
     encoding = Encoding.of(SCHEMA, 32)
 
-    assert tree_parameters.table_cells(depth, encoding) == expected * max(len(CANDIDATES), 5 * 2)
+    assert tree_parameters.table_cells(depth, encoding) == expected * max(
+        len(CANDIDATES), 5 * 2
+    )

@@ -1,4 +1,6 @@
-"""Moments of classes and impurities of splits in plain NumPy, which compiled loops are compared with."""
+"""Moments of classes and impurities of splits in plain NumPy, which compiled loops are
+compared with.
+"""
 
 from itertools import pairwise
 
@@ -8,7 +10,9 @@ from numpy.typing import NDArray
 from research.papers.forests.trees.plane_rules import NodeMoments
 
 
-def moments_of(X: NDArray[np.float64], y: NDArray[np.int32], n_classes: int) -> NodeMoments:
+def moments_of(
+    X: NDArray[np.float64], y: NDArray[np.int32], n_classes: int
+) -> NodeMoments:
     """The moments of one node with these rows."""
     counts, size = np.bincount(y, minlength=n_classes).astype(np.float64), X.shape[1]
     means, scatters = np.zeros((n_classes, size)), np.zeros((n_classes, size, size))
@@ -22,11 +26,21 @@ def moments_of(X: NDArray[np.float64], y: NDArray[np.int32], n_classes: int) -> 
 def gini(y: NDArray[np.int32], left: NDArray[np.bool_]) -> float:
     """The mean Gini impurity of both sides of a split."""
     sides = (y[left], y[~left])
-    return float(sum(len(side) * (1.0 - np.square(np.bincount(side) / len(side)).sum()) for side in sides) / len(y))
+    return float(
+        sum(
+            len(side) * (1.0 - np.square(np.bincount(side) / len(side)).sum())
+            for side in sides
+        )
+        / len(y)
+    )
 
 
-def lowest_impurity(values: NDArray[np.float64], y: NDArray[np.int32], min_leaf: int) -> float:
-    """The lowest impurity of a legal split of any column of values, by trying all of them."""
+def lowest_impurity(
+    values: NDArray[np.float64], y: NDArray[np.int32], min_leaf: int
+) -> float:
+    """The lowest impurity of a legal split of any column of values, by trying all of
+    them.
+    """
     found = []
     for column in values.T:
         for low, high in pairwise(np.unique(column)):

@@ -1,4 +1,6 @@
-"""Ablations: their tasks, one fold that continues, single trees, and pages that are those of the committed runs."""
+"""Ablations: their tasks, one fold that continues, single trees, and pages that are
+those of the committed runs.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -40,11 +42,15 @@ def test_every_task_of_a_forest_without_privacy_can_be_planned() -> None:
     }
     assert len(plain) > 100
     for task in plain.values():
-        assert catalogue.plan(task.slug, task.parameters).n_trees == task.parameters.get("n_estimators", 100)
+        assert catalogue.plan(
+            task.slug, task.parameters
+        ).n_trees == task.parameters.get("n_estimators", 100)
 
 
 @pytest.mark.parametrize("table", ["mrf-4", "mrf-5"])
-def test_a_grid_begins_with_the_papers_setting_and_has_every_printed_method(table: str) -> None:
+def test_a_grid_begins_with_the_papers_setting_and_has_every_printed_method(
+    table: str,
+) -> None:
     methods = {method for _, method in printed_further.numbers(table)}
     assert methods == ablations.OPTIMAL[table].keys()
     for algorithms in ablations.OPTIMAL[table].values():
@@ -71,7 +77,9 @@ def test_rates_are_those_of_the_printed_table() -> None:
     assert (plain.dataset, plain.algorithm) == ("vehicle", "mrf-plain:n_estimators=30")
 
 
-def test_a_fold_runs_once_and_continues_after_an_incomplete_line(tmp_path: Path) -> None:
+def test_a_fold_runs_once_and_continues_after_an_incomplete_line(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / ablation_runs.RUNS
     ablation_runs.run_fold(None, "huang-figure-2", path, 0)
     lines = path.read_text().splitlines()
@@ -83,7 +91,9 @@ def test_a_fold_runs_once_and_continues_after_an_incomplete_line(tmp_path: Path)
     assert path.read_text().splitlines()[:-1] == lines[:-1]
     values = ablation_runs.values_of("huang-figure-2", path)
     assert {len(runs) for runs in values.values()} == {1}
-    assert all(0 < number < 10 for runs in values.values() for run in runs for number in run)
+    assert all(
+        0 < number < 10 for runs in values.values() for run in runs for number in run
+    )
 
 
 def test_accuracies_of_the_papers_tables_are_not_measured_again(tmp_path: Path) -> None:
@@ -100,12 +110,20 @@ def test_missing_datasets_are_left_out(tmp_path: Path) -> None:
     assert {task.dataset for task in runs} == {"iris", "wine"}
 
 
-def test_the_printed_ensemble_is_measured_on_its_fold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Splits and leaves have one half of ε each; the answers are those to the test rows of the fold."""
+def test_the_printed_ensemble_is_measured_on_its_fold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Splits and leaves have one half of ε each; the answers are those to the test rows
+    of the fold.
+    """
     asked: list[object] = []
 
-    def every_second_is_right(dataset: Dataset, split: Split, rule: MedianRule, **settings: object) -> Labels:
-        asked.extend((split[1].tolist(), rule, settings["n_trees"], settings["leaf_epsilon"]))
+    def every_second_is_right(
+        dataset: Dataset, split: Split, rule: MedianRule, **settings: object
+    ) -> Labels:
+        asked.extend(
+            (split[1].tolist(), rule, settings["n_trees"], settings["leaf_epsilon"])
+        )
         wrong = np.arange(len(split[1])) % 2 == 1
         return np.where(wrong, -1, dataset.y[split[1]])
 
@@ -123,7 +141,9 @@ def test_single_trees_answer_as_a_walk_in_plain_python() -> None:
     forest = grown(
         "mrf-plain",
         dataset.schema,
-        public_rows(*(column[rows[:90]] for column in dataset.columns), y=dataset.y[rows[:90]]),
+        public_rows(
+            *(column[rows[:90]] for column in dataset.columns), y=dataset.y[rows[:90]]
+        ),
     )
     trees, test = NodeTrees.of(forest.arrays), rows[90:]
     X = Design.of(dataset.schema).matrix(dataset.features(test))
@@ -136,14 +156,23 @@ def test_single_trees_answer_as_a_walk_in_plain_python() -> None:
         )
         for tree in range(20)
     ]
-    assert ablation_measures.accuracies_of_trees(forest, dataset, test) == pytest.approx(expected)
-    mean, *quantiles = ablation_measures.tree_accuracies(None, Task("iris", "mrf-plain:n_estimators=8", "", "0", 0))
+    assert ablation_measures.accuracies_of_trees(
+        forest, dataset, test
+    ) == pytest.approx(expected)
+    mean, *quantiles = ablation_measures.tree_accuracies(
+        None, Task("iris", "mrf-plain:n_estimators=8", "", "0", 0)
+    )
     assert quantiles == sorted(quantiles)
     assert quantiles[0] - 1e-9 <= mean <= quantiles[-1] + 1e-9
 
 
-def test_the_committed_pages_are_those_of_the_committed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ablation_runs, "load", cache(ablation_runs.load))  # every ablation reads the same two files
+def test_the_committed_pages_are_those_of_the_committed_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # every ablation reads the same two files
+    monkeypatch.setattr(ablation_runs, "load", cache(ablation_runs.load))
     for name, text in ablation_runs.pages(tables.RESULTS).items():
         committed = (tables.RESULTS / name).read_text(encoding="utf-8")
-        assert committed == text, f"{name}: run python -m research.papers.ablation_runs --names"
+        assert committed == text, (
+            f"{name}: run python -m research.papers.ablation_runs --names"
+        )

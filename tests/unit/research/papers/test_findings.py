@@ -1,4 +1,6 @@
-"""Findings: differences, verdicts, and sentences of the pages on made-up runs for and against a paper."""
+"""Findings: differences, verdicts, and sentences of the pages on made-up runs for and
+against a paper.
+"""
 
 import math
 from collections.abc import Callable
@@ -17,7 +19,11 @@ def test_a_difference_is_the_mean_over_pairs_and_its_standard_error() -> None:
     difference = Difference.of([3.0, 5.0, 7.0, 9.0], [1.0, 1.0, 1.0])
     assert difference.mean == pytest.approx(4.0)
     assert difference.error == pytest.approx(2.0 / math.sqrt(3))
-    assert (difference.n_pairs, difference.sign, str(difference)) == (3, 0, "+4.0 ± 1.2"), "t = 3.5 with 3 pairs"
+    assert (difference.n_pairs, difference.sign, str(difference)) == (
+        3,
+        0,
+        "+4.0 ± 1.2",
+    ), "t = 3.5 with 3 pairs"
 
 
 @pytest.mark.parametrize(("first", "second", "sign"), [
@@ -29,11 +35,17 @@ def test_a_difference_is_the_mean_over_pairs_and_its_standard_error() -> None:
     ([5.0, 5.1], [0.0, 0.0], 1),
     ([], [], 0),
 ])  # fmt: skip
-def test_a_t_test_on_pairs_decides(first: list[float], second: list[float], sign: int) -> None:
+def test_a_t_test_on_pairs_decides(
+    first: list[float], second: list[float], sign: int
+) -> None:
     assert Difference.of(first, second).sign == sign
 
 
-UP, DOWN, FLAT = Difference(1.0, 0.1, 5), Difference(-1.0, 0.1, 5), Difference(0.1, 0.1, 5)
+UP, DOWN, FLAT = (
+    Difference(1.0, 0.1, 5),
+    Difference(-1.0, 0.1, 5),
+    Difference(0.1, 0.1, 5),
+)
 
 
 @pytest.mark.parametrize(("differences", "all_of_them", "most"), [
@@ -58,7 +70,9 @@ def test_verdicts(differences: list[Difference], all_of_them: str, most: str) ->
     ([Difference.of([], [])], OPEN),
     ([], OPEN),
 ])  # fmt: skip
-def test_a_limit_is_refuted_by_a_clear_difference_only(gaps: list[Difference], verdict: str) -> None:
+def test_a_limit_is_refuted_by_a_clear_difference_only(
+    gaps: list[Difference], verdict: str
+) -> None:
     assert findings.within(gaps, 1.0) == verdict
 
 
@@ -73,16 +87,29 @@ def test_one_of_many_below_zero_by_chance_refutes_nothing() -> None:
 def test_texts() -> None:
     assert findings.text_of([]) == "–"
     assert findings.text_of([80.0, 90.0]) == "85.0 ± 7.1 (2)"
-    assert list(findings.table(("a", "b"), [("1", "2")])) == ["| a | b |", "|---|---|", "| 1 | 2 |"]
+    assert list(findings.table(("a", "b"), [("1", "2")])) == [
+        "| a | b |",
+        "|---|---|",
+        "| 1 | 2 |",
+    ]
     assert [findings.trees(count) for count in (1, 2)] == ["1 tree", "2 trees"]
-    assert findings.counted([UP, DOWN, FLAT, FLAT]) == "above in 1 of 4 cases, below in 1, undecided in 2"
+    assert (
+        findings.counted([UP, DOWN, FLAT, FLAT])
+        == "above in 1 of 4 cases, below in 1, undecided in 2"
+    )
 
 
-def made_up(name: str, of: Callable[[Task], float], *, n_runs: int = 4, n_numbers: int = 1) -> Values:
-    """Runs of an ablation whose numbers are a function of the task, with small distinct deviations."""
+def made_up(
+    name: str, of: Callable[[Task], float], *, n_runs: int = 4, n_numbers: int = 1
+) -> Values:
+    """Runs of an ablation whose numbers are a function of the task, with small distinct
+    deviations.
+    """
     random = np.random.default_rng(0)
     return {
-        task: [tuple(of(task) + random.normal(0, 1e-4, n_numbers)) for _ in range(n_runs)]
+        task: [
+            tuple(of(task) + random.normal(0, 1e-4, n_numbers)) for _ in range(n_runs)
+        ]
         for task in ablations.ABLATIONS[name].tasks
     }
 
@@ -91,23 +118,34 @@ def verdicts(found: list[Finding]) -> list[str]:
     return [finding.verdict for finding in found]
 
 
-def test_figure_1_needs_private_medians_above_random_ones_and_a_gain_by_the_budget() -> None:
+def test_figure_1_needs_private_medians_above_random_ones_and_a_gain_by_the_budget() -> (
+    None
+):
     order = {"true": 0.9, "private": 0.8, "random": 0.6}
 
     def paper(task: Task) -> float:
         medians = str(task.parameters["medians"])
-        return order[medians] + (0.009 * float(task.epsilon) if medians == "private" else 0)
+        return order[medians] + (
+            0.009 * float(task.epsilon) if medians == "private" else 0
+        )
 
-    assert verdicts(huang_page.findings_of_figure_1(made_up("huang-figure-1", paper))) == [HOLDS, HOLDS]
+    assert verdicts(
+        huang_page.findings_of_figure_1(made_up("huang-figure-1", paper))
+    ) == [HOLDS, HOLDS]
     against = made_up("huang-figure-1", lambda task: 1 - paper(task))
     assert verdicts(huang_page.findings_of_figure_1(against)) == [FAILS, FAILS]
     assert verdicts(huang_page.findings_of_figure_1({})) == [OPEN, OPEN]
 
 
 @pytest.mark.parametrize(("sign", "verdict"), [(1, HOLDS), (-1, FAILS), (0, OPEN)])
-def test_figure_2_needs_geometric_budgets_nearer_everywhere(sign: int, verdict: str) -> None:
+def test_figure_2_needs_geometric_budgets_nearer_everywhere(
+    sign: int, verdict: str
+) -> None:
     values = made_up(
-        "huang-figure-2", lambda task: 1 - sign * 0.1 * (task.parameters["level_ratio"] == "1.5"), n_numbers=2, n_runs=9
+        "huang-figure-2",
+        lambda task: 1 - sign * 0.1 * (task.parameters["level_ratio"] == "1.5"),
+        n_numbers=2,
+        n_runs=9,
     )
     if sign:
         assert verdicts(huang_page.findings_of_figure_2(values)) == [verdict] * 2
@@ -117,9 +155,15 @@ def test_figure_2_needs_geometric_budgets_nearer_everywhere(sign: int, verdict: 
 def test_figure_3_needs_a_decline_after_ten_trees_and_the_depth_of_the_paper() -> None:
     def paper(task: Task) -> float:
         n_features = ablations.FIGURE_3_FEATURES[task.dataset]
-        return 0.9 - 0.002 * int(task.parameters["n_estimators"]) - 0.05 * (task.parameters["max_depth"] != n_features)
+        return (
+            0.9
+            - 0.002 * int(task.parameters["n_estimators"])
+            - 0.05 * (task.parameters["max_depth"] != n_features)
+        )
 
-    assert verdicts(huang_page.findings_of_figure_3(made_up("huang-figure-3", paper))) == [HOLDS, HOLDS]
+    assert verdicts(
+        huang_page.findings_of_figure_3(made_up("huang-figure-3", paper))
+    ) == [HOLDS, HOLDS]
     against = made_up("huang-figure-3", lambda task: 1 - paper(task))
     assert verdicts(huang_page.findings_of_figure_3(against)) == [FAILS, FAILS]
     assert verdicts(huang_page.findings_of_figure_3({})) == [OPEN, OPEN]
@@ -133,7 +177,9 @@ def test_the_best_setting_is_chosen_on_folds_that_all_settings_have() -> None:
 
 
 def test_printed_numbers_alone_refute_that_tuning_helps_every_method() -> None:
-    """CompRF-C has the same accuracy on Hayes in tables 2 and 4, MRF has more in table 4."""
+    """CompRF-C has the same accuracy on Hayes in tables 2 and 4, MRF has more in table
+    4.
+    """
     tuned, mrf_is_best = mrf_page.findings_of_optimal({})
     assert tuned.verdict == FAILS
     assert "Hayes CompRF-C" in tuned.ours
@@ -144,10 +190,24 @@ def test_printed_numbers_alone_refute_that_tuning_helps_every_method() -> None:
 def test_figure_5_of_mrf_tells_growth_from_decline() -> None:
     def paper(task: Task) -> float:
         of_trees = 0.001 * int(task.parameters["n_estimators"])
-        return 0.7 + of_trees + 0.02 * float(task.epsilon) if task.slug == "mrf" else 0.65 - of_trees
+        return (
+            0.7 + of_trees + 0.02 * float(task.epsilon)
+            if task.slug == "mrf"
+            else 0.65 - of_trees
+        )
 
-    assert verdicts(mrf_page.findings_of_figure_5(made_up("mrf-figure-5", paper))) == [HOLDS] * 4
-    assert verdicts(mrf_page.findings_of_figure_5(made_up("mrf-figure-5", lambda task: 1 - paper(task)))) == [FAILS] * 4
+    assert (
+        verdicts(mrf_page.findings_of_figure_5(made_up("mrf-figure-5", paper)))
+        == [HOLDS] * 4
+    )
+    assert (
+        verdicts(
+            mrf_page.findings_of_figure_5(
+                made_up("mrf-figure-5", lambda task: 1 - paper(task))
+            )
+        )
+        == [FAILS] * 4
+    )
 
 
 def test_figure_6_needs_a_rise_by_b2_that_ends_at_ten_and_a_smaller_one_by_b1() -> None:
@@ -159,15 +219,25 @@ def test_figure_6_needs_a_rise_by_b2_that_ends_at_ten_and_a_smaller_one_by_b1() 
         b1, b2 = (int(task.parameters[name]) for name in ("b1", "b2"))
         return 0.7 + 0.01 * min(b1, 10) + 0.002 * b2
 
-    assert verdicts(mrf_page.findings_of_figure_6(made_up("mrf-figure-6", paper))) == [HOLDS, HOLDS, HOLDS]
-    assert verdicts(mrf_page.findings_of_figure_6(made_up("mrf-figure-6", swapped))) == [HOLDS, FAILS, FAILS]
+    assert verdicts(mrf_page.findings_of_figure_6(made_up("mrf-figure-6", paper))) == [
+        HOLDS,
+        HOLDS,
+        HOLDS,
+    ]
+    assert verdicts(
+        mrf_page.findings_of_figure_6(made_up("mrf-figure-6", swapped))
+    ) == [HOLDS, FAILS, FAILS]
     opposite = made_up("mrf-figure-6", lambda task: 1 - paper(task))
     assert verdicts(mrf_page.findings_of_figure_6(opposite)) == [FAILS, HOLDS, FAILS]
     assert verdicts(mrf_page.findings_of_figure_6({})) == [OPEN, OPEN, OPEN]
 
 
 def test_figure_7_compares_single_trees() -> None:
-    values = made_up("preprint-figure-7", lambda task: 0.8 + 0.1 * (task.slug == "mrf-plain"), n_numbers=6)
+    values = made_up(
+        "preprint-figure-7",
+        lambda task: 0.8 + 0.1 * (task.slug == "mrf-plain"),
+        n_numbers=6,
+    )
     assert verdicts(mrf_page.findings_of_figure_7(values)) == [HOLDS, HOLDS]
     assert verdicts(mrf_page.findings_of_figure_7({})) == [OPEN, OPEN]
 
@@ -177,10 +247,15 @@ def test_figures_2_and_3_of_song_compare_dropout_with_none() -> None:
         return float(task.parameters["p1"]) + float(task.parameters["p2"])
 
     values = made_up("song-figure-2", lambda task: 0.9 - 0.2 * (rate(task) < 0.2))
-    seconds = {task: [number for (number,) in runs] for task, runs in made_up("song-figure-2", rate).items()}
+    seconds = {
+        task: [number for (number,) in runs]
+        for task, runs in made_up("song-figure-2", rate).items()
+    }
     assert verdicts(song_page.findings_of_figure_2(values)) == [HOLDS, HOLDS]
     assert verdicts(song_page.findings_of_figure_3(seconds)) == [HOLDS, HOLDS]
-    slower = {task: [3 - number for number in numbers] for task, numbers in seconds.items()}
+    slower = {
+        task: [3 - number for number in numbers] for task, numbers in seconds.items()
+    }
     assert verdicts(song_page.findings_of_figure_3(slower)) == [FAILS, FAILS]
     worse = made_up("song-figure-2", lambda task: 0.2 * rate(task))
     assert verdicts(song_page.findings_of_figure_2(worse)) == [FAILS, HOLDS]
@@ -189,28 +264,64 @@ def test_figures_2_and_3_of_song_compare_dropout_with_none() -> None:
 def test_figures_4_and_5_of_song_compare_forests_of_as_many_trees() -> None:
     def paper(task: Task) -> float:
         epsilon = float(task.epsilon or 0)
-        return 0.6 + 0.001 * int(task.parameters["n_estimators"]) + 0.05 * task.slug.startswith("bms") + 0.1 * epsilon
+        return (
+            0.6
+            + 0.001 * int(task.parameters["n_estimators"])
+            + 0.05 * task.slug.startswith("bms")
+            + 0.1 * epsilon
+        )
 
-    assert verdicts(song_page.findings_of_figure_4(made_up("song-figure-4", paper))) == [HOLDS] * 3
-    assert verdicts(song_page.findings_of_figure_5(made_up("song-figure-5", paper))) == [HOLDS] * 3
     assert (
-        verdicts(song_page.findings_of_figure_4(made_up("song-figure-4", lambda task: 1 - paper(task)))) == [FAILS] * 3
+        verdicts(song_page.findings_of_figure_4(made_up("song-figure-4", paper)))
+        == [HOLDS] * 3
     )
     assert (
-        verdicts(song_page.findings_of_figure_5(made_up("song-figure-5", lambda task: 1 - paper(task)))) == [FAILS] * 3
+        verdicts(song_page.findings_of_figure_5(made_up("song-figure-5", paper)))
+        == [HOLDS] * 3
+    )
+    assert (
+        verdicts(
+            song_page.findings_of_figure_4(
+                made_up("song-figure-4", lambda task: 1 - paper(task))
+            )
+        )
+        == [FAILS] * 3
+    )
+    assert (
+        verdicts(
+            song_page.findings_of_figure_5(
+                made_up("song-figure-5", lambda task: 1 - paper(task))
+            )
+        )
+        == [FAILS] * 3
     )
     assert verdicts(song_page.findings_of_figure_5({})) == [OPEN] * 3
 
 
-def test_the_printed_rule_of_song_is_bounded_by_three_layers_of_all_of_epsilon() -> None:
+def test_the_printed_rule_of_song_is_bounded_by_three_layers_of_all_of_epsilon() -> (
+    None
+):
     one_layer, three_layers = (vote_ceiling(30, epsilon, 2) for epsilon in (1.0, 3.0))
-    assert song_page.printed_ceiling("Sonar", 30, "1") == pytest.approx(100 * three_layers)
+    assert song_page.printed_ceiling("Sonar", 30, "1") == pytest.approx(
+        100 * three_layers
+    )
     assert 0.5 < one_layer < three_layers < 0.62
 
 
 def test_times_are_shares_of_mrf() -> None:
-    seconds = {("sonar", "mrf-plain"): [2.0, 2.0, 9.0], ("sonar", "bms-rf-plain"): [1.0]}
-    assert song_page.time_shares(seconds) == {"Sonar": (pytest.approx(23.75 / 488.65), 0.5)}
+    seconds = {
+        ("sonar", "mrf-plain"): [2.0, 2.0, 9.0],
+        ("sonar", "bms-rf-plain"): [1.0],
+    }
+    assert song_page.time_shares(seconds) == {
+        "Sonar": (pytest.approx(23.75 / 488.65), 0.5)
+    }
     assert song_page.finding_of_times(seconds).verdict == OPEN, "BRF has no run"
-    assert song_page.finding_of_times({**seconds, ("sonar", "brf"): [1.5]}).verdict == HOLDS
-    assert song_page.finding_of_times({**seconds, ("sonar", "brf"): [0.5]}).verdict == FAILS
+    assert (
+        song_page.finding_of_times({**seconds, ("sonar", "brf"): [1.5]}).verdict
+        == HOLDS
+    )
+    assert (
+        song_page.finding_of_times({**seconds, ("sonar", "brf"): [0.5]}).verdict
+        == FAILS
+    )

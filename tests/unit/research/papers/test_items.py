@@ -1,4 +1,6 @@
-"""The list of the papers' items: its page, its counts, the places that it names, and a lemma that it calls checked."""
+"""The list of the papers' items: its page, its counts, the places that it names, and a
+lemma that it calls checked.
+"""
 
 import re
 
@@ -9,7 +11,9 @@ from research.papers import items_page
 
 
 def test_the_page_of_items_is_that_of_the_list() -> None:
-    assert items_page.PAGE.read_text(encoding="utf-8") == items_page.text(), "run: python -m research.papers.items_page"
+    assert items_page.PAGE.read_text(encoding="utf-8") == items_page.text(), (
+        "run: python -m research.papers.items_page"
+    )
 
 
 def test_every_item_is_counted_once_and_has_a_place_or_a_reason() -> None:
@@ -22,24 +26,44 @@ def test_every_item_is_counted_once_and_has_a_place_or_a_reason() -> None:
         assert item.remark or item.status != items_page.NOT_REPRODUCED
     for paper in items_page.PAPERS:
         for kind in ("Algorithm", "Lemma", "Theorem", "Table", "Figure"):
-            numbers = sorted(int(name.split()[1]) for of, name in named if of == paper and name.split()[0] == kind)
+            numbers = sorted(
+                int(name.split()[1])
+                for of, name in named
+                if of == paper and name.split()[0] == kind
+            )
             assert numbers == list(range(1, len(numbers) + 1)), (paper, kind)
-    assert sum(map(sum, (of_paper.values() for of_paper in items_page.counts().values()))) == len(named)
+    assert sum(
+        map(sum, (of_paper.values() for of_paper in items_page.counts().values()))
+    ) == len(named)
 
 
 @pytest.mark.parametrize("strength", [0.0, 1.0, 10.0])
 @pytest.mark.parametrize("n_features", [2, 5])
-def test_every_feature_has_at_least_the_probability_of_lemma_3(strength: float, n_features: int) -> None:
-    """Bai et al., appendix A; the smallest probability of the rule is that beside features of the largest decrease."""
-    decreases = np.array(np.meshgrid(*[[0.0, 0.5, 1.0]] * n_features)).reshape(n_features, -1).T
+def test_every_feature_has_at_least_the_probability_of_lemma_3(
+    strength: float, n_features: int
+) -> None:
+    """Bai et al., appendix A; the smallest probability of the rule is that beside
+    features of the largest decrease.
+    """
+    decreases = (
+        np.array(np.meshgrid(*[[0.0, 0.5, 1.0]] * n_features)).reshape(n_features, -1).T
+    )
     weights = np.exp(strength / 2 * decreases)
     chances = weights / weights.sum(axis=1, keepdims=True)
     bound = 1 / (1 + (n_features - 1) * np.exp(strength))
-    assert chances.min() == pytest.approx(1 / (1 + (n_features - 1) * np.exp(strength / 2)))
+    assert chances.min() == pytest.approx(
+        1 / (1 + (n_features - 1) * np.exp(strength / 2))
+    )
     assert chances.min() >= bound - 1e-12
 
 
 def test_every_place_exists() -> None:
-    places = {link for item in items_page.items() for link in re.findall(r"\]\(([^)#]+)", item.where + item.remark)}
+    places = {
+        link
+        for item in items_page.items()
+        for link in re.findall(r"\]\(([^)#]+)", item.where + item.remark)
+    }
     assert len(places) > 10
-    assert [link for link in places if not (items_page.PAGE.parent / link).is_file()] == []
+    assert [
+        link for link in places if not (items_page.PAGE.parent / link).is_file()
+    ] == []

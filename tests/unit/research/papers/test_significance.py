@@ -1,4 +1,6 @@
-"""Ranks and tests against printed ranks, printed quantiles and enumerations of all signs and all samples."""
+"""Ranks and tests against printed ranks, printed quantiles and enumerations of all
+signs and all samples.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations, product
@@ -13,10 +15,17 @@ from research.papers.significance import BETTER, NEITHER, WORSE
 
 @pytest.mark.parametrize("ranked", ranks_page.RANKED, ids=lambda ranked: ranked.item)
 def test_printed_accuracies_have_the_printed_ranks(ranked: ranks_page.Ranked) -> None:
-    """The papers number equal accuracies, here they share a rank: a pair of 24 datasets moves two ranks by 0.02."""
-    printed = {method: rank for (_, method), rank in printed_further.numbers(ranked.item).items()}
+    """The papers number equal accuracies, here they share a rank: a pair of 24 datasets
+    moves two ranks by 0.02.
+    """
+    printed = {
+        method: rank
+        for (_, method), rank in printed_further.numbers(ranked.item).items()
+    }
     rows = ranks_page.matrix(ranked.table, list(printed), lambda cell: cell.printed)
-    accuracies = np.array([row for dataset, row in rows.items() if dataset not in ranked.absent])
+    accuracies = np.array(
+        [row for dataset, row in rows.items() if dataset not in ranked.absent]
+    )
     assert len(accuracies) == (22 if ranked.absent else 24)
     ranks = significance.average_ranks(accuracies)
     assert np.abs(ranks - list(printed.values())).max() < 0.07
@@ -32,30 +41,45 @@ def test_friedmans_probability_is_that_of_the_sum_of_squared_ranks() -> None:
     accuracies = np.random.default_rng(0).random((12, 5))
     ranks = significance.average_ranks(accuracies)
     statistic = 12 * 12 / (5 * 6) * (np.square(ranks).sum() - 5 * 6**2 / 4)
-    assert significance.friedman_probability(accuracies) == pytest.approx(stats.chi2.sf(statistic, 4))
+    assert significance.friedman_probability(accuracies) == pytest.approx(
+        stats.chi2.sf(statistic, 4)
+    )
 
 
 @pytest.mark.parametrize(
-    ("n_methods", "quantile"), [(2, 1.960), (4, 2.569), (5, 2.728), (7, 2.949), (8, 3.031), (10, 3.164)]
+    ("n_methods", "quantile"),
+    [(2, 1.960), (4, 2.569), (5, 2.728), (7, 2.949), (8, 3.031), (10, 3.164)],
 )
-def test_the_critical_difference_has_the_quantiles_of_demsar(n_methods: int, quantile: float) -> None:
+def test_the_critical_difference_has_the_quantiles_of_demsar(
+    n_methods: int, quantile: float
+) -> None:
     """Table 5 of Demšar (2006)."""
     expected = quantile * (n_methods * (n_methods + 1) / (6 * 14)) ** 0.5
-    assert significance.critical_difference(14, n_methods) == pytest.approx(expected, abs=1e-3)
+    assert significance.critical_difference(14, n_methods) == pytest.approx(
+        expected, abs=1e-3
+    )
 
 
 def _signed_rank_probability(differences: Sequence[float]) -> float:
     """Wilcoxon's two-sided probability over all signs, in plain Python."""
     ranks = stats.rankdata(np.abs(differences))
     seen = abs(float(ranks @ np.sign(differences)))
-    sums = [abs(float(ranks @ np.array(signs))) for signs in product((-1, 1), repeat=len(ranks))]
+    sums = [
+        abs(float(ranks @ np.array(signs)))
+        for signs in product((-1, 1), repeat=len(ranks))
+    ]
     return float(np.mean([total >= seen - 1e-9 for total in sums]))
 
 
 def _pairs(seed: int) -> tuple[list[float], list[float]]:
-    """Ten pairs; every third seed has accuracies on few rows, with equal differences and zeros."""
+    """Ten pairs; every third seed has accuracies on few rows, with equal differences
+    and zeros.
+    """
     random = np.random.default_rng(seed)
-    ours, theirs = random.normal(0.1 * (seed % 13 - 6), 0.3, 10), random.normal(0, 0.3, 10)
+    ours, theirs = (
+        random.normal(0.1 * (seed % 13 - 6), 0.3, 10),
+        random.normal(0, 0.3, 10),
+    )
     digits = 1 if seed % 3 == 0 else 9
     return ours.round(digits).tolist(), theirs.round(digits).tolist()
 
@@ -66,14 +90,23 @@ def test_the_signed_rank_mark_is_that_of_all_signs(seed: int) -> None:
     differences = np.round(np.subtract(ours, theirs), 9)
     differences = differences[differences != 0]
     probability = _signed_rank_probability(differences.tolist())
-    assert significance.signed_rank_probability(differences) == pytest.approx(probability)
+    assert significance.signed_rank_probability(differences) == pytest.approx(
+        probability
+    )
     mark = significance.signed_rank_mark(ours, theirs)
     assert (mark != NEITHER) == (probability < 0.05)
-    assert significance.signed_rank_mark(theirs, ours) == {BETTER: WORSE, WORSE: BETTER}.get(mark, NEITHER)
+    assert significance.signed_rank_mark(theirs, ours) == {
+        BETTER: WORSE,
+        WORSE: BETTER,
+    }.get(mark, NEITHER)
 
 
 def test_the_seeds_of_the_signed_rank_test_reach_every_mark() -> None:
-    assert {significance.signed_rank_mark(*_pairs(seed)) for seed in range(30)} == {BETTER, WORSE, NEITHER}
+    assert {significance.signed_rank_mark(*_pairs(seed)) for seed in range(30)} == {
+        BETTER,
+        WORSE,
+        NEITHER,
+    }
 
 
 def test_the_probability_of_many_pairs_is_that_of_scipy() -> None:
@@ -88,10 +121,15 @@ def test_the_probability_of_many_pairs_is_that_of_scipy() -> None:
     ([0.9, 0.91, 0.92], [0.1, 0.2, 0.3], NEITHER),
     ([0.1, 0.5, 0.3, 0.9], [0.2, 0.4, 0.6, 0.8], NEITHER),
 ])  # fmt: skip
-def test_the_rank_sum_mark_is_that_of_all_samples(ours: list[float], theirs: list[float], mark: str) -> None:
+def test_the_rank_sum_mark_is_that_of_all_samples(
+    ours: list[float], theirs: list[float], mark: str
+) -> None:
     ranks = stats.rankdata([*ours, *theirs])
     n, middle = len(ours), len(ours) * (len(ranks) + 1) / 2
-    sums = [abs(sum(ranks[list(sample)]) - middle) for sample in combinations(range(len(ranks)), n)]
+    sums = [
+        abs(sum(ranks[list(sample)]) - middle)
+        for sample in combinations(range(len(ranks)), n)
+    ]
     probability = np.mean([total >= abs(sum(ranks[:n]) - middle) for total in sums])
     assert (mark != NEITHER) == (probability < 0.05)
     assert significance.rank_sum_mark(ours, theirs) == mark
@@ -103,14 +141,24 @@ def test_equal_accuracies_have_no_mark() -> None:
 
 
 def test_a_star_needs_a_lead_over_every_rival() -> None:
-    high, low, middle = [0.9, 0.91, 0.92, 0.93, 0.94], [0.1, 0.2, 0.3, 0.4, 0.5], [0.8, 0.92, 0.91, 0.9, 0.93]
+    high, low, middle = (
+        [0.9, 0.91, 0.92, 0.93, 0.94],
+        [0.1, 0.2, 0.3, 0.4, 0.5],
+        [0.8, 0.92, 0.91, 0.9, 0.93],
+    )
     assert ranks_page.star({"SPE": high, "SRT": low}) == "SPE"
     assert ranks_page.star({"SPE": high, "SRT": low, "RDT": middle}) == ""
 
 
-@pytest.mark.parametrize(("table", "rival"), [("mrf-2", "Breiman"), ("mrf-3", "MRF"), ("bms-3", "MRF")])
-def test_printed_marks_agree_with_the_printed_accuracies(table: str, rival: str) -> None:
-    """A mark that was read from a wrong column would stand beside a difference of the other sign."""
+@pytest.mark.parametrize(
+    ("table", "rival"), [("mrf-2", "Breiman"), ("mrf-3", "MRF"), ("bms-3", "MRF")]
+)
+def test_printed_marks_agree_with_the_printed_accuracies(
+    table: str, rival: str
+) -> None:
+    """A mark that was read from a wrong column would stand beside a difference of the
+    other sign.
+    """
     cells = ranks_page.cells_of(table)
     for (dataset, method), mark in printed_further.marks(table).items():
         gap = cells[dataset, method].printed - cells[dataset, rival].printed
@@ -118,7 +166,20 @@ def test_printed_marks_agree_with_the_printed_accuracies(table: str, rival: str)
 
 
 def test_statements_on_printed_numbers_are_judged() -> None:
-    verdicts = {finding.stated.partition("”")[0]: finding.verdict for finding in ranks_page.statements()}
-    assert verdicts["“MRF achieves more than 2% improvement in most cases, compared with … BRF"] == "Does not hold"
-    assert verdicts["“The largest improvement is more than 25%, obtained on the Robot data set"] == "Holds"
+    verdicts = {
+        finding.stated.partition("”")[0]: finding.verdict
+        for finding in ranks_page.statements()
+    }
+    assert (
+        verdicts[
+            "“MRF achieves more than 2% improvement in most cases, compared with … BRF"
+        ]
+        == "Does not hold"
+    )
+    assert (
+        verdicts[
+            "“The largest improvement is more than 25%, obtained on the Robot data set"
+        ]
+        == "Holds"
+    )
     assert len(verdicts) == 8

@@ -12,7 +12,17 @@ from app.services.datasets.declare import two_significant_digits
 
 @pytest.mark.parametrize(
     ("declared", "stored"),
-    [(1, 1), (99, 99), (100, 100), (104, 100), (105, 110), (994, 990), (995, 1000), (32_561, 33_000), (32_499, 32_000)],
+    [
+        (1, 1),
+        (99, 99),
+        (100, 100),
+        (104, 100),
+        (105, 110),
+        (994, 990),
+        (995, 1000),
+        (32_561, 33_000),
+        (32_499, 32_000),
+    ],
 )
 def test_two_digits_are_kept_and_half_rounds_up(declared: int, stored: int) -> None:
     assert two_significant_digits(declared) == stored
@@ -21,5 +31,7 @@ def test_two_digits_are_kept_and_half_rounds_up(declared: int, stored: int) -> N
 @given(st.integers(1, limits.MAX_PUBLIC_SIZE))
 def test_rounding_to_two_digits_is_decimal_and_idempotent(declared: int) -> None:
     stored = two_significant_digits(declared)
-    assert stored == int(Context(prec=2, rounding=ROUND_HALF_UP).create_decimal(Decimal(declared)))
+    assert stored == int(
+        Context(prec=2, rounding=ROUND_HALF_UP).create_decimal(Decimal(declared))
+    )
     assert two_significant_digits(stored) == stored

@@ -1,4 +1,6 @@
-"""Tests the Dask provider on a scheduler and a worker in this process: equal forests, and receipts without rows."""
+"""Tests the Dask provider on a scheduler and a worker in this process: equal forests,
+and receipts without rows.
+"""
 
 import asyncio
 import importlib.metadata
@@ -33,11 +35,20 @@ NAMES = ("rpf", "nbrt", "mrf, sharded and apart")
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    inside = {"protocol": "inproc://", "local_directory": str(tmp_path_factory.mktemp("dask"))}
-    worker = {"cls": WorkerHere, "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)}}
+    inside = {
+        "protocol": "inproc://",
+        "local_directory": str(tmp_path_factory.mktemp("dask")),
+    }
+    worker = {
+        "cls": WorkerHere,
+        "options": {**inside, "nthreads": 1, "plugins": (RowsKept(),)},
+    }
     with (
         dask.config.set(CONFIG),
-        SpecCluster({0: worker}, {"cls": QuietScheduler, "options": {**inside, "dashboard": False}}) as cluster,
+        SpecCluster(
+            {0: worker},
+            {"cls": QuietScheduler, "options": {**inside, "dashboard": False}},
+        ) as cluster,
     ):
         yield cluster.scheduler_address
 
@@ -50,9 +61,13 @@ def connection(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conn
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_forest_on_workers_is_the_forest_of_one_process(name: str, connection: Connection, tmp_path: Path) -> None:
+def test_a_forest_on_workers_is_the_forest_of_one_process(
+    name: str, connection: Connection, tmp_path: Path
+) -> None:
     priced, part = plan(REQUESTS[name], SCHEMA), stored_part(tmp_path)
-    expected = grow(priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None)
+    expected = grow(
+        priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None
+    )
 
     rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     assert len(shard_tasks._HERE.shards) == 3
@@ -67,9 +82,17 @@ def test_workers_read_a_store_by_range_and_keep_no_copy(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced, part = plan(REQUESTS["rpf"], SCHEMA), stored_part(tmp_path / "home")
-    expected = grow(priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None)
-    part = in_store(part, ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "writer"))
-    monkeypatch.setattr(shard_tasks._HERE, "store", ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "reader"))
+    expected = grow(
+        priced, SCHEMA, local_rows(part, priced), Noiseless(), on_tree_done=lambda: None
+    )
+    part = in_store(
+        part, ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "writer")
+    )
+    monkeypatch.setattr(
+        shard_tasks._HERE,
+        "store",
+        ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "reader"),
+    )
 
     rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     assert len(shard_tasks._HERE.shards) == 3
@@ -83,15 +106,25 @@ def test_workers_read_a_store_by_range_and_keep_no_copy(
 def test_a_name_without_a_store_fails(connection: Connection, tmp_path: Path) -> None:
     part = replace(stored_part(tmp_path), row_files=(Path("rows/ds_1/ep_1.parquet"),))
     with pytest.raises(ClusterFailed):
-        connection.rows(part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False)
+        connection.rows(
+            part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False
+        )
 
 
-def test_workers_drop_the_rows_when_the_connection_ends(connection: Connection, tmp_path: Path) -> None:
-    rows = connection.rows(stored_part(tmp_path), codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False)
+def test_workers_drop_the_rows_when_the_connection_ends(
+    connection: Connection, tmp_path: Path
+) -> None:
+    rows = connection.rows(
+        stored_part(tmp_path),
+        codes_of(plan(REQUESTS["mrf"], SCHEMA)),
+        keep_unlabelled=False,
+    )
     fleet = rows._parts.fleet
     assert isinstance(fleet, DaskFleet)
     assert shard_tasks._HERE.shards.keys() == fleet._receipts.keys()
-    assert set(connection.client.gather(list(fleet._receipts.values()))) == {shard_tasks.ANSWER}, "no row in a result"
+    assert set(connection.client.gather(list(fleet._receipts.values()))) == {
+        shard_tasks.ANSWER
+    }, "no row in a result"
 
     connection.client.close()
     waits_until = time.monotonic() + 10
@@ -101,7 +134,8 @@ def test_workers_drop_the_rows_when_the_connection_ends(connection: Connection, 
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(private_rows, "shards"), (private_rows, "read_shard"), (ShardStates, "answer")]
+    ("owner", "name"),
+    [(private_rows, "shards"), (private_rows, "read_shard"), (ShardStates, "answer")],
 )
 def test_a_task_that_fails_says_and_logs_nothing(
     connection: Connection,
@@ -119,10 +153,14 @@ def test_a_task_that_fails_says_and_logs_nothing(
     monkeypatch.setattr(owner, name, unreadable)
     part = stored_part(tmp_path)
     with pytest.raises(ClusterFailed) as caught:
-        connection.rows(part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False).code_counts(0)
+        connection.rows(
+            part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False
+        ).code_counts(0)
     assert "Ann" not in caplog.text + str(caught.value)
     assert part.data_key.secret.hex() not in caplog.text
-    assert "Compute Failed" not in caplog.text, "Dask's line with the arguments of a task that raised"
+    assert "Compute Failed" not in caplog.text, (
+        "Dask's line with the arguments of a task that raised"
+    )
     assert caught.value.__cause__ is None
 
 
@@ -133,18 +171,30 @@ def test_a_message_that_cannot_be_read_is_one_opaque_failure() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, 0, 1, 2])
-def test_a_worker_looks_at_every_file_of_a_job(tmp_path: Path, missing: int | None) -> None:
+def test_a_worker_looks_at_every_file_of_a_job(
+    tmp_path: Path, missing: int | None
+) -> None:
     files = [tmp_path / f"{number}" for number in range(3)]
     for number, file in enumerate(files):
         if number != missing:
             file.write_bytes(b"rows")
     looked = asyncio.run(shard_tasks.look(remote.dumps(tuple(map(str, files)))))
-    assert looked == (shard_tasks.FAILED if missing is not None else shard_tasks.ANSWER + shard_tasks.VERSION)
+    assert looked == (
+        shard_tasks.FAILED
+        if missing is not None
+        else shard_tasks.ANSWER + shard_tasks.VERSION
+    )
 
 
-def test_a_worker_says_the_version_that_it_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not that of an upgrade of its files, with which it would get tasks that it does not understand."""
+def test_a_worker_says_the_version_that_it_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not that of an upgrade of its files, with which it would get tasks that it does
+    not understand.
+    """
     before = asyncio.run(shard_tasks.look(remote.dumps(())))
-    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: SimpleNamespace(version="99"))
+    monkeypatch.setattr(
+        importlib.metadata, "distribution", lambda _: SimpleNamespace(version="99")
+    )
     assert importlib.metadata.version("grovekeeper") == "99"
     assert asyncio.run(shard_tasks.look(remote.dumps(()))) == before

@@ -1,4 +1,6 @@
-"""The rows that a job reads: those of its boxes, with unlabelled rows where their absence would reveal a label."""
+"""The rows that a job reads: those of its boxes, with unlabelled rows where their
+absence would reveal a label.
+"""
 
 import json
 from dataclasses import replace
@@ -31,25 +33,57 @@ from tests.support.stored_part import stored_part
 from tests.support.uploads import SCHEMA, stored_table
 
 KEY = DataKey(bytes(32))
-LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope=Scope({"shard": (0,)}), data_key=KEY)
-UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scope=Scope({"shard": (1,)}), data_key=KEY)
+LABELLED = PartRows(
+    schema={},
+    row_files=(Path("own"),),
+    partitions=[],
+    scope=Scope({"shard": (0,)}),
+    data_key=KEY,
+)
+UNLABELLED = PartRows(
+    schema={},
+    row_files=(Path("other"),),
+    partitions=[],
+    scope=Scope({"shard": (1,)}),
+    data_key=KEY,
+)
 
 
-def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> list[dict[str, Any]]:
+def reads(
+    monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows
+) -> list[dict[str, Any]]:
     """The calls of the row reader, one for each part, and the metadata of the artifact."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        private_rows, "read", lambda files, selection, **codes: seen.append({"files": files, **codes, **selection})
+        private_rows,
+        "read",
+        lambda files, selection, **codes: seen.append(
+            {"files": files, **codes, **selection}
+        ),
     )
-    monkeypatch.setattr(service, "Selection", lambda _schema, _cut, scope, **asked: {"scope": scope, **asked})
+    monkeypatch.setattr(
+        service,
+        "Selection",
+        lambda _schema, _cut, scope, **asked: {"scope": scope, **asked},
+    )
     plan = SimpleNamespace(algorithm=algorithm, unlabelled=parts[1:] or None)
     monkeypatch.setattr(forest_draw, "read_plan", lambda _plan: plan)
-    monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
+    monkeypatch.setattr(
+        Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict)
+    )
     monkeypatch.setattr(forest_draw, "code_request", lambda _plan, _schema: "codes")
     monkeypatch.setattr(forest_draw, "grow", lambda *_rows, **_more: None)
-    monkeypatch.setattr(forest_draw, "dumps", lambda _forest, metadata: json.dumps(metadata).encode())
-    monkeypatch.setattr(forest_draw, "only_answer_in_words", lambda _forest, _schema, rows: f"of {rows}")
-    monkeypatch.setattr(JobTask, "write_output", lambda _task, artifact: seen.append(json.loads(artifact)))
+    monkeypatch.setattr(
+        forest_draw, "dumps", lambda _forest, metadata: json.dumps(metadata).encode()
+    )
+    monkeypatch.setattr(
+        forest_draw, "only_answer_in_words", lambda _forest, _schema, rows: f"of {rows}"
+    )
+    monkeypatch.setattr(
+        JobTask,
+        "write_output",
+        lambda _task, artifact: seen.append(json.loads(artifact)),
+    )
     task = JobTask(
         kind="train", job_id="jb_1", folder=Path("folder"), work={"plan": {}}, n_trees=1, parts=parts,
         metadata={"name": "a", "expected_rows": 7},
@@ -62,20 +96,39 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
 def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
     monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    """If membership and features are public, a row that left with its label would move every exact median."""
+    """If membership and features are public, a row that left with its label would move
+    every exact median.
+    """
     own, _ = reads(monkeypatch, algorithm, LABELLED)
 
-    assert own["keep_unlabelled"] is (catalogue.algorithm(algorithm).adjacency is Adjacency.LABEL)
+    assert own["keep_unlabelled"] is (
+        catalogue.algorithm(algorithm).adjacency is Adjacency.LABEL
+    )
     assert own["keep_unlabelled"] is (algorithm in ("sspe-2", "pte"))
 
 
-def test_of_two_datasets_each_is_read_by_its_own_box(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_datasets_each_is_read_by_its_own_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own, other, written = reads(monkeypatch, "sspe-1", LABELLED, UNLABELLED)
 
-    assert written == {"name": "a", "expected_rows": 7, "only_answer": "of 7", "schema": {}}
+    assert written == {
+        "name": "a",
+        "expected_rows": 7,
+        "only_answer": "of 7",
+        "schema": {},
+    }
     assert own["codes"] == other["codes"] == "codes", "and not the values of every row"
-    assert (own["files"][0].file.name, own["scope"], own["keep_unlabelled"]) == ("own", {"shard": (0,)}, False)
-    assert (other["files"][0].file.name, other["scope"], other["keep_unlabelled"]) == ("other", {"shard": (1,)}, True)
+    assert (own["files"][0].file.name, own["scope"], own["keep_unlabelled"]) == (
+        "own",
+        {"shard": (0,)},
+        False,
+    )
+    assert (other["files"][0].file.name, other["scope"], other["keep_unlabelled"]) == (
+        "other",
+        {"shard": (1,)},
+        True,
+    )
 
 
 @pytest.mark.parametrize("cells", [(0,), (1, 3), (0, 1, 2, 3)])
@@ -86,8 +139,17 @@ def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
     part = replace(stored_part(tmp_path), scope={"shard": cells})
     [file] = part.files
     table = stored_table(file)
-    rows = list(zip(table.column("cell").to_pylist(), table.column("label").to_pylist(), strict=True))
-    expected = [sum(cell in cells and label == number for cell, label in rows) for number in range(2)]
+    rows = list(
+        zip(
+            table.column("cell").to_pylist(),
+            table.column("label").to_pylist(),
+            strict=True,
+        )
+    )
+    expected = [
+        sum(cell in cells and label == number for cell, label in rows)
+        for number in range(2)
+    ]
     assert 0 < sum(expected) < len(rows)
 
     def performed(kind: str, work: dict[str, Any], n_trees: int = 0) -> bytes:
@@ -95,16 +157,25 @@ def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
         service.perform(task, on_tree_done=lambda: None)
         return task.output_path.read_bytes()
 
-    facts = contract.public_facts(Terms(Fraction(9)), 600, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    facts = contract.public_facts(
+        Terms(Fraction(9)), 600, SCHEMA, Adjacency.ADD_REMOVE_ONE
+    )
     profiled = performed("profile", {"plan": profile_price.plan({}, facts).to_json()})
     assert Profile.from_json(json.loads(profiled), SCHEMA).counts_in_rows == expected
 
     planned = forest_price.plan(
-        PlanRequest("mrf", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(9)), 600), SCHEMA
+        PlanRequest(
+            "mrf", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(9)), 600
+        ),
+        SCHEMA,
     )
     input_path(tmp_path, "m").parent.mkdir()
-    input_path(tmp_path, "m").write_bytes(performed("train", {"plan": planned.to_json()}, n_trees=1))
+    input_path(tmp_path, "m").write_bytes(
+        performed("train", {"plan": planned.to_json()}, n_trees=1)
+    )
     tables = plan_tables(["confusion"], facts, score_bins=2)
-    evaluated = performed("evaluation", {"plan": tables.to_json(), "models": [{"digest": "m"}]})
+    evaluated = performed(
+        "evaluation", {"plan": tables.to_json(), "models": [{"digest": "m"}]}
+    )
     [confusion] = Evaluation.from_json(json.loads(evaluated)).tables.values()
     assert confusion.reshape(2, 2).sum(axis=1).tolist() == expected

@@ -1,4 +1,6 @@
-"""The tasks of workers without workers: what tells shards apart, and what of a message reaches the reader of rows."""
+"""The tasks of workers without workers: what tells shards apart, and what of a message
+reaches the reader of rows.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,9 @@ from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.remote import StateMissing
 
-CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("shard", "site")])
+CUT = Partitions.from_json(
+    [{"name": name, "kind": "hash", "cells": 4} for name in ("shard", "site")]
+)
 READ = {
     "data_key": bytes(32),
     "partitions": remote.Json(CUT.to_json()),
@@ -29,7 +33,10 @@ READ = {
 
 
 def order(
-    job: str = "jb_1", rows: bytes = b"rows", file: str = "/file", place: tuple[Any, ...] = (b"id", 0, 5)
+    job: str = "jb_1",
+    rows: bytes = b"rows",
+    file: str = "/file",
+    place: tuple[Any, ...] = (b"id", 0, 5),
 ) -> Order:
     return Order.of(job, rows, file, place)
 
@@ -46,12 +53,20 @@ def test_the_key_of_a_shard_tells_jobs_scopes_files_and_places_apart() -> None:
     assert Order(*order().to_tuple()) == order()  # type: ignore[arg-type]
 
 
-def test_a_shard_is_read_in_the_scope_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With every partition of the scope, and rows without a label where they are asked for."""
+def test_a_shard_is_read_in_the_scope_of_its_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With every partition of the scope, and rows without a label where they are asked
+    for.
+    """
     seen: list[Any] = []
     monkeypatch.setattr(remote, "loads", lambda _rows: READ)
-    monkeypatch.setattr(shard_tasks, "Selection", lambda *terms, **asked: (terms, asked))
-    monkeypatch.setattr(private_rows, "read_shard", lambda *read, codes: seen.append((*read, codes)))
+    monkeypatch.setattr(
+        shard_tasks, "Selection", lambda *terms, **asked: (terms, asked)
+    )
+    monkeypatch.setattr(
+        private_rows, "read_shard", lambda *read, codes: seen.append((*read, codes))
+    )
     order().read(b"rows")
     [(groups, selection, codes)] = seen
     assert isinstance(groups, RowGroups)
@@ -65,7 +80,9 @@ def test_a_shard_is_read_in_the_scope_of_its_job(monkeypatch: pytest.MonkeyPatch
     assert (codes.public, codes.with_ids) == (READ["public"], True)
 
 
-def test_a_name_is_read_in_the_store_and_a_path_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_read_in_the_store_and_a_path_at_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shard_tasks, "_HERE", shard_tasks._Process())
     assert shard_tasks._stored("/file") == StoredFile.at(Path("/file"))
     with pytest.raises(ValueError, match="no store"):

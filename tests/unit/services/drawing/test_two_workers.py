@@ -1,4 +1,6 @@
-"""Tests jobs on two Dask workers: each row of a job's own scope is counted once, whoever holds, repeats or loses it."""
+"""Tests jobs on two Dask workers: each row of a job's own scope is counted once,
+whoever holds, repeats or loses it.
+"""
 
 import random
 from collections.abc import Callable, Iterator
@@ -57,16 +59,32 @@ def part(tmp_path_factory: pytest.TempPathFactory) -> PartRows:
     return stored_part(tmp_path_factory.mktemp("rows"))
 
 
-def here(part: PartRows, priced: Plan, *, keep_unlabelled: bool = False) -> TrainingRows:
+def here(
+    part: PartRows, priced: Plan, *, keep_unlabelled: bool = False
+) -> TrainingRows:
     """The rows of a part, read in this process."""
-    schema, partitions = Schema.from_json(part.schema), Partitions.from_json(part.partitions)
-    selection = Selection(schema, partitions, part.scope, keep_unlabelled=keep_unlabelled)
+    schema, partitions = (
+        Schema.from_json(part.schema),
+        Partitions.from_json(part.partitions),
+    )
+    selection = Selection(
+        schema, partitions, part.scope, keep_unlabelled=keep_unlabelled
+    )
     return private_rows.read(part.files, selection, codes=code_request(priced, schema))
 
 
-def exact(priced: Plan, rows: TrainingRows, unlabelled: TrainingRows | None = None) -> Forest:
+def exact(
+    priced: Plan, rows: TrainingRows, unlabelled: TrainingRows | None = None
+) -> Forest:
     """The forest without noise, whose numbers are exact counts."""
-    return grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None, unlabelled=unlabelled)
+    return grow(
+        priced,
+        SCHEMA,
+        rows,
+        Noiseless(),
+        on_tree_done=lambda: None,
+        unlabelled=unlabelled,
+    )
 
 
 def require_equal(forest: Forest, expected: Forest) -> None:
@@ -81,8 +99,15 @@ def fleet_of(rows: Any) -> DaskFleet:
     return fleet
 
 
-def before_question(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None], *, is_divided: bool = True) -> None:
-    """Calls a function with the number of each question, after or before the question is divided among workers."""
+def before_question(
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[int], None],
+    *,
+    is_divided: bool = True,
+) -> None:
+    """Calls a function with the number of each question, after or before the question
+    is divided among workers.
+    """
     divided, numbers = DaskFleet._groups, iter(range(10**6))
 
     def groups(fleet: DaskFleet, ends_at: float) -> list[tuple[str, list[str]]]:
@@ -102,7 +127,9 @@ def test_a_forest_on_two_workers_is_the_forest_of_one_process(
 ) -> None:
     priced = plan(REQUESTS[name], SCHEMA)
     rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
-    assert sorted(len(shards) for shards in workers.memories.of.values()) == [1, 2], "both workers have rows"
+    assert sorted(len(shards) for shards in workers.memories.of.values()) == [1, 2], (
+        "both workers have rows"
+    )
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
 
 
@@ -110,16 +137,22 @@ def test_a_forest_on_two_workers_is_the_forest_of_one_process(
 def test_a_shard_whose_receipt_two_workers_hold_is_counted_once(
     name: str, connection: Connection, part: PartRows
 ) -> None:
-    """Dask makes second holders by itself, because tasks may run where their inputs are not."""
+    """Dask makes second holders by itself, because tasks may run where their inputs are
+    not.
+    """
     priced = plan(REQUESTS[name], SCHEMA)
     rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
     receipts = list(fleet_of(rows)._receipts.values())
     connection.client.replicate(receipts, n=2)
-    assert {len(holders) for holders in connection.client.who_has(receipts).values()} == {2}
+    assert {
+        len(holders) for holders in connection.client.who_has(receipts).values()
+    } == {2}
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
 
 
-def test_two_jobs_at_once_count_the_rows_of_their_own_scopes(workers: WorkersHere, part: PartRows) -> None:
+def test_two_jobs_at_once_count_the_rows_of_their_own_scopes(
+    workers: WorkersHere, part: PartRows
+) -> None:
     priced, scopes = plan(REQUESTS["mrf"], SCHEMA), ((0,), (1, 2))
     parts = [replace(part, scope=Scope({"shard": cells})) for cells in scopes]
     counted = [here(one, priced).code_counts(0) for one in parts]
@@ -129,7 +162,9 @@ def test_two_jobs_at_once_count_the_rows_of_their_own_scopes(workers: WorkersHer
             connection.rows(one, codes_of(priced), keep_unlabelled=False)
             for connection, one in zip((first, second), parts, strict=True)
         ]
-        for rows, expected in zip((*jobs, *reversed(jobs)), (*counted, *reversed(counted)), strict=True):
+        for rows, expected in zip(
+            (*jobs, *reversed(jobs)), (*counted, *reversed(counted)), strict=True
+        ):
             np.testing.assert_array_equal(rows.code_counts(0), expected)
         for rows, one in zip(jobs, parts, strict=True):
             require_equal(exact(priced, rows), exact(priced, here(one, priced)))
@@ -156,8 +191,12 @@ class Seeded(Noiseless):
 
 
 @pytest.mark.parametrize("name", FORESTS)
-def test_two_jobs_at_once_on_equal_rows_move_rows_of_their_own(name: str, workers: WorkersHere, part: PartRows) -> None:
-    """Trees of one job and trees of the other by turns: the rows of one are in nodes that the other has not split."""
+def test_two_jobs_at_once_on_equal_rows_move_rows_of_their_own(
+    name: str, workers: WorkersHere, part: PartRows
+) -> None:
+    """Trees of one job and trees of the other by turns: the rows of one are in nodes
+    that the other has not split.
+    """
     priced, turns = plan(REQUESTS[name], SCHEMA), Turns()
 
     def grown(mine: int) -> Forest:
@@ -175,15 +214,33 @@ def test_two_jobs_at_once_on_equal_rows_move_rows_of_their_own(name: str, worker
     with ThreadPoolExecutor(2) as threads:
         forests = list(threads.map(grown, range(2)))
     for mine, forest in enumerate(forests):
-        require_equal(forest, grow(priced, SCHEMA, here(part, priced), Seeded(mine), on_tree_done=lambda: None))
+        require_equal(
+            forest,
+            grow(
+                priced,
+                SCHEMA,
+                here(part, priced),
+                Seeded(mine),
+                on_tree_done=lambda: None,
+            ),
+        )
 
 
 def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
-    workers: WorkersHere, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: WorkersHere,
+    part: PartRows,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Dask answers a task with a key that it knows from memory: keys name job, part and question."""
+    """Dask answers a task with a key that it knows from memory: keys name job, part and
+    question.
+    """
     kept, submit = list[Any](), Client.submit
-    monkeypatch.setattr(Client, "submit", lambda *args, **named: kept.append(submit(*args, **named)) or kept[-1])
+    monkeypatch.setattr(
+        Client,
+        "submit",
+        lambda *args, **named: kept.append(submit(*args, **named)) or kept[-1],
+    )
     priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
     with workers.connected("one") as first, workers.connected("two") as second:
         parts = [part, replace(part, scope=Scope({"shard": [2]})), other]
@@ -191,7 +248,9 @@ def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
             for one in order:
                 rows = connection.rows(one, codes_of(priced), keep_unlabelled=False)
                 for index in range(len(SCHEMA.features)):
-                    np.testing.assert_array_equal(rows.code_counts(index), here(one, priced).code_counts(index))
+                    np.testing.assert_array_equal(
+                        rows.code_counts(index), here(one, priced).code_counts(index)
+                    )
         kept.clear()
 
 
@@ -199,27 +258,41 @@ def test_jobs_whose_answers_dask_still_has_get_answers_of_their_own(
 def test_two_parts_of_one_dataset_are_each_read_in_their_own_scope(
     connection: Connection, part: PartRows, scopes: tuple[tuple[int, ...], ...]
 ) -> None:
-    """``sspe-1`` may take splits and counts from disjoint cells of one dataset; each cell pays for one of the two."""
-    request = request_for("sspe-1", {"n_estimators": 3, "max_depth": 3}, Fraction(1), 600)
+    """``sspe-1`` may take splits and counts from disjoint cells of one dataset; each
+    cell pays for one of the two.
+    """
+    request = request_for(
+        "sspe-1", {"n_estimators": 3, "max_depth": 3}, Fraction(1), 600
+    )
     priced = plan(request, SCHEMA)
-    labelled, unlabelled = (replace(part, scope=Scope({"shard": cells})) for cells in scopes)
+    labelled, unlabelled = (
+        replace(part, scope=Scope({"shard": cells})) for cells in scopes
+    )
     on_workers = [
         connection.rows(labelled, codes_of(priced), keep_unlabelled=False),
         connection.rows(unlabelled, codes_of(priced), keep_unlabelled=True),
     ]
-    expected = exact(priced, here(labelled, priced), here(unlabelled, priced, keep_unlabelled=True))
+    expected = exact(
+        priced, here(labelled, priced), here(unlabelled, priced, keep_unlabelled=True)
+    )
     require_equal(exact(priced, *on_workers), expected)
 
 
 @pytest.mark.parametrize("name", FORESTS)
 def test_a_worker_that_is_behind_answers_the_whole_question(
-    name: str, workers: WorkersHere, connection: Connection, part: PartRows, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    workers: WorkersHere,
+    connection: Connection,
+    part: PartRows,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     priced = plan(REQUESTS[name], SCHEMA)
     rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
 
     def forget(number: int) -> None:
-        """Every third time one worker has lost its rows, with the states that brief questions go on from."""
+        """Every third time one worker has lost its rows, with the states that brief
+        questions go on from.
+        """
         memories = list(workers.memories.of.values())
         if number % 3 == 1:
             memories[number % len(memories)].clear()
@@ -245,24 +318,38 @@ def test_workers_that_answer_by_turns_each_answer_in_the_state_of_the_question(
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
 
 
-def test_a_scope_in_two_partitions_is_read_in_the_cells_of_both(connection: Connection, tmp_path: Path) -> None:
+def test_a_scope_in_two_partitions_is_read_in_the_cells_of_both(
+    connection: Connection, tmp_path: Path
+) -> None:
     priced, partitions = (
         plan(REQUESTS["mrf"], SCHEMA),
         Partitions((HashPartition("half", 2), HashPartition("shard", 4))),
     )
     whole = stored_part(tmp_path, partitions=partitions)
     counts = []
-    for scope in ({"half": (0,), "shard": (0, 1, 3)}, {"half": (0,)}, {"shard": (0, 1, 3)}):
+    for scope in (
+        {"half": (0,), "shard": (0, 1, 3)},
+        {"half": (0,)},
+        {"shard": (0, 1, 3)},
+    ):
         boxed = replace(whole, scope=Scope(scope))
-        counts.append(connection.rows(boxed, codes_of(priced), keep_unlabelled=False).code_counts(0))
+        counts.append(
+            connection.rows(boxed, codes_of(priced), keep_unlabelled=False).code_counts(
+                0
+            )
+        )
         np.testing.assert_array_equal(counts[-1], here(boxed, priced).code_counts(0))
     assert 0 < counts[0].sum() < min(counts[1].sum(), counts[2].sum())
 
 
-def test_a_job_reads_every_upload_of_its_scope(connection: Connection, part: PartRows, tmp_path: Path) -> None:
+def test_a_job_reads_every_upload_of_its_scope(
+    connection: Connection, part: PartRows, tmp_path: Path
+) -> None:
     priced, other = plan(REQUESTS["mrf"], SCHEMA), stored_part(tmp_path, n_rows=300)
     both = replace(part, row_files=(*part.row_files, *other.row_files))
-    counted = connection.rows(both, codes_of(priced), keep_unlabelled=False).code_counts(0)
+    counted = connection.rows(
+        both, codes_of(priced), keep_unlabelled=False
+    ).code_counts(0)
     np.testing.assert_array_equal(counted, here(both, priced).code_counts(0))
     assert counted.sum() > here(part, priced).code_counts(0).sum()
 
@@ -282,8 +369,12 @@ def test_a_question_that_one_worker_cannot_answer_fails_the_job(
         rows.code_counts(0)
 
 
-def test_an_answer_that_is_late_fails_the_job_and_says_no_more(connection: Connection, part: PartRows) -> None:
-    rows = connection.rows(part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False)
+def test_an_answer_that_is_late_fails_the_job_and_says_no_more(
+    connection: Connection, part: PartRows
+) -> None:
+    rows = connection.rows(
+        part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False
+    )
     fleet_of(rows)._deadline_s = 0
     with pytest.raises(ClusterFailed) as caught:
         rows.code_counts(0)
@@ -296,13 +387,17 @@ class Counting(Noiseless):
 
     n_draws = 0
 
-    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+    def permute_and_flip(
+        self, utilities: np.ndarray, *, inverse_scale: Fraction
+    ) -> int:
         self.n_draws += 1
         return super().permute_and_flip(utilities, inverse_scale=inverse_scale)
 
     select_exponential = permute_and_flip
 
-    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> np.ndarray:
+    def discrete_laplace(
+        self, shape: tuple[int, ...], *, inverse_scale: Fraction
+    ) -> np.ndarray:
         self.n_draws += 1
         return super().discrete_laplace(shape, inverse_scale=inverse_scale)
 
@@ -310,14 +405,27 @@ class Counting(Noiseless):
 @pytest.mark.parametrize("is_divided", [True, False])
 @pytest.mark.parametrize("name", FORESTS)
 def test_a_worker_that_dies_costs_a_recount_and_no_draw(
-    name: str, is_divided: bool, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    is_divided: bool,
+    part: PartRows,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     priced, alone, together = plan(REQUESTS[name], SCHEMA), Counting(), Counting()
-    expected = grow(priced, SCHEMA, here(part, priced), alone, on_tree_done=lambda: None)
-    with workers_here(tmp_path, n_workers=2) as workers, workers.connected() as connection:
+    expected = grow(
+        priced, SCHEMA, here(part, priced), alone, on_tree_done=lambda: None
+    )
+    with (
+        workers_here(tmp_path, n_workers=2) as workers,
+        workers.connected() as connection,
+    ):
         rows = connection.rows(part, codes_of(priced), keep_unlabelled=False)
         lost = sorted(workers.memories.of)[0]
-        before_question(monkeypatch, lambda number: workers.lose(lost) if number == 4 else None, is_divided=is_divided)
+        before_question(
+            monkeypatch,
+            lambda number: workers.lose(lost) if number == 4 else None,
+            is_divided=is_divided,
+        )
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
         assert workers.memories.of.keys() != {lost}
         assert lost not in workers.memories.of
@@ -329,7 +437,9 @@ def test_a_worker_that_dies_costs_a_recount_and_no_draw(
 def test_a_job_that_ends_while_workers_read_leaves_no_rows_with_them(
     reads_again: bool, part: PartRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The child of a job is killed while rows are read, or read again in a question; a task cannot be interrupted."""
+    """The child of a job is killed while rows are read, or read again in a question; a
+    task cannot be interrupted.
+    """
     begun, goes_on, honest = Event(), Event(), private_rows.read_shard
     priced, is_slow = plan(REQUESTS["mrf"], SCHEMA), not reads_again
 
@@ -356,7 +466,13 @@ def test_a_job_that_ends_while_workers_read_leaves_no_rows_with_them(
             assert begun.wait(timeout=60)
         job.join(timeout=60)
         tasks = [worker.state.tasks for worker in workers.cluster.workers.values()]
-        wait_for(lambda: any(task.state == "cancelled" for of_worker in tasks for task in list(of_worker.values())))
+        wait_for(
+            lambda: any(
+                task.state == "cancelled"
+                for of_worker in tasks
+                for task in list(of_worker.values())
+            )
+        )
         goes_on.set()
         wait_for(lambda: not any(tasks))
         assert not any(workers.memories.of.values())

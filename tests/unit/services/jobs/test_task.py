@@ -13,7 +13,10 @@ from grovekeeper_forests.privacy.scope import WHOLE, Scope
 
 PART = PartRows(
     schema={"features": [], "label": {"name": "a\nb \u2028", "classes": ["x", "y"]}},
-    row_files=(Path("/home/rows/ds_1/ep_1.parquet"), Path("/home/rows/ds_1/ep_2.parquet")),
+    row_files=(
+        Path("/home/rows/ds_1/ep_1.parquet"),
+        Path("/home/rows/ds_1/ep_2.parquet"),
+    ),
     partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
     scope=Scope({"region": ("EU", "OTHER"), "shard": (0, 3)}),
     data_key=DataKey(bytes(range(32))),
@@ -29,7 +32,13 @@ TASK = JobTask(
 )
 
 
-CLUSTER = DaskCluster("tls://10.0.0.5:8786", Path("/ca.pem"), Path("/cert.pem"), Path("/key.pem"), deadline_s=60)
+CLUSTER = DaskCluster(
+    "tls://10.0.0.5:8786",
+    Path("/ca.pem"),
+    Path("/cert.pem"),
+    Path("/key.pem"),
+    deadline_s=60,
+)
 
 
 @pytest.mark.parametrize(

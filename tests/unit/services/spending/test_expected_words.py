@@ -1,4 +1,6 @@
-"""The words of an expected accuracy: recovered shares are rounded in one place, and none is above all."""
+"""The words of an expected accuracy: recovered shares are rounded in one place, and
+none is above all.
+"""
 
 from dataclasses import replace
 
@@ -21,7 +23,9 @@ BAND = Band(
 
 
 def test_a_share_above_100_percent_is_all() -> None:
-    """By chance a private forest answers better than the other forest; nobody recovers 101 %."""
+    """By chance a private forest answers better than the other forest; nobody recovers
+    101 %.
+    """
     assert spread_of(BAND) == (
         "Similar public tables (adult, magic) recovered 94 % in the middle, half of them between 78 % and all, of what "
         "a forest without privacy gains over the largest class."
@@ -29,10 +33,15 @@ def test_a_share_above_100_percent_is_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("middle", "share"), [(0.9449, "94 %"), (0.994, "99 %"), (0.9951, "all"), (1.0, "all"), (1.01, "all")]
+    ("middle", "share"),
+    [(0.9449, "94 %"), (0.994, "99 %"), (0.9951, "all"), (1.0, "all"), (1.01, "all")],
 )
-def test_the_sentence_and_the_spread_print_one_number(middle: float, share: str) -> None:
-    """0.9449 as 0.945, which the answer has, would be 94 or 95 %, depending on who rounds."""
+def test_the_sentence_and_the_spread_print_one_number(
+    middle: float, share: str
+) -> None:
+    """0.9449 as 0.945, which the answer has, would be 94 or 95 %, depending on who
+    rounds.
+    """
     band = replace(BAND, middle=middle)
     assert sentence_of(band).startswith(f"Expect about {share} of what ")
     assert f"recovered {share} in the middle" in spread_of(band)

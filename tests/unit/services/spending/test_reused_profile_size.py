@@ -12,7 +12,13 @@ PARTITIONS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 10
 
 
 def size(
-    *, noisy: float, sd: float, declared: int | None, within: dict[str, Any], of: dict[str, Any], own: str = "ds"
+    *,
+    noisy: float,
+    sd: float,
+    declared: int | None,
+    within: dict[str, Any],
+    of: dict[str, Any],
+    own: str = "ds",
 ) -> Any:
     reused = Reuse(
         SimpleNamespace(dataset_id=own, facts={"scope": of}),  # type: ignore[arg-type]
@@ -50,4 +56,7 @@ def test_the_profiles_size_is_scaled_by_the_shares_of_the_cells(
 
 def test_the_size_of_another_datasets_profile_is_not_used() -> None:
     assert size(noisy=1_000.0, sd=1.0, declared=7, within={}, of={}, own="other") == 7
-    assert size(noisy=1_000.0, sd=1.0, declared=None, within={}, of={}, own="other") is None
+    assert (
+        size(noisy=1_000.0, sd=1.0, declared=None, within={}, of={}, own="other")
+        is None
+    )

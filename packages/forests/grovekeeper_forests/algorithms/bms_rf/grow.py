@@ -1,4 +1,6 @@
-"""Grows stacked forests: releases a layer, then adds its votes to the rows of the next layer."""
+"""Grows stacked forests: releases a layer, then adds its votes to the rows of the next
+layer.
+"""
 
 from __future__ import annotations
 
@@ -30,34 +32,42 @@ def grow_forest(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases layers on the PRIVATE rows, each on rows with the votes of the layer before. One call is one release.
+    """Releases layers on the PRIVATE rows, each on rows with the votes of the layer
+    before. One call is one release.
 
     The projections are drawn before any row is read.
 
     Privacy:
-        ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a multinomial forest (Theorem 1
-        of docs/proofs/mrf.md) on rows ``X + shift · votes · W``, where W is public and the votes of a row are computed
-        from *released* leaves alone: a record-wise map (lemmas L6 and B1), in whole numbers, so that no row changes
-        another row and every sensitivity equals the sensitivity of one forest. Dropout draws public coins and restricts
-        public candidates (lemma B2). The losses of layers on the same rows add up (Theorem L), ε/N each; layers on
-        disjoint rows, assigned by a keyed hash, cost the largest of their losses (lemma L5). The number of layers is
-        public and independent of any accuracy on rows. *Not covered:* running time.
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a
+        multinomial forest (Theorem 1 of docs/proofs/mrf.md) on rows ``X + shift · votes
+        · W``, where W is public and the votes of a row are computed from *released*
+        leaves alone: a record-wise map (lemmas L6 and B1), in whole numbers, so that no
+        row changes another row and every sensitivity equals the sensitivity of one
+        forest. Dropout draws public coins and restricts public candidates (lemma B2).
+        The losses of layers on the same rows add up (Theorem L), ε/N each; layers on
+        disjoint rows, assigned by a keyed hash, cost the largest of their losses (lemma
+        L5). The number of layers is public and independent of any accuracy on rows.
+        *Not covered:* running time.
 
     Source:
-        Song and Wang (2024), Algorithms 1 and 2; its Lemma 8 does not hold as stated. Theorem 1 of
-        docs/proofs/bms-rf.md.
+        Song and Wang (2024), Algorithms 1 and 2; its Lemma 8 does not hold as stated.
+        Theorem 1 of docs/proofs/bms-rf.md.
     """
     parameters, grown = plan.parameters, list[Forest]()
     plans, schemas = layers.plans(plan), layers.schemas(schema, parameters)
     projection = draw_projection(schema, len(plans) - 1, randomness)
     shift = layers.largest_shift(parameters)
     parts = _parts(plan, rows, randomness)
-    for index, (layer_plan, layer_schema) in enumerate(zip(plans, schemas, strict=True)):
+    for index, (layer_plan, layer_schema) in enumerate(
+        zip(plans, schemas, strict=True)
+    ):
         layer_rows = parts[index]
         seen = layer_rows.features
         for released, seen_by, weights in zip(grown, schemas, projection, strict=False):
             said = votes_of(released, seen_by, seen)
-            seen = layers.add_votes(schema, layer_rows.features, said, weights=weights, shift=shift)
+            seen = layers.add_votes(
+                schema, layer_rows.features, said, weights=weights, shift=shift
+            )
         layer = grow_trees(
             grow_tree,
             layer_plan,
@@ -78,11 +88,13 @@ def grow_tree(
     rows: TreeHistograms,
     randomness: Randomness,
 ) -> ReleasedTree:
-    """Selects splits level by level on the PRIVATE rows, then releases the leaves; see ``GrowTree``.
+    """Selects splits level by level on the PRIVATE rows, then releases the leaves; see
+    ``GrowTree``.
 
     Privacy:
-        The guarantee of ``mrf``, under add/remove and replace-one: coins are public, and the range sensitivity of a
-        utility over fewer candidates is at most its range sensitivity over all. *Not covered:* running time.
+        The guarantee of ``mrf``, under add/remove and replace-one: coins are public,
+        and the range sensitivity of a utility over fewer candidates is at most its
+        range sensitivity over all. *Not covered:* running time.
 
     Source:
         Song and Wang (2024), Algorithm 2; lemma B2 of docs/proofs/bms-rf.md.
@@ -94,12 +106,20 @@ def grow_tree(
     )
     by_shares = parameters["leaf"] == tree_price.SHARES
     return tree_growth.grow_greedy_tree(
-        event, rule, encoding=encoding, rows=rows, randomness=randomness, by_shares=by_shares
+        event,
+        rule,
+        encoding=encoding,
+        rows=rows,
+        randomness=randomness,
+        by_shares=by_shares,
     )
 
 
-def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArray[np.int64]:
-    """The votes of a released layer for each row, int64 ``(n_rows, n_classes)`` in units of 2⁻¹⁶; record-wise.
+def votes_of(
+    layer: Forest, schema: Schema, columns: SanitisedColumns
+) -> NDArray[np.int64]:
+    """The votes of a released layer for each row, int64 ``(n_rows, n_classes)`` in
+    units of 2⁻¹⁶; record-wise.
 
     Args:
         layer: released.
@@ -108,25 +128,40 @@ def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArra
     """
     encoding = encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
     values = layers.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
-    return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)  # sums of whole numbers, exact
+    # sums of whole numbers, exact
+    return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)
 
 
-def draw_projection(schema: Schema, n_steps: int, randomness: Randomness) -> NDArray[np.uint16]:
-    """Draws the public weights between layers: uniform multiples of 2⁻¹⁶ below 1, and 0 for unordered features.
+def draw_projection(
+    schema: Schema, n_steps: int, randomness: Randomness
+) -> NDArray[np.uint16]:
+    """Draws the public weights between layers: uniform multiples of 2⁻¹⁶ below 1, and 0
+    for unordered features.
 
     Returns:
         uint16 ``(n_steps, n_classes, n_features)``.
     """
-    weights = np.zeros((n_steps, schema.n_classes, len(schema.features)), dtype=np.uint16)
+    weights = np.zeros(
+        (n_steps, schema.n_classes, len(schema.features)), dtype=np.uint16
+    )
     for index, feature in enumerate(schema.features):
         if layers.is_moved(feature):
-            drawn = [randomness.uniform(layers.TICKS) for _ in range(n_steps * schema.n_classes)]
-            weights[:, :, index] = np.array(drawn, dtype=np.uint16).reshape(weights.shape[:2])
+            drawn = [
+                randomness.uniform(layers.TICKS)
+                for _ in range(n_steps * schema.n_classes)
+            ]
+            weights[:, :, index] = np.array(drawn, dtype=np.uint16).reshape(
+                weights.shape[:2]
+            )
     return weights
 
 
-def _parts(plan: Plan, rows: SanitisedRows, randomness: Randomness) -> list[SanitisedRows]:
-    """The PRIVATE rows of each layer: all rows, or the rows that a keyed hash assigns to the layer."""
+def _parts(
+    plan: Plan, rows: SanitisedRows, randomness: Randomness
+) -> list[SanitisedRows]:
+    """The PRIVATE rows of each layer: all rows, or the rows that a keyed hash assigns
+    to the layer.
+    """
     n_layers = int(plan.parameters["n_layers"])
     if not layers.is_disjoint(plan.parameters):
         return [rows] * n_layers
@@ -137,4 +172,6 @@ def _parts(plan: Plan, rows: SanitisedRows, randomness: Randomness) -> list[Sani
 
 def _those(rows: SanitisedRows, mine: NDArray[np.int64]) -> SanitisedRows:
     columns = tuple(column[mine] for column in rows.features.columns)
-    return SanitisedRows(SanitisedColumns(columns, len(mine)), rows.y[mine], rows.row_ids[mine])
+    return SanitisedRows(
+        SanitisedColumns(columns, len(mine)), rows.y[mine], rows.row_ids[mine]
+    )

@@ -1,7 +1,9 @@
-"""Prices ``bms-rf``, a repaired stacked forest: each layer costs budget and passes on only released votes.
+"""Prices ``bms-rf``, a repaired stacked forest: each layer costs budget and passes on
+only released votes.
 
-Song and Wang, "Trestle random forest based on multiple randomness and privacy protection" (2024), name the algorithm
-BMS-RF. docs/proofs/bms-rf.md shows the errors of the paper and proves the guarantee of this version.
+Song and Wang, "Trestle random forest based on multiple randomness and privacy
+protection" (2024), name the algorithm BMS-RF. docs/proofs/bms-rf.md shows the errors of
+the paper and proves the guarantee of this version.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ _OWN_PARAMETERS = (
 
 
 class StackedForest(Algorithm):
-    """Layers of multinomial trees with dropout; votes of a released layer are added to the rows of the next layer."""
+    """Layers of multinomial trees with dropout; votes of a released layer are added to
+    the rows of the next layer.
+    """
 
     slug = "bms-rf"
     title = "Stacked multinomial forest with Bernoulli dropout, repaired"
@@ -90,10 +94,21 @@ class StackedForest(Algorithm):
     reads_values = True
     parameters = (*tree_price.MULTINOMIAL_PARAMETERS, *_OWN_PARAMETERS)
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
-        tree_parameters.fill_structure_share(settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE)
-        settled.setdefault("n_estimators", max(tree_parameters.default_n_trees(facts), int(settled.get("n_layers", 1))))
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the number and depth of trees from the public size, ε and the
+        schema, and the number of layers.
+        """
+        tree_parameters.fill_structure_share(
+            settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE
+        )
+        settled.setdefault(
+            "n_estimators",
+            max(
+                tree_parameters.default_n_trees(facts), int(settled.get("n_layers", 1))
+            ),
+        )
         n_trees = int(settled["n_estimators"])
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
         if int(settled["n_layers"]) > n_trees:
@@ -101,7 +116,8 @@ class StackedForest(Algorithm):
         depth = tree_parameters.default_depth(facts, n_trees)
         first = encoding_of(facts.schema, settled["n_bins"], facts.profile)
         for schema in layers.schemas(facts.schema, settled)[1:2]:
-            # Histograms of later layers must fit in memory, too. Later layers never make the trees deeper.
+            # Histograms of later layers must fit in memory, too. Later layers never
+            # make the trees deeper.
             encoding = Encoding.of(schema, int(settled["n_bins"]))
             fitting = dict(settled)
             tree_parameters.fill_depth(fitting, depth, encoding, tables=True)
@@ -112,12 +128,17 @@ class StackedForest(Algorithm):
         """N forests, sequential or on disjoint rows."""
         disjoint = layers.is_disjoint(parameters)
         n_trees = layers.sizes(parameters)
-        own_facts = replace(facts, epsilon=facts.epsilon if disjoint else facts.epsilon / len(n_trees))
+        own_facts = replace(
+            facts, epsilon=facts.epsilon if disjoint else facts.epsilon / len(n_trees)
+        )
         schemas = layers.schemas(facts.schema, parameters)
-        layer_facts = zip(n_trees, schemas, layers.profiles(facts.profile, parameters), strict=True)
+        layer_facts = zip(
+            n_trees, schemas, layers.profiles(facts.profile, parameters), strict=True
+        )
         events = tuple(
             tree_price.multinomial_event(
-                {**parameters, "n_estimators": size}, replace(own_facts, schema=schema, profile=profile)
+                {**parameters, "n_estimators": size},
+                replace(own_facts, schema=schema, profile=profile),
             )
             for size, schema, profile in layer_facts
         )

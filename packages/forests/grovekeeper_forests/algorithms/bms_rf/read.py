@@ -14,27 +14,46 @@ from grovekeeper_forests.contract.plan import Forest, Layout, Layouts, Plan
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.trees import leaf_read_out
-from grovekeeper_forests.trees.leaf_read_out import LeafFamily, LeafSums, PooledSums, by_output
+from grovekeeper_forests.trees.leaf_read_out import (
+    LeafFamily,
+    LeafSums,
+    PooledSums,
+    by_output,
+)
 
 PROJECTION = "projection"
 _TREES = LeafFamily()
 
 
 class StackedFamily:
-    """The trees of all layers, first layer first, and the public projections between the layers."""
+    """The trees of all layers, first layer first, and the public projections between
+    the layers.
+    """
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """The layouts of all trees, and ``projection``: uint16 ``(n_layers − 1, n_classes, n_features)``."""
-        shape = (int(plan.parameters["n_layers"]) - 1, schema.n_classes, len(schema.features))
+        """The layouts of all trees, and ``projection``: uint16 ``(n_layers − 1,
+        n_classes, n_features)``.
+        """
+        shape = (
+            int(plan.parameters["n_layers"]) - 1,
+            schema.n_classes,
+            len(schema.features),
+        )
         return {**_TREES.layouts(plan, schema), PROJECTION: Layout(np.uint16, shape)}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
         """Whether the trees of every layer are valid; every projection weight is valid."""
-        return all(_TREES.is_valid(layer, layer_schema) for layer, layer_schema in _layers(forest, schema))
+        return all(
+            _TREES.is_valid(layer, layer_schema)
+            for layer, layer_schema in _layers(forest, schema)
+        )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> StackedSums:
         """Pools the trees of all layers with equal weight."""
-        pooled = [_TREES.reader(layer, layer_schema, read_out) for layer, layer_schema in _layers(forest, schema)]
+        pooled = [
+            _TREES.reader(layer, layer_schema, read_out)
+            for layer, layer_schema in _layers(forest, schema)
+        ]
         return StackedSums(
             schema,
             tuple(_weighed(layer, forest.plan.n_trees) for layer in pooled),
@@ -48,9 +67,16 @@ def _layers(forest: Forest, schema: Schema) -> Iterator[tuple[Forest, Schema]]:
     """The forest of each layer with the schema of its rows, first layer first."""
     first = 0
     for plan, layer_schema in zip(
-        layers.plans(forest.plan), layers.schemas(schema, forest.plan.parameters), strict=True
+        layers.plans(forest.plan),
+        layers.schemas(schema, forest.plan.parameters),
+        strict=True,
     ):
-        yield Forest(plan, layer_arrays(forest.arrays, slice(first, first + plan.n_trees))), layer_schema
+        yield (
+            Forest(
+                plan, layer_arrays(forest.arrays, slice(first, first + plan.n_trees))
+            ),
+            layer_schema,
+        )
         first += plan.n_trees
 
 
@@ -60,10 +86,12 @@ class StackedSums:
 
     Attributes:
         schema: the declared schema.
-        layers: first layer first; for each leaf, ``n_classes`` values of the read-out, then ``n_classes`` votes.
+        layers: first layer first; for each leaf, ``n_classes`` values of the read-out,
+            then ``n_classes`` votes.
         projection: released; weights between the layers.
         shift: in ticks.
-        read_out: how sums become probabilities; see ``grovekeeper_forests.trees.leaf_read_out``.
+        read_out: how sums become probabilities; see
+            ``grovekeeper_forests.trees.leaf_read_out``.
     """
 
     schema: Schema
@@ -80,8 +108,13 @@ class StackedSums:
             layer_sums = layer.of(seen)
             sums += layer_sums[:, :n_classes]
             if index < len(self.projection):
-                votes, weights = layer_sums[:, n_classes:].astype(np.int64), self.projection[index]
-                seen = layers.add_votes(self.schema, columns, votes, weights=weights, shift=self.shift)
+                votes, weights = (
+                    layer_sums[:, n_classes:].astype(np.int64),
+                    self.projection[index],
+                )
+                seen = layers.add_votes(
+                    self.schema, columns, votes, weights=weights, shift=self.shift
+                )
         return leaf_read_out.to_probabilities(sums, self.read_out)
 
 
@@ -90,18 +123,28 @@ def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
     sums = layer.sums
     values = sums.values * len(sums.values)
     if layer.read_out == leaf_read_out.VOTE:
-        values = np.rint(values)  # whole votes: sums over layers are exact, so ties stay ties
+        # whole votes: sums over layers are exact, so ties stay ties
+        values = np.rint(values)
     else:
         values /= n_trees
     own_votes = layers.of_leaves(sums.arrays, values.shape[2])
-    return LeafSums(sums.encoding, sums.arrays, by_output(np.concatenate([values, own_votes], axis=2)))
+    return LeafSums(
+        sums.encoding,
+        sums.arrays,
+        by_output(np.concatenate([values, own_votes], axis=2)),
+    )
 
 
-def layer_arrays(arrays: Mapping[str, NDArray[Any]], trees: slice) -> dict[str, NDArray[Any]]:
+def layer_arrays(
+    arrays: Mapping[str, NDArray[Any]], trees: slice
+) -> dict[str, NDArray[Any]]:
     """The released arrays of consecutive trees."""
     return {name: array[trees] for name, array in arrays.items() if name != PROJECTION}
 
 
 def joined(layers: Sequence[Forest]) -> dict[str, NDArray[Any]]:
     """The released arrays of all layers, concatenated, first layer first."""
-    return {name: np.concatenate([layer.arrays[name] for layer in layers]) for name in layers[0].arrays}
+    return {
+        name: np.concatenate([layer.arrays[name] for layer in layers])
+        for name in layers[0].arrays
+    }

@@ -1,4 +1,5 @@
-"""Prices the forests of Huang, Lei and Kabán that protect labels alone: features and membership are public.
+"""Prices the forests of Huang, Lei and Kabán that protect labels alone: features and
+membership are public.
 
 See the table in :mod:`grovekeeper_forests.algorithms.literature.price`.
 """
@@ -10,7 +11,11 @@ from fractions import Fraction
 from math import ceil, log2
 
 from grovekeeper_forests import amounts, limits
-from grovekeeper_forests.algorithms.literature.price import DEEPEST_BY_RULE, PathForest, fill_depth
+from grovekeeper_forests.algorithms.literature.price import (
+    DEEPEST_BY_RULE,
+    PathForest,
+    fill_depth,
+)
 from grovekeeper_forests.contract.algorithm import (
     About,
     Parameter,
@@ -23,7 +28,9 @@ from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.trees import tree_parameters, tree_price
 
 ROWS_OF_A_LEAF = 8
-"""Labelled rows times ε that the rules for accounts of labels aim for in a leaf: four times the scale of its noise."""
+"""Labelled rows times ε that the rules for accounts of labels aim for in a leaf: four
+times the scale of its noise.
+"""
 
 MIN_ROWS = Parameter(
     "min_rows",
@@ -51,11 +58,13 @@ DEFAULT_TEACHERS, DEFAULT_PUPILS = 10, 50
 
 
 class LabelMedianTrees(PathForest):
-    """Each node splits a random feature at its exact median; each leaf releases noisy label counts or one label.
+    """Each node splits a random feature at its exact median; each leaf releases noisy
+    label counts or one label.
 
-    Algorithm 3 of Huang, Lei and Kabán in its second setting. Structure comes from public features, noise is on labels
-    only. Rows without a known label, the paper's unlabelled set, are used for the structure. No profile is needed:
-    features are public, so exact medians among 255 steps cost no budget.
+    Algorithm 3 of Huang, Lei and Kabán in its second setting. Structure comes from
+    public features, noise is on labels only. Rows without a known label, the paper's
+    unlabelled set, are used for the structure. No profile is needed: features are
+    public, so exact medians among 255 steps cost no budget.
     """
 
     slug = "sspe-2"
@@ -88,20 +97,32 @@ class LabelMedianTrees(PathForest):
         LABELLED_SHARE,
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the fewest rows of a node that splits and, from the public size and ε, the depth."""
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the fewest rows of a node that splits and, from the public size and
+        ε, the depth.
+        """
         share = amounts.parse(settled["labelled_share"])
-        of_a_leaf = ROWS_OF_A_LEAF * self._n_noisy_trees(settled) / (facts.epsilon * share)
-        settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
-        depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
+        of_a_leaf = (
+            ROWS_OF_A_LEAF * self._n_noisy_trees(settled) / (facts.epsilon * share)
+        )
+        settled.setdefault(
+            "min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET)
+        )
+        depth = min(
+            max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE
+        )
         return fill_depth(settled, depth, facts, tables=True)
 
 
 class TransductiveEnsemble(LabelMedianTrees):
-    """Median trees with noisy label counts, then median trees with exact counts of the labels that these predict.
+    """Median trees with noisy label counts, then median trees with exact counts of the
+    labels that these predict.
 
-    Algorithm 4 of Huang, Lei and Kabán. Only the small ensemble on private labels costs budget, not the larger one on
-    its predictions: docs/proofs/pte.md shows why the second noise is not needed.
+    Algorithm 4 of Huang, Lei and Kabán. Only the small ensemble on private labels costs
+    budget, not the larger one on its predictions: docs/proofs/pte.md shows why the
+    second noise is not needed.
     """
 
     slug = "pte"
@@ -145,18 +166,28 @@ class TransductiveEnsemble(LabelMedianTrees):
         LABELLED_SHARE,
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in ten and fifty trees, the fewest rows of a node that splits and, from public facts, the depth.
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in ten and fifty trees, the fewest rows of a node that splits and, from
+        public facts, the depth.
 
         Raises:
             ParameterInvalid: more teachers than trees.
         """
         if "n_estimators" in settled:
-            settled.setdefault("n_teachers", min(DEFAULT_TEACHERS, int(settled["n_estimators"])))
+            settled.setdefault(
+                "n_teachers", min(DEFAULT_TEACHERS, int(settled["n_estimators"]))
+            )
         settled.setdefault("n_teachers", DEFAULT_TEACHERS)
-        settled.setdefault("n_estimators", min(int(settled["n_teachers"]) + DEFAULT_PUPILS, limits.MAX_TREES))
+        settled.setdefault(
+            "n_estimators",
+            min(int(settled["n_teachers"]) + DEFAULT_PUPILS, limits.MAX_TREES),
+        )
         if int(settled["n_teachers"]) > int(settled["n_estimators"]):
-            raise ParameterInvalid.named("n_teachers", "too-large", limit=int(settled["n_estimators"]))
+            raise ParameterInvalid.named(
+                "n_teachers", "too-large", limit=int(settled["n_estimators"])
+            )
         return super().fill_defaults(settled, facts)
 
     def _n_noisy_trees(self, parameters: Parameters) -> int:

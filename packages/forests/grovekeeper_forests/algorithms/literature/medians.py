@@ -1,9 +1,11 @@
-"""Chooses splits at medians of random features: private medians of a level, and exact medians of public features.
+"""Chooses splits at medians of random features: private medians of a level, and exact
+medians of public features.
 
-Exact medians, with exact stopping sizes, are for accounts that protect labels alone. There, two neighbouring datasets
-have the same rows with the same features. A function of features alone has the same value on both, so its exact value
-may be used and published at no privacy cost (docs/proofs/sspe-2.md). The functions that choose such splits receive rows
-*without* labels, so they cannot read a label.
+Exact medians, with exact stopping sizes, are for accounts that protect labels alone.
+There, two neighbouring datasets have the same rows with the same features. A function
+of features alone has the same value on both, so its exact value may be used and
+published at no privacy cost (docs/proofs/sspe-2.md). The functions that choose such
+splits receive rows *without* labels, so they cannot read a label.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from grovekeeper_forests.kernels.arrays import Splits
 from grovekeeper_forests.noise.randomness import Randomness
 from grovekeeper_forests.trees import tree_growth, tree_parameters
 from grovekeeper_forests.trees.tree_growth import ReleasedTree
-from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms, TreeHistograms, TwoParts
+from grovekeeper_forests.trees.tree_histograms import (
+    Assignment,
+    LocalHistograms,
+    TreeHistograms,
+    TwoParts,
+)
 from grovekeeper_forests.trees.tree_price import Selection, TreePrice
 
 
@@ -35,7 +42,8 @@ def choose_medians(
     level_boxes: list[NDArray[np.bool_]],
     randomness: Randomness,
 ) -> list[int | None]:
-    """Releases the split of every node of a level: a random feature, cut at its private median in the node's box.
+    """Releases the split of every node of a level: a random feature, cut at its private
+    median in the node's box.
 
     Args:
         selection: the selection of a node, as priced.
@@ -47,7 +55,9 @@ def choose_medians(
     candidates = encoding.candidates
     groups = [_random_feature(encoding, box, randomness) for box in level_boxes]
     features = {int(candidates.feature[group[0]]) for group in groups if len(group)}
-    evenness = {feature: split_evenness(rows, encoding, feature) for feature in sorted(features)}
+    evenness = {
+        feature: split_evenness(rows, encoding, feature) for feature in sorted(features)
+    }
     picked: list[int | None] = []
     for node, group in enumerate(groups):
         if len(group) == 0:
@@ -61,8 +71,12 @@ def choose_medians(
     return picked
 
 
-def _random_feature(encoding: Encoding, box: NDArray[np.bool_], randomness: Randomness) -> NDArray[np.int64]:
-    """Draws a feature uniformly among those with a split in the box; returns its splits, or an empty array."""
+def _random_feature(
+    encoding: Encoding, box: NDArray[np.bool_], randomness: Randomness
+) -> NDArray[np.int64]:
+    """Draws a feature uniformly among those with a split in the box; returns its
+    splits, or an empty array.
+    """
     alive = np.flatnonzero(box)
     if len(alive) == 0:
         return alive
@@ -70,52 +84,76 @@ def _random_feature(encoding: Encoding, box: NDArray[np.bool_], randomness: Rand
     return groups[randomness.uniform(len(groups))]
 
 
-def split_evenness(rows: TreeHistograms, encoding: Encoding, feature: int) -> NDArray[np.int64]:
-    """Computes −|2·#{left} − #{rows}| of every public split of one feature, in every node of the current level.
+def split_evenness(
+    rows: TreeHistograms, encoding: Encoding, feature: int
+) -> NDArray[np.int64]:
+    """Computes −|2·#{left} − #{rows}| of every public split of one feature, in every
+    node of the current level.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, n_splits)``; larger is better. An added row changes each number of its node by +1
-        or −1.
+        PRIVATE int64 ``(n_nodes, n_splits)``; larger is better. An added row changes
+        each number of its node by +1 or −1.
     """
     per_code = rows.class_histogram(slice(feature, feature + 1)).sum(axis=2)
-    return _evenness(encoding, encoding.candidates.of(slice(feature, feature + 1)), per_code)
+    return _evenness(
+        encoding, encoding.candidates.of(slice(feature, feature + 1)), per_code
+    )
 
 
-def _evenness(encoding: Encoding, splits: slice, per_code: NDArray[np.int64]) -> NDArray[np.int64]:
-    """−|2·#{left} − #{rows}| of every split of a feature, from the rows by node and code of the feature."""
-    left = per_code if encoding.candidates.equals[splits].any() else per_code.cumsum(axis=1)
+def _evenness(
+    encoding: Encoding, splits: slice, per_code: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """−|2·#{left} − #{rows}| of every split of a feature, from the rows by node and
+    code of the feature.
+    """
+    left = (
+        per_code
+        if encoding.candidates.equals[splits].any()
+        else per_code.cumsum(axis=1)
+    )
     result: NDArray[np.int64] = -np.abs(
-        2 * left[:, encoding.candidates.threshold[splits]] - per_code.sum(axis=1, keepdims=True)
+        2 * left[:, encoding.candidates.threshold[splits]]
+        - per_code.sum(axis=1, keepdims=True)
     )
     return result
 
 
 def grow_at_exact_medians(
-    encoding: Encoding, parameters: Parameters, rows: TreeHistograms, randomness: Randomness
+    encoding: Encoding,
+    parameters: Parameters,
+    rows: TreeHistograms,
+    randomness: Randomness,
 ) -> Splits:
-    """Chooses the splits of one tree: in every node, a random feature that separates rows, cut closest to its median.
+    """Chooses the splits of one tree: in every node, a random feature that separates
+    rows, cut closest to its median.
 
     Args:
         encoding: public bins.
         parameters: settled, with ``max_depth`` and ``min_rows``.
-        rows: public features with equal labels; at the root before the call, in the leaves after it.
+        rows: public features with equal labels; at the root before the call, in the
+            leaves after it.
         randomness: source of the random features.
     """
 
     def choose(_: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
         evenness, n_rows = exact_evenness(rows, encoding, n_nodes=len(level_boxes))
         return [
-            _median(encoding, box & (even > -size), even, randomness) if size >= int(parameters["min_rows"]) else None
+            _median(encoding, box & (even > -size), even, randomness)
+            if size >= int(parameters["min_rows"])
+            else None
             for box, even, size in zip(level_boxes, evenness, n_rows, strict=True)
         ]
 
-    return tree_growth.grow_levels(encoding.candidates, int(parameters["max_depth"]), rows, choose)
+    return tree_growth.grow_levels(
+        encoding.candidates, int(parameters["max_depth"]), rows, choose
+    )
 
 
 def exact_evenness(
     rows: TreeHistograms, encoding: Encoding, *, n_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Computes −|#{left} − #{right}| of every public split in every node of the level, and the size of every node.
+    """Computes −|#{left} − #{right}| of every public split in every node of the level,
+    and the size of every node.
 
     Returns:
         int64 ``(n_nodes, n_candidates)``: larger is more even, and −size where a side is empty; int64 ``(n_nodes,)``.
@@ -135,25 +173,48 @@ def exact_evenness(
 
 
 def _median(
-    encoding: Encoding, parting: NDArray[np.bool_], evenness: NDArray[np.int64], randomness: Randomness
+    encoding: Encoding,
+    parting: NDArray[np.bool_],
+    evenness: NDArray[np.int64],
+    randomness: Randomness,
 ) -> int | None:
-    """Draws a random feature among those that separate rows, and returns its most even split; ``None`` without one."""
+    """Draws a random feature among those that separate rows, and returns its most even
+    split; ``None`` without one.
+    """
     splits = _random_feature(encoding, parting, randomness)
     return int(splits[evenness[splits].argmax()]) if len(splits) else None
 
 
 def label_trees(
-    plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness, *, n_trees: int
+    plan: Plan,
+    schema: Schema,
+    rows: SanitisedRows,
+    randomness: Randomness,
+    *,
+    n_trees: int,
 ) -> Iterator[ReleasedTree]:
-    """Releases trees one by one: splits by the features of all rows, leaves by the labels of the tree's rows."""
+    """Releases trees one by one: splits by the features of all rows, leaves by the
+    labels of the tree's rows.
+    """
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     codes = encoding.encode(rows.features)
     priced = TreePrice.of(plan.event).leaves
     known = np.flatnonzero(rows.y >= 0)
-    assigned = Assignment.drawn(randomness, n_shards=n_trees if tree_parameters.is_sharded(plan.parameters) else 0)
-    without = LocalHistograms(CodedPart(encoding, codes, rows.y, rows.row_ids), Assignment(), has_labels=False)
+    assigned = Assignment.drawn(
+        randomness,
+        n_shards=n_trees if tree_parameters.is_sharded(plan.parameters) else 0,
+    )
+    without = LocalHistograms(
+        CodedPart(encoding, codes, rows.y, rows.row_ids), Assignment(), has_labels=False
+    )
     labelled = LocalHistograms(
-        CodedPart(encoding, np.ascontiguousarray(codes[:, known]), rows.y[known], rows.row_ids[known]), assigned
+        CodedPart(
+            encoding,
+            np.ascontiguousarray(codes[:, known]),
+            rows.y[known],
+            rows.row_ids[known],
+        ),
+        assigned,
     )
     for index in range(n_trees):
         tree_rows = TwoParts(without.of_tree(index), labelled.of_tree(index))

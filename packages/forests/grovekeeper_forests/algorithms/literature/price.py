@@ -1,4 +1,5 @@
-"""Prices the forests of published papers: a level rule, a release of leaves, and default sizes by public rules.
+"""Prices the forests of published papers: a level rule, a release of leaves, and
+default sizes by public rules.
 
 ==================  ==============================================  ==================  ==========================
 slug                splits of a tree                                a leaf releases     proof
@@ -13,8 +14,8 @@ slug                splits of a tree                                a leaf relea
 ``pte``             exact medians of public features                counts              docs/proofs/pte.md
 ==================  ==============================================  ==================  ==========================
 
-The last two are in :mod:`grovekeeper_forests.algorithms.literature.label_price`. Each proof page shows the errors of
-the paper and proves the guarantee of this version.
+The last two are in :mod:`grovekeeper_forests.algorithms.literature.label_price`. Each
+proof page shows the errors of the paper and proves the guarantee of this version.
 """
 
 from __future__ import annotations
@@ -43,24 +44,32 @@ from grovekeeper_forests.trees import tree_parameters, tree_price
 from grovekeeper_forests.trees.tree_price import Levels, TreePrice
 
 MEDIAN_RANGE_SENSITIVITY = 2
-"""An added row changes the utility of every split by +1 or −1, not by the same sign for all splits."""
+"""An added row changes the utility of every split by +1 or −1, not by the same sign for
+all splits.
+"""
 
 MEDIAN_LEVEL_RATIO = Fraction(3, 2)
-"""Ratio of a level's share of ε to the share of the level above (equation 7 of Huang, Lei and Kabán)."""
+"""Ratio of a level's share of ε to the share of the level above (equation 7 of Huang,
+Lei and Kabán).
+"""
 
 DEEPEST_BY_RULE = 10
 
 
 class MultinomialForest(Algorithm):
-    """Trees whose splits are selected at random by a utility of class counts, with noisy counts or labels in leaves.
+    """Trees whose splits are selected at random by a utility of class counts, with
+    noisy counts or labels in leaves.
 
-    Li et al., "Multinomial random forest: toward consistency and privacy-preservation" (preprint), and Bai et al.,
-    "Multinomial random forest" (2022), with public candidates, depth-only stopping and noisy leaves.
+    Li et al., "Multinomial random forest: toward consistency and privacy-preservation"
+    (preprint), and Bai et al., "Multinomial random forest" (2022), with public
+    candidates, depth-only stopping and noisy leaves.
     """
 
     slug = "mrf"
     title = "Multinomial random forest, repaired"
-    source = "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
+    source = (
+        "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
+    )
     about = About(
         claimed=(
             "ε-differential privacy of trees whose splits and labels are drawn by exponential mechanisms on normalised "
@@ -93,9 +102,15 @@ class MultinomialForest(Algorithm):
         ),
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
-        tree_parameters.fill_structure_share(settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE)
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the shares of each tree's ε, and the number and depth of trees, from
+        public facts.
+        """
+        tree_parameters.fill_structure_share(
+            settled, facts, usual=tree_price.USUAL_STRUCTURE_SHARE
+        )
         warnings = tree_parameters.fill_greedy_sizes(settled, facts)
         if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
             all_random = "Every split is random (exploration is 1), so what is charged for choosing splits buys nothing"
@@ -103,14 +118,18 @@ class MultinomialForest(Algorithm):
         return warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
+        """T trees, sequential or on disjoint rows; a tree is the selections of a path,
+        then its leaves.
+        """
         return tree_price.multinomial_event(parameters, facts)
 
 
 class RandomDecisionTrees(Algorithm):
-    """Trees drawn from public randomness, with noise on every (leaf, class) count of every tree.
+    """Trees drawn from public randomness, with noise on every (leaf, class) count of
+    every tree.
 
-    Bojarski et al. 2014, "Differentially- and non-differentially-private random decision trees".
+    Bojarski et al. 2014, "Differentially- and non-differentially-private random
+    decision trees".
     """
 
     source = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
@@ -137,11 +156,14 @@ class RandomDecisionTrees(Algorithm):
         tree_parameters.ASSIGNMENT,
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the number and depth of trees from the public size, ε and the schema.
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the number and depth of trees from the public size, ε and the
+        schema.
 
-        More trees average better, but each has more noise. An average leaf holds about twice as many rows as the scale
-        of its noise.
+        More trees average better, but each has more noise. An average leaf holds about
+        twice as many rows as the scale of its noise.
         """
         strength = facts.size * float(facts.epsilon)
         settled.setdefault("n_estimators", min(max(round(0.8 * strength**0.35), 3), 64))
@@ -153,8 +175,17 @@ class RandomDecisionTrees(Algorithm):
         """T noisy histograms, sequential or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
-        parts = (Part(n_trees, tree_price.price_leaves(tree_price.COUNTS, per_tree, depth, facts)),)
-        return Parallel("trees", parts) if tree_parameters.is_sharded(parameters) else Sequential(parts)
+        parts = (
+            Part(
+                n_trees,
+                tree_price.price_leaves(tree_price.COUNTS, per_tree, depth, facts),
+            ),
+        )
+        return (
+            Parallel("trees", parts)
+            if tree_parameters.is_sharded(parameters)
+            else Sequential(parts)
+        )
 
 
 class VotingTrees(RandomDecisionTrees):
@@ -182,11 +213,13 @@ class DrawnTrees(RandomDecisionTrees):
 
 
 class JagannathanTrees(RandomDecisionTrees):
-    """Ten random decision trees, of depth half the number of features unless the public size is small.
+    """Ten random decision trees, of depth half the number of features unless the public
+    size is small.
 
-    Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier"
-    (2009; Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md, with other default
-    numbers. Empty leaves are released, too: an omitted leaf would reveal that no row reaches it.
+    Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random
+    decision tree classifier" (2009; Transactions on Data Privacy 5, 2012). The
+    mechanism is that of docs/proofs/rdt.md, with other default numbers. Empty leaves
+    are released, too: an omitted leaf would reveal that no row reaches it.
     """
 
     slug = "rdt-jagannathan"
@@ -202,25 +235,36 @@ class JagannathanTrees(RandomDecisionTrees):
     read_outs = ("ta", "sum", "mv")
     parameters = (tree_parameters.TEN_TREES, *RandomDecisionTrees.parameters[1:])
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the depth: min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public size n, at least 1."""
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the depth: min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public
+        size n, at least 1.
+        """
         by_features = math.ceil(len(facts.schema.features) / 2)
         depth = max(min(by_features, facts.size.bit_length() - 2), 1)
         return fill_depth(settled, depth, facts, tables=False)
 
 
 class PathForest(Algorithm):
-    """A forest of trees that are priced alike: one selection per level of a path, then the leaves.
+    """A forest of trees that are priced alike: one selection per level of a path, then
+    the leaves.
 
     Attributes:
-        range_sensitivity: of the utility by which a level's splits are selected; ``None`` where splits cost no budget.
+        range_sensitivity: of the utility by which a level's splits are selected;
+            ``None`` where splits cost no budget.
     """
 
     range_sensitivity: int | None = None
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees on disjoint rows, or sequential; a tree is one selection per node of a path, then its leaves."""
-        n_trees, share = self._n_noisy_trees(parameters), self._structure_share(parameters)
+        """T trees on disjoint rows, or sequential; a tree is one selection per node of
+        a path, then its leaves.
+        """
+        n_trees, share = (
+            self._n_noisy_trees(parameters),
+            self._structure_share(parameters),
+        )
         sharded = tree_parameters.is_sharded(parameters)
         per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
         kind, depth = self._leaf(parameters), int(parameters["max_depth"])
@@ -230,10 +274,14 @@ class PathForest(Algorithm):
         )
         return price.forest_event(n_trees, sharded=sharded)
 
-    def _levels(self, loss: Fraction, parameters: Parameters, facts: PublicFacts) -> Levels:
+    def _levels(
+        self, loss: Fraction, parameters: Parameters, facts: PublicFacts
+    ) -> Levels:
         """The selection of each level, root first, at ``loss`` in total."""
         encoding = encoding_of(facts.schema, parameters["n_bins"], facts.profile)
-        losses = tree_price.geometric_losses(loss, int(parameters["max_depth"]), self._level_ratio(parameters))
+        losses = tree_price.geometric_losses(
+            loss, int(parameters["max_depth"]), self._level_ratio(parameters)
+        )
         return tuple(
             (
                 tree_price.selection_event(
@@ -250,11 +298,17 @@ class PathForest(Algorithm):
         return MEDIAN_LEVEL_RATIO
 
     def _n_candidates(self, encoding: Encoding) -> int:
-        """Largest number of public splits of one feature: a median has at most that many candidates."""
+        """Largest number of public splits of one feature: a median has at most that
+        many candidates.
+        """
         return int(np.bincount(encoding.candidates.feature, minlength=1).max())
 
     def _structure_share(self, parameters: Parameters) -> Fraction:
-        return Fraction(0) if self.range_sensitivity is None else tree_parameters.structure_share(parameters)
+        return (
+            Fraction(0)
+            if self.range_sensitivity is None
+            else tree_parameters.structure_share(parameters)
+        )
 
     def _n_noisy_trees(self, parameters: Parameters) -> int:
         return int(parameters["n_estimators"])
@@ -264,11 +318,13 @@ class PathForest(Algorithm):
 
 
 class LabelledRandomTrees(PathForest):
-    """Trees drawn from public randomness, on disjoint rows, each leaf releasing a label by permute-and-flip.
+    """Trees drawn from public randomness, on disjoint rows, each leaf releasing a label
+    by permute-and-flip.
 
-    Fletcher and Islam, "Differentially private random decision forests using smooth sensitivity" (2017), without smooth
-    sensitivity. Trees are binary: a split on categories separates one category from the rest, where the paper has one
-    branch each.
+    Fletcher and Islam, "Differentially private random decision forests using smooth
+    sensitivity" (2017), without smooth sensitivity. Trees are binary: a split on
+    categories separates one category from the rest, where the paper has one branch
+    each.
     """
 
     slug = "srt"
@@ -305,11 +361,15 @@ class LabelledRandomTrees(PathForest):
         tree_parameters.SHARDED_ASSIGNMENT,
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the depth by the paper's rule, from the public features of the schema.
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the depth by the paper's rule, from the public features of the
+        schema.
 
-        For m numeric features, the rule takes the smallest d for which a path of d random features is expected to leave
-        at most half of the m untested, m(1 − 1/m)^d ≤ m/2, and adds half of the number of categorical features.
+        For m numeric features, the rule takes the smallest d for which a path of d
+        random features is expected to leave at most half of the m untested, m(1 −
+        1/m)^d ≤ m/2, and adds half of the number of categorical features.
         """
         n_categorical = sum(feature.is_categorical for feature in facts.schema.features)
         n_numbers = len(facts.schema.features) - n_categorical
@@ -325,7 +385,8 @@ class LabelledRandomTrees(PathForest):
 
 
 class MaximalVoteTrees(PathForest):
-    """Trees whose splits are selected to leave the fewest rows outside the most common class of their side.
+    """Trees whose splits are selected to leave the fewest rows outside the most common
+    class of their side.
 
     Liu et al. (2018), without their bootstrap.
     """
@@ -367,8 +428,12 @@ class MaximalVoteTrees(PathForest):
         ),
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the shares of each tree's ε, and the number and depth of trees, from
+        public facts.
+        """
         tree_parameters.fill_structure_share(settled, facts, usual="0.5")
         return tree_parameters.fill_greedy_sizes(settled, facts)
 
@@ -380,10 +445,12 @@ class MaximalVoteTrees(PathForest):
 
 
 class MedianTrees(PathForest):
-    """Each node draws a random feature and selects the split that divides its rows most evenly, without labels.
+    """Each node draws a random feature and selects the split that divides its rows most
+    evenly, without labels.
 
-    The supervised private ensemble of Huang, Lei and Kabán, "Noise-efficient learning of differentially private
-    partitioning machine ensembles", with public candidates and a fixed depth.
+    The supervised private ensemble of Huang, Lei and Kabán, "Noise-efficient learning
+    of differentially private partitioning machine ensembles", with public candidates
+    and a fixed depth.
     """
 
     slug = "spe"
@@ -417,23 +484,31 @@ class MedianTrees(PathForest):
         ),
     )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the depth from the public size and ε: about eight rows over ε in a leaf.
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the depth from the public size and ε: about eight rows over ε in a
+        leaf.
 
-        The paper sets the depth to the number of features, whatever the size: too deep with many features, too shallow
-        with few. Where two datasets are learned from, the smaller of their depths is taken.
+        The paper sets the depth to the number of features, whatever the size: too deep
+        with many features, too shallow with few. Where two datasets are learned from,
+        the smaller of their depths is taken.
         """
         paying = [facts] if facts.unlabelled is None else [facts, facts.unlabelled]
-        strength = min(part.size * float(part.epsilon) for part in paying) / int(settled["n_estimators"])
+        strength = min(part.size * float(part.epsilon) for part in paying) / int(
+            settled["n_estimators"]
+        )
         depth = min(max(round(math.log2(max(strength, 1.0))) - 3, 1), DEEPEST_BY_RULE)
         return fill_depth(settled, depth, facts, tables=True)
 
 
 class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
-    """Trees of ``spe`` with private medians of an unlabelled dataset and leaf counts of a labelled dataset.
+    """Trees of ``spe`` with private medians of an unlabelled dataset and leaf counts of
+    a labelled dataset.
 
-    Algorithm 3 of Huang, Lei and Kabán in its first setting. Each account pays for the releases about its dataset: the
-    unlabelled dataset's ε pays for all medians, the labelled dataset's ε for all leaf counts.
+    Algorithm 3 of Huang, Lei and Kabán in its first setting. Each account pays for the
+    releases about its dataset: the unlabelled dataset's ε pays for all medians, the
+    labelled dataset's ε for all leaf counts.
     """
 
     slug = "sspe-1"
@@ -456,8 +531,13 @@ class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
 
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """The event of the unlabelled dataset: one private median per level of T trees."""
-        levels = self._levels(tree_price.loss_per_tree(parameters, facts.epsilon), parameters, facts)
-        n_trees, sharded = int(parameters["n_estimators"]), tree_parameters.is_sharded(parameters)
+        levels = self._levels(
+            tree_price.loss_per_tree(parameters, facts.epsilon), parameters, facts
+        )
+        n_trees, sharded = (
+            int(parameters["n_estimators"]),
+            tree_parameters.is_sharded(parameters),
+        )
         return tree_price.structure_event(levels, n_trees, sharded=sharded)
 
     def _structure_share(self, parameters: Parameters) -> Fraction:
@@ -465,7 +545,11 @@ class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
         return Fraction(0)
 
 
-def fill_depth(settled: dict[str, Value], depth: int, facts: PublicFacts, *, tables: bool) -> tuple[str, ...]:
-    """Sets ``max_depth`` by a rule on the bins of the plan; see :func:`tree_parameters.fill_depth`."""
+def fill_depth(
+    settled: dict[str, Value], depth: int, facts: PublicFacts, *, tables: bool
+) -> tuple[str, ...]:
+    """Sets ``max_depth`` by a rule on the bins of the plan; see
+    :func:`tree_parameters.fill_depth`.
+    """
     encoding = encoding_of(facts.schema, settled["n_bins"], facts.profile)
     return tree_parameters.fill_depth(settled, depth, encoding, tables=tables)

@@ -1,1 +1,3 @@
-"""Implements ``nbrt``, gradient boosting on trees drawn at random: price, growth and read-out."""
+"""Implements ``nbrt``, gradient boosting on trees drawn at random: price, growth and
+read-out.
+"""

@@ -1,8 +1,10 @@
-"""Stores the boosting scores of PRIVATE rows, sums their gradients, and computes the first tree of a forest.
+"""Stores the boosting scores of PRIVATE rows, sums their gradients, and computes the
+first tree of a forest.
 
-Random trees learn a single rule slowly: each tree splits at other thresholds, and steps are shrunk because of noise. A
-private selection on all rows therefore chooses the split that best separates the classes. Noisy class counts on its two
-sides replace the noisy class counts of all rows. Random trees start from the scores of this first tree.
+Random trees learn a single rule slowly: each tree splits at other thresholds, and steps
+are shrunk because of noise. A private selection on all rows therefore chooses the split
+that best separates the classes. Noisy class counts on its two sides replace the noisy
+class counts of all rows. Random trees start from the scores of this first tree.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from grovekeeper_forests.kernels.boosting import MASK_WORDS
 class LocalBoostedRows:
     """Boosted rows in this process's memory."""
 
-    def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_classes: int) -> None:
+    def __init__(
+        self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_classes: int
+    ) -> None:
         """Keeps references to the PRIVATE arrays.
 
         Args:
@@ -44,13 +48,19 @@ class LocalBoostedRows:
     @classmethod
     def of(cls, part: CodedPart) -> Self:
         """A part of the rows without scores."""
-        return cls(np.ascontiguousarray(part.codes.T), part.y, n_classes=part.encoding.schema.n_classes)
+        return cls(
+            np.ascontiguousarray(part.codes.T),
+            part.y,
+            n_classes=part.encoding.schema.n_classes,
+        )
 
     def class_counts(self) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         return np.bincount(self._y, minlength=self._n_classes).astype(np.int64)
 
-    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    def code_counts(
+        self, features: slice, *, n_codes: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         counts = node_rows.class_histogram(
             np.ascontiguousarray(self._X[:, features].T),
@@ -65,7 +75,9 @@ class LocalBoostedRows:
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         leaf = self._leaves(tree)[0]
-        return node_rows.leaf_histogram(leaf, self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes)
+        return node_rows.leaf_histogram(
+            leaf, self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
+        )
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """See :class:`BoostedRows`."""
@@ -76,16 +88,24 @@ class LocalBoostedRows:
         """See :class:`BoostedRows`."""
         gradients = kernels.gradients(self._scores, self._y, self._scales)
         leaf = self._leaves(tree)[0]
-        return node_rows.leaf_gradients(leaf, gradients, count=self._scales.count, n_leaves=tree.n_leaves)
+        return node_rows.leaf_gradients(
+            leaf, gradients, count=self._scales.count, n_leaves=tree.n_leaves
+        )
 
     def add_scores(self, tree: Trees, leaf_scores: NDArray[np.int32]) -> None:
         """See :class:`BoostedRows`."""
-        node_rows.add_leaf_scores(self._scores, self._leaves(tree), leaf_scores[np.newaxis])
+        node_rows.add_leaf_scores(
+            self._scores, self._leaves(tree), leaf_scores[np.newaxis]
+        )
 
     def _leaves(self, tree: Trees) -> NDArray[np.int32]:
-        """The leaf of every row, int32 ``(1, n_rows)``; kept for the next call, which usually has the same tree."""
+        """The leaf of every row, int32 ``(1, n_rows)``; kept for the next call, which
+        usually has the same tree.
+        """
         if self._last is None or not self._last[0].equals(tree):
-            reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
+            reached = kernels.leaves(
+                self._X, feature=tree.feature, right=tree.right, depth=tree.depth
+            )
             self._last = tree, reached
         return self._last[1]
 
@@ -95,10 +115,11 @@ class LocalBoostedRows:
 
 
 class BoostedRows:
-    """All PRIVATE rows of a job with their scores so far, in parts in this process or on other machines.
+    """All PRIVATE rows of a job with their scores so far, in parts in this process or
+    on other machines.
 
-    Every method returns exact PRIVATE sums; a mechanism releases noisy sums only. Sums of integers over parts of the
-    rows add up.
+    Every method returns exact PRIVATE sums; a mechanism releases noisy sums only. Sums
+    of integers over parts of the rows add up.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -109,8 +130,12 @@ class BoostedRows:
         """Rows per class: int64 ``(n_classes,)``."""
         return self._parts.total("class_counts")
 
-    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
+    def code_counts(
+        self, features: slice, *, n_codes: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Rows per code of consecutive features and class: int64 ``(Σ
+        n_codes[features], n_classes)``.
+        """
         return self._parts.total("code_counts", features, n_codes=n_codes)
 
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
@@ -118,31 +143,43 @@ class BoostedRows:
         return self._parts.total("leaf_counts", tree)
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
-        """Sets the scores of every row to the released start scores, int64 ``(n_scores,)``, and keeps the scales."""
+        """Sets the scores of every row to the released start scores, int64
+        ``(n_scores,)``, and keeps the scales.
+        """
         self._parts.each("start", scores, scales)
 
     def sums(self, tree: Trees) -> NDArray[np.int64]:
-        """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves, n_scores + 1)``."""
+        """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves,
+        n_scores + 1)``.
+        """
         return self._parts.total("sums", tree)
 
     def add_scores(self, tree: Trees, leaf_scores: NDArray[np.int32]) -> None:
-        """Adds the released scores of the leaves of a tree, int32 ``(n_leaves, n_scores)``."""
+        """Adds the released scores of the leaves of a tree, int32 ``(n_leaves,
+        n_scores)``.
+        """
         self._parts.each("add_scores", tree, leaf_scores)
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows by the margin of their scores, int64; see ``grovekeeper_forests.algorithms.nbrt.read``.
+        """Rows by the margin of their scores, int64; see
+        ``grovekeeper_forests.algorithms.nbrt.read``.
 
         Args:
-            shift: released; int64 ``(n_scores,)``; added to the scores of every row, as in the read-out.
+            shift: released; int64 ``(n_scores,)``; added to the scores of every row, as
+                in the read-out.
         """
         return self._parts.total("tally", shift)
 
 
 _STEP: Final = Decimal("0.75")
-"""Step from the class prior toward a side's class proportions; random trees correct the rest."""
+"""Step from the class prior toward a side's class proportions; random trees correct the
+rest.
+"""
 
 _SHRINKAGE: Final = Decimal("2.5")
-"""Each side gets this many standard deviations of its noise, plus one, as rows of the class prior."""
+"""Each side gets this many standard deviations of its noise, plus one, as rows of the
+class prior.
+"""
 
 _BLOCK: Final = 16  # number of features that are tabulated at once
 
@@ -151,28 +188,41 @@ _DIGITS: Final = 40
 _WORD_BITS: Final = 64
 
 
-def first_split_utilities(encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split that the bins allow.
+def first_split_utilities(
+    encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """The utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split that the bins
+    allow.
 
     Args:
         encoding: public or released bins.
-        code_counts: PRIVATE rows by code of consecutive features and class, int64 ``(Σ n_codes, n_classes)``; called
-            for a few features at a time, so that public numbers bound the memory.
+        code_counts: PRIVATE rows by code of consecutive features and class, int64 ``(Σ
+            n_codes, n_classes)``; called for a few features at a time, so that public
+            numbers bound the memory.
 
     Returns:
-        PRIVATE int64 ``(n_candidates,)``. An added row raises each utility by 0 or 1: the row adds one to a coordinate
-        of one side, so the norm of that side, and its integer part, rise by at most 1.
+        PRIVATE int64 ``(n_candidates,)``. An added row raises each utility by 0 or 1:
+        the row adds one to a coordinate of one side, so the norm of that side, and its
+        integer part, rise by at most 1.
     """
     norms = [np.zeros(0, dtype=np.int64)]
     for first in range(0, len(encoding.n_codes), _BLOCK):
         features = slice(first, min(first + _BLOCK, len(encoding.n_codes)))
-        counts, splits = code_counts(features)[np.newaxis], encoding.candidates.splits_on(features)
-        norms.append(fourth_roots.split_norms(counts, n_codes=encoding.n_codes[features], splits=splits)[0])
+        counts, splits = (
+            code_counts(features)[np.newaxis],
+            encoding.candidates.splits_on(features),
+        )
+        norms.append(
+            fourth_roots.split_norms(
+                counts, n_codes=encoding.n_codes[features], splits=splits
+            )[0]
+        )
     return np.concatenate(norms)
 
 
 def first_tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
-    """The chosen split as a tree of the forest's depth; below the root, or without a choice, all rows go left.
+    """The chosen split as a tree of the forest's depth; below the root, or without a
+    choice, all rows go left.
 
     Args:
         encoding: public or released bins.
@@ -184,9 +234,16 @@ def first_tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
         candidates = encoding.candidates
         threshold = int(candidates.threshold[choice])
         every = (1 << _WORD_BITS * MASK_WORDS) - 1
-        mask = every & ~(1 << threshold) if candidates.equals[choice] else every >> threshold + 1 << threshold + 1
+        mask = (
+            every & ~(1 << threshold)
+            if candidates.equals[choice]
+            else every >> threshold + 1 << threshold + 1
+        )
         trees.feature[0, 0] = candidates.feature[choice]
-        trees.right[0, 0] = [mask >> _WORD_BITS * word & (2**_WORD_BITS - 1) for word in range(MASK_WORDS)]
+        trees.right[0, 0] = [
+            mask >> _WORD_BITS * word & (2**_WORD_BITS - 1)
+            for word in range(MASK_WORDS)
+        ]
     return trees
 
 
@@ -198,12 +255,14 @@ def sides_of_first_split(n_leaves: int) -> list[int]:
 def scores_of_first_tree(
     released: NDArray[np.int64], count: int, *, n_leaves: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Start scores and leaf scores of the first tree: post-processing (lemma L7), equal on every machine.
+    """Start scores and leaf scores of the first tree: post-processing (lemma L7), equal
+    on every machine.
 
     The class proportions of a side are shrunk toward the class proportions of all rows.
 
     Args:
-        released: int64 ``(2, n_classes)``: class counts of the sides times ``count``, with noise of deviation 2^24.
+        released: int64 ``(2, n_classes)``: class counts of the sides times ``count``,
+            with noise of deviation 2^24.
         count: the integer that one row adds.
         n_leaves: number of leaves of the tree.
 
@@ -219,9 +278,22 @@ def scores_of_first_tree(
         context.prec = _DIGITS
         added = (count + _SHRINKAGE * _DEVIATION) / sum(prior)
         base = centred_logs([Decimal(rows) for rows in prior])
-        for leaf, side in zip(sides_of_first_split(n_leaves), released.tolist(), strict=True):
-            logs = centred_logs([max(rows, 0) + added * share for rows, share in zip(side, prior, strict=True)])
-            steps = [_STEP * (log - base_log) * SCORE_UNIT for log, base_log in zip(logs, base, strict=True)]
+        for leaf, side in zip(
+            sides_of_first_split(n_leaves), released.tolist(), strict=True
+        ):
+            logs = centred_logs(
+                [
+                    max(rows, 0) + added * share
+                    for rows, share in zip(side, prior, strict=True)
+                ]
+            )
+            steps = [
+                _STEP * (log - base_log) * SCORE_UNIT
+                for log, base_log in zip(logs, base, strict=True)
+            ]
             limit = SCORE_LIMIT * SCORE_UNIT
-            values[leaf] = [min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit) for step in steps]
+            values[leaf] = [
+                min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit)
+                for step in steps
+            ]
     return start, values

@@ -1,4 +1,6 @@
-"""Grows boosted random trees: each tree releases noisy sums of the gradients at the scores of earlier trees."""
+"""Grows boosted random trees: each tree releases noisy sums of the gradients at the
+scores of earlier trees.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.nbrt import boosted_rows, read
-from grovekeeper_forests.algorithms.nbrt.boosted_rows import BoostedRows, LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import (
+    BoostedRows,
+    LocalBoostedRows,
+)
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
-from grovekeeper_forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
-from grovekeeper_forests.algorithms.nbrt.read import leaf_scores, start_at_reading, start_scores
+from grovekeeper_forests.algorithms.nbrt.random_trees import (
+    Trees,
+    joined,
+    no_trees,
+    random_tree,
+)
+from grovekeeper_forests.algorithms.nbrt.read import (
+    leaf_scores,
+    start_at_reading,
+    start_scores,
+)
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
 from grovekeeper_forests.bins import quantile_bins, releases
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
@@ -34,29 +48,39 @@ def grow_forest(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases bins and class counts, then trees one by one, then the table of margins. One call is one release.
+    """Releases bins and class counts, then trees one by one, then the table of margins.
+    One call is one release.
 
     Privacy:
-        Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp`` account, ρ-zCDP with ρ at most the
-        amount on a ``zcdp`` one; replace-one costs 4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of
-        a tree an integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m: squared L2 sensitivity
-        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts, or the class counts of
-        the sides of a first split, and to the table of margins, a row adds one integer in one cell. Its contribution is
-        a bit-exact function of the row and of earlier releases (lemma L6), so trees compose adaptively (Theorem L (b)
-        and (c)). Bins of numbers are chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md), and
-        so is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores and the temperature are
-        post-processing (lemma L7). *Not covered:* running time.
+        Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp``
+        account, ρ-zCDP with ρ at most the amount on a ``zcdp`` one; replace-one costs
+        4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of a tree an
+        integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m:
+        squared L2 sensitivity C² + m² against normal noise of deviation 2^24, rounded
+        to integers. To the class counts, or the class counts of the sides of a first
+        split, and to the table of margins, a row adds one integer in one cell. Its
+        contribution is a bit-exact function of the row and of earlier releases (lemma
+        L6), so trees compose adaptively (Theorem L (b) and (c)). Bins of numbers are
+        chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md),
+        and so is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores
+        and the temperature are post-processing (lemma L7). *Not covered:* running time.
 
     Source:
-        Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel 2006; Gaussian differential
-        privacy: Dong, Roth and Su 2022.
+        Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel
+        2006; Gaussian differential privacy: Dong, Roth and Su 2022.
     """
     parts = PricedDraws.of(plan.event)
     cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
     boosted = BoostedRows(parts_of(rows, encoding, LocalBoostedRows))
     return Forest(
-        plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
+        plan,
+        {
+            "cuts": cuts,
+            **boost(
+                plan, encoding, boosted, randomness, on_tree_done=on_tree_done
+            ).arrays(),
+        },
     )
 
 
@@ -68,7 +92,8 @@ class Boosted:
         start: scores before the first tree, int64 ``(n_scores,)``.
         trees: structures of all trees.
         scores: leaf scores, int32 ``(n_trees, n_leaves, n_scores)``.
-        temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` if no table of margins was released.
+        temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` if no table of
+            margins was released.
     """
 
     start: NDArray[np.int64]
@@ -84,7 +109,11 @@ class Boosted:
             "right": self.trees.right,
             "scores": self.scores,
         }
-        return arrays if self.temperature is None else {**arrays, "temperature": self.temperature}
+        return (
+            arrays
+            if self.temperature is None
+            else {**arrays, "temperature": self.temperature}
+        )
 
 
 def boost(
@@ -95,7 +124,8 @@ def boost(
     *,
     on_tree_done: Callable[[], None],
 ) -> Boosted:
-    """Releases the start, trees and margins of a plan. One call is one release, at the loss of these parts.
+    """Releases the start, trees and margins of a plan. One call is one release, at the
+    loss of these parts.
 
     Args:
         plan: the priced plan, whose event fixes every noise scale.
@@ -107,16 +137,25 @@ def boost(
         start = start_scores(_class_counts(plan, parts, rows, randomness))
         for _ in range(plan.n_trees):
             on_tree_done()
-        return Boosted(start, no_trees(plan.n_trees), np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32), None)
+        return Boosted(
+            start,
+            no_trees(plan.n_trees),
+            np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32),
+            None,
+        )
     trees, scores = list[Trees](), list[NDArray[np.int32]]()
     if parts.split:
-        start, first_tree, first_scores = _first_split(parts, encoding, rows, randomness, depth=depth)
+        start, first_tree, first_scores = _first_split(
+            parts, encoding, rows, randomness, depth=depth
+        )
         trees.append(first_tree)
         scores.append(first_scores)
     else:
         start = start_scores(_class_counts(plan, parts, rows, randomness))
     n_random = plan.n_trees - len(trees)
-    scales = Scales.of(parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes)
+    scales = Scales.of(
+        parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes
+    )
     rows.start(start, scales)
     if parts.split:
         rows.add_scores(first_tree, first_scores)
@@ -124,41 +163,74 @@ def boost(
     for _ in range(n_random):
         tree = random_tree(encoding, depth=depth, randomness=randomness)
         sums = rows.sums(tree)
-        released = leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=SCALE_BITS), scales)
+        released = leaf_scores(
+            sums + randomness.rounded_gaussian(sums.shape, scale_bits=SCALE_BITS),
+            scales,
+        )
         rows.add_scores(tree, released)
         trees.append(tree)
         scores.append(released)
         on_tree_done()
-    fitted = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
+    fitted = (
+        _temperature(parts, start_at_reading(start) - start, rows, randomness)
+        if parts.tally
+        else None
+    )
     return Boosted(start, joined(trees), np.stack(scores), fitted)
 
 
 def _first_split(
-    parts: PricedDraws, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
+    parts: PricedDraws,
+    encoding: Encoding,
+    rows: BoostedRows,
+    randomness: Randomness,
+    *,
+    depth: int,
 ) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
-    """Releases a first split and class counts on its sides: start scores, the first tree and its leaf scores."""
-    utilities = boosted_rows.first_split_utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
-    choice = randomness.select_exponential(utilities, inverse_scale=parts.split) if len(utilities) else None
+    """Releases a first split and class counts on its sides: start scores, the first
+    tree and its leaf scores.
+    """
+    utilities = boosted_rows.first_split_utilities(
+        encoding, partial(rows.code_counts, n_codes=encoding.n_codes)
+    )
+    choice = (
+        randomness.select_exponential(utilities, inverse_scale=parts.split)
+        if len(utilities)
+        else None
+    )
     tree = boosted_rows.first_tree(encoding, choice, depth=depth)
     count = isqrt(parts.start)
-    exact = count * rows.leaf_counts(tree)[boosted_rows.sides_of_first_split(tree.n_leaves)]
+    exact = (
+        count * rows.leaf_counts(tree)[boosted_rows.sides_of_first_split(tree.n_leaves)]
+    )
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
-    start, scores = boosted_rows.scores_of_first_tree(released, count, n_leaves=tree.n_leaves)
+    start, scores = boosted_rows.scores_of_first_tree(
+        released, count, n_leaves=tree.n_leaves
+    )
     return start, tree, scores
 
 
 def _temperature(
-    parts: PricedDraws, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
+    parts: PricedDraws,
+    shift: NDArray[np.int64],
+    rows: BoostedRows,
+    randomness: Randomness,
 ) -> NDArray[np.int64]:
-    """Releases a noisy table of margins and fits the temperature of the default read-out."""
+    """Releases a noisy table of margins and fits the temperature of the default
+    read-out.
+    """
     count = isqrt(parts.tally)
     exact = count * rows.tally(shift)
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
     return np.array([read.fitted_temperature(released, count)], dtype=np.int64)
 
 
-def _class_counts(plan: Plan, parts: PricedDraws, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
-    """Noisy class counts in units of 2^-24 deviations of their noise: from the profile, or released."""
+def _class_counts(
+    plan: Plan, parts: PricedDraws, rows: BoostedRows, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Noisy class counts in units of 2^-24 deviations of their noise: from the profile,
+    or released.
+    """
     if plan.profile is not None:
         return np.array(plan.profile.prior, dtype=np.int64)
     exact = isqrt(parts.start) * rows.class_counts()

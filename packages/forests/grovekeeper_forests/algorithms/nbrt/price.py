@@ -1,7 +1,9 @@
-"""Prices ``nbrt``, noise-matched boosting of random trees: many small steps at a small cost each, for (ε, δ).
+"""Prices ``nbrt``, noise-matched boosting of random trees: many small steps at a small
+cost each, for (ε, δ).
 
-Trees are drawn without reading rows. Each leaf releases a noisy sum of clipped gradients and a noisy count. The proof
-is in docs/proofs/nbrt.md, the proof for the bins in docs/proofs/bins.md.
+Trees are drawn without reading rows. Each leaf releases a noisy sum of clipped
+gradients and a noisy count. The proof is in docs/proofs/nbrt.md, the proof for the bins
+in docs/proofs/bins.md.
 """
 
 from __future__ import annotations
@@ -15,10 +17,31 @@ from typing import Final
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.algorithms.nbrt import read
-from grovekeeper_forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
+from grovekeeper_forests.algorithms.nbrt.read import (
+    CALIBRATED,
+    FOR_CLIP,
+    LOGISTIC,
+    MEASURED,
+    NOT_FOR_CLIP,
+)
 from grovekeeper_forests.bins import quantile_bins
-from grovekeeper_forests.bins.noisy_counts import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
-from grovekeeper_forests.contract.algorithm import About, Algorithm, Parameter, Parameters, PublicFacts, Value, share
+from grovekeeper_forests.bins.noisy_counts import (
+    LARGEST_START,
+    VARIANCE,
+    draw_scale,
+    loss_of_unit,
+    mu_squared,
+    noise,
+)
+from grovekeeper_forests.contract.algorithm import (
+    About,
+    Algorithm,
+    Parameter,
+    Parameters,
+    PublicFacts,
+    Value,
+    share,
+)
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.kernels.boosting import LARGEST_SQUARED_LENGTH
 from grovekeeper_forests.privacy.accountants import gdp, zcdp
@@ -41,7 +64,9 @@ SPLIT_SHARE = Fraction(3, 200)
 """Share of μ² (after the bins) that the selection of a first split gets."""
 
 SIDES_SHARE = Fraction(7, 200)
-"""Share of μ² (after the bins) that the class counts on the two sides of a first split get."""
+"""Share of μ² (after the bins) that the class counts on the two sides of a first split
+get.
+"""
 
 WORTH_A_SPLIT = 1000
 """Public size × μ from which forests of two classes start with a selected split."""
@@ -102,25 +127,45 @@ class NoiseMatchedBoosting(Algorithm):
     )
     accountants = (gdp.NAME, zcdp.NAME)
     read_outs = (CALIBRATED, LOGISTIC)
-    parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
+    parameters = (
+        _N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        _BINS_SHARE,
+        _CALIBRATION,
+        _START,
+    )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
         """Fills in the depth and the start from the public size and the budget."""
         strength = facts.size * math.sqrt(mu_squared(facts.budget))
         encoding = quantile_bins.widest_encoding(facts.schema)
-        warnings = tree_parameters.fill_depth(settled, default_depth(strength), encoding, tables=False)
+        warnings = tree_parameters.fill_depth(
+            settled, default_depth(strength), encoding, tables=False
+        )
         is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
-        if facts.profile is not None or int(settled["max_depth"]) == 0 or int(settled["n_estimators"]) == 1:
-            warnings = (*warnings, _NO_FIRST_SPLIT) if settled.get("start") == FROM_SPLIT else warnings
+        if (
+            facts.profile is not None
+            or int(settled["max_depth"]) == 0
+            or int(settled["n_estimators"]) == 1
+        ):
+            warnings = (
+                (*warnings, _NO_FIRST_SPLIT)
+                if settled.get("start") == FROM_SPLIT
+                else warnings
+            )
             settled["start"] = FROM_CLASSES
         settled.setdefault("start", FROM_SPLIT if is_strong else FROM_CLASSES)
         return warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """Private bins, if needed; class counts; T sequential trees; the table of margins, if requested.
+        """Private bins, if needed; class counts; T sequential trees; the table of
+        margins, if requested.
 
-        At depth 0 the class counts get the whole budget, because trees without splits give every row equal scores. At
-        other depths a reused profile replaces bins and class counts, and the trees get their share of the budget.
+        At depth 0 the class counts get the whole budget, because trees without splits
+        give every row equal scores. At other depths a reused profile replaces bins and
+        class counts, and the trees get their share of the budget.
         """
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         left, n_classes = mu_squared(facts.budget), facts.schema.n_classes
@@ -132,10 +177,18 @@ class NoiseMatchedBoosting(Algorithm):
             chosen = quantile_bins.price_bins(facts.schema, part.epsilon, part.budget)
             before = (Part(1, chosen),)
             left -= facts.budget.loss(chosen) / loss_of_unit(facts.budget)
-        for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
-        after = (Part(1, _counts(for_tally, coordinates=2 * read.N_MARGIN_BINS)),) if for_tally else ()
+        for_tally = (
+            TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
+        )
+        after = (
+            (Part(1, _counts(for_tally, coordinates=2 * read.N_MARGIN_BINS)),)
+            if for_tally
+            else ()
+        )
         if facts.profile is not None:
-            alone = trees_alone(n_trees, _tree(left - for_tally, n_trees, depth, facts.schema))
+            alone = trees_alone(
+                n_trees, _tree(left - for_tally, n_trees, depth, facts.schema)
+            )
             return Sequential((Part(1, alone), *after))
         start = _start(parameters, facts, left)
         squares = facts.budget.loss(Sequential(start)) / loss_of_unit(facts.budget)
@@ -144,8 +197,12 @@ class NoiseMatchedBoosting(Algorithm):
         return Sequential((*before, *start, Part(n_random, tree), *after))
 
 
-def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
-    """Class counts, or the selection of a split and class counts on its sides, as shares of the μ² after the bins."""
+def _start(
+    parameters: Parameters, facts: PublicFacts, left: Fraction
+) -> tuple[Part, ...]:
+    """Class counts, or the selection of a split and class counts on its sides, as
+    shares of the μ² after the bins.
+    """
     n_classes = facts.schema.n_classes
     if parameters["start"] == FROM_CLASSES:
         return (Part(1, _counts(START_SHARE * left, coordinates=n_classes)),)
@@ -161,24 +218,40 @@ def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[
         )
 
     sides = _counts(SIDES_SHARE * left, coordinates=N_SIDES * n_classes)
-    return (Part(1, fitted(facts.part(share).budget, selection, start=Fraction(1, 10))), Part(1, sides))
+    return (
+        Part(1, fitted(facts.part(share).budget, selection, start=Fraction(1, 10))),
+        Part(1, sides),
+    )
 
 
 def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:
-    """Noise on a table where each row adds one integer, the whole square root of the price, to one cell at most."""
-    return noise(isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates)
+    """Noise on a table where each row adds one integer, the whole square root of the
+    price, to one cell at most.
+    """
+    return noise(
+        isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates
+    )
 
 
-def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> RoundedGaussian:
-    """Noise on one of ``n_trees`` trees that share a squared ratio of sensitivity to standard deviation."""
+def _tree(
+    squared: Fraction, n_trees: int, depth: int, schema: Schema
+) -> RoundedGaussian:
+    """Noise on one of ``n_trees`` trees that share a squared ratio of sensitivity to
+    standard deviation.
+    """
     n_scores = 1 if schema.n_classes == 2 else schema.n_classes
     per_tree = min(int(squared * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
     return noise(per_tree, coordinates=(n_scores + 1) << depth)
 
 
 def default_depth(strength: float) -> int:
-    """The default depth, from public size × μ: every level doubles the number of leaves that share the rows."""
-    return min(max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
+    """The default depth, from public size × μ: every level doubles the number of leaves
+    that share the rows.
+    """
+    return min(
+        max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH),
+        _MAX_RULE_DEPTH,
+    )
 
 
 @dataclass(frozen=True)
@@ -187,10 +260,13 @@ class PricedDraws:
 
     Attributes:
         bins: the event of private bins, or ``None``.
-        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 if a profile is reused.
-        tree: squared sensitivity of one tree; 0 if trees have no splits, so that no tree is released.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0
+            if a profile is reused.
+        tree: squared sensitivity of one tree; 0 if trees have no splits, so that no
+            tree is released.
         tally: squared sensitivity of the table of margins; 0 if no table is released.
-        split: inverse scale of the selection of a first split; 0 if no split is selected.
+        split: inverse scale of the selection of a first split; 0 if no split is
+            selected.
     """
 
     bins: Event | None
@@ -212,24 +288,44 @@ class PricedDraws:
                 return cls(None, _squared_sensitivity(start), 0)
             case [Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *after]:
                 return cls(None, 0, _squared_sensitivity(tree), _tally(after))
-        bins = rest.pop(0).event if rest and isinstance(rest[0].event, Sequential) else None
+        bins = (
+            rest.pop(0).event
+            if rest and isinstance(rest[0].event, Sequential)
+            else None
+        )
         if bins is not None:
             quantile_bins.medians_of(bins)
-        split = rest.pop(0).event if rest and isinstance(rest[0].event, ExponentialMechanism) else None
+        split = (
+            rest.pop(0).event
+            if rest and isinstance(rest[0].event, ExponentialMechanism)
+            else None
+        )
         match rest:
-            case [Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *after]:
-                squares = _squared_sensitivity(start), _squared_sensitivity(tree), _tally(after)
+            case [
+                Part(1, RoundedGaussian() as start),
+                Part(_, RoundedGaussian() as tree),
+                *after,
+            ]:
+                squares = (
+                    _squared_sensitivity(start),
+                    _squared_sensitivity(tree),
+                    _tally(after),
+                )
                 return cls(bins, *squares, _inverse_scale(split))
         raise UnknownPrivacyEvent("not the event of boosted random trees")
 
 
 def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
-    """The event of trees on a reused profile, nested so that it differs from the event of class counts alone."""
+    """The event of trees on a reused profile, nested so that it differs from the event
+    of class counts alone.
+    """
     return Sequential((Part(n_trees, tree),))
 
 
 def _tally(rest: Sequence[Part]) -> int:
-    """Squared sensitivity of the table of margins after the trees; 0 if no table follows."""
+    """Squared sensitivity of the table of margins after the trees; 0 if no table
+    follows.
+    """
     match rest:
         case []:
             return 0
@@ -249,7 +345,11 @@ def _inverse_scale(split: Event | None) -> Fraction:
 
 def _squared_sensitivity(noise: RoundedGaussian) -> int:
     square = noise.l2_sensitivity_squared
-    if noise.sigma_squared != VARIANCE or square.denominator != 1 or square > LARGEST_START:
+    if (
+        noise.sigma_squared != VARIANCE
+        or square.denominator != 1
+        or square > LARGEST_START
+    ):
         raise UnknownPrivacyEvent("not noise of boosted random trees")
     return int(square)
 

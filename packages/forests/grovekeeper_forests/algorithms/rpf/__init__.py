@@ -1,1 +1,3 @@
-"""Implements ``rpf``, boosted trees on reweighted rows with permute-and-flip splits: price, growth and read-out."""
+"""Implements ``rpf``, boosted trees on reweighted rows with permute-and-flip splits:
+price, growth and read-out.
+"""

@@ -1,8 +1,10 @@
-"""Grows the reweighted forest: releases bins, then trees, each on rows weighted by the scores of earlier trees.
+"""Grows the reweighted forest: releases bins, then trees, each on rows weighted by the
+scores of earlier trees.
 
-A tree has one split per level or one split per node. A selection at the budget of two levels chooses among about M²/2
-sets of M splits. Its error from noise is smaller than the error of two selections of one split each, and it finds
-splits that separate the classes only together.
+A tree has one split per level or one split per node. A selection at the budget of two
+levels chooses among about M²/2 sets of M splits. Its error from noise is smaller than
+the error of two selections of one split each, and it finds splits that separate the
+classes only together.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from grovekeeper_forests.algorithms.rpf.price import (
     widest_encoding,
 )
 from grovekeeper_forests.algorithms.rpf.read import UNREACHED, encoding_of
-from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows, ReweightedRows
+from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
+    LocalReweightedRows,
+    ReweightedRows,
+)
 from grovekeeper_forests.bins import releases
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.coded_rows import TrainingRows, parts_of
@@ -46,7 +51,8 @@ def grow_forest(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases bins, then grows the trees one after another on the PRIVATE rows. One call is one release.
+    """Releases bins, then grows the trees one after another on the PRIVATE rows. One
+    call is one release.
 
     Privacy:
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. Bins of numbers are released first (Theorem
@@ -59,22 +65,26 @@ def grow_forest(
         loss (lemma L4). The losses of trees and bins add up. *Not covered:* running time.
 
     Source:
-        Theorem 1 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the max operator, the ℓ∞ relative
-        of the utility: Breiman et al. 1984.
+        Theorem 1 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the
+        max operator, the ℓ∞ relative of the utility: Breiman et al. 1984.
     """
     bins, scales = events_of(plan.event)
     cuts = releases.cuts(bins, schema, rows, randomness, reused=plan.profile)
     encoding = encoding_of(plan, schema, cuts)
     weighted = ReweightedRows(parts_of(rows, encoding, LocalReweightedRows))
     by_level = plan.parameters["splits"] == BY_LEVEL
-    grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(grow_by_node, scales, encoding)
+    grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(
+        grow_by_node, scales, encoding
+    )
     if by_level:
         grow = LevelTrees(
             scales,
             encoding,
             depth=int(plan.parameters["max_depth"]),
             at_once=int(plan.parameters["at_once"]),
-            joint_columns=price.n_joint_columns(widest_encoding(plan.parameters, schema)),
+            joint_columns=price.n_joint_columns(
+                widest_encoding(plan.parameters, schema)
+            ),
         ).grow
     trees: list[ReweightedTree] = []
     for _ in range(plan.n_trees):
@@ -83,24 +93,42 @@ def grow_forest(
         if len(trees) < plan.n_trees:  # weights are not read after the last tree
             weighted.finish_tree(
                 read.scores_of_tree(
-                    tree.counts, tree.selections, scales.leaves, is_first=len(trees) == 1, by_level=by_level
+                    tree.counts,
+                    tree.selections,
+                    scales.leaves,
+                    is_first=len(trees) == 1,
+                    by_level=by_level,
                 )
             )
         on_tree_done()
-    arrays = {field.name: np.stack([getattr(tree, field.name) for tree in trees]) for field in fields(ReweightedTree)}
+    arrays = {
+        field.name: np.stack([getattr(tree, field.name) for tree in trees])
+        for field in fields(ReweightedTree)
+    }
     return Forest(plan, {**arrays, "cuts": cuts})
 
 
 class LevelTrees:
-    """Grows trees with one split for all nodes of a level, chosen level by level or two levels at once.
+    """Grows trees with one split for all nodes of a level, chosen level by level or two
+    levels at once.
 
-    The utility of a split is the sum of its utilities over the nodes of the level. A row is in one node, so a row
-    changes the sum by no more than it changes one node's utility. A split's gain on all rows is thus compared under the
-    noise of a single selection. From level 1 on, "stop" is a candidate, too; it ends the whole tree. No split is chosen
-    twice. Noise is added to every leaf at the tree's final depth, even if no row can reach the leaf.
+    The utility of a split is the sum of its utilities over the nodes of the level. A
+    row is in one node, so a row changes the sum by no more than it changes one node's
+    utility. A split's gain on all rows is thus compared under the noise of a single
+    selection. From level 1 on, "stop" is a candidate, too; it ends the whole tree. No
+    split is chosen twice. Noise is added to every leaf at the tree's final depth, even
+    if no row can reach the leaf.
     """
 
-    def __init__(self, scales: PathScales, encoding: Encoding, *, depth: int, at_once: int, joint_columns: int) -> None:
+    def __init__(
+        self,
+        scales: PathScales,
+        encoding: Encoding,
+        *,
+        depth: int,
+        at_once: int,
+        joint_columns: int,
+    ) -> None:
         """Keeps the public and released facts that all trees share.
 
         Args:
@@ -108,13 +136,15 @@ class LevelTrees:
             encoding: public or released bins.
             depth: of every tree.
             at_once: the number of levels whose splits one selection chooses, 1 or 2.
-            joint_columns: number of columns, counted from the first, whose splits compete in joint selections.
+            joint_columns: number of columns, counted from the first, whose splits
+                compete in joint selections.
         """
         self._scales, self._encoding, self._depth = scales, encoding, depth
         self._stages, self._joint_columns = stages(depth, at_once), joint_columns
 
     def grow(self, rows: ReweightedRows, randomness: Randomness) -> ReweightedTree:
-        """Selects the splits on the PRIVATE rows, root first; then releases every leaf. One call is one release.
+        """Selects the splits on the PRIVATE rows, root first; then releases every leaf.
+        One call is one release.
 
         Args:
             rows: at the root before the call, in the leaves after it.
@@ -123,13 +153,22 @@ class LevelTrees:
         alive = np.ones(len(candidates), dtype=np.bool_)
         chosen: list[int] = []
         n_selections, goes_on = 0, True
-        for stage, (n_splits, scale) in enumerate(zip(self._stages, self._scales.levels, strict=True)):
+        for stage, (n_splits, scale) in enumerate(
+            zip(self._stages, self._scales.levels, strict=True)
+        ):
             goes_on = goes_on and bool(alive.any())
             n_leaves = 1 << len(chosen) if n_selections == stage and not goes_on else 0
             self._forfeit(stage, n_leaves, int(not goes_on), randomness)
             if not goes_on:
                 continue
-            picked = self._select(n_splits, scale, alive, level=len(chosen), rows=rows, randomness=randomness)
+            picked = self._select(
+                n_splits,
+                scale,
+                alive,
+                level=len(chosen),
+                rows=rows,
+                randomness=randomness,
+            )
             n_selections += 1
             goes_on = len(picked) == n_splits
             for choice in picked:
@@ -144,16 +183,26 @@ class LevelTrees:
         selections[:: 1 << (self._depth - len(chosen))] = n_selections
         counts = noisy_weights(self._scales, selections, rows, randomness)
         padded = [*chosen, *[None] * (self._depth - len(chosen))]
-        per_node = [choice for level, choice in enumerate(padded) for _ in range(1 << level)]
+        per_node = [
+            choice for level, choice in enumerate(padded) for _ in range(1 << level)
+        ]
         return ReweightedTree(*candidates.splits(per_node), counts, selections)
 
-    def _forfeit(self, stage: int, n_leaves: int, n_selections: int, randomness: Randomness) -> None:
-        """Forfeits the leaves of a stage but the tree's ``n_leaves``, and the selection of a tree that has ended."""
-        cells = ((1 << sum(self._stages[:stage])) - n_leaves) * self._encoding.schema.n_classes
+    def _forfeit(
+        self, stage: int, n_leaves: int, n_selections: int, randomness: Randomness
+    ) -> None:
+        """Forfeits the leaves of a stage but the tree's ``n_leaves``, and the selection
+        of a tree that has ended.
+        """
+        cells = (
+            (1 << sum(self._stages[:stage])) - n_leaves
+        ) * self._encoding.schema.n_classes
         forfeit_ends(self._scales, stage, cells, n_selections, randomness)
 
     def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
-        feature, threshold, equals = self._encoding.candidates.splits([choice] * (1 << level))
+        feature, threshold, equals = self._encoding.candidates.splits(
+            [choice] * (1 << level)
+        )
         rows.descend(feature=feature, threshold=threshold, equals=equals)
 
     def _select(
@@ -166,9 +215,11 @@ class LevelTrees:
         rows: ReweightedRows,
         randomness: Randomness,
     ) -> tuple[int, ...]:
-        """The released choice of one selection: one candidate per level, or an empty tuple for "stop".
+        """The released choice of one selection: one candidate per level, or an empty
+        tuple for "stop".
 
-        If fewer than two splits are left on the columns for joint selections, a single split is chosen.
+        If fewer than two splits are left on the columns for joint selections, a single
+        split is chosen.
         """
         competing = np.flatnonzero(alive)
         n_on_columns = price.n_joint_candidates(self._encoding, self._joint_columns)
@@ -177,11 +228,15 @@ class LevelTrees:
         if 2 == n_splits <= len(on_columns):
             first, second = np.triu_indices(len(on_columns), 1)
             sets = np.stack((on_columns[first], on_columns[second]), axis=1)
-            of_two = joint_utilities(rows, self._encoding, self._joint_columns, n_nodes=1 << level)
+            of_two = joint_utilities(
+                rows, self._encoding, self._joint_columns, n_nodes=1 << level
+            )
             gains = of_two[sets[:, 0], sets[:, 1]]
         else:
             sets = competing[:, np.newaxis]
-            splitting, _ = split_utilities(rows, self._encoding, np.arange(1 << level, dtype=np.int32))
+            splitting, _ = split_utilities(
+                rows, self._encoding, np.arange(1 << level, dtype=np.int32)
+            )
             gains = splitting.sum(axis=0)[competing]
         utilities = gains - of_splits[sets].sum(axis=1)
         if level >= FIRST_LEVEL_WITH_STOP:
@@ -191,8 +246,11 @@ class LevelTrees:
         return tuple(sets[choice].tolist()) if choice < len(gains) else ()
 
 
-def joint_utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int) -> NDArray[np.int64]:
-    """The utility of every two splits: the sum of the norms of the four parts of all nodes of the current level.
+def joint_utilities(
+    rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int
+) -> NDArray[np.int64]:
+    """The utility of every two splits: the sum of the norms of the four parts of all
+    nodes of the current level.
 
     Args:
         rows: PRIVATE.
@@ -201,8 +259,9 @@ def joint_utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n
         n_nodes: of the current level.
 
     Returns:
-        PRIVATE int64 ``(n_candidates, n_candidates)``: at ``[r, s]`` the utility of candidates r < s; other places are
-        undefined. An added row raises each utility by an integer from 0 to 256.
+        PRIVATE int64 ``(n_candidates, n_candidates)``: at ``[r, s]`` the utility of
+        candidates r < s; other places are undefined. An added row raises each utility
+        by an integer from 0 to 256.
     """
     candidates, n_splits = encoding.candidates, n_joint_candidates(encoding, columns)
     norms = np.zeros((n_splits, n_splits), dtype=np.int64)
@@ -219,14 +278,22 @@ def joint_utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n
 
 
 def _blocks(encoding: Encoding, others: slice, n_nodes: int) -> list[slice]:
-    """Blocks of columns whose tables against the first column fit in working memory; at least one column per block."""
+    """Blocks of columns whose tables against the first column fit in working memory; at
+    least one column per block.
+    """
     tables = n_nodes * int(encoding.n_codes[others.start])
-    blocks = tree_parameters.blocks(encoding.n_codes[others], cells=tables * encoding.schema.n_classes)
-    return [slice(others.start + block.start, others.start + block.stop) for block in blocks]
+    blocks = tree_parameters.blocks(
+        encoding.n_codes[others], cells=tables * encoding.schema.n_classes
+    )
+    return [
+        slice(others.start + block.start, others.start + block.stop) for block in blocks
+    ]
 
 
 FIRST_LEVEL_WITH_STOP = 1
-"""The first level at which "stop" is a candidate; the root always splits if its box has a split."""
+"""The first level at which "stop" is a candidate; the root always splits if its box has
+a split.
+"""
 
 
 @dataclass(frozen=True)
@@ -235,10 +302,13 @@ class ReweightedTree:
 
     Attributes:
         feature: int32 ``(2^depth − 1,)``.
-        threshold: uint8 ``(2^depth − 1,)``; ``NO_SPLIT`` at and below a stopped node, where all rows go left.
+        threshold: uint8 ``(2^depth − 1,)``; ``NO_SPLIT`` at and below a stopped node,
+            where all rows go left.
         equals: bool ``(2^depth − 1,)``.
-        counts: int64 ``(2^depth, n_classes)``: noisy weights in units of 1/256; 0 in leaves marked ``UNREACHED``.
-        selections: uint8 ``(2^depth,)``: selections on the path to the leaf, or ``UNREACHED``.
+        counts: int64 ``(2^depth, n_classes)``: noisy weights in units of 1/256; 0 in
+            leaves marked ``UNREACHED``.
+        selections: uint8 ``(2^depth,)``: selections on the path to the leaf, or
+            ``UNREACHED``.
     """
 
     feature: NDArray[np.int32]
@@ -251,10 +321,12 @@ class ReweightedTree:
 def grow_by_node(
     scales: PathScales, encoding: Encoding, rows: ReweightedRows, randomness: Randomness
 ) -> ReweightedTree:
-    """Selects splits level by level on the PRIVATE rows, then releases the noisy weights of every leaf.
+    """Selects splits level by level on the PRIVATE rows, then releases the noisy
+    weights of every leaf.
 
-    Each open node chooses among the splits of its public box by permute-and-flip on ‖left‖₄ + ‖right‖₄. From level 1
-    on, "stop" is a candidate, too, with utility ‖node‖₄. A node whose box has no split becomes a leaf without a draw.
+    Each open node chooses among the splits of its public box by permute-and-flip on
+    ‖left‖₄ + ‖right‖₄. From level 1 on, "stop" is a candidate, too, with utility
+    ‖node‖₄. A node whose box has no split becomes a leaf without a draw.
 
     Args:
         scales: as priced.
@@ -265,7 +337,8 @@ def grow_by_node(
         The released tree. One call is one release.
     """
     depth, candidates = len(scales.levels), encoding.candidates
-    assert depth == 0 or len(candidates) > 0  # a plan has levels only where the root can split
+    # a plan has levels only where the root can split
+    assert depth == 0 or len(candidates) > 0
     chosen: list[int | None] = []
     selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
     open_boxes = {0: candidates.root}
@@ -276,13 +349,17 @@ def grow_by_node(
         n_leaves = int((selections == level).sum())
         cells = ((1 << level) - n_leaves) * encoding.schema.n_classes
         forfeit_ends(scales, level, cells, (1 << level) - len(open_boxes), randomness)
-        picked = _select(level, scale, encoding, open_boxes, rows=rows, randomness=randomness)
+        picked = _select(
+            level, scale, encoding, open_boxes, rows=rows, randomness=randomness
+        )
         below: dict[int, NDArray[np.bool_]] = {}
         for node, choice in picked.items():
             if choice is None:
                 selections[node << (depth - level)] = level + 1
             else:
-                below[2 * node], below[2 * node + 1] = candidates.children(open_boxes[node], choice)
+                below[2 * node], below[2 * node + 1] = candidates.children(
+                    open_boxes[node], choice
+                )
         splits = [picked.get(node) for node in range(1 << level)]
         feature, threshold, equals = candidates.splits(splits)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
@@ -290,15 +367,29 @@ def grow_by_node(
         open_boxes = below
     selections[list(open_boxes)] = depth
     n_leaves = int((selections == depth).sum())
-    forfeit_ends(scales, depth, ((1 << depth) - n_leaves) * encoding.schema.n_classes, 0, randomness)
+    forfeit_ends(
+        scales,
+        depth,
+        ((1 << depth) - n_leaves) * encoding.schema.n_classes,
+        0,
+        randomness,
+    )
     counts = noisy_weights(scales, selections, rows, randomness)
     return ReweightedTree(*candidates.splits(chosen), counts, selections)
 
 
-def forfeit_ends(scales: PathScales, spent: int, cells: int, n_selections: int, randomness: Randomness) -> None:
-    """Forfeits the alternatives that a tree does not take after ``spent`` selections on a path.
+def forfeit_ends(
+    scales: PathScales,
+    spent: int,
+    cells: int,
+    n_selections: int,
+    randomness: Randomness,
+) -> None:
+    """Forfeits the alternatives that a tree does not take after ``spent`` selections on
+    a path.
 
-    An event pays for every end of every path; a path takes one end. The numbers follow from released choices.
+    An event pays for every end of every path; a path takes one end. The numbers follow
+    from released choices.
 
     Args:
         scales: as priced.
@@ -308,9 +399,16 @@ def forfeit_ends(scales: PathScales, spent: int, cells: int, n_selections: int, 
         randomness: of the job.
     """
     if spent > 0:  # a path without a selection ends only where it is the whole tree
-        forfeit(randomness, DiscreteLaplace, inverse_scale=scales.leaves[spent], count=cells)
+        forfeit(
+            randomness, DiscreteLaplace, inverse_scale=scales.leaves[spent], count=cells
+        )
     if spent < len(scales.levels):
-        forfeit(randomness, PermuteAndFlip, inverse_scale=scales.levels[spent], count=n_selections)
+        forfeit(
+            randomness,
+            PermuteAndFlip,
+            inverse_scale=scales.levels[spent],
+            count=n_selections,
+        )
 
 
 def _select(
@@ -329,9 +427,15 @@ def _select(
     splitting, stopping = split_utilities(rows, encoding, nodes)
     splitting -= handicaps(encoding, scale)
     picked: dict[int, int | None] = {}
-    for (node, box), of_splits, stop in zip(open_boxes.items(), splitting, stopping, strict=True):
+    for (node, box), of_splits, stop in zip(
+        open_boxes.items(), splitting, stopping, strict=True
+    ):
         alive = np.flatnonzero(box)
-        utilities = of_splits[alive] if level < FIRST_LEVEL_WITH_STOP else np.append(of_splits[alive], stop)
+        utilities = (
+            of_splits[alive]
+            if level < FIRST_LEVEL_WITH_STOP
+            else np.append(of_splits[alive], stop)
+        )
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
         picked[node] = int(alive[choice]) if choice < len(alive) else None
     return picked
@@ -340,11 +444,13 @@ def _select(
 def split_utilities(
     rows: ReweightedRows, encoding: Encoding, nodes: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Utilities of every public candidate, and of stopping, in the given nodes of the current level.
+    """Utilities of every public candidate, and of stopping, in the given nodes of the
+    current level.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, n_candidates)`` and ``(n_nodes,)``. An added row raises every utility of its
-        node by an integer from 0 to 256, and no utility of another node.
+        PRIVATE int64 ``(n_nodes, n_candidates)`` and ``(n_nodes,)``. An added row
+        raises every utility of its node by an integer from 0 to 256, and no utility of
+        another node.
     """
     candidates = encoding.candidates
     splitting = np.empty((len(nodes), len(candidates)), dtype=np.int64)
@@ -352,18 +458,24 @@ def split_utilities(
     for block in tree_parameters.feature_blocks(encoding, len(nodes)):
         histogram = rows.class_histogram(block, nodes)
         splitting[:, candidates.of(block)] = fourth_roots.split_norms(
-            histogram, n_codes=encoding.n_codes[block], splits=candidates.splits_on(block)
+            histogram,
+            n_codes=encoding.n_codes[block],
+            splits=candidates.splits_on(block),
         )
-        stopping[:] = fourth_roots.norms(histogram[:, : int(encoding.n_codes[block.start])].sum(axis=1))
+        stopping[:] = fourth_roots.norms(
+            histogram[:, : int(encoding.n_codes[block.start])].sum(axis=1)
+        )
     return splitting, stopping
 
 
 def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
-    """The amount subtracted from every candidate's utility before a selection: int64 ``(n_candidates,)``; reads no row.
+    """The amount subtracted from every candidate's utility before a selection: int64
+    ``(n_candidates,)``; reads no row.
 
-    If splits on pairs of columns far outnumber splits on single columns, noise alone makes a pair the likely choice.
-    The utility of each split on a pair is lowered by the logarithm of that ratio over the inverse scale. On rows
-    without signal, all splits on pairs together are then about as likely as all splits on single columns.
+    If splits on pairs of columns far outnumber splits on single columns, noise alone
+    makes a pair the likely choice. The utility of each split on a pair is lowered by
+    the logarithm of that ratio over the inverse scale. On rows without signal, all
+    splits on pairs together are then about as likely as all splits on single columns.
 
     Args:
         encoding: public or released bins.
@@ -377,13 +489,20 @@ def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
 
 
 def noisy_weights(
-    scales: PathScales, selections: NDArray[np.uint8], rows: ReweightedRows, randomness: Randomness
+    scales: PathScales,
+    selections: NDArray[np.uint8],
+    rows: ReweightedRows,
+    randomness: Randomness,
 ) -> NDArray[np.int64]:
-    """Releases the weights of every leaf that is not marked ``UNREACHED``; 0 for others. One call is one release."""
+    """Releases the weights of every leaf that is not marked ``UNREACHED``; 0 for
+    others. One call is one release.
+    """
     exact = rows.leaf_histogram()
     released = np.zeros_like(exact)
     for n_selections in np.unique(selections[selections != UNREACHED]).tolist():
         alike = np.flatnonzero(selections == n_selections)
         shape = (len(alike), exact.shape[1])
-        released[alike] = exact[alike] + randomness.discrete_laplace(shape, inverse_scale=scales.leaves[n_selections])
+        released[alike] = exact[alike] + randomness.discrete_laplace(
+            shape, inverse_scale=scales.leaves[n_selections]
+        )
     return released

@@ -1,8 +1,9 @@
-"""Prices ``rpf``, the reweighted ℓ4 permute-and-flip forest: boosting with row weights of at most one, for pure ε.
+"""Prices ``rpf``, the reweighted ℓ4 permute-and-flip forest: boosting with row weights
+of at most one, for pure ε.
 
-The event is private bins, then trees with the same loss on every path. Public limits bound the sets of two splits, one
-per level, that one selection chooses among. The proof is in docs/proofs/rpf.md, the proof for the bins in
-docs/proofs/bins.md.
+The event is private bins, then trees with the same loss on every path. Public limits
+bound the sets of two splits, one per level, that one selection chooses among. The proof
+is in docs/proofs/rpf.md, the proof for the bins in docs/proofs/bins.md.
 """
 
 from __future__ import annotations
@@ -20,8 +21,21 @@ import numpy as np
 from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.noisy_counts import draw_scale
-from grovekeeper_forests.contract.algorithm import About, Algorithm, Parameter, Parameters, PublicFacts, Value, share
-from grovekeeper_forests.data.encoding import MAX_ORDERED, Encoding, ordered_columns, pairs_of_schema
+from grovekeeper_forests.contract.algorithm import (
+    About,
+    Algorithm,
+    Parameter,
+    Parameters,
+    PublicFacts,
+    Value,
+    share,
+)
+from grovekeeper_forests.data.encoding import (
+    MAX_ORDERED,
+    Encoding,
+    ordered_columns,
+    pairs_of_schema,
+)
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.kept import kept_property
@@ -39,13 +53,19 @@ from grovekeeper_forests.privacy.events import (
 from grovekeeper_forests.trees import tree_parameters, tree_price
 
 MOST_AT_ONCE: Final = 2
-"""Most levels whose splits one selection chooses; three are no more accurate on most tables (docs/results/rpf.md)."""
+"""Most levels whose splits one selection chooses; three are no more accurate on most
+tables (docs/results/rpf.md).
+"""
 
 MOST_STORED: Final = 3
-"""Most levels that one selection chose in forests of versions before; such forests still predict."""
+"""Most levels that one selection chose in forests of versions before; such forests
+still predict.
+"""
 
 MAX_WITH_PAIRS: Final = 500
-"""Most public splits, including those on sums and differences, for which joint selections use all columns."""
+"""Most public splits, including those on sums and differences, for which joint
+selections use all columns.
+"""
 
 MAX_CANDIDATES: Final = 1_000
 """Most public splits that may compete in joint selections."""
@@ -54,27 +74,37 @@ MAX_COLUMNS: Final = 64
 """Most columns for which every two columns are tabulated against each other."""
 
 MAX_WORK: Final = 2**31
-"""Most sets of splits × nodes × classes in a tree's largest selection: bounds the time to evaluate the utilities."""
+"""Most sets of splits × nodes × classes in a tree's largest selection: bounds the time
+to evaluate the utilities.
+"""
 
 MAX_FOREST_WORK: Final = 2**35
-"""Most sets of splits × nodes × classes for all trees together: ten to fifteen minutes of one core. The rule for the
-number of trees stays below this limit."""
+"""Most sets of splits × nodes × classes for all trees together: ten to fifteen minutes
+of one core. The rule for the number of trees stays below this limit.
+"""
 
 WORK_PER_ROW: Final = 10_000
-"""Most sets of splits × nodes × classes for all trees, per row of the public size, by :func:`default_at_once`."""
+"""Most sets of splits × nodes × classes for all trees, per row of the public size, by
+:func:`default_at_once`.
+"""
 
 
 def n_joint_columns(widest: Encoding) -> int:
-    """The number of columns, counted from the first of an encoding, whose splits compete in joint selections.
+    """The number of columns, counted from the first of an encoding, whose splits
+    compete in joint selections.
 
-    All columns, or only the declared columns if there are many splits. Splits on sums and differences still compete in
-    selections of a single level.
+    All columns, or only the declared columns if there are many splits. Splits on sums
+    and differences still compete in selections of a single level.
 
     Args:
-        widest: public; the encoding with the largest possible number of bins, so that the result depends on the plan
-            only.
+        widest: public; the encoding with the largest possible number of bins, so that
+            the result depends on the plan only.
     """
-    return len(widest.n_codes) if len(widest.candidates) <= MAX_WITH_PAIRS else len(widest.edges)
+    return (
+        len(widest.n_codes)
+        if len(widest.candidates) <= MAX_WITH_PAIRS
+        else len(widest.edges)
+    )
 
 
 def n_joint_candidates(encoding: Encoding, columns: int) -> int:
@@ -83,7 +113,9 @@ def n_joint_candidates(encoding: Encoding, columns: int) -> int:
 
 
 def is_affordable(widest: Encoding, depth: int) -> bool:
-    """Whether a tree of at least two levels may choose two at once; a function of public facts."""
+    """Whether a tree of at least two levels may choose two at once; a function of
+    public facts.
+    """
     columns = n_joint_columns(widest)
     return (
         2 <= n_joint_candidates(widest, columns) <= MAX_CANDIDATES
@@ -94,50 +126,68 @@ def is_affordable(widest: Encoding, depth: int) -> bool:
 
 
 def most_trees(widest: Encoding, depth: int) -> int:
-    """The most trees that may choose splits jointly if one tree may; most of the work does not depend on the rows."""
+    """The most trees that may choose splits jointly if one tree may; most of the work
+    does not depend on the rows.
+    """
     return MAX_FOREST_WORK // _work(widest, depth)
 
 
 def default_at_once(widest: Encoding, depth: int, *, n_trees: int, size: int) -> int:
-    """The default number of levels per selection, from the declaration, the depth, the trees and the public size.
+    """The default number of levels per selection, from the declaration, the depth, the
+    trees and the public size.
 
-    Many deep trees on few rows choose one level at a time, because evaluating sets of splits takes the same time for
-    few rows as for many. Such trees have enough budget per selection to find splits one by one.
+    Many deep trees on few rows choose one level at a time, because evaluating sets of
+    splits takes the same time for few rows as for many. Such trees have enough budget
+    per selection to find splits one by one.
     """
     most_work = min(WORK_PER_ROW * size, MAX_FOREST_WORK)
-    is_cheap = depth >= 2 and is_affordable(widest, depth) and n_trees * _work(widest, depth) <= most_work
+    is_cheap = (
+        depth >= 2
+        and is_affordable(widest, depth)
+        and n_trees * _work(widest, depth) <= most_work
+    )
     return 2 if is_cheap else 1
 
 
 def _work(widest: Encoding, depth: int) -> int:
     """Sets of two splits × nodes × classes in the deepest selection of a tree."""
-    return comb(n_joint_candidates(widest, n_joint_columns(widest)), 2) * widest.schema.n_classes << (depth - 2)
+    return comb(
+        n_joint_candidates(widest, n_joint_columns(widest)), 2
+    ) * widest.schema.n_classes << (depth - 2)
 
 
 def _table_cells(widest: Encoding, depth: int) -> int:
-    """The number of cells of the largest table of two columns, which is in a tree's deepest selection."""
+    """The number of cells of the largest table of two columns, which is in a tree's
+    deepest selection.
+    """
     n_codes = int(widest.n_codes[: n_joint_columns(widest)].max())
     return n_codes**2 * widest.schema.n_classes << (depth - 2)
 
 
 RANGE_SENSITIVITY = UNIT
-"""One row raises the utility of every candidate of its node by an integer from 0 to 256."""
+"""One row raises the utility of every candidate of its node by an integer from 0 to
+256.
+"""
 
 L1_SENSITIVITY = UNIT
 """One row raises one weight of one leaf by at most 256."""
 
 
 class Stage(NamedTuple):
-    """One selection on a path: the public number of splits that it chooses, and the most candidates."""
+    """One selection on a path: the public number of splits that it chooses, and the
+    most candidates.
+    """
 
     n_splits: int
     max_candidates: int
 
 
 def stages(depth: int, at_once: int) -> tuple[int, ...]:
-    """The number of splits that each selection on a path chooses, root first, with as few selections as possible.
+    """The number of splits that each selection on a path chooses, root first, with as
+    few selections as possible.
 
-    Numbers differ by at most one; smaller numbers come first. Five levels, two at once, give 1, 2, 2.
+    Numbers differ by at most one; smaller numbers come first. Five levels, two at once,
+    give 1, 2, 2.
 
     Args:
         depth: of the tree.
@@ -152,7 +202,8 @@ class PathScales:
     """Inverse scales of the draws on a path, in integer units of weight (1/256 row).
 
     Attributes:
-        levels: inverse scale of each selection, root first; a selection covers one level or several.
+        levels: inverse scale of each selection, root first; a selection covers one
+            level or several.
         last: inverse scale of the noise in a leaf at full depth.
     """
 
@@ -161,22 +212,32 @@ class PathScales:
 
     @kept_property
     def leaves(self) -> tuple[Fraction, ...]:
-        """Inverse scale of the noise in a leaf, by the number of selections on its path, from 0 to all.
+        """Inverse scale of the noise in a leaf, by the number of selections on its
+        path, from 0 to all.
 
-        The leaf gets the budget that its path did not spend on selections (lemma L4). Selections and weights have the
-        same sensitivity, so inverse scales add up as losses do, and every path has exactly the same loss.
+        The leaf gets the budget that its path did not spend on selections (lemma L4).
+        Selections and weights have the same sensitivity, so inverse scales add up as
+        losses do, and every path has exactly the same loss.
         """
-        return tuple(sum(self.levels[spent:], self.last) for spent in range(len(self.levels) + 1))
+        return tuple(
+            sum(self.levels[spent:], self.last) for spent in range(len(self.levels) + 1)
+        )
 
-    def event(self, of_selections: Sequence[Stage], *, n_classes: int, by_level: bool = False) -> Event:
-        """Describes one tree as an event, with every possible end of a path at the same loss.
+    def event(
+        self, of_selections: Sequence[Stage], *, n_classes: int, by_level: bool = False
+    ) -> Event:
+        """Describes one tree as an event, with every possible end of a path at the same
+        loss.
 
         Args:
             of_selections: one stage per inverse scale in :attr:`levels`.
-            by_level: whether one selection serves all nodes of a level, instead of one selection per node.
+            by_level: whether one selection serves all nodes of a level, instead of one
+                selection per node.
         """
         if len(of_selections) != len(self.levels):
-            raise UnknownPrivacyEvent("a selection without a price, or a price without a selection")
+            raise UnknownPrivacyEvent(
+                "a selection without a price, or a price without a selection"
+            )
         n_splits = sum(stage.n_splits for stage in of_selections)
         event: Event = self._leaf(len(self.levels), n_classes << n_splits)
         for index, stage in reversed(list(enumerate(of_selections))):
@@ -188,9 +249,17 @@ class PathScales:
                 max_candidates=stage.max_candidates,
             )
             n_selections = 1 if by_level else 1 << n_splits
-            event = Sequential((Part(1, Parallel("nodes", (Part(n_selections, selection),))), Part(1, event)))
+            event = Sequential(
+                (
+                    Part(1, Parallel("nodes", (Part(n_selections, selection),))),
+                    Part(1, event),
+                )
+            )
             if index > 0:
-                event = Parallel("nodes", (Part(1, self._leaf(index, n_classes << n_splits)), Part(1, event)))
+                event = Parallel(
+                    "nodes",
+                    (Part(1, self._leaf(index, n_classes << n_splits)), Part(1, event)),
+                )
         return event
 
     def _leaf(self, n_selections: int, coordinates: int) -> Event:
@@ -213,10 +282,23 @@ class PathScales:
             match event:
                 case DiscreteLaplace():
                     return cls(tuple(levels), event.inverse_scale)
-                case Parallel(_, (Part(event=DiscreteLaplace()), Part(event=Sequential() as going_on))):
+                case Parallel(
+                    _,
+                    (
+                        Part(event=DiscreteLaplace()),
+                        Part(event=Sequential() as going_on),
+                    ),
+                ):
                     event = going_on
                 case Sequential(
-                    (Part(event=Parallel(_, (Part(event=PermuteAndFlip() as selection),))), Part(event=deeper))
+                    (
+                        Part(
+                            event=Parallel(
+                                _, (Part(event=PermuteAndFlip() as selection),)
+                            )
+                        ),
+                        Part(event=deeper),
+                    )
                 ):
                     levels.append(selection.inverse_scale)
                     event = deeper
@@ -246,13 +328,17 @@ PAIRS, NO_PAIRS = "ordered", "none"
 """Splits on columns and on sums and differences of ordered columns, or on columns only."""
 
 TEMPERED, PLAIN = "temperature", "none"
-"""How sums of scores become probabilities: softmax of the sums divided by T^¼, or softmax of the sums."""
+"""How sums of scores become probabilities: softmax of the sums divided by T^¼, or
+softmax of the sums.
+"""
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
 _SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
 
 MIN_SIZE_TIMES_EPSILON = 20
-"""Public size × ε below which noise outweighs any structure: a single leaf with noisy class counts is more accurate."""
+"""Public size × ε below which noise outweighs any structure: a single leaf with noisy
+class counts is more accurate.
+"""
 
 _HOPELESS = (
     "ε times the public size is so small that noise outweighs any structure: the model will be the noisy class "
@@ -306,7 +392,9 @@ _OWN_PARAMETERS = (
 
 
 class ReweightedForest(Algorithm):
-    """Sequential trees, each on rows weighted by the doubt of earlier trees in the row's class."""
+    """Sequential trees, each on rows weighted by the doubt of earlier trees in the
+    row's class.
+    """
 
     slug = "rpf"
     title = "Reweighted ℓ4 permute-and-flip forest"
@@ -323,43 +411,72 @@ class ReweightedForest(Algorithm):
         results="docs/results/rpf.md",
     )
     read_outs = ("log",)
-    parameters = (tree_parameters.N_ESTIMATORS, tree_parameters.MAX_DEPTH, *_OWN_PARAMETERS)
+    parameters = (
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        *_OWN_PARAMETERS,
+    )
 
-    def fill_defaults(self, settled: dict[str, Value], facts: PublicFacts) -> tuple[str, ...]:
-        """Fills in the number and depth of trees and the shares of ε from the public size, ε and the schema."""
-        hopeless = facts.size * facts.epsilon < MIN_SIZE_TIMES_EPSILON and "max_depth" not in settled
-        settled.setdefault("n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts))
+    def fill_defaults(
+        self, settled: dict[str, Value], facts: PublicFacts
+    ) -> tuple[str, ...]:
+        """Fills in the number and depth of trees and the shares of ε from the public
+        size, ε and the schema.
+        """
+        hopeless = (
+            facts.size * facts.epsilon < MIN_SIZE_TIMES_EPSILON
+            and "max_depth" not in settled
+        )
+        settled.setdefault(
+            "n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts)
+        )
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", default_share(facts, n_trees))
         settled.setdefault("pairs", default_pairs(facts.schema))
-        depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
+        depth = (
+            0
+            if hopeless
+            else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
+        )
         widest = widest_encoding(settled, facts.schema)
         warnings = tree_parameters.fill_depth(settled, depth, widest, tables=True)
         _fill_at_once(settled, widest, facts)
         return (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """Private bins, if a feature needs them and no profile is reused; then T sequential trees."""
+        """Private bins, if a feature needs them and no profile is reused; then T
+        sequential trees.
+        """
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         bins: tuple[Part, ...] = ()
         for_trees = facts.epsilon
-        if depth > 0 and facts.profile is None and quantile_bins.private_features(facts.schema):
+        if (
+            depth > 0
+            and facts.profile is None
+            and quantile_bins.private_features(facts.schema)
+        ):
             for_bins = amounts.parse(parameters["bins_share"]) * facts.epsilon
             bins = (Part(1, quantile_bins.event(facts.schema, for_bins)),)
             for_trees -= for_bins
-        share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        share = (
+            amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        )
         per_tree = for_trees / n_trees
         of_selections = _stages(parameters, widest_encoding(parameters, facts.schema))
         losses = iter(tree_price.level_losses(share * per_tree, depth))
         scales = PathScales(
             tuple(
-                draw_scale(sum(islice(losses, stage.n_splits), Fraction(0)), RANGE_SENSITIVITY)
+                draw_scale(
+                    sum(islice(losses, stage.n_splits), Fraction(0)), RANGE_SENSITIVITY
+                )
                 for stage in of_selections
             ),
             draw_scale((1 - share) * per_tree, L1_SENSITIVITY),
         )
         by_level = parameters["splits"] == BY_LEVEL
-        tree = scales.event(of_selections, n_classes=facts.schema.n_classes, by_level=by_level)
+        tree = scales.event(
+            of_selections, n_classes=facts.schema.n_classes, by_level=by_level
+        )
         return Sequential((*bins, Part(n_trees, tree)))
 
 
@@ -367,7 +484,8 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     """The encoding with the largest possible number of bins and columns.
 
     Raises:
-        ParameterInvalid: pairs are requested for a schema with too many ordered columns.
+        ParameterInvalid: pairs are requested for a schema with too many ordered
+            columns.
     """
     encoding = quantile_bins.widest_encoding(schema)
     if parameters["pairs"] == NO_PAIRS:
@@ -377,12 +495,16 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     return encoding.paired(pairs_of_schema(schema))
 
 
-def _fill_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
-    """Sets ``at_once``: 2 only if each level has one split and the sets of splits are few enough.
+def _fill_at_once(
+    settled: dict[str, Value], widest: Encoding, facts: PublicFacts
+) -> None:
+    """Sets ``at_once``: 2 only if each level has one split and the sets of splits are
+    few enough.
 
     Raises:
-        ParameterInvalid: two levels are requested although each node has its own split, the sets of splits are too
-            many, or the trees are too many for joint selections.
+        ParameterInvalid: two levels are requested although each node has its own split,
+            the sets of splits are too many, or the trees are too many for joint
+            selections.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
@@ -409,14 +531,17 @@ def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
 
 
 def default_pairs(schema: Schema) -> str:
-    """Pairs if the schema has at least two ordered columns, but not too many to tabulate every pair."""
+    """Pairs if the schema has at least two ordered columns, but not too many to
+    tabulate every pair.
+    """
     return PAIRS if 2 <= len(ordered_columns(schema)) <= MAX_ORDERED else NO_PAIRS
 
 
 def default_share(facts: PublicFacts, n_trees: int) -> str:
     """The default share of ε for selections, from the number of classes and of trees.
 
-    Every leaf releases one noisy number per class, so more classes need a larger share of the budget for leaves.
+    Every leaf releases one noisy number per class, so more classes need a larger share
+    of the budget for leaves.
     """
     most = 0.7 if n_trees == 1 else 0.6
     share = most - _SHARE_PER_DOUBLING * math.log2(facts.schema.n_classes / 2)
@@ -426,7 +551,8 @@ def default_share(facts: PublicFacts, n_trees: int) -> str:
 def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:
     """The default depth, from the public size, ε, the number of classes and of trees.
 
-    A split that a whole level shares is chosen on all rows at any depth, so trees with one split per level are deeper.
+    A split that a whole level shares is chosen on all rows at any depth, so trees with
+    one split per level are deeper.
     """
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
     by_size = 0.75 * strength - 3.2 if by_level else 0.65 * strength - 2.5

@@ -10,7 +10,9 @@ from grovekeeper_forests.data.encoding import Pair, pair_columns
 from grovekeeper_forests.kernels import boosting, node_rows
 
 MARGIN = (7, 20)
-"""A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is at least 0.35."""
+"""A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is
+at least 0.35.
+"""
 
 
 _SLAB = 64  # most columns, including sums and differences, that are in memory at once
@@ -33,9 +35,11 @@ class LocalReweightedRows:
         Args:
             X: uint8 ``(n_features, n_rows)`` codes.
             y: int32 ``(n_rows,)`` classes.
-            n_codes: int32 ``(n_columns,)``: codes of each feature, then of each column of a pair.
-            pairs: pairs of features whose sums and differences are columns, too. These columns are computed once if all
-                columns fit in memory, otherwise on every use.
+            n_codes: int32 ``(n_columns,)``: codes of each feature, then of each column
+                of a pair.
+            pairs: pairs of features whose sums and differences are columns, too. These
+                columns are computed once if all columns fit in memory, otherwise on
+                every use.
         """
         self._y, self._n_codes, self._n_classes = y, n_codes, n_classes
         self._n_own, self._pairs = len(X), pair_columns(n_codes[: len(X)], pairs)
@@ -58,7 +62,10 @@ class LocalReweightedRows:
         )
 
     def class_histogram(
-        self, features: slice, open_nodes: NDArray[np.int32], onto: NDArray[np.int64] | None = None
+        self,
+        features: slice,
+        open_nodes: NDArray[np.int32],
+        onto: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`. Rows in closed nodes are not counted.
 
@@ -75,19 +82,34 @@ class LocalReweightedRows:
         slabs = _slabs(features)
         if len(slabs) == 1:
             return self._of_columns(features, node, onto)
-        counts = [self._of_columns(slab, node, self._no_sums(slab, len(open_nodes))) for slab in slabs]
+        counts = [
+            self._of_columns(slab, node, self._no_sums(slab, len(open_nodes)))
+            for slab in slabs
+        ]
         return np.add(onto, np.concatenate(counts, axis=1), out=onto)
 
     def _no_sums(self, features: slice, *slots: int) -> NDArray[np.int64]:
-        return node_rows.no_sums(*slots, self._n_classes, n_bins=self._n_codes[features])
-
-    def _of_columns(self, features: slice, node: NDArray[np.int32], onto: NDArray[np.int64]) -> NDArray[np.int64]:
-        return node_rows.class_histogram(
-            self._columns(features), self._y, node, n_bins=self._n_codes[features], weight=self._weight, onto=onto
+        return node_rows.no_sums(
+            *slots, self._n_classes, n_bins=self._n_codes[features]
         )
 
-    def joint_histogram(self, feature: int, others: slice, onto: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`. Every code of the feature in every node is treated as a node.
+    def _of_columns(
+        self, features: slice, node: NDArray[np.int32], onto: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        return node_rows.class_histogram(
+            self._columns(features),
+            self._y,
+            node,
+            n_bins=self._n_codes[features],
+            weight=self._weight,
+            onto=onto,
+        )
+
+    def joint_histogram(
+        self, feature: int, others: slice, onto: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`. Every code of the feature in every node is
+        treated as a node.
 
         Args:
             feature: the column whose codes are told apart.
@@ -105,13 +127,24 @@ class LocalReweightedRows:
             onto=onto,
         )
 
-    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+    def descend(
+        self,
+        *,
+        feature: NDArray[np.int32],
+        threshold: NDArray[np.uint8],
+        equals: NDArray[np.bool_],
+    ) -> None:
         """See :class:`ReweightedRows`."""
         columns, places = self._X, feature
         if int(feature.max(initial=0)) >= len(self._X):
             features, inverse = np.unique(feature, return_inverse=True)
-            columns, places = self._computed(features), inverse.reshape(feature.shape).astype(np.int32)
-        self._node = node_rows.descend(columns, self._node, feature=places, threshold=threshold, equals=equals)
+            columns, places = (
+                self._computed(features),
+                inverse.reshape(feature.shape).astype(np.int32),
+            )
+        self._node = node_rows.descend(
+            columns, self._node, feature=places, threshold=threshold, equals=equals
+        )
         self._n_nodes *= 2
 
     def _columns(self, features: slice) -> NDArray[np.uint8]:
@@ -131,49 +164,73 @@ class LocalReweightedRows:
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
         return node_rows.leaf_histogram(
-            self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes, weight=self._weight
+            self._node,
+            self._y,
+            n_leaves=self._n_nodes,
+            n_classes=self._n_classes,
+            weight=self._weight,
         )
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
         """See :class:`ReweightedRows`."""
-        node_rows.add_leaf_scores(self._sums, self._node[np.newaxis], scores[np.newaxis])
+        node_rows.add_leaf_scores(
+            self._sums, self._node[np.newaxis], scores[np.newaxis]
+        )
         self._weight = boosting.weights(self._sums, self._y, margin=MARGIN)
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
 
 class ReweightedRows:
-    """All PRIVATE rows of a job in the nodes of the current tree, with integer weights in units of 1/256.
+    """All PRIVATE rows of a job in the nodes of the current tree, with integer weights
+    in units of 1/256.
 
-    The rows are in parts, in this process or on other machines. Every method returns exact PRIVATE sums; a mechanism
-    releases selections and noisy sums only.
+    The rows are in parts, in this process or on other machines. Every method returns
+    exact PRIVATE sums; a mechanism releases selections and noisy sums only.
     """
 
     def __init__(self, parts: Parts) -> None:
         """Keeps parts in the form of :class:`LocalReweightedRows`."""
         self._parts = parts
 
-    def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes, n_classes)``."""
+    def class_histogram(
+        self, features: slice, open_nodes: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes,
+        n_classes)``.
+        """
         return self._parts.total("class_histogram", features, open_nodes)
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """Weights by node of the current level, code of one feature, code of other features, and class.
+        """Weights by node of the current level, code of one feature, code of other
+        features, and class.
 
         Returns:
             PRIVATE int64 ``(n_nodes, codes of the feature, Σ codes of the others, n_classes)``.
         """
         return self._parts.total("joint_histogram", feature, others)
 
-    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
-        """Moves every row one level down by the released splits, one split per node of the current level."""
+    def descend(
+        self,
+        *,
+        feature: NDArray[np.int32],
+        threshold: NDArray[np.uint8],
+        equals: NDArray[np.bool_],
+    ) -> None:
+        """Moves every row one level down by the released splits, one split per node of
+        the current level.
+        """
         self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
 
     def leaf_histogram(self) -> NDArray[np.int64]:
-        """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
+        """Weights by node of the current level and class: int64 ``(n_nodes,
+        n_classes)``.
+        """
         return self._parts.total("leaf_histogram")
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
-        """Adds a released tree's scores, recomputes the weights of all rows and moves all rows back to the root."""
+        """Adds a released tree's scores, recomputes the weights of all rows and moves
+        all rows back to the root.
+        """
         self._parts.each("finish_tree", scores)
 
 

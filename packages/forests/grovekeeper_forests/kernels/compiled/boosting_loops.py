@@ -1,7 +1,9 @@
-"""Computes weights and gradients of rows and walks trees in compiled integer loops, with equal bits on every machine.
+"""Computes weights and gradients of rows and walks trees in compiled integer loops,
+with equal bits on every machine.
 
-The weight of a row does not depend on other rows. In gradients, signed quantities are split into a sign and an unsigned
-magnitude, so that every division rounds toward zero and no operation mixes signed and unsigned integers.
+The weight of a row does not depend on other rows. In gradients, signed quantities are
+split into a sign and an unsigned magnitude, so that every division rounds toward zero
+and no operation mixes signed and unsigned integers.
 """
 
 import numpy as np
@@ -14,7 +16,12 @@ _SIGNED_FINE_MASK = 2**FINE_BITS - 1
 
 
 @compiled_for(
-    read("int64", 2), read("int32", 1), read("int64", 1), read("int64", 1), read("int64", 1), written("uint16", 1)
+    read("int64", 2),
+    read("int32", 1),
+    read("int64", 1),
+    read("int64", 1),
+    read("int64", 1),
+    written("uint16", 1),
 )
 def weights(
     sums: NDArray[np.int64],
@@ -24,10 +31,12 @@ def weights(
     margin: NDArray[np.int64],
     result: NDArray[np.uint16],
 ) -> None:
-    """Fills ``result`` with min(256, ⌊256 · (1 − p_y) / margin⌋), p the softmax of a row's sums.
+    """Fills ``result`` with min(256, ⌊256 · (1 − p_y) / margin⌋), p the softmax of a
+    row's sums.
 
-    exp(−d / 2¹⁶) is the product of two table entries, both at most 2³¹, shifted back to at most 2³¹. With at most 2¹⁰
-    classes the total is at most 2⁴¹, so no number exceeds 2⁵⁷.
+    exp(−d / 2¹⁶) is the product of two table entries, both at most 2³¹, shifted back to
+    at most 2³¹. With at most 2¹⁰ classes the total is at most 2⁴¹, so no number exceeds
+    2⁵⁷.
     """
     last = coarse.size * fine.size - 1
     n_classes = sums.shape[1]
@@ -38,12 +47,16 @@ def weights(
         others, of_label = np.int64(0), np.int64(0)
         for k in range(n_classes):
             gap = min(largest - sums[i, k], last)
-            share = (coarse[gap >> FINE_BITS] * fine[gap & _SIGNED_FINE_MASK]) >> UNIT_BITS
+            share = (
+                coarse[gap >> FINE_BITS] * fine[gap & _SIGNED_FINE_MASK]
+            ) >> UNIT_BITS
             if k == y[i]:
                 of_label = share
             else:
                 others += share
-        result[i] = min(np.int64(256), 256 * others * margin[1] // (margin[0] * (others + of_label)))
+        result[i] = min(
+            np.int64(256), 256 * others * margin[1] // (margin[0] * (others + of_label))
+        )
 
 
 _SCORE_FINE_BITS = np.uint64(FINE_BITS)
@@ -62,7 +75,9 @@ _LARGEST_ROOT = np.uint64(2**25)
 
 
 @compiled
-def _exponential(gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.uint64]) -> np.uint64:
+def _exponential(
+    gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.uint64]
+) -> np.uint64:
     """exp(−gap · 2⁻¹⁶) in units of 2⁻³¹."""
     step = gap >> _SCORE_FINE_BITS
     if step >= np.uint64(coarse.size):
@@ -72,7 +87,9 @@ def _exponential(gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.ui
 
 @compiled
 def _root_up(square: np.uint64) -> np.uint64:
-    """The square root, rounded up, of a number up to 2⁵⁰, by Newton's method from above."""
+    """The square root, rounded up, of a number up to 2⁵⁰, by Newton's method from
+    above.
+    """
     root = _LARGEST_ROOT
     while True:
         following = (root + square // root) >> _ONE
@@ -88,7 +105,12 @@ def _shortened(magnitude: np.uint64, gain: np.uint64) -> np.int64:
 
 
 @compiled_for(
-    read("int64", 2), read("int32", 1), read("uint64", 1), read("uint64", 1), read("uint64", 1), written("int32", 2)
+    read("int64", 2),
+    read("int32", 1),
+    read("uint64", 1),
+    read("uint64", 1),
+    read("uint64", 1),
+    written("int32", 2),
 )
 def gradients_of_two(
     scores: NDArray[np.int64],
@@ -98,9 +120,11 @@ def gradients_of_two(
     limits: NDArray[np.uint64],
     gradients: NDArray[np.int32],
 ) -> None:
-    """Fills ``gradients`` ``(n_rows, 1)`` with the clipped y − p, p the logistic function of the only score.
+    """Fills ``gradients`` ``(n_rows, 1)`` with the clipped y − p, p the logistic
+    function of the only score.
 
-    ``limits`` holds the clip, the length of a clipped gradient and the largest square of a contribution.
+    ``limits`` holds the clip, the length of a clipped gradient and the largest square
+    of a contribution.
     """
     clip, length, squared_length = limits
     gain = (length << _GAIN_BITS) // clip
@@ -118,7 +142,12 @@ def gradients_of_two(
 
 
 @compiled_for(
-    read("int64", 2), read("int32", 1), read("uint64", 1), read("uint64", 1), read("uint64", 1), written("int32", 2)
+    read("int64", 2),
+    read("int32", 1),
+    read("uint64", 1),
+    read("uint64", 1),
+    read("uint64", 1),
+    written("int32", 2),
 )
 def gradients_of_many(
     scores: NDArray[np.int64],
@@ -128,10 +157,12 @@ def gradients_of_many(
     limits: NDArray[np.uint64],
     gradients: NDArray[np.int32],
 ) -> None:
-    """Fills ``gradients`` ``(n_rows, n_classes)`` with the clipped onehot(y) − softmax(scores).
+    """Fills ``gradients`` ``(n_rows, n_classes)`` with the clipped onehot(y) −
+    softmax(scores).
 
-    Every p_k is rounded down, so Σ p_k ≤ 2²⁴ and the unclipped gradient's square is at most 2 · 2⁴⁸. A magnitude is
-    at most the divisor, so its product with the gain is at most length · 2³¹ < 2⁵⁷.
+    Every p_k is rounded down, so Σ p_k ≤ 2²⁴ and the unclipped gradient's square is at
+    most 2 · 2⁴⁸. A magnitude is at most the divisor, so its product with the gain is at
+    most length · 2³¹ < 2⁵⁷.
     """
     clip, length, squared_length = limits
     n_classes = scores.shape[1]
@@ -142,7 +173,9 @@ def gradients_of_many(
             largest = max(largest, scores[i, k])
         total = _ZERO
         for k in range(n_classes):
-            magnitudes[k] = _exponential(np.uint64(largest - scores[i, k]), coarse, fine)
+            magnitudes[k] = _exponential(
+                np.uint64(largest - scores[i, k]), coarse, fine
+            )
             total += magnitudes[k]
         reciprocal = _RECIPROCAL // total
         square = _ZERO
@@ -150,7 +183,9 @@ def gradients_of_many(
             p = (magnitudes[k] * reciprocal) >> _PROBABILITY_SHIFT
             magnitudes[k] = _PROBABILITY_ONE - p if k == y[i] else p
             square += magnitudes[k] * magnitudes[k]
-        gain = (length << _GAIN_BITS) // (clip if square <= clip * clip else _root_up(square))
+        gain = (length << _GAIN_BITS) // (
+            clip if square <= clip * clip else _root_up(square)
+        )
         square = _ZERO
         for k in range(n_classes):
             gradient = _shortened(magnitudes[k], gain)
@@ -162,13 +197,24 @@ def gradients_of_many(
 
 
 @compiled
-def _child(x: NDArray[np.uint8], feature: NDArray[np.int32], right: NDArray[np.uint64], node: np.uint64) -> np.uint64:
+def _child(
+    x: NDArray[np.uint8],
+    feature: NDArray[np.int32],
+    right: NDArray[np.uint64],
+    node: np.uint64,
+) -> np.uint64:
     """The child of a node to which a row goes."""
     code = np.uint64(x[feature[node]])
-    return np.uint64((node << _ONE) + _ONE + ((right[node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE))
+    return np.uint64(
+        (node << _ONE)
+        + _ONE
+        + ((right[node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE)
+    )
 
 
-@compiled_for(read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("int32", 2))
+@compiled_for(
+    read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("int32", 2)
+)
 def leaves(
     X: NDArray[np.uint8],
     feature: NDArray[np.int32],
@@ -176,9 +222,11 @@ def leaves(
     depth: int,
     reached: NDArray[np.int32],
 ) -> None:
-    """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of ``right`` sends code c right.
+    """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of
+    ``right`` sends code c right.
 
-    Each step waits for a load from memory, so a group of rows goes down together. The last group may repeat rows.
+    Each step waits for a load from memory, so a group of rows goes down together. The
+    last group may repeat rows.
     """
     n_trees, n_rows = reached.shape
     at = np.empty(_GROUP, dtype=np.uint64)

@@ -1,12 +1,14 @@
 """Computes ℓ4 norms of class weights in compiled loops, exact to the last unit.
 
-A fourth power of a weight below 2³⁹ has up to 156 bits. It is formed modulo 2¹²⁸, in two 64-bit words, and that is
-enough: a floating-point root is a guess within 2 of the exact root, so the difference between the sum S of fourth
-powers and the fourth power of the guess (or of a neighbour) is below 2¹²⁷ in size, and its sign is the top bit of the
-difference modulo 2¹²⁸. The result is the integer r with r⁴ ≤ S < (r + 1)⁴ for every guess.
+A fourth power of a weight below 2³⁹ has up to 156 bits. It is formed modulo 2¹²⁸, in
+two 64-bit words, and that is enough: a floating-point root is a guess within 2 of the
+exact root, so the difference between the sum S of fourth powers and the fourth power of
+the guess (or of a neighbour) is below 2¹²⁷ in size, and its sign is the top bit of the
+difference modulo 2¹²⁸. The result is the integer r with r⁴ ≤ S < (r + 1)⁴ for every
+guess.
 
-Most roots need no 128-bit arithmetic: the relative error of the guess is below 2⁻⁴³, so if both ends of that interval
-round down to the same integer, that integer is the root.
+Most roots need no 128-bit arithmetic: the relative error of the guess is below 2⁻⁴³, so
+if both ends of that interval round down to the same integer, that integer is the root.
 """
 
 import math
@@ -30,19 +32,30 @@ def _square_high(x: np.uint64) -> np.uint64:
     low, high = x & _LOW_HALF, x >> _HALF_BITS
     middle = low * high
     carry = ((low * low) >> _HALF_BITS) + (middle & _LOW_HALF) + (middle & _LOW_HALF)
-    return np.uint64(high * high + (middle >> _HALF_BITS) + (middle >> _HALF_BITS) + (carry >> _HALF_BITS))
+    return np.uint64(
+        high * high
+        + (middle >> _HALF_BITS)
+        + (middle >> _HALF_BITS)
+        + (carry >> _HALF_BITS)
+    )
 
 
 @compiled
 def _fourth_power(x: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """x⁴ modulo 2¹²⁸: high word, low word. x² = h · 2⁶⁴ + l, so x⁴ = 2 · h · l · 2⁶⁴ + l² there."""
+    """x⁴ modulo 2¹²⁸: high word, low word. x² = h · 2⁶⁴ + l, so x⁴ = 2 · h · l · 2⁶⁴ +
+    l² there.
+    """
     low, high = x * x, _square_high(x)
-    return np.uint64(_square_high(low) + (high * low + high * low)), np.uint64(low * low)
+    return np.uint64(_square_high(low) + (high * low + high * low)), np.uint64(
+        low * low
+    )
 
 
 @compiled
 def _is_below(high: np.uint64, low: np.uint64, root: np.uint64) -> bool:
-    """Whether the sum is below root⁴; the difference between the two must be less than 2¹²⁷."""
+    """Whether the sum is below root⁴; the difference between the two must be less than
+    2¹²⁷.
+    """
     power_high, power_low = _fourth_power(root)
     borrow = _ONE if low < power_low else _ZERO
     return bool(((high - power_high - borrow) >> _SIGN_BIT) == _ONE)
@@ -69,7 +82,9 @@ def _exact_norm(weights: NDArray[np.int64] | NDArray[np.float64]) -> np.int64:
 
 @compiled
 def _certain_root(total: float) -> np.int64:
-    """The fourth root of a sum of fourth powers, rounded down; −1 where floats do not decide it."""
+    """The fourth root of a sum of fourth powers, rounded down; −1 where floats do not
+    decide it.
+    """
     root = math.sqrt(math.sqrt(total))
     lowest = np.int64(root * _LOWEST_SHARE)
     return lowest if lowest == np.int64(root * _HIGHEST_SHARE) else np.int64(-1)
@@ -94,7 +109,12 @@ def norms(weights: NDArray[np.int64], result: NDArray[np.int64]) -> None:
 
 
 @compiled_for(
-    read("int64", 3), read("int64", 1), read("int32", 1), read("uint8", 1), read("boolean", 1), written("int64", 2)
+    read("int64", 3),
+    read("int64", 1),
+    read("int32", 1),
+    read("uint8", 1),
+    read("boolean", 1),
+    written("int64", 2),
 )
 def split_norms(
     histogram: NDArray[np.int64],
@@ -104,9 +124,11 @@ def split_norms(
     equals: NDArray[np.bool_],
     result: NDArray[np.int64],
 ) -> None:
-    """Fills ``result`` ``(n_nodes, n_candidates)`` with the norm of the left side plus the norm of the right side.
+    """Fills ``result`` ``(n_nodes, n_candidates)`` with the norm of the left side plus
+    the norm of the right side.
 
-    Thresholds ascend within a feature, so the left side of an ordered split grows from one candidate to the next.
+    Thresholds ascend within a feature, so the left side of an ordered split grows from
+    one candidate to the next.
     """
     n_nodes, _, n_classes = histogram.shape
     n_features = first_code.size - 1
@@ -141,9 +163,14 @@ def split_norms(
 
 @compiled
 def _left_parts(
-    table: NDArray[np.int64], first_code: NDArray[np.int64], splits: NDArray[np.int64], result: NDArray[np.float64]
+    table: NDArray[np.int64],
+    first_code: NDArray[np.int64],
+    splits: NDArray[np.int64],
+    result: NDArray[np.float64],
 ) -> None:
-    """Fills ``result`` ``(n_classes, n_candidates)`` with the weights left of every split in one table of codes."""
+    """Fills ``result`` ``(n_classes, n_candidates)`` with the weights left of every
+    split in one table of codes.
+    """
     for k in range(table.shape[1]):
         code, running, f = np.int64(0), np.int64(0), np.int64(-1)
         for r in range(len(splits)):
@@ -162,11 +189,16 @@ def _left_parts(
 
 @compiled
 def _add(
-    parts: NDArray[np.float64], whole: NDArray[np.float64], sums: NDArray[np.float64], of_sums: NDArray[np.float64]
+    parts: NDArray[np.float64],
+    whole: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    of_sums: NDArray[np.float64],
 ) -> None:
-    """Adds parts of splits to ``sums`` and their whole to ``of_sums``; shapes as in :func:`_add_roots`.
+    """Adds parts of splits to ``sums`` and their whole to ``of_sums``; shapes as in
+    :func:`_add_roots`.
 
-    Loops, because numba takes a second to compile the check of shapes in ``sums += parts``.
+    Loops, because numba takes a second to compile the check of shapes in ``sums +=
+    parts``.
     """
     for k in range(whole.size):
         of_sums[k] += whole[k]
@@ -176,7 +208,10 @@ def _add(
 
 @compiled
 def _subtract(
-    parts: NDArray[np.float64], whole: NDArray[np.float64], sums: NDArray[np.float64], of_sums: NDArray[np.float64]
+    parts: NDArray[np.float64],
+    whole: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    of_sums: NDArray[np.float64],
 ) -> None:
     """Subtracts what :func:`_add` adds."""
     for k in range(whole.size):
@@ -187,9 +222,14 @@ def _subtract(
 
 @compiled
 def _add_fourth_powers(
-    parts: NDArray[np.float64], whole: float, of_parts: NDArray[np.float64], of_rests: NDArray[np.float64]
+    parts: NDArray[np.float64],
+    whole: float,
+    of_parts: NDArray[np.float64],
+    of_rests: NDArray[np.float64],
 ) -> None:
-    """Adds the fourth powers of parts to ``of_parts``, and the fourth powers of the other parts to ``of_rests``."""
+    """Adds the fourth powers of parts to ``of_parts``, and the fourth powers of the
+    other parts to ``of_rests``.
+    """
     for r in range(parts.size):
         square = parts[r] * parts[r]
         of_parts[r] += square * square
@@ -199,9 +239,13 @@ def _add_fourth_powers(
 
 @compiled
 def _add_roots(
-    sums: NDArray[np.float64], parts: NDArray[np.float64], whole: NDArray[np.float64], result: NDArray[np.int64]
+    sums: NDArray[np.float64],
+    parts: NDArray[np.float64],
+    whole: NDArray[np.float64],
+    result: NDArray[np.int64],
 ) -> None:
-    """Adds to ``result`` the norms of ``whole`` minus each column of ``parts``, or of the columns themselves.
+    """Adds to ``result`` the norms of ``whole`` minus each column of ``parts``, or of
+    the columns themselves.
 
     Args:
         sums: sums of fourth powers, ``(n_candidates,)``.
@@ -224,7 +268,13 @@ def _add_roots(
         result[r] += root
 
 
-@compiled_for(read("int64", 4), read("int64", 2), read("int64", 1), read("int64", 2), written("int64", 2))
+@compiled_for(
+    read("int64", 4),
+    read("int64", 2),
+    read("int64", 1),
+    read("int64", 2),
+    written("int64", 2),
+)
 def pair_norms(
     histogram: NDArray[np.int64],
     first: NDArray[np.int64],
@@ -232,19 +282,26 @@ def pair_norms(
     splits: NDArray[np.int64],
     result: NDArray[np.int64],
 ) -> None:
-    """Adds to ``result`` ``(n_first, n_candidates)`` the norms of the four parts of every node under two splits.
+    """Adds to ``result`` ``(n_first, n_candidates)`` the norms of the four parts of
+    every node under two splits.
 
-    Rows of ``first`` are threshold and equality of the splits on one feature, those of ``splits`` feature, threshold
-    and equality of the others. Weights below 2³⁹ and their sums are exact as floating-point numbers. Thresholds
-    ascend, so the left side of an ordered split grows from one candidate to the next. For one split in ``first``,
-    ``left`` holds the weights that are left of it and left of each other split; ``right`` holds the weights that are
-    right of it and left of each other split.
+    Rows of ``first`` are threshold and equality of the splits on one feature, those of
+    ``splits`` feature, threshold and equality of the others. Weights below 2³⁹ and
+    their sums are exact as floating-point numbers. Thresholds ascend, so the left side
+    of an ordered split grows from one candidate to the next. For one split in
+    ``first``, ``left`` holds the weights that are left of it and left of each other
+    split; ``right`` holds the weights that are right of it and left of each other
+    split.
     """
     n_nodes, n_own_codes, _, n_classes = histogram.shape
     by_code = np.empty((n_own_codes, n_classes, len(splits)))
     left, right = np.empty((n_classes, len(splits))), np.empty((n_classes, len(splits)))
     counts = np.empty((n_own_codes, n_classes))
-    of_left, of_right, none = np.empty(n_classes), np.empty(n_classes), np.zeros(n_classes)
+    of_left, of_right, none = (
+        np.empty(n_classes),
+        np.empty(n_classes),
+        np.zeros(n_classes),
+    )
     sums = np.empty((4, len(splits)))
     for node in range(n_nodes):
         left[:], of_left[:] = 0.0, 0.0

@@ -1,16 +1,27 @@
-"""Routes training rows down trees, and sums rows by cell, in compiled loops. Callers check every index.
+"""Routes training rows down trees, and sums rows by cell, in compiled loops. Callers
+check every index.
 
-A split is stored as the interval of codes [low, low + span] that goes left: [0, threshold] for an ordered split,
-[threshold, threshold] for a category split. A row goes right if (code − low) mod 256 > span. This needs one word per
-node and no branch; the processor would mispredict half of such branches.
+A split is stored as the interval of codes [low, low + span] that goes left: [0,
+threshold] for an ordered split, [threshold, threshold] for a category split. A row goes
+right if (code − low) mod 256 > span. This needs one word per node and no branch; the
+processor would mispredict half of such branches.
 
-Cell numbers are unsigned, so that the compiler tests no sign. An empty array of weights means weight 1 for every row.
+Cell numbers are unsigned, so that the compiler tests no sign. An empty array of weights
+means weight 1 for every row.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.compiler import compiled, compiled_for, integer, integers, pair, read, written
+from grovekeeper_forests.compiler import (
+    compiled,
+    compiled_for,
+    integer,
+    integers,
+    pair,
+    read,
+    written,
+)
 
 _NOWHERE = np.int32(-1)
 _LOWEST_BYTE = np.uint32(255)
@@ -19,8 +30,12 @@ _TWO_BYTES = np.uint32(16)
 
 
 @compiled
-def _split(feature: np.int32, threshold: np.uint8, equals: np.bool_, n_features: int) -> np.uint32:
-    """Packs feature, low and span of a node in one word; an unknown feature becomes ``n_features``, at most 2¹⁶ − 1."""
+def _split(
+    feature: np.int32, threshold: np.uint8, equals: np.bool_, n_features: int
+) -> np.uint32:
+    """Packs feature, low and span of a node in one word; an unknown feature becomes
+    ``n_features``, at most 2¹⁶ − 1.
+    """
     known = 0 <= feature < n_features
     number = np.uint32(feature if known else n_features) << _TWO_BYTES
     bin_ = np.uint32(threshold)
@@ -34,7 +49,12 @@ def _goes_right(bin_: np.uint8, split: np.uint32) -> np.uint32:
 
 
 @compiled_for(
-    read("uint8", 2), read("int32", 1), read("int32", 1), read("uint8", 1), read("boolean", 1), written("int32", 1)
+    read("uint8", 2),
+    read("int32", 1),
+    read("int32", 1),
+    read("uint8", 1),
+    read("boolean", 1),
+    written("int32", 1),
 )
 def descend(
     X: NDArray[np.uint8],
@@ -44,7 +64,9 @@ def descend(
     equals: NDArray[np.bool_],
     child: NDArray[np.int32],
 ) -> None:
-    """Fills ``child`` with the nodes of the next level; ``X`` is ``(n_features, n_rows)`` and indices were checked."""
+    """Fills ``child`` with the nodes of the next level; ``X`` is ``(n_features,
+    n_rows)`` and indices were checked.
+    """
     splits = np.empty(feature.size, dtype=np.uint32)
     for v in range(feature.size):
         splits[v] = _split(feature[v], threshold[v], equals[v], X.shape[0])
@@ -57,8 +79,14 @@ def descend(
 
 
 @compiled_for(read("int32", 2), read("int32", 3), written("int64", 2))
-def add_leaf_scores(reached: NDArray[np.int32], leaf_scores: NDArray[np.int32], scores: NDArray[np.int64]) -> None:
-    """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``; indices were checked."""
+def add_leaf_scores(
+    reached: NDArray[np.int32],
+    leaf_scores: NDArray[np.int32],
+    scores: NDArray[np.int64],
+) -> None:
+    """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``;
+    indices were checked.
+    """
     n_trees, n_rows = reached.shape
     n_scores = scores.shape[1]
     for tree in range(n_trees):
@@ -88,13 +116,15 @@ def _fill_base(
     slot_cells: int,
     base: NDArray[np.uint32],
 ) -> bool:
-    """Fills ``base`` with the part of each row's cell number that does not depend on a feature.
+    """Fills ``base`` with the part of each row's cell number that does not depend on a
+    feature.
 
     Args:
         own: codes that are treated as nodes; empty for none.
         limits: nodes, codes of ``own`` (1 for none), classes.
         slot_cells: cells of a node and code.
-        base: the result, one number per row; that of the first node for rows of node −1.
+        base: the result, one number per row; that of the first node for rows of node
+            −1.
 
     Returns:
         Whether every class, node and code is inside its limit.
@@ -111,8 +141,14 @@ def _fill_base(
 
 
 @compiled
-def _fill_added(node: NDArray[np.int32], weight: NDArray[np.uint16], largest: int, added: NDArray[np.uint32]) -> bool:
-    """Fills ``added`` with the weight of every row, 0 for rows of node −1; so the loop over cells needs no branch.
+def _fill_added(
+    node: NDArray[np.int32],
+    weight: NDArray[np.uint16],
+    largest: int,
+    added: NDArray[np.uint32],
+) -> bool:
+    """Fills ``added`` with the weight of every row, 0 for rows of node −1; so the loop
+    over cells needs no branch.
 
     Returns:
         Whether every weight is at most ``largest``.
@@ -142,22 +178,26 @@ def class_histogram(
     limits: tuple[int, int, int, int],
     sums: NDArray[np.int64],
 ) -> bool:
-    """Adds rows to ``sums`` ``(n_nodes · n_own, n_all_bins, n_classes)``; rows of node −1 add 0 to the first node.
+    """Adds rows to ``sums`` ``(n_nodes · n_own, n_all_bins, n_classes)``; rows of node
+    −1 add 0 to the first node.
 
-    The part of a cell number that does not depend on the feature is computed once per row, for blocks of rows that fit
-    in the core's cache. Features are added in twos, which reads that part and the weight half as often.
+    The part of a cell number that does not depend on the feature is computed once per
+    row, for blocks of rows that fit in the core's cache. Features are added in twos,
+    which reads that part and the weight half as often.
 
     Args:
         X: ``(n_features, n_rows)``.
         y_and_node: classes, and nodes of the level.
-        own_and_weight: codes of one column, each of which is treated as a node, empty for none; and weights, empty for
-            weight 1.
+        own_and_weight: codes of one column, each of which is treated as a node, empty
+            for none; and weights, empty for weight 1.
         bins: first bin and number of bins of every feature.
-        limits: nodes, at least 1; codes of the column (1 for none); classes; largest weight.
+        limits: nodes, at least 1; codes of the column (1 for none); classes; largest
+            weight.
         sums: added to.
 
     Returns:
-        Whether every code, class, node and weight is inside its limit; if not, the sums are incomplete.
+        Whether every code, class, node and weight is inside its limit; if not, the sums
+        are incomplete.
     """
     (y, node), (own, weight) = y_and_node, own_and_weight
     n_nodes, n_own, n_classes, largest = limits
@@ -169,7 +209,14 @@ def class_histogram(
     for start in range(0, n_rows, _SUMMED_AT_ONCE):
         end = min(start + _SUMMED_AT_ONCE, n_rows)
         slots = (n_nodes, n_own, n_classes)
-        is_valid = _fill_base(y[start:end], node[start:end], own[start:end], slots, slot_cells, base[: end - start])
+        is_valid = _fill_base(
+            y[start:end],
+            node[start:end],
+            own[start:end],
+            slots,
+            slot_cells,
+            base[: end - start],
+        )
         is_valid &= _fill_added(node[start:end], weight[start:end], largest, added)
         for f in range(n_features):
             is_valid &= _largest(X[f, start:end]) < bins[f, 1]
@@ -177,32 +224,54 @@ def class_histogram(
             return False
         for f in range(0, n_features - 1, 2):
             column, other = X[f, start:end], X[f + 1, start:end]
-            first, first_of_other = np.uint32(bins[f, 0]) * step, np.uint32(bins[f + 1, 0]) * step
+            first, first_of_other = (
+                np.uint32(bins[f, 0]) * step,
+                np.uint32(bins[f + 1, 0]) * step,
+            )
             for i in range(end - start):
                 sums[base[i] + first + column[i] * step] += added[i]
                 sums[base[i] + first_of_other + other[i] * step] += added[i]
         if n_features % 2:
-            column, first = X[n_features - 1, start:end], np.uint32(bins[n_features - 1, 0]) * step
+            column, first = (
+                X[n_features - 1, start:end],
+                np.uint32(bins[n_features - 1, 0]) * step,
+            )
             for i in range(end - start):
                 sums[base[i] + first + column[i] * step] += added[i]
     return True
 
 
-@compiled_for(read("int32", 1), read("int32", 1), read("uint16", 1), written("int64", 2))
+@compiled_for(
+    read("int32", 1), read("int32", 1), read("uint16", 1), written("int64", 2)
+)
 def leaf_histogram(
-    leaf: NDArray[np.int32], y: NDArray[np.int32], weight: NDArray[np.uint16], counts: NDArray[np.int64]
+    leaf: NDArray[np.int32],
+    y: NDArray[np.int32],
+    weight: NDArray[np.uint16],
+    counts: NDArray[np.int64],
 ) -> None:
-    """Adds every row to ``counts`` ``(n_leaves + 1, n_classes)``; rows of leaf −1 go to the last one."""
+    """Adds every row to ``counts`` ``(n_leaves + 1, n_classes)``; rows of leaf −1 go to
+    the last one.
+    """
     n_slots, n_classes = counts.shape
     cells = counts.reshape(counts.size)
     for i in range(leaf.size):
         slot = leaf[i] if leaf[i] >= 0 else n_slots - 1
-        cells[np.uint64(slot * n_classes + y[i])] += weight[i] if weight.size else np.uint16(1)
+        cells[np.uint64(slot * n_classes + y[i])] += (
+            weight[i] if weight.size else np.uint16(1)
+        )
 
 
 @compiled_for(read("int32", 1), read("int32", 2), integer, written("int64", 2))
-def leaf_gradients(leaf: NDArray[np.int32], gradients: NDArray[np.int32], count: int, sums: NDArray[np.int64]) -> None:
-    """Adds every row's gradient and ``count`` to its leaf in ``sums`` ``(n_leaves, n_scores + 1)``."""
+def leaf_gradients(
+    leaf: NDArray[np.int32],
+    gradients: NDArray[np.int32],
+    count: int,
+    sums: NDArray[np.int64],
+) -> None:
+    """Adds every row's gradient and ``count`` to its leaf in ``sums`` ``(n_leaves,
+    n_scores + 1)``.
+    """
     n_rows, n_scores = gradients.shape
     for i in range(n_rows):
         cell = np.uint32(leaf[i])

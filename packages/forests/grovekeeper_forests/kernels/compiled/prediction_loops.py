@@ -1,11 +1,14 @@
-"""Finds codes of values, adds two codes, walks down trees and normalises sums, in compiled loops.
+"""Finds codes of values, adds two codes, walks down trees and normalises sums, in
+compiled loops.
 
 A code is the number of edges below a value, as ``numpy.searchsorted`` finds it.
 
-A split is a set of codes that go right. A few rows walk one by one. Other rows walk together, 64 in a word: for every
-distinct split, one bit per row says whether the row goes right. At each level, the direction of the rows is a choice
-between the bits of the nodes of this level, by the directions at the levels above. The directions of a row are the
-binary digits of the number of the node that it reaches. Below the first eight levels, rows walk one by one again.
+A split is a set of codes that go right. A few rows walk one by one. Other rows walk
+together, 64 in a word: for every distinct split, one bit per row says whether the row
+goes right. At each level, the direction of the rows is a choice between the bits of the
+nodes of this level, by the directions at the levels above. The directions of a row are
+the binary digits of the number of the node that it reaches. Below the first eight
+levels, rows walk one by one again.
 """
 
 from typing import TypeAlias
@@ -13,7 +16,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.compiler import compiled, compiled_for, integer, pair, read, triple, written
+from grovekeeper_forests.compiler import (
+    compiled,
+    compiled_for,
+    integer,
+    pair,
+    read,
+    triple,
+    written,
+)
 
 _FEW_ROWS = 10
 _TREES_TOGETHER = 8
@@ -26,16 +37,25 @@ _SIX_BITS = np.uint8(6)
 _LOWEST_SIX = np.uint8(63)
 _NO_FEATURE = 2**32 - 1
 _EIGHT_BITS = np.uint64(255)
-_SPREAD = np.array([sum((byte >> i & 1) << 8 * i for i in range(8)) for byte in range(256)], dtype=np.uint64)
+_SPREAD = np.array(
+    [sum((byte >> i & 1) << 8 * i for i in range(8)) for byte in range(256)],
+    dtype=np.uint64,
+)
 """For every byte, a word whose byte i is bit i."""
 
 Bins: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
-"""The edges of all columns; where those of every column begin, with one number more; and three numbers per column: the
-highest value, the value that is missing, and the last code."""
+"""The edges of all columns; where those of every column begin, with one number more;
+and three numbers per column: the highest value, the value that is missing, and the last
+code.
+"""
 Splits: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint64]]
-"""Of distinct splits: the features, ascending, and the sets of codes that go right as bits, ``(n_distinct, 4)``."""
+"""Of distinct splits: the features, ascending, and the sets of codes that go right as
+bits, ``(n_distinct, 4)``.
+"""
 Turns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint16]]
-"""Where the turns of every distinct split begin, with one number more, and the codes at which membership changes."""
+"""Where the turns of every distinct split begin, with one number more, and the codes at
+which membership changes.
+"""
 
 _BINS = triple(read("float64", 1), read("int64", 1), read("float64", 2))
 _SPLITS = pair(read("uint32", 1), read("uint64", 2))
@@ -44,7 +64,9 @@ _TURNS = pair(read("int64", 1), read("uint16", 1))
 
 @compiled
 def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
-    """The number of edges below a value, by a search without branches; ``edges`` ascend and are not empty."""
+    """The number of edges below a value, by a search without branches; ``edges`` ascend
+    and are not empty.
+    """
     base = 0
     n_left = edges.size
     while n_left > 1:
@@ -56,7 +78,11 @@ def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
 
 @compiled
 def _code(
-    value: np.float64, edges: NDArray[np.float64], highest: np.float64, missing: np.float64, last: np.float64
+    value: np.float64,
+    edges: NDArray[np.float64],
+    highest: np.float64,
+    missing: np.float64,
+    last: np.float64,
 ) -> int:
     """The code of a value; see ``grovekeeper_forests.kernels.prediction.ColumnRule``."""
     if np.isnan(value) or value == missing:
@@ -67,20 +93,31 @@ def _code(
 
 
 @compiled_for(read("float64", 2), _BINS, integer, written("uint8", 2))
-def fill_codes(values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]) -> None:
-    """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns, n_rows)``; indices were checked."""
+def fill_codes(
+    values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]
+) -> None:
+    """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns,
+    n_rows)``; indices were checked.
+    """
     edges, first_edge, rules = bins
     n_columns, n_rows = values.shape
     for column in range(n_columns):
         of_column = edges[first_edge[column] : first_edge[column + 1]]
         highest, missing, last = rules[column]
         for i in range(n_rows):
-            codes[column, start + i] = np.uint8(_code(values[column, i], of_column, highest, missing, last))
+            codes[column, start + i] = np.uint8(
+                _code(values[column, i], of_column, highest, missing, last)
+            )
 
 
-@compiled_for(read("float64", 1), read("float64", 1), read("float64", 1), written("uint16", 1))
+@compiled_for(
+    read("float64", 1), read("float64", 1), read("float64", 1), written("uint16", 1)
+)
 def fill_wide_codes(
-    values: NDArray[np.float64], edges: NDArray[np.float64], rule: NDArray[np.float64], codes: NDArray[np.uint16]
+    values: NDArray[np.float64],
+    edges: NDArray[np.float64],
+    rule: NDArray[np.float64],
+    codes: NDArray[np.uint16],
 ) -> None:
     """Does what :func:`fill_codes` does, for one column with any number of codes."""
     highest, missing, last = rule
@@ -90,9 +127,14 @@ def fill_wide_codes(
 
 @compiled_for(read("uint8", 2), read("int64", 2), read("uint8", 3), written("uint8", 2))
 def fill_sums(
-    codes: NDArray[np.uint8], features: NDArray[np.int64], tables: NDArray[np.uint8], sums: NDArray[np.uint8]
+    codes: NDArray[np.uint8],
+    features: NDArray[np.int64],
+    tables: NDArray[np.uint8],
+    sums: NDArray[np.uint8],
 ) -> None:
-    """Fills ``sums`` ``(n_columns, n_rows)`` from ``codes`` ``(n_features, n_rows)``; indices were checked."""
+    """Fills ``sums`` ``(n_columns, n_rows)`` from ``codes`` ``(n_features, n_rows)``;
+    indices were checked.
+    """
     for column in range(sums.shape[0]):
         first, second = codes[features[column, 0]], codes[features[column, 1]]
         for i in range(sums.shape[1]):
@@ -105,7 +147,13 @@ def _is_in(code: np.uint8, codes: NDArray[np.uint64]) -> np.uint32:
 
 
 @compiled
-def _leaf(X: NDArray[np.uint8], row: int, number: NDArray[np.uint32], splits: Splits, node: np.uint32) -> np.uint32:
+def _leaf(
+    X: NDArray[np.uint8],
+    row: int,
+    number: NDArray[np.uint32],
+    splits: Splits,
+    node: np.uint32,
+) -> np.uint32:
     """The leaf that a row reaches from a node of a tree."""
     feature, right = splits
     while node < number.size:
@@ -123,9 +171,11 @@ def _fill_right(
     turns: Turns,
     goes_right: NDArray[np.uint64],
 ) -> None:
-    """Fills ``goes_right``: for every distinct split, the rows of a word that go right, one bit each.
+    """Fills ``goes_right``: for every distinct split, the rows of a word that go right,
+    one bit each.
 
-    A set of codes is the exclusive or of the sets "code ≥ c" over the codes c at which membership changes.
+    A set of codes is the exclusive or of the sets "code ≥ c" over the codes c at which
+    membership changes.
     """
     first_turn, turn = turns
     at_least = np.empty(257, dtype=np.uint64)
@@ -161,7 +211,8 @@ def _fill_directions(
     directions: NDArray[np.uint64],
     nodes: NDArray[np.uint64],
 ) -> None:
-    """Fills ``directions``: for each of the first levels of a tree, the rows of a word that go right.
+    """Fills ``directions``: for each of the first levels of a tree, the rows of a word
+    that go right.
 
     Args:
         goes_right: from :func:`_fill_right`.
@@ -174,7 +225,11 @@ def _fill_directions(
         n_parents = 1 << (level - 1)
         children = number[2 * n_parents - 1 : 4 * n_parents - 1]
         for i in range(n_parents):
-            nodes[i] = _choice(goes_right[children[2 * i]], goes_right[children[2 * i + 1]], directions[level - 1])
+            nodes[i] = _choice(
+                goes_right[children[2 * i]],
+                goes_right[children[2 * i + 1]],
+                directions[level - 1],
+            )
         for above in range(level - 2, -1, -1):
             n_parents >>= 1
             for i in range(n_parents):
@@ -191,7 +246,9 @@ def _add_row(
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None:
-    """Adds the leaf values of one row, eight trees at a time: a step down waits for loads, so walks are interleaved."""
+    """Adds the leaf values of one row, eight trees at a time: a step down waits for
+    loads, so walks are interleaved.
+    """
     n_trees, n_nodes = number.shape
     feature, right = splits
     at = np.empty(_TREES_TOGETHER, dtype=np.uint32)
@@ -202,7 +259,9 @@ def _add_row(
         while n_above < n_nodes:
             for i in range(n_group):
                 split = number[first + i, at[i]]
-                at[i] = _TWO * at[i] + _ONE + _is_in(X[feature[split], row], right[split])
+                at[i] = (
+                    _TWO * at[i] + _ONE + _is_in(X[feature[split], row], right[split])
+                )
             n_above = 2 * n_above + 1
         for i in range(n_group):
             for k in range(sums.shape[0]):
@@ -211,7 +270,9 @@ def _add_row(
 
 @compiled
 def _fill_reached(directions: NDArray[np.uint64], reached: NDArray[np.uint64]) -> None:
-    """Fills ``reached``, as 64 bytes: the number that every row's directions spell, the first level's digit first."""
+    """Fills ``reached``, as 64 bytes: the number that every row's directions spell, the
+    first level's digit first.
+    """
     for byte in range(reached.size):
         digits = np.uint64(0)
         for level in range(directions.size):
@@ -221,12 +282,21 @@ def _fill_reached(directions: NDArray[np.uint64], reached: NDArray[np.uint64]) -
 
 
 @compiled
-def _add_values(sums: NDArray[np.float64], values: NDArray[np.float64], leaf: NDArray[np.uint32]) -> None:
+def _add_values(
+    sums: NDArray[np.float64], values: NDArray[np.float64], leaf: NDArray[np.uint32]
+) -> None:
     for i in range(sums.size):
         sums[i] += values[leaf[i]]
 
 
-@compiled_for(read("uint8", 2), read("uint32", 2), _SPLITS, _TURNS, read("float64", 3), written("float64", 2))
+@compiled_for(
+    read("uint8", 2),
+    read("uint32", 2),
+    _SPLITS,
+    _TURNS,
+    read("float64", 3),
+    written("float64", 2),
+)
 def sum_leaf_values(
     X: NDArray[np.uint8],
     number: NDArray[np.uint32],
@@ -235,7 +305,9 @@ def sum_leaf_values(
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None:
-    """Adds leaf values to ``sums`` ``(n_outputs, n_rows)``; ``X`` is ``(n_features, n_rows)``, indices were checked."""
+    """Adds leaf values to ``sums`` ``(n_outputs, n_rows)``; ``X`` is ``(n_features,
+    n_rows)``, indices were checked.
+    """
     n_rows, (n_trees, n_nodes) = X.shape[1], number.shape
     n_levels = 0
     while n_levels < _LEVELS_TOGETHER and (1 << n_levels) <= n_nodes:
@@ -258,17 +330,29 @@ def sum_leaf_values(
             _fill_directions(goes_right, number[tree], directions, nodes)
             _fill_reached(directions, words)
             if first_below == n_nodes:
-                for i in range(_ROWS_TOGETHER):  # a loop: ``leaf[:] = reached`` takes a second to compile
+                # a loop: ``leaf[:] = reached`` takes a second to compile
+                for i in range(_ROWS_TOGETHER):
                     leaf[i] = reached[i]
             else:
                 for i in range(n_here):
-                    leaf[i] = _leaf(X, start + i, number[tree], splits, first_below + np.uint32(reached[i]))
+                    leaf[i] = _leaf(
+                        X,
+                        start + i,
+                        number[tree],
+                        splits,
+                        first_below + np.uint32(reached[i]),
+                    )
             for k in range(sums.shape[0]):
                 _add_values(sums[k, start : start + n_here], values[tree, k], leaf)
 
 
 @compiled_for(
-    read("float64", 2), _BINS, pair(read("uint32", 2), read("float64", 3)), _SPLITS, _TURNS, written("float64", 2)
+    read("float64", 2),
+    _BINS,
+    pair(read("uint32", 2), read("float64", 3)),
+    _SPLITS,
+    _TURNS,
+    written("float64", 2),
 )
 def sum_leaf_values_of(
     columns: NDArray[np.float64],
@@ -278,7 +362,9 @@ def sum_leaf_values_of(
     turns: Turns,
     sums: NDArray[np.float64],
 ) -> None:
-    """Does :func:`fill_codes` and then :func:`sum_leaf_values`: for one row, a call takes longer than its loops."""
+    """Does :func:`fill_codes` and then :func:`sum_leaf_values`: for one row, a call
+    takes longer than its loops.
+    """
     number, values = trees
     X = np.empty(columns.shape, dtype=np.uint8)
     fill_codes(columns, bins, 0, X)
@@ -286,8 +372,12 @@ def sum_leaf_values_of(
 
 
 @compiled_for(written("float64", 2), read("float64", 2), written("int64", 2))
-def bound_cells(table: NDArray[np.float64], rules: NDArray[np.float64], changed: NDArray[np.int64]) -> int:
-    """Bounds and rounds cells in place, and counts; see ``grovekeeper_forests.kernels.prediction.bound_cells``."""
+def bound_cells(
+    table: NDArray[np.float64], rules: NDArray[np.float64], changed: NDArray[np.int64]
+) -> int:
+    """Bounds and rounds cells in place, and counts; see
+    ``grovekeeper_forests.kernels.prediction.bound_cells``.
+    """
     n_changed = 0
     for column in range(table.shape[0]):
         lower, upper, other, is_whole = rules[column]
@@ -315,7 +405,9 @@ def normalise(evidence: NDArray[np.float64]) -> None:
         for k in range(n_outputs):
             total += evidence[row, k]
         for k in range(n_outputs):
-            evidence[row, k] = evidence[row, k] / total if total > 0.0 else 1.0 / n_outputs
+            evidence[row, k] = (
+                evidence[row, k] / total if total > 0.0 else 1.0 / n_outputs
+            )
 
 
 @compiled_for(written("float64", 2))

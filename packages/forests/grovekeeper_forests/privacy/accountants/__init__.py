@@ -5,7 +5,11 @@ from fractions import Fraction
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
-from grovekeeper_forests.privacy.accountants.accountant import EPSILON_PLACES, Accountant, steps_down
+from grovekeeper_forests.privacy.accountants.accountant import (
+    EPSILON_PLACES,
+    Accountant,
+    steps_down,
+)
 from grovekeeper_forests.privacy.events import Adjacency, Event, UnknownPrivacyEvent
 
 ALL: tuple[Accountant, ...] = (pure, zcdp, gdp)
@@ -16,7 +20,9 @@ DELTA_PLACES = 18
 
 @dataclass(frozen=True)
 class SplitDelta:
-    """A δ with a part that is set aside for (ε, δ)-mechanisms; amounts are converted at the rest of δ."""
+    """A δ with a part that is set aside for (ε, δ)-mechanisms; amounts are converted at
+    the rest of δ.
+    """
 
     total: Fraction | None
     set_aside: Fraction = Fraction(0)
@@ -28,7 +34,9 @@ class SplitDelta:
 
 
 WITHOUT_DELTA = SplitDelta(None)
-"""δ of an account whose accountant takes none, or of a charge that pays for no (ε, δ)-mechanism."""
+"""δ of an account whose accountant takes none, or of a charge that pays for no (ε,
+δ)-mechanism.
+"""
 
 
 def by_name(name: str) -> Accountant:
@@ -72,12 +80,17 @@ class Amount:
         return amounts.to_text(by_name(self.accountant).epsilon_of(self.steps, delta))
 
     def replace_one(self) -> "Amount":
-        """The amount that bounds replacing one unit by another, where this amount bounds adding or removing one."""
+        """The amount that bounds replacing one unit by another, where this amount
+        bounds adding or removing one.
+        """
         return Amount(self.accountant, by_name(self.accountant).replace_one(self.steps))
 
 
-def largest_that_fits(accountant: str, remaining: int, delta: Fraction | None) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining`` steps of the unit; zero if none is.
+def largest_that_fits(
+    accountant: str, remaining: int, delta: Fraction | None
+) -> Fraction:
+    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining`` steps of
+    the unit; zero if none is.
 
     It is the last multiple before the ε that the next larger amount implies.
     """
@@ -88,8 +101,14 @@ def largest_that_fits(accountant: str, remaining: int, delta: Fraction | None) -
 
 
 def accepting(event: Event, *, adjacency: Adjacency) -> tuple[str, ...]:
-    """Names of the accountants in whose unit an event has a proven bound on an account of ``adjacency``."""
-    return tuple(accountant.NAME for accountant in ALL if _has_bound(accountant, event, adjacency))
+    """Names of the accountants in whose unit an event has a proven bound on an account
+    of ``adjacency``.
+    """
+    return tuple(
+        accountant.NAME
+        for accountant in ALL
+        if _has_bound(accountant, event, adjacency)
+    )
 
 
 def _has_bound(accountant: Accountant, event: Event, adjacency: Adjacency) -> bool:

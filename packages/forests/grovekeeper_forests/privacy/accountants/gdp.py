@@ -1,14 +1,16 @@
-"""Accounts for Gaussian differential privacy: charges in steps of 10⁻¹² μ², composed by addition of μ².
+"""Accounts for Gaussian differential privacy: charges in steps of 10⁻¹² μ², composed by
+addition of μ².
 
 The proof is Theorem L (c) in docs/proofs/accounting.md A3.
 
-A mechanism is μ-GDP if distinguishing its laws on two neighbours is at least as hard as distinguishing N(0, 1) from
-N(μ, 1) (Dong, Roth and Su 2022). That is equivalent to (ε, δ)-DP for every ε at
+A mechanism is μ-GDP if distinguishing its laws on two neighbours is at least as hard as
+distinguishing N(0, 1) from N(μ, 1) (Dong, Roth and Su 2022). That is equivalent to (ε,
+δ)-DP for every ε at
 
     δ(ε, μ) = Φ(−a) − e^ε Φ(−b),      a = ε/μ − μ/2,      b = ε/μ + μ/2      (their Corollary 2.13),
 
-which falls in ε and rises in μ. A granted amount is the largest step, and a printed ε the smallest, for which the
-enclosure of δ(ε, μ) is certainly at most the owner's δ.
+which falls in ε and rises in μ. A granted amount is the largest step, and a printed ε
+the smallest, for which the enclosure of δ(ε, μ) is certainly at most the owner's δ.
 """
 
 from fractions import Fraction
@@ -30,7 +32,12 @@ from grovekeeper_forests.privacy.accountants.accountant import (
     pure_loss,
     upper_end,
 )
-from grovekeeper_forests.privacy.events import Adjacency, Event, ExponentialMechanism, RoundedGaussian
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Event,
+    ExponentialMechanism,
+    RoundedGaussian,
+)
 
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb
@@ -44,8 +51,8 @@ TAKES_DELTA = True
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
     """The μ² of an event on an account of ``adjacency``, rounded up.
 
-    Gaussian noise costs Δ²/σ², the exponential mechanism :func:`of_bounded_range`, and any other ε-DP mechanism
-    :func:`of_pure` (docs/proofs/accounting.md A4).
+    Gaussian noise costs Δ²/σ², the exponential mechanism :func:`of_bounded_range`, and
+    any other ε-DP mechanism :func:`of_pure` (docs/proofs/accounting.md A4).
     """
     return composed(event, adjacency=adjacency, leaf=_leaf, label_factor=4)
 
@@ -66,7 +73,9 @@ def of_bounded_range(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
-    """μ² that every ε-DP mechanism satisfies, rounded up: μ = 2x with Φ(−x) = 1/(1 + e^ε); at most πε²/2 and 8ε."""
+    """μ² that every ε-DP mechanism satisfies, rounded up: μ = 2x with Φ(−x) = 1/(1 +
+    e^ε); at most πε²/2 and 8ε.
+    """
     if epsilon > COARSE_ABOVE:
         return 8 * epsilon
     if epsilon < COARSE_BELOW:
@@ -94,7 +103,9 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
     limit = checked_delta(delta)
-    return largest_holding(lambda amount: _implies(epsilon, limit, Fraction(amount, 10**PLACES)))
+    return largest_holding(
+        lambda amount: _implies(epsilon, limit, Fraction(amount, 10**PLACES))
+    )
 
 
 price = cap
@@ -109,15 +120,23 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
     limit, mu_squared = checked_delta(delta), Fraction(amount, 10**PLACES)
-    too_small = largest_holding(lambda steps: not _implies(Fraction(steps, 10**EPSILON_PLACES), limit, mu_squared))
+    too_small = largest_holding(
+        lambda steps: (
+            not _implies(Fraction(steps, 10**EPSILON_PLACES), limit, mu_squared)
+        )
+    )
     return Fraction(too_small + 1, 10**EPSILON_PLACES)
 
 
 def group(rows: int) -> int:
-    """k rows cost k times the μ, so k² times the μ², of one row (docs/proofs/accounting.md A7)."""
+    """k rows cost k times the μ, so k² times the μ², of one row
+    (docs/proofs/accounting.md A7).
+    """
     return rows**2
 
 
 def replace_one(amount: int) -> int:
-    """Two steps of add/remove: twice the μ, so four times the μ² (group privacy of GDP)."""
+    """Two steps of add/remove: twice the μ, so four times the μ² (group privacy of
+    GDP).
+    """
     return 4 * amount

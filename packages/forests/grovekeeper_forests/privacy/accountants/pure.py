@@ -1,8 +1,16 @@
-"""Accounts for pure ε-DP: charges in nano-ε, composed by addition (Theorem L (a), docs/proofs/lemmas.md)."""
+"""Accounts for pure ε-DP: charges in nano-ε, composed by addition (Theorem L (a),
+docs/proofs/lemmas.md).
+"""
 
 from fractions import Fraction
 
-from grovekeeper_forests.privacy.accountants.accountant import EPSILON_PLACES, composed, pure_loss, steps_down, steps_up
+from grovekeeper_forests.privacy.accountants.accountant import (
+    EPSILON_PLACES,
+    composed,
+    pure_loss,
+    steps_down,
+    steps_up,
+)
 from grovekeeper_forests.privacy.events import Adjacency, Event
 
 NAME = "pure"
@@ -12,8 +20,15 @@ TAKES_DELTA = False
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
-    """The exact ε of an event on an account of ``adjacency``; a leaf costs sensitivity times inverse scale."""
-    return composed(event, adjacency=adjacency, leaf=lambda leaf: pure_loss(leaf, accountant=NAME), label_factor=2)
+    """The exact ε of an event on an account of ``adjacency``; a leaf costs sensitivity
+    times inverse scale.
+    """
+    return composed(
+        event,
+        adjacency=adjacency,
+        leaf=lambda leaf: pure_loss(leaf, accountant=NAME),
+        label_factor=2,
+    )
 
 
 def price(epsilon: Fraction, delta: Fraction | None = None) -> int:
@@ -29,7 +44,9 @@ def cap(epsilon: Fraction, delta: Fraction | None = None) -> int:
 
 
 def epsilon_of(amount: int, delta: Fraction | None = None) -> Fraction:
-    """The ε of an amount, exactly. Valid for a realised sum at any time, not only for a cap."""
+    """The ε of an amount, exactly. Valid for a realised sum at any time, not only for a
+    cap.
+    """
     _no(delta)
     return Fraction(amount, 10**PLACES)
 

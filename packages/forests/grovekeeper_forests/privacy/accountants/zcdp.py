@@ -1,12 +1,14 @@
-"""Accounts for zCDP: charges in 10⁻¹² ρ, composed by addition (Theorem L (b), docs/proofs/accounting.md A3).
+"""Accounts for zCDP: charges in 10⁻¹² ρ, composed by addition (Theorem L (b),
+docs/proofs/accounting.md A3).
 
-ρ and (ε, δ) are converted by Canonne, Kamath and Steinke (2020), Proposition 12 and Corollary 13: a ρ-zCDP mechanism is
-(ε, δ)-DP for
+ρ and (ε, δ) are converted by Canonne, Kamath and Steinke (2020), Proposition 12 and
+Corollary 13: a ρ-zCDP mechanism is (ε, δ)-DP for
 
     δ = inf over α > 1 of exp((α − 1)(αρ − ε)) · (1 − 1/α)^α / (α − 1).
 
-Every α > 1 gives a valid bound, so the search for the best α need not be exact: only the bound at the resulting α must
-be an enclosure. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1/α) + ln(α − 1):
+Every α > 1 gives a valid bound, so the search for the best α need not be exact: only
+the bound at the resulting α must be an enclosure. Solved for ρ and for ε, with c(α) =
+ln δ − α·ln(1 − 1/α) + ln(α − 1):
 
     ρ(α) = (c + (α − 1)ε) / (α(α − 1))          the largest is granted, rounded down
     ε(α) = αρ − c / (α − 1)                     the smallest is printed, rounded up
@@ -31,7 +33,12 @@ from grovekeeper_forests.privacy.accountants.accountant import (
     steps_up,
     upper_end,
 )
-from grovekeeper_forests.privacy.events import Adjacency, Event, ExponentialMechanism, RoundedGaussian
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    Event,
+    ExponentialMechanism,
+    RoundedGaussian,
+)
 
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb
@@ -41,16 +48,19 @@ UNIT = "rho"
 PLACES = 12
 TAKES_DELTA = True
 
-_ORDERS = 110  # α − 1 is searched for between 10^−110 and 10^110; δ is at least 10^−99 in any request
+# α − 1 is searched for between 10^−110 and 10^110; δ is at least 10^−99 in any request
+_ORDERS = 110
 _HALVINGS = 48
-"""Rounds of the search: they give the best α to twelve digits, and the bound, which is flat there, to over twenty."""
+"""Rounds of the search: they give the best α to twelve digits, and the bound, which is
+flat there, to over twenty.
+"""
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
     """The ρ of an event on an account of ``adjacency``, rounded up.
 
-    Gaussian noise costs Δ²/2σ², an ε-DP mechanism ε·tanh(ε/2), and the exponential mechanism ε²/8 where that is
-    smaller (docs/proofs/accounting.md A4).
+    Gaussian noise costs Δ²/2σ², an ε-DP mechanism ε·tanh(ε/2), and the exponential
+    mechanism ε²/8 where that is smaller (docs/proofs/accounting.md A4).
     """
     return composed(event, adjacency=adjacency, leaf=_leaf, label_factor=4)
 
@@ -67,7 +77,9 @@ def _leaf(leaf: Leaf) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
-    """ε·tanh(ε/2), rounded up: the ρ of every ε-DP mechanism. At most ε²/2 and at most ε."""
+    """ε·tanh(ε/2), rounded up: the ρ of every ε-DP mechanism. At most ε²/2 and at most
+    ε.
+    """
     if epsilon < COARSE_BELOW:
         return epsilon**2 / 2
     return min(upper_end(_tanh_cost(epsilon)) * VERIFIABLE, epsilon)
@@ -75,7 +87,9 @@ def of_pure(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def largest_pure(amount: int) -> Fraction:
-    """An upper bound, tight to a relative 10⁻⁶, on the ε of ε-DP mechanisms that cost at most this amount."""
+    """An upper bound, tight to a relative 10⁻⁶, on the ε of ε-DP mechanisms that cost
+    at most this amount.
+    """
     if amount == 0:
         return Fraction(0)  # to which the bisection would converge for ever
     rho = Fraction(amount, 10**PLACES)
@@ -102,10 +116,14 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
     epsilon_ball, log_delta = enclosure(epsilon), enclosure(checked_delta(delta)).log()
 
     def rho(alpha: "_Order") -> "arb":
-        return (alpha.constant(log_delta) + alpha.less_one * epsilon_ball) / (alpha.value * alpha.less_one)
+        return (alpha.constant(log_delta) + alpha.less_one * epsilon_ball) / (
+            alpha.value * alpha.less_one
+        )
 
     def still_rising(alpha: "_Order") -> bool:
-        return bool((alpha.value + alpha.less_one) * rho(alpha) - epsilon_ball + alpha.log < 0)
+        return bool(
+            (alpha.value + alpha.less_one) * rho(alpha) - epsilon_ball + alpha.log < 0
+        )
 
     return steps_down(lower_end(rho(_best(still_rising))), PLACES)
 
@@ -121,12 +139,20 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
     Raises:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
-    log_delta, rho = enclosure(checked_delta(delta)).log(), enclosure(Fraction(amount, 10**PLACES))
+    log_delta, rho = (
+        enclosure(checked_delta(delta)).log(),
+        enclosure(Fraction(amount, 10**PLACES)),
+    )
     if amount == 0:
         return Fraction(0)
 
     def still_falling(alpha: "_Order") -> bool:
-        return bool(alpha.less_one * rho + alpha.constant(log_delta) / alpha.less_one + alpha.log < 0)
+        return bool(
+            alpha.less_one * rho
+            + alpha.constant(log_delta) / alpha.less_one
+            + alpha.log
+            < 0
+        )
 
     alpha = _best(still_falling)
     epsilon = alpha.value * rho - alpha.constant(log_delta) / alpha.less_one
@@ -159,7 +185,9 @@ class _Order:
 
 
 def _best(better_above: Callable[[_Order], bool]) -> _Order:
-    """Finds the order where ``better_above`` turns false, by halving the range of orders on a logarithmic scale."""
+    """Finds the order where ``better_above`` turns false, by halving the range of
+    orders on a logarithmic scale.
+    """
     low, high = enclosure(10) ** -_ORDERS, enclosure(10) ** _ORDERS
     for _ in range(_HALVINGS):
         middle = (low * high).sqrt().mid()

@@ -1,4 +1,6 @@
-"""Chooses the best of several released models on PRIVATE rows. Only the child process of a job imports this module."""
+"""Chooses the best of several released models on PRIVATE rows. Only the child process
+of a job imports this module.
+"""
 
 from collections.abc import Sequence
 
@@ -6,17 +8,25 @@ import numpy as np
 
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.noise.randomness import PaidRandomness
-from grovekeeper_forests.privacy.events import Event, ExponentialMechanism, PermuteAndFlip, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.events import (
+    Event,
+    ExponentialMechanism,
+    PermuteAndFlip,
+    UnknownPrivacyEvent,
+)
 from grovekeeper_forests.releases.evaluation.answers import Model, answers
 from grovekeeper_forests.trees import tree_growth
 
 
-def choose(event: Event, models: Sequence[Model], rows: SanitisedRows, paid: PaidRandomness) -> int:
-    """Chooses one of several models, and returns its index. One call is one release, which ``event`` prices.
+def choose(
+    event: Event, models: Sequence[Model], rows: SanitisedRows, paid: PaidRandomness
+) -> int:
+    """Chooses one of several models, and returns its index. One call is one release,
+    which ``event`` prices.
 
     Privacy:
-        A row adds 0 or 1 to every model's utility, all upward: range sensitivity 1 (Theorem 2 of
-        docs/proofs/evaluation.md).
+        A row adds 0 or 1 to every model's utility, all upward: range sensitivity 1
+        (Theorem 2 of docs/proofs/evaluation.md).
     """
     if not isinstance(event, PermuteAndFlip | ExponentialMechanism):
         raise UnknownPrivacyEvent("not the event of a choice among models")
@@ -26,4 +36,7 @@ def choose(event: Event, models: Sequence[Model], rows: SanitisedRows, paid: Pai
 
 def _correct(model: Model, rows: SanitisedRows) -> int:
     """PRIVATE number of rows whose most probable class equals their label."""
-    return sum(int((shares.argmax(axis=1) == y).sum()) for y, shares in answers(model, rows, read_out=None))
+    return sum(
+        int((shares.argmax(axis=1) == y).sum())
+        for y, shares in answers(model, rows, read_out=None)
+    )

@@ -1,4 +1,6 @@
-"""Prices the choice of the best of several released models on held-out rows. No row is read."""
+"""Prices the choice of the best of several released models on held-out rows. No row is
+read.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,43 @@ from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import fitted
-from grovekeeper_forests.privacy.events import ExponentialMechanism, Part, Sequential, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.events import (
+    ExponentialMechanism,
+    Part,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 from grovekeeper_forests.releases.evaluation.price import ACCURACY, BEST, EvaluationPlan
 from grovekeeper_forests.trees import tree_price
 
 CORRECT_SENSITIVITY = 1
-"""A row adds 0 or 1 to the number of correct answers of every model: range sensitivity 1, and monotone."""
+"""A row adds 0 or 1 to the number of correct answers of every model: range sensitivity
+1, and monotone.
+"""
 
 
 WINNER_SHARE = Fraction(1, 2)
 """Share of the price for the winner's accuracy, if requested."""
 
 
-def plan_best(n_models: int, facts: PublicFacts, *, winner_accuracy: bool) -> EvaluationPlan:
-    """Prices the choice of the best of several models: one charge, whatever the number of models."""
+def plan_best(
+    n_models: int, facts: PublicFacts, *, winner_accuracy: bool
+) -> EvaluationPlan:
+    """Prices the choice of the best of several models: one charge, whatever the number
+    of models.
+    """
     share = 1 - WINNER_SHARE if winner_accuracy else Fraction(1)
     parts = [Part(1, _selection(facts.part(share), n_models))]
     releases = [BEST]
     if winner_accuracy:
         part = facts.part(WINNER_SHARE)
-        parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=2)))
+        parts.append(
+            Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=2))
+        )
         releases.append(ACCURACY)
-    plan = EvaluationPlan(tuple(releases), n_models, facts.schema.n_classes, 2, Sequential(tuple(parts)))
+    plan = EvaluationPlan(
+        tuple(releases), n_models, facts.schema.n_classes, 2, Sequential(tuple(parts))
+    )
     facts.require_covered(plan.event)
     return plan
 
@@ -37,7 +54,10 @@ def plan_best(n_models: int, facts: PublicFacts, *, winner_accuracy: bool) -> Ev
 def _selection(facts: PublicFacts, n_models: int) -> tree_price.Selection:
     def at(epsilon: Fraction) -> tree_price.Selection:
         return tree_price.selection_event(
-            epsilon, facts, range_sensitivity=CORRECT_SENSITIVITY, max_candidates=n_models
+            epsilon,
+            facts,
+            range_sensitivity=CORRECT_SENSITIVITY,
+            max_candidates=n_models,
         )
 
     if facts.budget.accountant == pure.NAME:

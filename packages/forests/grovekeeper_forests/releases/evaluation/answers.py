@@ -1,4 +1,6 @@
-"""Answers PRIVATE rows with released models. Only the child process of a job imports this module."""
+"""Answers PRIVATE rows with released models. Only the child process of a job imports
+this module.
+"""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -12,7 +14,9 @@ from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.forest.read import probabilities
 
 BLOCK_ROWS = 8_192
-"""Rows are answered in blocks of this size, the last one filled up: shapes and layouts do not depend on the rows."""
+"""Rows are answered in blocks of this size, the last one filled up: shapes and layouts
+do not depend on the rows.
+"""
 
 
 Model: TypeAlias = tuple[Forest, Schema]
@@ -26,11 +30,15 @@ def answers(
     for start in range(0, rows.features.n_rows, BLOCK_ROWS):
         y = rows.y[start : start + BLOCK_ROWS].astype(np.int64)
         columns = tuple(_block(column, start) for column in rows.features.columns)
-        shares = probabilities(forest, schema, SanitisedColumns(columns, BLOCK_ROWS), read_out=read_out)
+        shares = probabilities(
+            forest, schema, SanitisedColumns(columns, BLOCK_ROWS), read_out=read_out
+        )
         yield y, shares[: len(y)]
 
 
-def _block(column: NDArray[np.float64] | NDArray[np.int32], start: int) -> NDArray[np.float64] | NDArray[np.int32]:
+def _block(
+    column: NDArray[np.float64] | NDArray[np.int32], start: int
+) -> NDArray[np.float64] | NDArray[np.int32]:
     block = np.zeros(BLOCK_ROWS, dtype=column.dtype)
     values = column[start : start + BLOCK_ROWS]
     block[: len(values)] = values

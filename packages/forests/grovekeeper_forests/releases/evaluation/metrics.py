@@ -1,4 +1,6 @@
-"""Computes accuracy and AUROC from released counts: post-processing (lemma L7, docs/proofs/lemmas.md)."""
+"""Computes accuracy and AUROC from released counts: post-processing (lemma L7,
+docs/proofs/lemmas.md).
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,14 @@ class Accuracy:
     """A share of correct answers.
 
     Attributes:
-        estimate: correct / (correct + incorrect), both clamped at 0; ``None`` where both are 0.
-        low: lower end of an interval that contains the exact accuracy on the evaluated rows with probability 0.95.
-            The interval covers noise alone.
+        estimate: correct / (correct + incorrect), both clamped at 0; ``None`` where
+            both are 0.
+        low: lower end of an interval that contains the exact accuracy on the evaluated
+            rows with probability 0.95. The interval covers noise alone.
         high: upper end of that interval.
-        population_low: lower end of an interval for the accuracy on the distribution of the evaluated rows. The
-            interval covers noise and sampling error, each with probability 0.95.
+        population_low: lower end of an interval for the accuracy on the distribution of
+            the evaluated rows. The interval covers noise and sampling error, each with
+            probability 0.95.
         population_high: upper end of that interval.
     """
 
@@ -40,11 +44,14 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Auroc:
-    """The probability that a row of the second class gets a higher score than a row of the first class.
+    """The probability that a row of the second class gets a higher score than a row of
+    the first class.
 
     Attributes:
-        estimate: from the noisy histogram, clamped at 0; rows of one bin are ties. ``None`` where a class is empty.
-        noise_sd: standard deviation of the estimate from noise, to first order; ``None`` where the estimate is.
+        estimate: from the noisy histogram, clamped at 0; rows of one bin are ties.
+            ``None`` where a class is empty.
+        noise_sd: standard deviation of the estimate from noise, to first order;
+            ``None`` where the estimate is.
     """
 
     estimate: float | None
@@ -57,21 +64,29 @@ def accuracy(evaluation: Evaluation) -> Accuracy | None:
         table, correct = evaluation.in_rows(ACCURACY), np.array([True, False])
         event = evaluation.plan.event_of(ACCURACY)
     elif CONFUSION in evaluation.tables:
-        table, event = evaluation.in_rows(CONFUSION), evaluation.plan.event_of(CONFUSION)
+        table, event = (
+            evaluation.in_rows(CONFUSION),
+            evaluation.plan.event_of(CONFUSION),
+        )
         correct = np.eye(evaluation.plan.n_classes, dtype=np.bool_).ravel()
     else:
         return None
     right, wrong = float(table[correct].sum()), float(table[~correct].sum())
-    # Each sum is within its bound with probability (1 + LEVEL) / 2, so both are with probability LEVEL.
+    # Each sum is within its bound with probability (1 + LEVEL) / 2, so both are with
+    # probability LEVEL.
     right_off, wrong_off = (
-        noisy_counts.noise_bound(event, level=(1.0 + LEVEL) / 2.0, n_counts=int(cells.sum()))
+        noisy_counts.noise_bound(
+            event, level=(1.0 + LEVEL) / 2.0, n_counts=int(cells.sum())
+        )
         for cells in (correct, ~correct)
     )
     low = _share(right - right_off, wrong + wrong_off, otherwise=0.0)
     high = _share(right + right_off, wrong - wrong_off, otherwise=1.0)
     n_rows = max(right + wrong - right_off - wrong_off, 1.0)
     z = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
-    estimate = None if right <= 0 and wrong <= 0 else _share(right, wrong, otherwise=0.0)
+    estimate = (
+        None if right <= 0 and wrong <= 0 else _share(right, wrong, otherwise=0.0)
+    )
     return Accuracy(
         estimate,
         low,
@@ -82,7 +97,9 @@ def accuracy(evaluation: Evaluation) -> Accuracy | None:
 
 
 def majority(counts: Sequence[float]) -> tuple[int, float] | None:
-    """The largest class and its share of the rows, from noisy counts by class clamped at 0; ``None`` if all are 0."""
+    """The largest class and its share of the rows, from noisy counts by class clamped
+    at 0; ``None`` if all are 0.
+    """
     rows = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
     largest = int(rows.argmax())
     return None if rows.sum() == 0 else (largest, float(rows[largest] / rows.sum()))
@@ -112,9 +129,11 @@ def _share(right: float, wrong: float, *, otherwise: float) -> float:
 
 
 def _lowest(share: float, n_rows: float, z: float) -> float:
-    """The lower end of Wilson's interval, which has positive width even where every answer is correct or none is.
+    """The lower end of Wilson's interval, which has positive width even where every
+    answer is correct or none is.
 
-    The lower end rises with the share and with the number of rows, so lower bounds of both give a lower bound.
+    The lower end rises with the share and with the number of rows, so lower bounds of
+    both give a lower bound.
     """
     around = z * math.sqrt(share * (1.0 - share) / n_rows + (z / (2.0 * n_rows)) ** 2)
     return share**2 / (share + z**2 / (2.0 * n_rows) + around)

@@ -17,7 +17,9 @@ ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
 
 
 TABLES = (ACCURACY, CONFUSION, AUROC)
-"""The tables of one model, in the order of release. A confusion matrix also gives the accuracy."""
+"""The tables of one model, in the order of release. A confusion matrix also gives the
+accuracy.
+"""
 
 
 class EvaluationInvalid(GrovekeeperError):
@@ -31,8 +33,9 @@ class EvaluationPlan:
     """The releases of an evaluation, priced before any row is read.
 
     Attributes:
-        releases: ``accuracy`` or ``confusion``, and ``auroc``, of one model; or ``best`` of several models and
-            optionally ``accuracy`` of the winner. The event has one part for each, in this order.
+        releases: ``accuracy`` or ``confusion``, and ``auroc``, of one model; or
+            ``best`` of several models and optionally ``accuracy`` of the winner. The
+            event has one part for each, in this order.
         n_models: 1, or the candidates of ``best``.
         n_classes: number of classes in the models' schema.
         score_bins: number of score bins of ``auroc``.
@@ -86,17 +89,29 @@ class EvaluationPlan:
         return sizes[released]
 
 
-def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) -> EvaluationPlan:
-    """Prices the evaluation of one model: equal shares for each table. Reads no row and draws nothing.
+def plan_tables(
+    metrics: Sequence[str], facts: PublicFacts, *, score_bins: int
+) -> EvaluationPlan:
+    """Prices the evaluation of one model: equal shares for each table. Reads no row and
+    draws nothing.
 
     Raises:
-        ParameterInvalid: a metric that is undefined for this number of classes, or a share too small for any draw.
+        ParameterInvalid: a metric that is undefined for this number of classes, or a
+            share too small for any draw.
     """
     releases = _tables(metrics, facts.schema.n_classes)
-    empty = EvaluationPlan(releases, 1, facts.schema.n_classes, score_bins, Sequential(()))
+    empty = EvaluationPlan(
+        releases, 1, facts.schema.n_classes, score_bins, Sequential(())
+    )
     part = facts.part(Fraction(1, len(releases)))
     parts = tuple(
-        Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=empty.n_cells(table))) for table in releases
+        Part(
+            1,
+            noisy_counts.priced(
+                part.epsilon, part.budget, coordinates=empty.n_cells(table)
+            ),
+        )
+        for table in releases
     )
     plan = replace(empty, event=Sequential(parts))
     facts.require_covered(plan.event)
@@ -104,10 +119,14 @@ def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) 
 
 
 def _tables(metrics: Sequence[str], n_classes: int) -> tuple[str, ...]:
-    """The tables of some metrics, in the order of release; a confusion matrix also gives the accuracy."""
+    """The tables of some metrics, in the order of release; a confusion matrix also
+    gives the accuracy.
+    """
     if AUROC in metrics and n_classes != 2:
         raise ParameterInvalid.named("metrics", "needs-two-classes")
     if CONFUSION in metrics and n_classes > limits.MAX_CONFUSION_CLASSES:
-        raise ParameterInvalid.named("metrics", "too-many-classes", limit=limits.MAX_CONFUSION_CLASSES)
+        raise ParameterInvalid.named(
+            "metrics", "too-many-classes", limit=limits.MAX_CONFUSION_CLASSES
+        )
     tables = set(metrics) - ({ACCURACY} if CONFUSION in metrics else set())
     return tuple(table for table in TABLES if table in tables)

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
-from grovekeeper_forests.releases.evaluation.price import BEST, TABLES, EvaluationInvalid, EvaluationPlan
+from grovekeeper_forests.releases.evaluation.price import (
+    BEST,
+    TABLES,
+    EvaluationInvalid,
+    EvaluationPlan,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,9 +23,10 @@ class Evaluation:
 
     Attributes:
         best: index of the chosen model, where the plan chooses a model.
-        tables: by release; int64 in the units of ``releases.release_counts``. ``accuracy``: correct, incorrect.
-            ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the score bins of the first class,
-            then the score bins of the second.
+        tables: by release; int64 in the units of ``releases.release_counts``.
+            ``accuracy``: correct, incorrect. ``confusion``: ``(true class, answered
+            class)``, row by row. ``auroc``: the score bins of the first class, then the
+            score bins of the second.
     """
 
     plan: EvaluationPlan
@@ -29,7 +35,10 @@ class Evaluation:
 
     def to_json(self) -> dict[str, object]:
         """Counts as text, because they may have more than 53 bits."""
-        tables = {name: [str(count) for count in table.tolist()] for name, table in self.tables.items()}
+        tables = {
+            name: [str(count) for count in table.tolist()]
+            for name, table in self.tables.items()
+        }
         return {"plan": self.plan.to_json(), "best": self.best, "tables": tables}
 
     @classmethod
@@ -41,8 +50,16 @@ class Evaluation:
         """
         try:
             match value:
-                case {"plan": planned, "best": best, "tables": dict(tables), **rest} if not rest:
-                    arrays = {name: np.array([int(n) for n in table], dtype=np.int64) for name, table in tables.items()}
+                case {
+                    "plan": planned,
+                    "best": best,
+                    "tables": dict(tables),
+                    **rest,
+                } if not rest:
+                    arrays = {
+                        name: np.array([int(n) for n in table], dtype=np.int64)
+                        for name, table in tables.items()
+                    }
                     read = cls(EvaluationPlan.from_json(planned), best, arrays)
                     if read.to_json() == value and _is_whole(read):
                         return read
@@ -62,8 +79,18 @@ def _is_whole(read: Evaluation) -> bool:
     if set(read.tables) != set(named) or not set(named) <= set(TABLES):
         return False
     try:
-        is_priced = all(noisy_counts.per_row(plan.event_of(table)) > 0 for table in named)
+        is_priced = all(
+            noisy_counts.per_row(plan.event_of(table)) > 0 for table in named
+        )
     except UnknownPrivacyEvent:
         return False
-    has_best = read.best is None if not chosen else type(read.best) is int and 0 <= read.best < plan.n_models
-    return is_priced and has_best and all(len(read.tables[table]) == plan.n_cells(table) for table in named)
+    has_best = (
+        read.best is None
+        if not chosen
+        else type(read.best) is int and 0 <= read.best < plan.n_models
+    )
+    return (
+        is_priced
+        and has_best
+        and all(len(read.tables[table]) == plan.n_cells(table) for table in named)
+    )

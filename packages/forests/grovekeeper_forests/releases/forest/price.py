@@ -19,7 +19,11 @@ from grovekeeper_forests.contract.algorithm import (
 )
 from grovekeeper_forests.contract.plan import Plan, PlanInvalid, UnlabelledPlan
 from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.errors import AccountantMismatch, GrovekeeperError, ParameterInvalid
+from grovekeeper_forests.errors import (
+    AccountantMismatch,
+    GrovekeeperError,
+    ParameterInvalid,
+)
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Terms, fitted
 from grovekeeper_forests.privacy.events import Event, EventCostsMore
@@ -27,9 +31,11 @@ from grovekeeper_forests.releases.contract import public_facts
 
 
 def read_plan(value: object) -> Plan:
-    """Inverse of ``Plan.to_json``. Checks every field but the event, since a plan may come from an untrusted artifact.
+    """Inverse of ``Plan.to_json``. Checks every field but the event, since a plan may
+    come from an untrusted artifact.
 
-    Whoever spends by a stored plan calls :func:`require_priced`; whoever reads a forest, its family.
+    Whoever spends by a stored plan calls :func:`require_priced`; whoever reads a
+    forest, its family.
 
     Raises:
         PlanInvalid: not a plan of an algorithm of this service.
@@ -39,9 +45,18 @@ def read_plan(value: object) -> Plan:
             case {"algorithm": str(slug)}:
                 mechanism = algorithm(slug)
                 read = Plan.from_json(value, mechanism.parameters)
-                if isinstance(mechanism, TwoDatasetAlgorithm) is (read.unlabelled is not None):
+                if isinstance(mechanism, TwoDatasetAlgorithm) is (
+                    read.unlabelled is not None
+                ):
                     return read
-    except (GrovekeeperError, ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (
+        GrovekeeperError,
+        ArithmeticError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise PlanInvalid from error
     raise PlanInvalid
 
@@ -70,9 +85,11 @@ class PlanRequest:
         algorithm: slug of the catalogue, or ``auto``.
         parameters: values by name; public rules choose the absent parameters.
         terms: of the account that pays.
-        public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
+        public_size: declared order of magnitude of the rows in scope, or ``None``.
+            Never a count.
         profile: an earlier release that replaces draws which would cost budget.
-        unlabelled: the terms of the account of a second dataset, for algorithms that learn from two datasets.
+        unlabelled: the terms of the account of a second dataset, for algorithms that
+            learn from two datasets.
         unlabelled_size: as ``public_size``, of the second dataset.
     """
 
@@ -86,19 +103,26 @@ class PlanRequest:
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
-    """Settles every parameter and prices the job. Reads no row and draws no random number.
+    """Settles every parameter and prices the job. Reads no row and draws no random
+    number.
 
     Raises:
-        ParameterInvalid: unknown algorithm or parameter, or a value outside its range (place and slug, no value).
+        ParameterInvalid: unknown algorithm or parameter, or a value outside its range
+            (place and slug, no value).
         AccountantMismatch: the algorithm has no bound in the account's unit.
-        AdjacencyMismatch: the algorithm protects labels only, and the account protects whole rows.
+        AdjacencyMismatch: the algorithm protects labels only, and the account protects
+            whole rows.
         EventCostsMore: the algorithm priced an event above the amount, which is a bug.
     """
     choice = Choice(request.algorithm, request.parameters, ())
     if request.algorithm == AUTO.slug:
         if request.parameters:
-            raise ParameterInvalid.named("parameters", "not-with-auto", accepted=BY_SLUG)
-        choice = AUTO.choose(public_facts(request.terms, request.public_size, schema, AUTO.adjacency))
+            raise ParameterInvalid.named(
+                "parameters", "not-with-auto", accepted=BY_SLUG
+            )
+        choice = AUTO.choose(
+            public_facts(request.terms, request.public_size, schema, AUTO.adjacency)
+        )
     mechanism = algorithm(choice.slug)
     facts = _facts_for(mechanism, request, schema)
     if request.profile is not None and not mechanism.reuses_profiles:
@@ -106,14 +130,22 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     settled = read_all(mechanism.parameters, choice.parameters)
     warnings = mechanism.fill_defaults(settled, facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
-    warnings = (*choice.warnings, *warnings, *without_effect(mechanism.parameters, choice.parameters, settled))
+    warnings = (
+        *choice.warnings,
+        *warnings,
+        *without_effect(mechanism.parameters, choice.parameters, settled),
+    )
     if any(mechanism.adjacency is not terms.adjacency for terms in _paying(request)):
         warnings = (_TWO_STEPS, *warnings)
     if request.profile is not None and int(settled["max_depth"]) == 0:
         warnings = (*warnings, _NO_SPLITS)
-    if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
+    if request.public_size is None and not {"n_estimators", "max_depth"} <= set(
+        request.parameters
+    ):
         warnings = (_NO_SIZE, *warnings)
-    parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}
+    parameters = {
+        parameter.name: settled[parameter.name] for parameter in mechanism.parameters
+    }
     settled_plan = Plan(
         mechanism.slug,
         parameters,
@@ -129,24 +161,33 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     return settled_plan
 
 
-def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:
+def _facts_for(
+    mechanism: Algorithm, request: PlanRequest, schema: Schema
+) -> PublicFacts:
     """The public facts of the account, or of both accounts, that pay.
 
     Raises:
-        ParameterInvalid: the algorithm needs a second dataset and the request names none, or the reverse.
+        ParameterInvalid: the algorithm needs a second dataset and the request names
+            none, or the reverse.
     """
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
-        raise ParameterInvalid.named(SECOND_PART, "required" if needs_two else "not-for-this-algorithm")
+        raise ParameterInvalid.named(
+            SECOND_PART, "required" if needs_two else "not-for-this-algorithm"
+        )
     for terms in _paying(request):
         if terms.accountant not in mechanism.accountants:
             raise AccountantMismatch(terms.accountant, mechanism.accountants)
-    facts = public_facts(request.terms, request.public_size, schema, mechanism.adjacency)
+    facts = public_facts(
+        request.terms, request.public_size, schema, mechanism.adjacency
+    )
     facts = replace(facts, profile=request.profile)
     if request.unlabelled is None:
         return facts
     try:
-        of_unlabelled = public_facts(request.unlabelled, request.unlabelled_size, schema, mechanism.adjacency)
+        of_unlabelled = public_facts(
+            request.unlabelled, request.unlabelled_size, schema, mechanism.adjacency
+        )
     except ParameterInvalid as invalid:
         raise invalid.inside(SECOND_PART) from None
     return replace(facts, unlabelled=replace(of_unlabelled, profile=facts.profile))
@@ -159,14 +200,19 @@ def _paying(request: PlanRequest) -> Iterator[Terms]:
 
 
 def _unlabelled_plan(
-    mechanism: Algorithm, settled: Mapping[str, Value], facts: PublicFacts, terms: Terms | None
+    mechanism: Algorithm,
+    settled: Mapping[str, Value],
+    facts: PublicFacts,
+    terms: Terms | None,
 ) -> UnlabelledPlan | None:
     if terms is None:
         return None
     assert isinstance(mechanism, TwoDatasetAlgorithm)  # see _facts_for
     assert facts.unlabelled is not None
     try:
-        event = _event(mechanism, partial(mechanism.structure_event, settled), facts.unlabelled)
+        event = _event(
+            mechanism, partial(mechanism.structure_event, settled), facts.unlabelled
+        )
     except ParameterInvalid as invalid:
         raise invalid.inside(SECOND_PART) from None
     return UnlabelledPlan(event, terms)
@@ -176,32 +222,61 @@ def require_priced(plan: Plan, schema: Schema) -> None:
     """Prices the parameters of a stored plan again, and compares the events.
 
     Raises:
-        PlanInvalid: the parameters cost other events than those of the plan, the events cost more than the plan's
-            amount, or this version grows no forest by these parameters.
+        PlanInvalid: the parameters cost other events than those of the plan, the events
+            cost more than the plan's amount, or this version grows no forest by these
+            parameters.
     """
     try:
         mechanism, second = algorithm(plan.algorithm), plan.unlabelled
         read_all(mechanism.parameters, plan.parameters)
         of_second = None if second is None else second.terms
-        request = PlanRequest(plan.algorithm, plan.parameters, plan.terms, profile=plan.profile, unlabelled=of_second)
-        facts = _facts_for(mechanism, request, schema)  # the size decides about parameters only, which are settled
+        request = PlanRequest(
+            plan.algorithm,
+            plan.parameters,
+            plan.terms,
+            profile=plan.profile,
+            unlabelled=of_second,
+        )
+        # the size decides about parameters only, which are settled
+        facts = _facts_for(mechanism, request, schema)
         event = _event(mechanism, partial(mechanism.event, plan.parameters), facts)
-        is_same = event == plan.event and _unlabelled_plan(mechanism, plan.parameters, facts, of_second) == second
+        is_same = (
+            event == plan.event
+            and _unlabelled_plan(mechanism, plan.parameters, facts, of_second) == second
+        )
         is_paid_for = is_same and _is_paid_for(plan)
-    except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError) as error:
+    except (
+        GrovekeeperError,
+        ArithmeticError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise PlanInvalid from error
     if not is_paid_for:
         raise PlanInvalid
 
 
-def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts: PublicFacts) -> Event:
-    """The event of a mechanism for an account; an event priced in ε is fitted to accounts of another unit."""
+def _event(
+    mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts: PublicFacts
+) -> Event:
+    """The event of a mechanism for an account; an event priced in ε is fitted to
+    accounts of another unit.
+    """
     if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
         return event_of(facts)
-    return fitted(facts.budget, lambda strength: event_of(replace(facts, epsilon=strength)), start=facts.epsilon)
+    return fitted(
+        facts.budget,
+        lambda strength: event_of(replace(facts, epsilon=strength)),
+        start=facts.epsilon,
+    )
 
 
 def _is_paid_for(plan: Plan) -> bool:
-    """Whether the event of each account costs at most the account's (ε, δ), for all rows of a privacy unit."""
+    """Whether the event of each account costs at most the account's (ε, δ), for all
+    rows of a privacy unit.
+    """
     second = plan.unlabelled
-    return plan.terms.covers(plan.event) and (second is None or second.terms.covers(second.event))
+    return plan.terms.covers(plan.event) and (
+        second is None or second.terms.covers(second.event)
+    )

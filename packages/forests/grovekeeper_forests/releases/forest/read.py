@@ -1,9 +1,10 @@
-"""Predicts from a released forest, stores it as a safetensors file with one canonical JSON header, and tells whether it
-can answer one class only.
+"""Predicts from a released forest, stores it as a safetensors file with one canonical
+JSON header, and tells whether it can answer one class only.
 
-All of this is post-processing, at no privacy cost. A file holds no pickle and no executable content. Equal forests with
-equal metadata give equal bytes (the header holds a single metadata entry, RFC 8785), and the number of bytes is a
-function of public numbers.
+All of this is post-processing, at no privacy cost. A file holds no pickle and no
+executable content. Equal forests with equal metadata give equal bytes (the header holds
+a single metadata entry, RFC 8785), and the number of bytes is a function of public
+numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid, Place
 from grovekeeper_forests.kernels.prediction import bound_cells
-from grovekeeper_forests.privacy.events import DiscreteLaplace, Event, Parallel, RoundedGaussian, Sequential
+from grovekeeper_forests.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    Parallel,
+    RoundedGaussian,
+    Sequential,
+)
 from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import PackedForest, PooledSums
@@ -47,7 +54,8 @@ def probabilities(
         forest: released.
         schema: public; the schema inside the artifact.
         columns: the caller's rows, sanitised.
-        read_out: a read-out of the algorithm (see ``grovekeeper_forests.trees.leaf_read_out``); ``None``: the default.
+        read_out: a read-out of the algorithm (see
+            ``grovekeeper_forests.trees.leaf_read_out``); ``None``: the default.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.
@@ -65,9 +73,11 @@ def labels(
     read_out: str | None,
     below: Callable[[int], int] = secrets.randbelow,
 ) -> NDArray[np.int32]:
-    """One class code per row: the most probable class (the first in a tie), or for ``pa`` a random draw.
+    """One class code per row: the most probable class (the first in a tie), or for
+    ``pa`` a random draw.
 
-    Every call draws afresh, at no privacy cost: the probabilities are released, and the draws read no row.
+    Every call draws afresh, at no privacy cost: the probabilities are released, and the
+    draws read no row.
 
     Args:
         forest: released.
@@ -85,17 +95,27 @@ def labels(
         most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
         return most_probable
     weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
-    drawn = [int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights]
+    drawn = [
+        int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights
+    ]
     return np.array(drawn, dtype=np.int32)
 
 
-def sanitised(forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
-    """Sanitises the rows of a request; see :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows`."""
+def sanitised(
+    forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object]]
+) -> SanitisedColumns:
+    """Sanitises the rows of a request; see
+    :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows`.
+    """
     return _predictor(forest, schema).rows.sanitise(rows)
 
 
 def sanitised_columns(
-    forest: Forest, schema: Schema, columns: Mapping[str, Sequence[object]], *, place: Place = ("columns",)
+    forest: Forest,
+    schema: Schema,
+    columns: Mapping[str, Sequence[object]],
+    *,
+    place: Place = ("columns",),
 ) -> SanitisedColumns:
     """Sanitises the columns of a request; see
     :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns`."""
@@ -108,17 +128,23 @@ def read_outs(forest: Forest) -> Sequence[str]:
 
 
 def prepare(forest: Forest, schema: Schema) -> None:
-    """Packs the trees of a forest for its default read-out, and loads the compiled code that predicts."""
+    """Packs the trees of a forest for its default read-out, and loads the compiled code
+    that predicts.
+    """
     _reader(forest, schema, _settled(forest, None))
 
 
 def is_prepared(forest: Forest, schema: Schema) -> bool:
-    """Whether :func:`prepare` was called, so that a prediction by the default read-out takes microseconds."""
+    """Whether :func:`prepare` was called, so that a prediction by the default read-out
+    takes microseconds.
+    """
     return _shared(_settled(forest, None)) in _predictor(forest, schema).readers
 
 
 def memory_bytes(forest: Forest) -> int:
-    """Bytes of the arrays of a forest, and of those that its read-outs keep, which may be several times as many."""
+    """Bytes of the arrays of a forest, and of those that its read-outs keep, which may
+    be several times as many.
+    """
     known: _Predictor | None = vars(forest).get(_PREDICTOR)
     kept = () if known is None else tuple(known.kept_bytes.values())
     return sum(array.nbytes for array in forest.arrays.values()) + sum(kept)
@@ -127,7 +153,13 @@ def memory_bytes(forest: Forest) -> int:
 def _kept_bytes(reader: Reader, forest: Forest) -> int:
     """Bytes of the arrays of a reader that are not those of its forest."""
     released = {id(array) for array in _arrays(forest.arrays)}
-    return sum({id(array): array.nbytes for array in _arrays(reader) if id(array) not in released}.values())
+    return sum(
+        {
+            id(array): array.nbytes
+            for array in _arrays(reader)
+            if id(array) not in released
+        }.values()
+    )
 
 
 def _arrays(kept: object) -> Iterator[NDArray[Any]]:
@@ -147,7 +179,8 @@ def _arrays(kept: object) -> Iterator[NDArray[Any]]:
 
 @dataclass(frozen=True)
 class _Predictor:
-    """What the predictions of a forest share, kept with the forest. It does not refer to it, which would keep both.
+    """What the predictions of a forest share, kept with the forest. It does not refer
+    to it, which would keep both.
 
     Attributes:
         schema: public.
@@ -163,7 +196,9 @@ class _Predictor:
 
 
 _PREDICTOR = "predictor"
-"""Its name among the attributes of a forest, where it is found faster than in a dictionary of weak references."""
+"""Its name among the attributes of a forest, where it is found faster than in a
+dictionary of weak references.
+"""
 
 
 def _predictor(forest: Forest, schema: Schema) -> _Predictor:
@@ -189,7 +224,9 @@ def _settled(forest: Forest, read_out: str | None) -> str:
 
 def _one_row(schema: Schema) -> SanitisedColumns:
     columns = (
-        np.zeros(1, dtype=np.int32) if feature.is_categorical else np.array([feature.lower], dtype=np.float64)
+        np.zeros(1, dtype=np.int32)
+        if feature.is_categorical
+        else np.array([feature.lower], dtype=np.float64)
         for feature in schema.features
     )
     return SanitisedColumns(tuple(columns), 1)
@@ -202,7 +239,8 @@ def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
     if known is not None:
         return known
     reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
-    # Readers pack trees and load compiled code at their first use, and so does the bounding of cells.
+    # Readers pack trees and load compiled code at their first use, and so does the
+    # bounding of cells.
     reader(_one_row(schema))
     bound_cells(np.empty((0, 1)), np.empty((0, 4)))
     predictor.kept_bytes[shared] = _kept_bytes(reader, forest)
@@ -233,12 +271,15 @@ class ArtifactInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A forest with the schema, plan and metadata that prediction and a model card need.
+    """A forest with the schema, plan and metadata that prediction and a model card
+    need.
 
     Attributes:
-        forest: checked: the arrays have the plan's shapes, name only features of the schema and hold legal values.
+        forest: checked: the arrays have the plan's shapes, name only features of the
+            schema and hold legal values.
         schema: public.
-        metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and any other fields that the caller stored.
+        metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and any other
+            fields that the caller stored.
     """
 
     forest: Forest
@@ -252,21 +293,30 @@ def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
 
     Args:
         forest: released.
-        metadata: public facts, JSON-able, with ``schema``; ``format`` and ``plan`` are added.
+        metadata: public facts, JSON-able, with ``schema``; ``format`` and ``plan`` are
+            added.
     """
     assert "schema" in metadata
-    text = rfc8785.dumps(cast(Any, {**metadata, "format": FORMAT, "plan": forest.plan.to_json()})).decode()
-    arrays = {name: np.ascontiguousarray(array) for name, array in forest.arrays.items()}
+    text = rfc8785.dumps(
+        cast(Any, {**metadata, "format": FORMAT, "plan": forest.plan.to_json()})
+    ).decode()
+    arrays = {
+        name: np.ascontiguousarray(array) for name, array in forest.arrays.items()
+    }
     return tensors.save(arrays, metadata={_HEADER_ENTRY: text})
 
 
 def planned_bytes(plan: Plan, schema: Schema) -> int:
-    """The size of the artifact of a plan, from public numbers: not less than it but for the metadata of the job.
+    """The size of the artifact of a plan, from public numbers: not less than it but for
+    the metadata of the job.
 
-    The header holds plan and schema as JSON within JSON, whose quotes and backslashes are escaped.
+    The header holds plan and schema as JSON within JSON, whose quotes and backslashes
+    are escaped.
     """
     layouts = catalogue.family(plan.algorithm).layouts(plan, schema).values()
-    arrays = sum(np.dtype(layout.dtype).itemsize * math.prod(layout.shape) for layout in layouts)
+    arrays = sum(
+        np.dtype(layout.dtype).itemsize * math.prod(layout.shape) for layout in layouts
+    )
     return arrays + 2 * len(json.dumps([plan.to_json(), schema.to_json()]))
 
 
@@ -274,8 +324,8 @@ def loads(data: bytes) -> Artifact:
     """Reads and checks an artifact, so that prediction never indexes out of bounds.
 
     Raises:
-        ArtifactInvalid: truncated or foreign bytes, unknown tensors, wrong shapes or types, a feature that the schema
-            does not have, or invalid metadata.
+        ArtifactInvalid: truncated or foreign bytes, unknown tensors, wrong shapes or
+            types, a feature that the schema does not have, or invalid metadata.
     """
     try:
         arrays = tensors.load(data)
@@ -296,7 +346,8 @@ def _metadata(data: bytes) -> dict[str, object]:
     metadata = json.loads(header["__metadata__"][_HEADER_ENTRY])
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise ArtifactInvalid
-    # A model card repeats the metadata: it must hold no NaN and no half of a surrogate pair, which JSON cannot hold.
+    # A model card repeats the metadata: it must hold no NaN and no half of a surrogate
+    # pair, which JSON cannot hold.
     json.dumps(metadata, ensure_ascii=False, allow_nan=False).encode("utf-8")
     return metadata
 
@@ -311,7 +362,9 @@ def _check(forest: Forest, schema: Schema) -> None:
     profile = forest.plan.profile
     if profile is not None:
         cuts = profile.cut_array
-        if not quantile_bins.is_valid(schema, cuts) or not np.array_equal(forest.arrays.get("cuts", cuts), cuts):
+        if not quantile_bins.is_valid(schema, cuts) or not np.array_equal(
+            forest.arrays.get("cuts", cuts), cuts
+        ):
             raise ArtifactInvalid
     if not family.is_valid(forest, schema):
         raise ArtifactInvalid
@@ -320,9 +373,10 @@ def _check(forest: Forest, schema: Schema) -> None:
 def only_answer(forest: Forest, schema: Schema) -> str | None:
     """The class that a forest answers whatever the row is, by its default read-out.
 
-    The class is certain: in every tree the reachable leaf that favours it least is added up, and the class still leads
-    every other. The leaves of several trees need not be reachable together, so a forest of many trees may answer one
-    class without this proof; then, and for read-outs that draw labels, the result is ``None``.
+    The class is certain: in every tree the reachable leaf that favours it least is
+    added up, and the class still leads every other. The leaves of several trees need
+    not be reachable together, so a forest of many trees may answer one class without
+    this proof; then, and for read-outs that draw labels, the result is ``None``.
 
     Args:
         forest: released.
@@ -340,18 +394,25 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
             return None
     scores = packed.trees.values.transpose(0, 2, 1)
     if scores.shape[2] == 1:  # of the second of two classes; the first has none
-        scores, start = np.concatenate((np.zeros_like(scores), scores), axis=2), np.concatenate(([0.0], start))
+        scores, start = (
+            np.concatenate((np.zeros_like(scores), scores), axis=2),
+            np.concatenate(([0.0], start)),
+        )
     code = _leading(scores, start, _reachable(packed))
     return None if code is None else schema.label.classes[code]
 
 
-def only_answer_in_words(forest: Forest, schema: Schema, expected_rows: object) -> dict[str, str] | None:
-    """The only class of a forest as ``label``, and sentences about it as ``text``; ``None`` without such a class.
+def only_answer_in_words(
+    forest: Forest, schema: Schema, expected_rows: object
+) -> dict[str, str] | None:
+    """The only class of a forest as ``label``, and sentences about it as ``text``;
+    ``None`` without such a class.
 
     Args:
         forest: released.
         schema: public; the schema inside the artifact.
-        expected_rows: in the scope, by declared sizes; ``None`` where no size was declared.
+        expected_rows: in the scope, by declared sizes; ``None`` where no size was
+            declared.
     """
     label = only_answer(forest, schema)
     if label is None:
@@ -365,7 +426,9 @@ def only_answer_in_words(forest: Forest, schema: Schema, expected_rows: object) 
 
 
 def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
-    """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public numbers alone."""
+    """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public
+    numbers alone.
+    """
     noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
     if not isinstance(expected_rows, int) or noise is None:
         return []
@@ -380,12 +443,18 @@ def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
 
 
 def noise_in_rows(event: Event) -> float | None:
-    """The standard deviation of the noise of the largest noisy table of an event, in rows; ``None`` without a table."""
+    """The standard deviation of the noise of the largest noisy table of an event, in
+    rows; ``None`` without a table.
+    """
     tables = sorted(_tables(event), key=lambda table: table.coordinates)
     match tables[-1:]:
-        case [DiscreteLaplace(l1_sensitivity=sensitivity, inverse_scale=inverse)] if inverse > 0:
+        case [DiscreteLaplace(l1_sensitivity=sensitivity, inverse_scale=inverse)] if (
+            inverse > 0
+        ):
             return math.sqrt(2) / float(inverse * sensitivity)
-        case [RoundedGaussian(l2_sensitivity_squared=squared, sigma_squared=variance)] if squared > 0:
+        case [
+            RoundedGaussian(l2_sensitivity_squared=squared, sigma_squared=variance)
+        ] if squared > 0:
             return math.sqrt(variance / squared)
         case _:
             return None
@@ -401,11 +470,18 @@ def _tables(event: Event) -> Iterator[DiscreteLaplace | RoundedGaussian]:
 
 
 def _reachable(packed: PackedForest) -> NDArray[np.bool_]:
-    """Whether each split on the path to a leaf sends some code there, bool ``(n_trees, n_leaves)``."""
+    """Whether each split on the path to a leaf sends some code there, bool ``(n_trees,
+    n_leaves)``.
+    """
     trees = packed.trees
-    codes = np.arange(trees.right.shape[1] * 64) < packed.encoding.n_codes[:, np.newaxis]
+    codes = (
+        np.arange(trees.right.shape[1] * 64) < packed.encoding.n_codes[:, np.newaxis]
+    )
     legal = np.packbits(codes, axis=1, bitorder="little").view(np.uint64)[trees.feature]
-    goes_left, goes_right = ((legal & ~trees.right) != 0).any(axis=1), ((legal & trees.right) != 0).any(axis=1)
+    goes_left, goes_right = (
+        ((legal & ~trees.right) != 0).any(axis=1),
+        ((legal & trees.right) != 0).any(axis=1),
+    )
     n_trees, n_nodes = trees.number.shape
     reachable = np.ones((n_trees, 1), dtype=np.bool_)
     while (n_level := reachable.shape[1]) <= n_nodes:
@@ -415,8 +491,13 @@ def _reachable(packed: PackedForest) -> NDArray[np.bool_]:
     return reachable
 
 
-def _leading(scores: NDArray[np.float64], start: NDArray[np.float64], reachable: NDArray[np.bool_]) -> int | None:
-    """The class with the largest sum of scores on all reachable leaves, the first in a tie; ``None`` if none is shown.
+def _leading(
+    scores: NDArray[np.float64],
+    start: NDArray[np.float64],
+    reachable: NDArray[np.bool_],
+) -> int | None:
+    """The class with the largest sum of scores on all reachable leaves, the first in a
+    tie; ``None`` if none is shown.
 
     Args:
         scores: of every leaf, float64 ``(n_trees, n_leaves, n_classes)``.
@@ -426,7 +507,9 @@ def _leading(scores: NDArray[np.float64], start: NDArray[np.float64], reachable:
     weights = reachable / reachable.sum(axis=1, keepdims=True)
     # A class that leads everywhere leads on average.
     code = int((start + np.einsum("tl,tlc->c", weights, scores)).argmax())
-    leads = np.where(reachable[..., np.newaxis], scores[..., code : code + 1] - scores, np.inf).min(axis=1)
+    leads = np.where(
+        reachable[..., np.newaxis], scores[..., code : code + 1] - scores, np.inf
+    ).min(axis=1)
     ahead = start[code] - start + leads.sum(axis=0)
     is_never_behind = (leads >= 0).all(axis=0) & (start[code] >= start)
     rounding = 1e-9 * (np.abs(start).max() + np.abs(scores).max(axis=(1, 2)).sum())

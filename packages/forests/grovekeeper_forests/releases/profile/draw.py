@@ -1,4 +1,6 @@
-"""Releases the profile of a dataset. Only the child process of a job imports this module."""
+"""Releases the profile of a dataset. Only the child process of a job imports this
+module.
+"""
 
 import json
 
@@ -18,11 +20,15 @@ def draw(job: Drawing) -> bytes:
     schema = job.schema()
     rows = job.codes(CodeRequest(quantile_bins.public_grid(schema)))
     assert isinstance(rows, CodedRows), "no cluster reads the rows of a profile"
-    released = release(ProfilePlan.from_json(job.work["plan"]), schema, rows, job.randomness)
+    released = release(
+        ProfilePlan.from_json(job.work["plan"]), schema, rows, job.randomness
+    )
     return json.dumps(released.to_json()).encode("utf-8")
 
 
-def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Randomness) -> Profile:
+def release(
+    plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Randomness
+) -> Profile:
     """Releases a profile. One call is one release and costs what was priced.
 
     Args:
@@ -31,10 +37,12 @@ def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Rand
         rows: PRIVATE, sanitised.
 
     Privacy:
-        The loss of ``plan.event`` under add/remove, twice that (four times, in ρ and μ²) under replace-one. Bins by
-        Theorem 1 of docs/proofs/bins.md. Class counts: a row is counted in the cell of its class and in no other, so
-        L1 and L2 sensitivity are 1 (lemma L3). The size: sensitivity 1. The releases compose in sequence (Theorem L).
-        Everything that is shown is post-processing (lemma L7). *Not covered:* running time.
+        The loss of ``plan.event`` under add/remove, twice that (four times, in ρ and
+        μ²) under replace-one. Bins by Theorem 1 of docs/proofs/bins.md. Class counts: a
+        row is counted in the cell of its class and in no other, so L1 and L2
+        sensitivity are 1 (lemma L3). The size: sensitivity 1. The releases compose in
+        sequence (Theorem L). Everything that is shown is post-processing (lemma L7).
+        *Not covered:* running time.
 
     Source:
         docs/proofs/bins.md, Theorem 2.
@@ -45,6 +53,8 @@ def release(plan: ProfilePlan, schema: Schema, rows: LocalRows, randomness: Rand
     counts = releases.release_counts(exact, parts.counts, paid)
     size = None
     if parts.size is not None:
-        size = int(releases.release_counts(exact.sum(keepdims=True), parts.size, paid)[0])
+        size = int(
+            releases.release_counts(exact.sum(keepdims=True), parts.size, paid)[0]
+        )
     paid.note_unused()
     return Profile(plan, schema, cuts, counts, size)

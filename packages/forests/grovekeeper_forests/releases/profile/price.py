@@ -1,4 +1,6 @@
-"""Plans and prices the profile of a dataset: private bins, class counts, a size. No row is read."""
+"""Plans and prices the profile of a dataset: private bins, class counts, a size. No row
+is read.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,21 @@ from fractions import Fraction
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import noisy_counts, quantile_bins
-from grovekeeper_forests.contract.algorithm import Parameter, PublicFacts, Value, read_all, share
+from grovekeeper_forests.contract.algorithm import (
+    Parameter,
+    PublicFacts,
+    Value,
+    read_all,
+    share,
+)
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from grovekeeper_forests.privacy import events
-from grovekeeper_forests.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
+from grovekeeper_forests.privacy.events import (
+    Event,
+    Part,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 
 BINS = {"4": 2, "8": 3, "16": 4}
 """Levels of medians for each number of bins."""
@@ -54,7 +67,8 @@ class ProfilePlan:
 
     Attributes:
         parameters: every one of :data:`PARAMETERS` with its value.
-        event: in sequence: bins if any feature needs private bins, class counts, and a size if it has a share.
+        event: in sequence: bins if any feature needs private bins, class counts, and a
+            size if it has a share.
     """
 
     parameters: Mapping[str, Value]
@@ -89,22 +103,38 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
         ParameterInvalid: a broken rule, or a share too small for any draw.
     """
     settled = read_all(PARAMETERS, requested)
-    for_counts, for_size = amounts.parse(settled["class_share"]), amounts.parse(settled["size_share"])
+    for_counts, for_size = (
+        amounts.parse(settled["class_share"]),
+        amounts.parse(settled["size_share"]),
+    )
     if for_counts + for_size >= 1:
-        raise ParameterInvalid.named("size_share", "too-large", accepted=["1 - class_share, or less"])
+        raise ParameterInvalid.named(
+            "size_share", "too-large", accepted=["1 - class_share, or less"]
+        )
     parts = list[Part]()
     if quantile_bins.private_features(facts.schema):
         part = facts.part(1 - for_counts - for_size)
         n_levels = BINS[str(settled["bins"])]
-        bins = quantile_bins.price_bins(facts.schema, part.epsilon, part.budget, n_levels=n_levels)
+        bins = quantile_bins.price_bins(
+            facts.schema, part.epsilon, part.budget, n_levels=n_levels
+        )
         parts.append(Part(1, bins))
     else:
         for_counts = 1 - for_size
     part = facts.part(for_counts)
-    parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=facts.schema.n_classes)))
+    parts.append(
+        Part(
+            1,
+            noisy_counts.priced(
+                part.epsilon, part.budget, coordinates=facts.schema.n_classes
+            ),
+        )
+    )
     if for_size > 0:
         part = facts.part(for_size)
-        parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=1)))
+        parts.append(
+            Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=1))
+        )
     profile_plan = ProfilePlan(settled, Sequential(tuple(parts)))
     facts.require_covered(profile_plan.event)
     return profile_plan
@@ -125,12 +155,19 @@ def parts_of(event: Event) -> ProfileParts:
     Raises:
         UnknownPrivacyEvent: the event is not one of a profile.
     """
-    if not isinstance(event, Sequential) or any(part.times != 1 for part in event.parts):
+    if not isinstance(event, Sequential) or any(
+        part.times != 1 for part in event.parts
+    ):
         raise UnknownPrivacyEvent("not the event of a profile")
-    bins = next((part.event for part in event.parts[:1] if isinstance(part.event, Sequential)), None)
+    bins = next(
+        (part.event for part in event.parts[:1] if isinstance(part.event, Sequential)),
+        None,
+    )
     tables = [part.event for part in event.parts[0 if bins is None else 1 :]]
     if bins is not None:
         quantile_bins.medians_of(bins)
-    if len(tables) not in (1, 2) or not all(noisy_counts.per_row(table) for table in tables):
+    if len(tables) not in (1, 2) or not all(
+        noisy_counts.per_row(table) for table in tables
+    ):
         raise UnknownPrivacyEvent("not the event of a profile")
     return ProfileParts(bins, tables[0], tables[1] if len(tables) == 2 else None)

@@ -11,7 +11,11 @@ from grovekeeper_forests.bins import noisy_counts, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.releases.profile.price import ProfileInvalid, ProfilePlan, parts_of
+from grovekeeper_forests.releases.profile.price import (
+    ProfileInvalid,
+    ProfilePlan,
+    parts_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,9 +24,12 @@ class Profile:
 
     Attributes:
         schema: public.
-        cuts: released cuts in the form of ``releases.release_cuts``; empty where no feature has private bins.
-        class_counts: int64 ``(n_classes,)`` in the units of ``releases.release_counts``.
-        size: a released count of all rows in these units, or ``None`` where no size is priced.
+        cuts: released cuts in the form of ``releases.release_cuts``; empty where no
+            feature has private bins.
+        class_counts: int64 ``(n_classes,)`` in the units of
+            ``releases.release_counts``.
+        size: a released count of all rows in these units, or ``None`` where no size is
+            priced.
     """
 
     plan: ProfilePlan
@@ -35,7 +42,10 @@ class Profile:
         """Counts as text, because they may have more than 53 bits."""
         return {
             "plan": self.plan.to_json(),
-            "cuts": [[int(cut) for cut in row if cut != quantile_bins.NO_CUT] for row in self.cuts],
+            "cuts": [
+                [int(cut) for cut in row if cut != quantile_bins.NO_CUT]
+                for row in self.cuts
+            ],
             "class_counts": [str(count) for count in self.class_counts.tolist()],
             "size": None if self.size is None else str(self.size),
         }
@@ -49,9 +59,17 @@ class Profile:
         """
         try:
             match value:
-                case {"plan": planned, "cuts": [*cuts], "class_counts": [*counts], "size": size, **rest} if not rest:
+                case {
+                    "plan": planned,
+                    "cuts": [*cuts],
+                    "class_counts": [*counts],
+                    "size": size,
+                    **rest,
+                } if not rest:
                     plan = ProfilePlan.from_json(planned)
-                    reused = ReusedProfile("", tuple(tuple(int(cut) for cut in row) for row in cuts), ())
+                    reused = ReusedProfile(
+                        "", tuple(tuple(int(cut) for cut in row) for row in cuts), ()
+                    )
                     read = cls(
                         plan,
                         schema,
@@ -60,8 +78,15 @@ class Profile:
                         None if size is None else int(size),
                     )
                     has_size = parts_of(plan.event).size is not None
-                    is_whole = len(counts) == schema.n_classes and (size is not None) is has_size
-                    if is_whole and quantile_bins.is_valid(schema, read.cuts) and read.to_json() == value:
+                    is_whole = (
+                        len(counts) == schema.n_classes
+                        and (size is not None) is has_size
+                    )
+                    if (
+                        is_whole
+                        and quantile_bins.is_valid(schema, read.cuts)
+                        and read.to_json() == value
+                    ):
                         return read
         except (ArithmeticError, TypeError, ValueError) as error:
             raise ProfileInvalid from error
@@ -70,7 +95,9 @@ class Profile:
     @property
     def counts_in_rows(self) -> list[float]:
         """Noisy rows of each class; a count may be negative."""
-        counts: list[float] = noisy_counts.in_rows(self.class_counts, parts_of(self.plan.event).counts).tolist()
+        counts: list[float] = noisy_counts.in_rows(
+            self.class_counts, parts_of(self.plan.event).counts
+        ).tolist()
         return counts
 
     @property
@@ -95,10 +122,19 @@ class Profile:
         return noisy_counts.noise_sd(event)
 
     def edges(self) -> dict[str, list[float]]:
-        """Released edges of the bins, by the feature's name; a value on an edge belongs below it."""
+        """Released edges of the bins, by the feature's name; a value on an edge belongs
+        below it.
+        """
         feature_edges = quantile_bins.encoding(self.schema, self.cuts).edges
         private = quantile_bins.private_features(self.schema)
-        return {self.schema.features[index].name: [float(edge) for edge in feature_edges[index]] for index in private}  # type: ignore[union-attr]  # numbers have edges
+        edges = {}
+        for index in private:
+            of_feature = feature_edges[index]
+            assert of_feature is not None  # numbers have edges
+            edges[self.schema.features[index].name] = [
+                float(edge) for edge in of_feature
+            ]
+        return edges
 
     def reused(self, profile_id: str) -> ReusedProfile:
         """The numbers that a training plan reuses."""
@@ -106,6 +142,14 @@ class Profile:
         deviations = np.array(self.counts_in_rows) / max(self.count_noise_sd, 1e-200)
         return ReusedProfile(
             profile_id,
-            tuple(tuple(int(cut) for cut in row if cut != quantile_bins.NO_CUT) for row in self.cuts),
-            tuple(int(count) for count in np.rint(np.clip(deviations, -(2.0**38), 2.0**38) * 2**SCALE_BITS)),
+            tuple(
+                tuple(int(cut) for cut in row if cut != quantile_bins.NO_CUT)
+                for row in self.cuts
+            ),
+            tuple(
+                int(count)
+                for count in np.rint(
+                    np.clip(deviations, -(2.0**38), 2.0**38) * 2**SCALE_BITS
+                )
+            ),
         )

@@ -1,4 +1,6 @@
-"""Stacked forests: public layers, public columns between layers, and prediction consistent with growth."""
+"""Stacked forests: public layers, public columns between layers, and prediction
+consistent with growth.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -34,7 +36,12 @@ SCHEMA = schema_of(
     {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
     {"name": "change", "type": "numeric", "lower": -1, "upper": 3, "missing": True},
     {"name": "debt", "type": "integer", "lower": -10, "upper": -2},
-    {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
+    {
+        "name": "rank",
+        "type": "categorical",
+        "categories": ["low", "mid", "high"],
+        "ordered": True,
+    },
     {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
     classes=["x", "y", "z"],
 )
@@ -56,12 +63,20 @@ def rows() -> SanitisedRows:
 
 
 def planned(epsilon: str = "1000000", **parameters: object) -> Plan:
-    return plan(PlanRequest("bms-rf", parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA)
+    return plan(
+        PlanRequest("bms-rf", parameters, Terms(Fraction(epsilon)), N_ROWS), SCHEMA
+    )
 
 
 def grown(settled: Plan) -> Forest:
     done: list[None] = []
-    forest = grow_forest(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: done.append(None))
+    forest = grow_forest(
+        settled,
+        SCHEMA,
+        rows(),
+        SystemRandomness(),
+        on_tree_done=lambda: done.append(None),
+    )
     assert len(done) == settled.n_trees
     return forest
 
@@ -80,21 +95,33 @@ def test_trees_are_dealt_out_as_evenly_as_they_can_be() -> None:
         ({"n_estimators": 5, "n_layers": 3}, (5, 3)),
     ],
 )
-def test_layers_by_rule_are_two_or_as_many_as_trees(parameters: dict, expected: tuple[int, int]) -> None:
-    settled = plan(PlanRequest("bms-rf", parameters, Terms(Fraction(1)), 20_000), SCHEMA)
+def test_layers_by_rule_are_two_or_as_many_as_trees(
+    parameters: dict, expected: tuple[int, int]
+) -> None:
+    settled = plan(
+        PlanRequest("bms-rf", parameters, Terms(Fraction(1)), 20_000), SCHEMA
+    )
 
-    assert (settled.parameters["n_estimators"], settled.parameters["n_layers"]) == expected
+    assert (
+        settled.parameters["n_estimators"],
+        settled.parameters["n_layers"],
+    ) == expected
 
 
 def test_more_layers_than_trees_are_refused() -> None:
     with pytest.raises(ParameterInvalid) as refused:
         planned(n_estimators=2, n_layers=3)
-    assert [(error.place, error.problem) for error in refused.value.problems] == [(("n_layers",), "more-than-trees")]
+    assert [(error.place, error.problem) for error in refused.value.problems] == [
+        (("n_layers",), "more-than-trees")
+    ]
 
 
 def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> None:
     shape = {"n_estimators": 5, "n_layers": 2, "max_depth": 2}
-    together, apart = (planned("1", **shape, layer_assignment=where) for where in ("sequential", "sharded"))
+    together, apart = (
+        planned("1", **shape, layer_assignment=where)
+        for where in ("sequential", "sharded")
+    )
     sharded = planned("1", **shape, assignment="sharded")
 
     assert isinstance(together.event, Sequential)
@@ -108,7 +135,9 @@ def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> Non
 def test_layers_are_read_from_the_event_of_their_parameters_and_from_no_other(
     layer_assignment: str, assignment: str
 ) -> None:
-    """Sequential layers or trees that were priced as disjoint ones, or trees that no layer has, would go unpaid."""
+    """Sequential layers or trees that were priced as disjoint ones, or trees that no
+    layer has, would go unpaid.
+    """
     where = {"layer_assignment": layer_assignment, "assignment": assignment}
     settled = planned("1", n_estimators=5, n_layers=2, max_depth=1, **where)
     event, parameters = settled.event, settled.parameters
@@ -118,23 +147,51 @@ def test_layers_are_read_from_the_event_of_their_parameters_and_from_no_other(
     assert isinstance(first, Sequential | Parallel)
     (trees,) = first.parts
     others: list[Event] = [
-        Sequential(event.parts) if isinstance(event, Parallel) else Parallel(layers.LAYERS, event.parts),
+        Sequential(event.parts)
+        if isinstance(event, Parallel)
+        else Parallel(layers.LAYERS, event.parts),
         Parallel("trees", event.parts),
         replace(event, parts=event.parts[:1]),
         replace(event, parts=(*event.parts, event.parts[0])),
         replace(event, parts=(Part(2, first), Part(1, second))),
         replace(event, parts=(Part(1, second), Part(1, second))),
-        replace(event, parts=(Part(1, replace(first, parts=(*first.parts, trees))), Part(1, second))),
+        replace(
+            event,
+            parts=(
+                Part(1, replace(first, parts=(*first.parts, trees))),
+                Part(1, second),
+            ),
+        ),
         replace(event, parts=(Part(1, trees.event), Part(1, second))),
-        replace(event, parts=(Part(1, Sequential(first.parts)), Part(1, Parallel("trees", second.parts)))),  # type: ignore[union-attr]
-        replace(event, parts=(Part(1, DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 2)),) * 2),
+        replace(
+            event,
+            parts=(
+                Part(1, Sequential(first.parts)),
+                Part(1, Parallel("trees", second.parts)),
+            ),
+        ),  # type: ignore[union-attr]
+        replace(
+            event,
+            parts=(
+                Part(
+                    1,
+                    DiscreteLaplace(
+                        Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 2
+                    ),
+                ),
+            )
+            * 2,
+        ),
         DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 2),
     ]
     for other in others:
         with pytest.raises(UnknownPrivacyEvent):
             layers.events(other, parameters)
     for name, value in where.items():
-        changed = {**parameters, name: "sharded" if value == "sequential" else "sequential"}
+        changed = {
+            **parameters,
+            name: "sharded" if value == "sequential" else "sequential",
+        }
         with pytest.raises(UnknownPrivacyEvent):
             layers.events(event, changed)
     with pytest.raises(UnknownPrivacyEvent):
@@ -144,7 +201,9 @@ def test_layers_are_read_from_the_event_of_their_parameters_and_from_no_other(
 def test_columns_between_layers_are_whole_numbers_with_room_for_the_shift() -> None:
     stacked = layers.stacked_schema(SCHEMA, 1_000)
 
-    assert [feature.type for feature in stacked.features] == ["integer"] * 4 + ["categorical"]
+    assert [feature.type for feature in stacked.features] == ["integer"] * 4 + [
+        "categorical"
+    ]
     assert [(feature.lower, feature.upper) for feature in stacked.features[:4]] == [
         (0, 66_536),
         (-16_384, 50_152),
@@ -163,7 +222,8 @@ def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
             np.array([0.0, 0.5, 1.0]),
             np.array([np.nan, -1.0, 3.0]),
             np.array([-10.0, -6.0, -2.0]),
-            np.array([0, 2, 3], dtype=np.int32),  # 3: OTHER, which goes with the highest category
+            # 3: OTHER, which goes with the highest category
+            np.array([0, 2, 3], dtype=np.int32),
             np.array([2, 3, 0], dtype=np.int32),
         ),
         3,
@@ -188,15 +248,24 @@ def test_no_votes_carry_a_row_over_its_bounds() -> None:
     said = np.tile(np.array([[65_536, 0, 0]]), (N_ROWS, 1))
     weights = np.full((3, 5), 65_535, dtype=np.uint16)
     shifted = layers.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
-    for feature, column in zip(layers.stacked_schema(SCHEMA, 65_536).features[:4], shifted.columns, strict=False):
+    for feature, column in zip(
+        layers.stacked_schema(SCHEMA, 65_536).features[:4],
+        shifted.columns,
+        strict=False,
+    ):
         assert np.all((column >= feature.lower) & (column <= feature.upper))
 
 
 def test_leaves_vote_by_their_shares_and_undecided_ones_for_all_alike() -> None:
-    counts = np.array([[[3, 1], [-2, -5]], [[-1, 2], [2**62, -(2**62)]]], dtype=np.int64)
+    counts = np.array(
+        [[[3, 1], [-2, -5]], [[-1, 2], [2**62, -(2**62)]]], dtype=np.int64
+    )
     result = layers.of_leaves({"counts": counts}, 2)
 
-    assert result.tolist() == [[[24_576, 8_192], [16_384, 16_384]], [[0, 32_768], [32_768, 0]]]
+    assert result.tolist() == [
+        [[24_576, 8_192], [16_384, 16_384]],
+        [[0, 32_768], [32_768, 0]],
+    ]
     labels = layers.of_leaves({"labels": np.array([[1, 0]], dtype=np.int32)}, 2)
     assert labels.tolist() == [[[0, 65_536], [65_536, 0]]]
 
@@ -211,25 +280,44 @@ def test_weights_are_drawn_for_what_votes_are_added_to() -> None:
 
 @pytest.mark.parametrize("leaf", ["counts", "label"])
 @pytest.mark.parametrize("where", ["sequential", "sharded"])
-def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatch, leaf: str, where: str) -> None:
-    """Without noise, every layer counts each row in the leaf to which prediction sends the row."""
+def test_prediction_sees_the_rows_that_growth_saw(
+    monkeypatch: pytest.MonkeyPatch, leaf: str, where: str
+) -> None:
+    """Without noise, every layer counts each row in the leaf to which prediction sends
+    the row.
+    """
     seen: list[tuple[Plan, SanitisedRows]] = []
     honest = grow.grow_trees
 
     def remembering(mechanism, plan, *, schema, rows, randomness, on_tree_done):
         seen.append((plan, rows))
-        return honest(mechanism, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)
+        return honest(
+            mechanism,
+            plan,
+            schema=schema,
+            rows=rows,
+            randomness=randomness,
+            on_tree_done=on_tree_done,
+        )
 
     monkeypatch.setattr(grow, "grow_trees", remembering)
-    settled = planned(n_estimators=5, n_layers=3, max_depth=3, leaf=leaf, layer_assignment=where)
+    settled = planned(
+        n_estimators=5, n_layers=3, max_depth=3, leaf=leaf, layer_assignment=where
+    )
     forest = grown(settled)
     reader = read.StackedFamily().reader(forest, SCHEMA, "ta")
     sizes = [own.features.n_rows for _, own in seen]
 
     assert [own.n_trees for own, _ in seen] == [2, 2, 1]
-    assert sizes == [N_ROWS] * 3 if where == "sequential" else sum(sizes) == N_ROWS and min(sizes) > 80
+    assert (
+        sizes == [N_ROWS] * 3
+        if where == "sequential"
+        else sum(sizes) == N_ROWS and min(sizes) > 80
+    )
     for layer, (_, mine) in zip(reader.layers, seen, strict=True):
-        splits = {name: layer.arrays[name] for name in ("feature", "threshold", "equals")}
+        splits = {
+            name: layer.arrays[name] for name in ("feature", "threshold", "equals")
+        }
         leaves = walks.leaves(layer.encoding.encode(mine.features), **splits, depth=3)
         for tree, reached in enumerate(leaves):
             counted = np.zeros((8, 3), dtype=np.int64)
@@ -238,11 +326,20 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
                 assert np.array_equal(layer.arrays["counts"][tree], counted)
             else:
                 reported = layer.arrays["labels"][tree]
-                assert np.array_equal(counted[np.arange(8), reported], counted.max(axis=1))
+                assert np.array_equal(
+                    counted[np.arange(8), reported], counted.max(axis=1)
+                )
     if where == "sequential":
-        together = sum(layer.of(mine.features)[:, :3] for layer, (_, mine) in zip(reader.layers, seen, strict=True))
-        probabilities = released_forest.probabilities(forest, SCHEMA, rows().features, read_out="ta")
-        assert probabilities == pytest.approx(together / together.sum(axis=1, keepdims=True))
+        together = sum(
+            layer.of(mine.features)[:, :3]
+            for layer, (_, mine) in zip(reader.layers, seen, strict=True)
+        )
+        probabilities = released_forest.probabilities(
+            forest, SCHEMA, rows().features, read_out="ta"
+        )
+        assert probabilities == pytest.approx(
+            together / together.sum(axis=1, keepdims=True)
+        )
 
 
 def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
@@ -253,43 +350,68 @@ def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
 
     for read_out in ("log", "ta", "mv"):
         assert np.array_equal(
-            released_forest.probabilities(loaded.forest, SCHEMA, columns, read_out=read_out),
+            released_forest.probabilities(
+                loaded.forest, SCHEMA, columns, read_out=read_out
+            ),
             released_forest.probabilities(forest, SCHEMA, columns, read_out=read_out),
         )
     wider = {**forest.arrays, "projection": np.zeros((2, 3, 5), dtype=np.uint16)}
     with pytest.raises(released_forest.ArtifactInvalid):
-        released_forest.loads(released_forest.dumps(Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}))
+        released_forest.loads(
+            released_forest.dumps(
+                Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}
+            )
+        )
 
 
 def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
     """Means over 2,000 nodes; the false-alarm rate is one in a hundred thousand runs."""
     candidates = Encoding.of(SCHEMA, 8).candidates
     alive, randomness = np.arange(len(candidates)), SystemRandomness()
-    few = SplitRule("gini", kept_features=Fraction(1, 100), kept_splits=Fraction(1, 100))
+    few = SplitRule(
+        "gini", kept_features=Fraction(1, 100), kept_splits=Fraction(1, 100)
+    )
     half = SplitRule("gini", kept_features=Fraction(1, 2), kept_splits=Fraction(1, 2))
-    drawn = [tree_growth.surviving(candidates, alive, half, randomness) for _ in range(2_000)]
+    drawn = [
+        tree_growth.surviving(candidates, alive, half, randomness) for _ in range(2_000)
+    ]
 
-    assert tree_growth.surviving(candidates, alive, SplitRule("gini"), randomness) is alive
-    assert np.mean([len(subset) for subset in drawn]) == pytest.approx(len(alive) / 4, rel=0.15)
+    assert (
+        tree_growth.surviving(candidates, alive, SplitRule("gini"), randomness) is alive
+    )
+    assert np.mean([len(subset) for subset in drawn]) == pytest.approx(
+        len(alive) / 4, rel=0.15
+    )
     assert all(len(subset) and np.all(np.diff(subset) > 0) for subset in drawn)
-    single = [tree_growth.surviving(candidates, alive, few, randomness) for _ in range(500)]
+    single = [
+        tree_growth.surviving(candidates, alive, few, randomness) for _ in range(500)
+    ]
     assert min(len(subset) for subset in single) == 1
     assert set(candidates.feature[np.concatenate(single)].tolist()) == set(range(5))
     assert len(tree_growth.surviving(candidates, alive[:0], few, randomness)) == 0
 
 
-def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A tree on a shard hashes only the rows of its shard, not all rows."""
     queries: list[int] = []
     honest = tree_histograms.structure_rows
 
-    def counting(key: bytes, row_ids: np.ndarray, *, tree: int, share: Fraction) -> np.ndarray:
+    def counting(
+        key: bytes, row_ids: np.ndarray, *, tree: int, share: Fraction
+    ) -> np.ndarray:
         queries.append(len(row_ids))
         return honest(key, row_ids, tree=tree, share=share)
 
     monkeypatch.setattr(tree_histograms, "structure_rows", counting)
     settled = plan(
-        PlanRequest("mrf", {"n_estimators": 8, "assignment": "sharded", "se": "hash"}, Terms(Fraction(1)), N_ROWS),
+        PlanRequest(
+            "mrf",
+            {"n_estimators": 8, "assignment": "sharded", "se": "hash"},
+            Terms(Fraction(1)),
+            N_ROWS,
+        ),
         SCHEMA,
     )
     grown(settled)

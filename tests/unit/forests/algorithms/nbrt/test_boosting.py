@@ -1,4 +1,6 @@
-"""Boosting in integers: each function against exact rationals or the mathematics library."""
+"""Boosting in integers: each function against exact rationals or the mathematics
+library.
+"""
 
 import inspect
 import math
@@ -19,8 +21,14 @@ from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 TWO, THREE, MANY = 2, 3, 26
 
 
-def scales_of(n_classes: int, *, mu_squared: str = "0.05", n_trees: int = 400) -> Scales:
-    return Scales.of(int(Fraction(mu_squared) * VARIANCE / n_trees), n_trees=n_trees, n_classes=n_classes)
+def scales_of(
+    n_classes: int, *, mu_squared: str = "0.05", n_trees: int = 400
+) -> Scales:
+    return Scales.of(
+        int(Fraction(mu_squared) * VARIANCE / n_trees),
+        n_trees=n_trees,
+        n_classes=n_classes,
+    )
 
 
 # --- the exponential table ----------------------------------------------------------------------------------------
@@ -54,7 +62,9 @@ def test_scales_of_a_length_that_no_tree_has_are_refused() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [TWO, THREE, MANY])
-@pytest.mark.parametrize("priced", [101, 10_000, 2**33 + 12_345, boosting.LARGEST_SQUARED_LENGTH])
+@pytest.mark.parametrize(
+    "priced", [101, 10_000, 2**33 + 12_345, boosting.LARGEST_SQUARED_LENGTH]
+)
 def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) -> None:
     scales = Scales.of(priced, n_trees=400, n_classes=n_classes)
 
@@ -65,15 +75,22 @@ def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) 
 
 
 def test_scales_state_the_leaf_rule_of_the_paper() -> None:
-    """v = G/(h · max(N, 0) + λ), λ = 2 + 0.8 · √T · σ_G, in standard deviations of the noise."""
+    """v = G/(h · max(N, 0) + λ), λ = 2 + 0.8 · √T · σ_G, in standard deviations of the
+    noise.
+    """
     for n_classes, hessian in ((TWO, 0.25), (MANY, 0.15)):
         scales = scales_of(n_classes)
         clip = float(clip_of(n_classes))
-        per_tree = math.sqrt(scales.squared_length) / 2**24  # sensitivity of G over its noise
+        # sensitivity of G over its noise
+        per_tree = math.sqrt(scales.squared_length) / 2**24
         deviation = clip / per_tree
         gradient_sum, rows = 31.7, 812.0
-        expected = gradient_sum / (hessian * rows + 2 + 0.8 * math.sqrt(400) * deviation)
-        released = [gradient_sum / deviation * 2**24] * scales.n_scores + [rows * scales.count]
+        expected = gradient_sum / (
+            hessian * rows + 2 + 0.8 * math.sqrt(400) * deviation
+        )
+        released = [gradient_sum / deviation * 2**24] * scales.n_scores + [
+            rows * scales.count
+        ]
         scores = leaf_scores(np.rint(released).astype(np.int64), scales) / 2**16
         assert scores == pytest.approx(expected, abs=2.0**-16)
 
@@ -81,9 +98,17 @@ def test_scales_state_the_leaf_rule_of_the_paper() -> None:
 # --- gradients ----------------------------------------------------------------------------------------------------
 
 
-def _exact_gradient(scores: list[int], y: int, scales: Scales, n_classes: int) -> list[float]:
-    """The clipped gradient divided by the unit of gradients, computed by the mathematics library."""
-    logits = [0.0, scores[0] / 2**16] if n_classes == TWO else [score / 2**16 for score in scores]
+def _exact_gradient(
+    scores: list[int], y: int, scales: Scales, n_classes: int
+) -> list[float]:
+    """The clipped gradient divided by the unit of gradients, computed by the
+    mathematics library.
+    """
+    logits = (
+        [0.0, scores[0] / 2**16]
+        if n_classes == TWO
+        else [score / 2**16 for score in scores]
+    )
     weights = [math.exp(logit - max(logits)) for logit in logits]
     raw = [float(k == y) - weight / sum(weights) for k, weight in enumerate(weights)]
     if n_classes == TWO:
@@ -100,28 +125,57 @@ def test_gradients_are_those_of_the_softmax_clipped(n_classes: int) -> None:
     scores = (rng.normal(0, 3, (600, scales.n_scores)) * 2**16).astype(np.int64)
     y = rng.integers(0, n_classes, 600, dtype=np.int32)
     gradients = boosting.gradients(scores, y, scales)
-    exact = [_exact_gradient(row, int(label), scales, n_classes) for row, label in zip(scores.tolist(), y, strict=True)]
+    exact = [
+        _exact_gradient(row, int(label), scales, n_classes)
+        for row, label in zip(scores.tolist(), y, strict=True)
+    ]
 
-    assert np.all(np.abs(gradients - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22)
+    assert np.all(
+        np.abs(gradients - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22
+    )
     squares = np.square(gradients.astype(object)).sum(axis=1)
     assert max(squares) <= scales.squared_length
-    assert max(squares) > 0.999 * scales.squared_length  # clipped gradients have the largest allowed length
+    # clipped gradients have the largest allowed length
+    assert max(squares) > 0.999 * scales.squared_length
 
 
 @pytest.mark.parametrize("n_classes", [TWO, THREE])
 def test_hostile_scores_stay_inside_the_norm(n_classes: int) -> None:
     scales = scales_of(n_classes)
-    extremes = [0, 1, -1, 2**16, -(2**16), 22 * 2**16 - 1, 22 * 2**16, 2**40, -(2**40), 2**61, -(2**61)]
-    grids = np.array(np.meshgrid(*[extremes] * scales.n_scores)).reshape(scales.n_scores, -1).T
+    extremes = [
+        0,
+        1,
+        -1,
+        2**16,
+        -(2**16),
+        22 * 2**16 - 1,
+        22 * 2**16,
+        2**40,
+        -(2**40),
+        2**61,
+        -(2**61),
+    ]
+    grids = (
+        np.array(np.meshgrid(*[extremes] * scales.n_scores))
+        .reshape(scales.n_scores, -1)
+        .T
+    )
     for label in range(n_classes):
         gradients = boosting.gradients(
-            np.ascontiguousarray(grids, dtype=np.int64), np.full(len(grids), label, dtype=np.int32), scales
+            np.ascontiguousarray(grids, dtype=np.int64),
+            np.full(len(grids), label, dtype=np.int32),
+            scales,
         )
-        assert np.square(gradients.astype(object)).sum(axis=1).max() <= scales.squared_length
+        assert (
+            np.square(gradients.astype(object)).sum(axis=1).max()
+            <= scales.squared_length
+        )
 
 
 def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
-    """The check follows the clip: if the bound is below the length of a clipped gradient, long gradients become 0."""
+    """The check follows the clip: if the bound is below the length of a clipped
+    gradient, long gradients become 0.
+    """
     for n_classes in (TWO, THREE):
         fitting = scales_of(n_classes)
         tight = Scales(**{**vars(fitting), "squared_length": fitting.length**2 // 2})
@@ -129,14 +183,17 @@ def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
         scores[1, 0] = 4 * 2**16
         y = np.array([0, 0 if n_classes == THREE else 1], dtype=np.int32)
         gradients = boosting.gradients(scores, y, tight)
-        assert not gradients[0].any()  # an uncertain row: a gradient of the largest length
+        # an uncertain row: a gradient of the largest length
+        assert not gradients[0].any()
         assert gradients[1].any()  # a row that is nearly certain: a short gradient
         assert boosting.gradients(scores, y, fitting)[0].any()
 
 
 def test_certain_rows_contribute_nothing_and_signs_are_right() -> None:
     scales = scales_of(TWO)
-    scores = np.array([[30 * 2**16], [30 * 2**16], [-30 * 2**16], [0], [0]], dtype=np.int64)
+    scores = np.array(
+        [[30 * 2**16], [30 * 2**16], [-30 * 2**16], [0], [0]], dtype=np.int64
+    )
     y = np.array([1, 0, 0, 1, 0], dtype=np.int32)
     gradients = boosting.gradients(scores, y, scales)[:, 0].tolist()
     assert gradients[0] == 0
@@ -146,7 +203,19 @@ def test_certain_rows_contribute_nothing_and_signs_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "square", [1, 2, 3, 4, 2**20, 2**24 - 1, 2**46 + 1, (2**24 + 3) ** 2, (2**24 + 3) ** 2 + 1, 2**49]
+    "square",
+    [
+        1,
+        2,
+        3,
+        4,
+        2**20,
+        2**24 - 1,
+        2**46 + 1,
+        (2**24 + 3) ** 2,
+        (2**24 + 3) ** 2 + 1,
+        2**49,
+    ],
 )
 def test_square_roots_are_rounded_up_exactly(square: int) -> None:
     result = int(boosting_loops._root_up(np.uint64(square)))
@@ -161,13 +230,23 @@ def test_leaf_scores_equal_exact_rational_arithmetic(n_classes: int) -> None:
     rng = np.random.default_rng(7)
     for mu_squared in ("0.0001", "0.05", "60"):
         scales = scales_of(n_classes, mu_squared=mu_squared)
-        exponents = rng.uniform(0, [54] * scales.n_scores + [51], (400, scales.n_scores + 1))
-        released = (rng.choice([-1, 1], exponents.shape) * np.exp2(exponents)).astype(np.int64)
+        exponents = rng.uniform(
+            0, [54] * scales.n_scores + [51], (400, scales.n_scores + 1)
+        )
+        released = (rng.choice([-1, 1], exponents.shape) * np.exp2(exponents)).astype(
+            np.int64
+        )
         scores = leaf_scores(released, scales)
         for row, own in zip(released.tolist(), scores.tolist(), strict=True):
             divisor = scales.count_factor * max(row[-1], 0) + scales.ridge
-            exact = [Fraction(scales.score_factor * value * 2**16, divisor) for value in row[:-1]]
-            expected = [min(max(math.floor(value + Fraction(1, 2)), -3 * 2**16), 3 * 2**16) for value in exact]
+            exact = [
+                Fraction(scales.score_factor * value * 2**16, divisor)
+                for value in row[:-1]
+            ]
+            expected = [
+                min(max(math.floor(value + Fraction(1, 2)), -3 * 2**16), 3 * 2**16)
+                for value in exact
+            ]
             assert own == expected
         assert scores.dtype == np.int32
 
@@ -184,7 +263,9 @@ def test_a_leaf_score_falls_with_the_count_but_not_with_a_negative_one() -> None
 
 def test_start_scores_are_the_logarithms_of_the_smoothed_prior() -> None:
     one = 2**SCALE_BITS
-    assert start_scores(np.array([3 * one, 7 * one])).tolist() == [round(math.log(8 / 4) * 2**16)]
+    assert start_scores(np.array([3 * one, 7 * one])).tolist() == [
+        round(math.log(8 / 4) * 2**16)
+    ]
     assert start_scores(np.array([-(10**12), 5])).tolist() == [0]
     scores = start_scores(np.array([0, 1 * one, 9 * one])).tolist()
     logs = [math.log(1), math.log(2), math.log(10)]
@@ -222,7 +303,9 @@ def test_rows_reach_the_leaves_that_the_masks_say(depth: int, n_rows: int) -> No
             node = 0
             while node < n_nodes:
                 code = row[int(feature[tree, node])]
-                node = 2 * node + 1 + (int(right[tree, node, code // 64]) >> code % 64 & 1)
+                node = (
+                    2 * node + 1 + (int(right[tree, node, code // 64]) >> code % 64 & 1)
+                )
             assert leaves[tree, i] == node - n_nodes
 
 
@@ -243,9 +326,16 @@ def test_indices_outside_an_array_are_refused() -> None:
     with pytest.raises(ValueError, match="range"):
         boosting.gradients(scores, np.array([0, 3], dtype=np.int32), scales)
     with pytest.raises(ValueError, match="int64"):
-        boosting.gradients(scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales)
+        boosting.gradients(
+            scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales
+        )
     with pytest.raises(ValueError, match="range"):
-        node_rows.leaf_gradients(np.full(2, 4, dtype=np.int32), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4)
+        node_rows.leaf_gradients(
+            np.full(2, 4, dtype=np.int32),
+            np.zeros((2, 1), dtype=np.int32),
+            count=1,
+            n_leaves=4,
+        )
     with pytest.raises(ValueError, match="range"):
         boosting.leaves(
             np.zeros((1, 2), dtype=np.uint8),
@@ -254,16 +344,38 @@ def test_indices_outside_an_array_are_refused() -> None:
             depth=1,
         )
     with pytest.raises(ValueError, match="range"):
-        node_rows.add_leaf_scores(scores, np.full((1, 2), 2, dtype=np.int32), np.zeros((1, 2, 3), dtype=np.int32))
+        node_rows.add_leaf_scores(
+            scores,
+            np.full((1, 2), 2, dtype=np.int32),
+            np.zeros((1, 2, 3), dtype=np.int32),
+        )
 
 
 def test_no_float_in_the_compiled_loops() -> None:
-    compiled = [loop for name, loop in vars(boosting_loops).items() if hasattr(loop, "signatures") and name[0] != "_"]
-    assert {loop.__name__ for loop in compiled} == {"gradients_of_two", "gradients_of_many", "leaves", "weights"}
-    for loop in (*compiled, node_row_loops.leaf_gradients, node_row_loops.add_leaf_scores):
+    compiled = [
+        loop
+        for name, loop in vars(boosting_loops).items()
+        if hasattr(loop, "signatures") and name[0] != "_"
+    ]
+    assert {loop.__name__ for loop in compiled} == {
+        "gradients_of_two",
+        "gradients_of_many",
+        "leaves",
+        "weights",
+    }
+    for loop in (
+        *compiled,
+        node_row_loops.leaf_gradients,
+        node_row_loops.add_leaf_scores,
+    ):
         (types,) = loop.signatures
         fresh = numba.njit(loop.py_func)
         fresh.compile(types)
-        match = re.search(r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b", fresh.inspect_llvm(types))
+        match = re.search(
+            r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b",
+            fresh.inspect_llvm(types),
+        )
         assert match is None, f"{loop.__name__} computes with floats: {match}"
-    assert "float" not in inspect.getsource(boosting_loops).replace("No float anywhere", "")
+    assert "float" not in inspect.getsource(boosting_loops).replace(
+        "No float anywhere", ""
+    )

@@ -1,10 +1,12 @@
-"""Builds an ONNX graph and converts the caller's raw columns to the matrix of doubles that the trees of a model read.
+"""Builds an ONNX graph and converts the caller's raw columns to the matrix of doubles
+that the trees of a model read.
 
-Numbers stay numbers: they are clamped, and integers are rounded to nearest with ties to even. An empty cell (NaN)
-becomes +∞ where the schema allows empty cells, and the lower bound where it does not. Categories become their codes,
-counted from 1. The matrix replaces both the sanitiser (``grovekeeper_forests.data.sanitiser``) and the bins
-(``grovekeeper_forests.data.encoding``), so a threshold on bins becomes a threshold on values: a value is in bin c or
-below iff the value is at most ``cuts[c]``.
+Numbers stay numbers: they are clamped, and integers are rounded to nearest with ties to
+even. An empty cell (NaN) becomes +∞ where the schema allows empty cells, and the lower
+bound where it does not. Categories become their codes, counted from 1. The matrix
+replaces both the sanitiser (``grovekeeper_forests.data.sanitiser``) and the bins
+(``grovekeeper_forests.data.encoding``), so a threshold on bins becomes a threshold on
+values: a value is in bin c or below iff the value is at most ``cuts[c]``.
 """
 
 import math
@@ -16,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, TensorProto, helper, numpy_helper
 
-from grovekeeper_forests.data.encoding import COLUMNS_PER_PAIR, Encoding, as_number, n_places, to_numbers, to_places
+from grovekeeper_forests.data.encoding import (
+    COLUMNS_PER_PAIR,
+    Encoding,
+    as_number,
+    n_places,
+    to_numbers,
+    to_places,
+)
 from grovekeeper_forests.data.schema import Feature, Schema
 
 TREES_DOMAIN = "ai.onnx.ml"
@@ -24,12 +33,14 @@ _PIECE = 65_536
 
 
 class Graph:
-    """Adds nodes and constants to a graph in the order of the calls; equal calls give equal graphs.
+    """Adds nodes and constants to a graph in the order of the calls; equal calls give
+    equal graphs.
 
     Args:
-        proto: the graph of a model, which is filled in place: a large forest is not copied.
-        taken: names of the model's inputs. The owner chooses these names freely, so every generated name begins with
-            a prefix that no input name begins with.
+        proto: the graph of a model, which is filled in place: a large forest is not
+            copied.
+        taken: names of the model's inputs. The owner chooses these names freely, so
+            every generated name begins with a prefix that no input name begins with.
     """
 
     def __init__(self, proto: GraphProto, taken: Sequence[str]) -> None:
@@ -45,15 +56,25 @@ class Graph:
         name = f"{self._prefix}constant_{len(self._constants)}"
         if array.dtype.kind == "U":
             texts = [text.encode() for text in array.ravel().tolist()]
-            self._constants.append(helper.make_tensor(name, TensorProto.STRING, array.shape, texts))
+            self._constants.append(
+                helper.make_tensor(name, TensorProto.STRING, array.shape, texts)
+            )
         else:
-            self._constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+            self._constants.append(
+                numpy_helper.from_array(np.ascontiguousarray(array), name)
+            )
         return name
 
-    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Adds a node with one output and returns the output's name. Arrays are attributes of integers."""
+    def add(
+        self, operator: str, *inputs: str, domain: str = "", **attributes: Any
+    ) -> str:
+        """Adds a node with one output and returns the output's name. Arrays are
+        attributes of integers.
+        """
         name = f"{self._prefix}value_{len(self._nodes)}"
-        node = self._nodes.add(op_type=operator, input=inputs, output=[name], name=name, domain=domain)
+        node = self._nodes.add(
+            op_type=operator, input=inputs, output=[name], name=name, domain=domain
+        )
         for key, value in sorted(attributes.items()):
             if isinstance(value, np.ndarray):
                 _set_integers(node.attribute.add(), key, value.ravel())
@@ -66,31 +87,40 @@ class Graph:
         first = f"{self._prefix}value_{len(self._nodes)}"
         names = [f"{first}_{piece}" for piece in range(len(lengths))]
         sizes = self.constant(np.array(lengths, dtype=np.int64))
-        self._nodes.append(helper.make_node("Split", [value, sizes], names, name=first, axis=1))
+        self._nodes.append(
+            helper.make_node("Split", [value, sizes], names, name=first, axis=1)
+        )
         return names
 
     def publish(self, value: str, name: str) -> str:
         """Adds a value to the outputs of the model.
 
         Returns:
-            ``name``, followed by as many underscores as make the name different from every input.
+            ``name``, followed by as many underscores as make the name different from
+            every input.
         """
         while name in self._taken:
             name += "_"
         self._taken.add(name)
-        self._nodes.append(helper.make_node("Identity", [value], [name], name=f"{self._prefix}{name}"))
+        self._nodes.append(
+            helper.make_node("Identity", [value], [name], name=f"{self._prefix}{name}")
+        )
         return name
 
 
 def _set_integers(attribute: AttributeProto, name: str, integers: NDArray[Any]) -> None:
-    """Fills an attribute piece by piece: a Python list of millions of integers takes several times their bytes."""
+    """Fills an attribute piece by piece: a Python list of millions of integers takes
+    several times their bytes.
+    """
     attribute.name, attribute.type = name, AttributeProto.INTS
     for piece in np.array_split(integers, len(integers) // _PIECE + 1):
         attribute.ints.extend(piece.tolist())
 
 
 FIRST_CODE = 1
-"""Codes start at 1: runtimes test sets of such numbers with one mask, and the reference evaluator ends a set at a 0."""
+"""Codes start at 1: runtimes test sets of such numbers with one mask, and the reference
+evaluator ends a set at a 0.
+"""
 
 EMPTY = ""
 """The text of an empty categorical cell; no category is the empty string."""
@@ -101,10 +131,13 @@ class Columns:
     """The column of each feature in the matrix, and the representation of its bins.
 
     Attributes:
-        place: column of the matrix for each column of the encoding, int64 ``(n_columns,)``: numbers first, then
-            categories, then the columns of pairs that splits use; −1 for columns that are not in the matrix.
-        cuts: float64 ``(n_columns, 256)``: the largest value of each bin of each column; +∞ from its last bin on.
-        is_coded: bool ``(n_columns,)``: values are codes of bins, counted from :data:`FIRST_CODE`, instead of numbers.
+        place: column of the matrix for each column of the encoding, int64
+            ``(n_columns,)``: numbers first, then categories, then the columns of pairs
+            that splits use; −1 for columns that are not in the matrix.
+        cuts: float64 ``(n_columns, 256)``: the largest value of each bin of each
+            column; +∞ from its last bin on.
+        is_coded: bool ``(n_columns,)``: values are codes of bins, counted from
+            :data:`FIRST_CODE`, instead of numbers.
         used: indices of the columns of pairs in the matrix, in the order of the matrix.
     """
 
@@ -114,21 +147,42 @@ class Columns:
     used: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, encoding: Encoding, splits_on: NDArray[np.int32] | None = None) -> "Columns":
-        """Builds the columns for splits on some columns of an encoding; ``None``: for splits on features alone."""
+    def of(
+        cls, encoding: Encoding, splits_on: NDArray[np.int32] | None = None
+    ) -> "Columns":
+        """Builds the columns for splits on some columns of an encoding; ``None``: for
+        splits on features alone.
+        """
         features = encoding.schema.features
-        order = sorted(range(len(features)), key=lambda index: features[index].is_categorical)
+        order = sorted(
+            range(len(features)), key=lambda index: features[index].is_categorical
+        )
         n_own, n_columns = len(features), len(encoding.n_codes)
         cuts = np.full((n_columns, 256), math.inf)
-        for index, (feature, edges) in enumerate(zip(features, encoding.edges, strict=True)):
+        for index, (feature, edges) in enumerate(
+            zip(features, encoding.edges, strict=True)
+        ):
             feature_cuts = (
-                np.arange(encoding.n_codes[index] - 1) + FIRST_CODE if edges is None else _cuts(feature, edges)
+                np.arange(encoding.n_codes[index] - 1) + FIRST_CODE
+                if edges is None
+                else _cuts(feature, edges)
             )
             cuts[index, : len(feature_cuts)] = feature_cuts
         for index in range(n_own, n_columns):
-            cuts[index, : encoding.n_codes[index] - 1] = np.arange(encoding.n_codes[index] - 1)
-        is_coded = np.array([*(edges is None for edges in encoding.edges), *[False] * (n_columns - n_own)])
-        used = [] if splits_on is None else sorted({int(column) for column in splits_on.flat if column >= n_own})
+            cuts[index, : encoding.n_codes[index] - 1] = np.arange(
+                encoding.n_codes[index] - 1
+            )
+        is_coded = np.array(
+            [
+                *(edges is None for edges in encoding.edges),
+                *[False] * (n_columns - n_own),
+            ]
+        )
+        used = (
+            []
+            if splits_on is None
+            else sorted({int(column) for column in splits_on.flat if column >= n_own})
+        )
         place = np.full(n_columns, -1, dtype=np.int64)
         place[[*order, *used]] = np.arange(n_own + len(used))
         return cls(place, cuts, is_coded, tuple(used))
@@ -140,26 +194,42 @@ def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:
-    """Adds the nodes that convert inputs to the matrix, double ``(n_rows, …)``; by default for features alone."""
+    """Adds the nodes that convert inputs to the matrix, double ``(n_rows, …)``; by
+    default for features alone.
+    """
     features = encoding.schema.features
     parts = []
     if not all(feature.is_categorical for feature in features):
         parts.append(_add_numbers(graph, encoding.schema))
-    categories = [_codes(graph, encoding, index) for index, feature in enumerate(features) if feature.is_categorical]
+    categories = [
+        _codes(graph, encoding, index)
+        for index, feature in enumerate(features)
+        if feature.is_categorical
+    ]
     if categories:
         parts.append(joined(graph, categories))
     matrix = graph.add("Concat", *parts, axis=1)
     if columns is None or not columns.used:
         return matrix
-    return graph.add("Concat", matrix, *_Pairs(graph, encoding, columns, matrix).added(), axis=1)
+    return graph.add(
+        "Concat", matrix, *_Pairs(graph, encoding, columns, matrix).added(), axis=1
+    )
 
 
 class _Pairs:
-    """Adds sums and differences of the places of two columns, as in ``grovekeeper_forests.data.encoding``, in whole
-    doubles."""
+    """Adds sums and differences of the places of two columns, as in
+    ``grovekeeper_forests.data.encoding``, in whole doubles.
+    """
 
-    def __init__(self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str) -> None:
-        self._graph, self._encoding, self._columns, self._matrix = graph, encoding, columns, matrix
+    def __init__(
+        self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str
+    ) -> None:
+        self._graph, self._encoding, self._columns, self._matrix = (
+            graph,
+            encoding,
+            columns,
+            matrix,
+        )
         self._known: dict[tuple[int, int], str] = {}
 
     def added(self) -> list[str]:
@@ -171,27 +241,43 @@ class _Pairs:
             common = n_places(encoding.n_own_codes, pair)
             first, second = (self._places(feature, common) for feature in pair)
             if is_difference:
-                second = graph.add("Sub", graph.constant(np.array(common - 1.0)), second)
+                second = graph.add(
+                    "Sub", graph.constant(np.array(common - 1.0)), second
+                )
             sums.append(graph.add("Add", first, second))
         return sums
 
     def _places(self, feature: int, common: int) -> str:
-        """Adds the places of one feature's bins; the number of a bin is the number of cuts below the value."""
+        """Adds the places of one feature's bins; the number of a bin is the number of
+        cuts below the value.
+        """
         if (feature, common) not in self._known:
             graph, n_own = self._graph, int(self._encoding.n_own_codes[feature])
             column = graph.constant(self._columns.place[[feature]])
             value = graph.add("Gather", self._matrix, column, axis=1)
             cuts = graph.constant(self._columns.cuts[[feature], : n_own - 1])
-            is_above = graph.add("Cast", graph.add("Greater", value, cuts), to=TensorProto.DOUBLE)
-            code = graph.add("ReduceSum", is_above, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
-            of_code = to_places(np.arange(n_own, dtype=np.uint8), n_own, common).astype(np.float64)
+            is_above = graph.add(
+                "Cast", graph.add("Greater", value, cuts), to=TensorProto.DOUBLE
+            )
+            code = graph.add(
+                "ReduceSum",
+                is_above,
+                graph.constant(np.array([1], dtype=np.int64)),
+                keepdims=1,
+            )
+            of_code = to_places(np.arange(n_own, dtype=np.uint8), n_own, common).astype(
+                np.float64
+            )
             whole = graph.add("Cast", code, to=TensorProto.INT64)
-            self._known[feature, common] = graph.add("Gather", graph.constant(of_code), whole)
+            self._known[feature, common] = graph.add(
+                "Gather", graph.constant(of_code), whole
+            )
         return self._known[feature, common]
 
 
 def _add_numbers(graph: Graph, schema: Schema) -> str:
-    """Adds all sanitised numbers, double ``(n_rows, n_numbers)``. NaN passes through minimum, maximum and rounding.
+    """Adds all sanitised numbers, double ``(n_rows, n_numbers)``. NaN passes through
+    minimum, maximum and rounding.
 
     Args:
         schema: with at least one number.
@@ -201,11 +287,17 @@ def _add_numbers(graph: Graph, schema: Schema) -> str:
     upper = np.array([[feature.upper for feature in features]])
     raw = graph.add("Concat", *(feature.name for feature in features), axis=1)
     is_empty = graph.add("IsNaN", raw)
-    values = graph.add("Max", graph.add("Min", raw, graph.constant(upper)), graph.constant(lower))
+    values = graph.add(
+        "Max", graph.add("Min", raw, graph.constant(upper)), graph.constant(lower)
+    )
     is_whole = np.array([[feature.type == "integer" for feature in features]])
     if is_whole.any():
-        values = graph.add("Where", graph.constant(is_whole), graph.add("Round", values), values)
-    missing = np.array([[math.inf if feature.missing else feature.lower for feature in features]])
+        values = graph.add(
+            "Where", graph.constant(is_whole), graph.add("Round", values), values
+        )
+    missing = np.array(
+        [[math.inf if feature.missing else feature.lower for feature in features]]
+    )
     return graph.add("Where", is_empty, graph.constant(missing), values)
 
 
@@ -226,7 +318,8 @@ def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> 
     Args:
         graph: receives the node.
         feature: ``categorical``.
-        values: of the feature's codes, then of OTHER, then of MISSING; whole numbers below 2²⁴, or +∞.
+        values: of the feature's codes, then of OTHER, then of MISSING; whole numbers
+            below 2²⁴, or +∞.
 
     Returns:
         float ``(n_rows, 1)``, exact for such numbers.
@@ -245,4 +338,6 @@ def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> 
 
 def joined(graph: Graph, encoded: Sequence[str]) -> str:
     """Adds the concatenation of encoded columns, as doubles."""
-    return graph.add("Cast", graph.add("Concat", *encoded, axis=1), to=TensorProto.DOUBLE)
+    return graph.add(
+        "Cast", graph.add("Concat", *encoded, axis=1), to=TensorProto.DOUBLE
+    )

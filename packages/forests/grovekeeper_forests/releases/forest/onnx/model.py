@@ -15,7 +15,11 @@ from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 from grovekeeper_forests.kernels.boosting import SCORE_BITS
 from grovekeeper_forests.releases.forest.onnx import columns, trees
-from grovekeeper_forests.releases.forest.onnx.columns import TREES_DOMAIN, Columns, Graph
+from grovekeeper_forests.releases.forest.onnx.columns import (
+    TREES_DOMAIN,
+    Columns,
+    Graph,
+)
 from grovekeeper_forests.releases.forest.read import Artifact
 from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import PooledSums
@@ -28,17 +32,21 @@ _ROWS = "n_rows"
 
 
 def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> bytes:
-    """Returns the model as ONNX. Equal artifacts give equal bytes, with the same version of the ``onnx`` library.
+    """Returns the model as ONNX. Equal artifacts give equal bytes, with the same
+    version of the ``onnx`` library.
 
-    Inputs are the columns of the schema under their own names, each ``(n_rows, 1)``: numbers as doubles, NaN being an
-    empty cell; categories as strings, the empty string being an empty cell. Outputs are ``label``, strings
-    ``(n_rows,)``, and ``probabilities``, doubles ``(n_rows, n_classes)`` in the order of the declared classes; where a
-    column has the name of an output, the output's name ends in an underscore. For the read-out ``pa``, which draws
-    labels, the only output is ``probabilities``, and the caller draws.
+    Inputs are the columns of the schema under their own names, each ``(n_rows, 1)``:
+    numbers as doubles, NaN being an empty cell; categories as strings, the empty string
+    being an empty cell. Outputs are ``label``, strings ``(n_rows,)``, and
+    ``probabilities``, doubles ``(n_rows, n_classes)`` in the order of the declared
+    classes; where a column has the name of an output, the output's name ends in an
+    underscore. For the read-out ``pa``, which draws labels, the only output is
+    ``probabilities``, and the caller draws.
 
     Args:
         artifact: released.
-        digest: SHA-256 of the artifact's bytes, so that the export can be traced to its model card.
+        digest: SHA-256 of the artifact's bytes, so that the export can be traced to its
+            model card.
         read_out: a read-out of the algorithm; ``None``: the default.
 
     Raises:
@@ -51,12 +59,20 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
         raise ParameterInvalid.named("read_out", "unknown-choice", accepted=offered)
     features = artifact.schema.features
     proto = helper.make_model(
-        helper.make_graph([], artifact.plan.algorithm, [_input(feature) for feature in features], []),
-        opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
+        helper.make_graph(
+            [], artifact.plan.algorithm, [_input(feature) for feature in features], []
+        ),
+        opset_imports=[
+            helper.make_opsetid(domain, version) for domain, version in OPSETS.items()
+        ],
         ir_version=_IR_VERSION,
         producer_name="grovekeeper",
     )
-    proto.graph.output.extend(_add_forest(Graph(proto.graph, [feature.name for feature in features]), artifact, chosen))
+    proto.graph.output.extend(
+        _add_forest(
+            Graph(proto.graph, [feature.name for feature in features]), artifact, chosen
+        )
+    )
     helper.set_model_props(proto, _facts(artifact, digest=digest, read_out=chosen))
     data: bytes = proto.SerializeToString(deterministic=True)
     del proto  # the checker parses the bytes into a model of its own
@@ -64,33 +80,62 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
     return data
 
 
-def _add_forest(graph: Graph, artifact: Artifact, read_out: str) -> list[ValueInfoProto]:
+def _add_forest(
+    graph: Graph, artifact: Artifact, read_out: str
+) -> list[ValueInfoProto]:
     schema = artifact.schema
     is_drawn = read_out == leaf_read_out.DRAW
-    sums = add_sums(graph, artifact.forest, schema, leaf_read_out.AVERAGE if is_drawn else read_out)
-    probabilities = trees.add_probabilities(graph, sums.value, read_out=sums.read_out, n_outputs=sums.n_outputs)
+    sums = add_sums(
+        graph, artifact.forest, schema, leaf_read_out.AVERAGE if is_drawn else read_out
+    )
+    probabilities = trees.add_probabilities(
+        graph, sums.value, read_out=sums.read_out, n_outputs=sums.n_outputs
+    )
     outputs = [] if is_drawn else [_label(graph, schema, probabilities)]
     name = graph.publish(probabilities, "probabilities")
-    return [*outputs, helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS, schema.n_classes])]
+    return [
+        *outputs,
+        helper.make_tensor_value_info(
+            name, TensorProto.DOUBLE, [_ROWS, schema.n_classes]
+        ),
+    ]
 
 
 def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
     """Adds the most probable class, the first in a tie."""
     code = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
     label = graph.add("Gather", graph.constant(np.array(schema.label.classes)), code)
-    return helper.make_tensor_value_info(graph.publish(label, "label"), TensorProto.STRING, [_ROWS])
+    return helper.make_tensor_value_info(
+        graph.publish(label, "label"), TensorProto.STRING, [_ROWS]
+    )
 
 
 def _input(feature: Feature) -> ValueInfoProto:
     if not feature.is_categorical:
-        legal = f"number from {feature.lower!r} to {feature.upper!r}, others are clamped"
-        empty = "NaN is an empty cell" if feature.missing else "NaN counts as the lower bound"
-        return helper.make_tensor_value_info(
-            feature.name, TensorProto.DOUBLE, [_ROWS, 1], doc_string=f"{feature.type} {legal}; {empty}"
+        legal = (
+            f"number from {feature.lower!r} to {feature.upper!r}, others are clamped"
         )
-    empty = "the empty string is an empty cell" if feature.missing else "so does the empty string"
+        empty = (
+            "NaN is an empty cell"
+            if feature.missing
+            else "NaN counts as the lower bound"
+        )
+        return helper.make_tensor_value_info(
+            feature.name,
+            TensorProto.DOUBLE,
+            [_ROWS, 1],
+            doc_string=f"{feature.type} {legal}; {empty}",
+        )
+    empty = (
+        "the empty string is an empty cell"
+        if feature.missing
+        else "so does the empty string"
+    )
     return helper.make_tensor_value_info(
-        feature.name, TensorProto.STRING, [_ROWS, 1], doc_string=f"category; an undeclared one counts as OTHER, {empty}"
+        feature.name,
+        TensorProto.STRING,
+        [_ROWS, 1],
+        doc_string=f"category; an undeclared one counts as OTHER, {empty}",
     )
 
 
@@ -98,7 +143,9 @@ def _facts(artifact: Artifact, *, digest: str, read_out: str) -> dict[str, str]:
     """Returns the artifact's metadata: text unchanged, every other value as JSON."""
     facts = {**artifact.metadata, "artifact_sha256": digest, "read_out": read_out}
     return {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        name: value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, sort_keys=True)
         for name, value in sorted(facts.items())
     }
 
@@ -130,29 +177,48 @@ def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sum
         case BoostedScores() as reader:
             return _add_boosted(graph, reader)
         case StackedSums() as reader:
-            return Sums(trees.add_stacked_sums(graph, reader), schema.n_classes, reader.read_out)
+            return Sums(
+                trees.add_stacked_sums(graph, reader), schema.n_classes, reader.read_out
+            )
         case _:
             raise NotSupported("artifact format onnx")
 
 
 def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
-    encoding, arrays, values = reader.sums.encoding, reader.sums.arrays, reader.sums.values
+    encoding, arrays, values = (
+        reader.sums.encoding,
+        reader.sums.arrays,
+        reader.sums.values,
+    )
     if reader.read_out == leaf_read_out.VOTE:
-        # Sums of whole votes are exact in any order, so every runtime sees the same ties.
+        # Sums of whole votes are exact in any order, so every runtime sees the same
+        # ties.
         values = np.rint(values * len(values))
     of_splits = Columns.of(encoding, arrays["feature"])
     splits = trees.of_thresholds(
-        of_splits, feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"]
+        of_splits,
+        feature=arrays["feature"],
+        threshold=arrays["threshold"],
+        equals=arrays["equals"],
     )
-    sums = trees.add_tree_sums(graph, columns.add_values(graph, encoding, of_splits), splits, values)
+    sums = trees.add_tree_sums(
+        graph, columns.add_values(graph, encoding, of_splits), splits, values
+    )
     return Sums(sums, values.shape[2], reader.read_out)
 
 
 def _add_boosted(graph: Graph, reader: BoostedScores) -> Sums:
     encoding, arrays = reader.encoding, reader.arrays
-    splits = trees.of_masks(Columns.of(encoding), feature=arrays["feature"], right=arrays["right"])
-    values, start = arrays["scores"] / 2.0**SCORE_BITS, arrays["start"] / 2.0**SCORE_BITS
-    sums = trees.add_tree_sums(graph, columns.add_values(graph, encoding), splits, values)
+    splits = trees.of_masks(
+        Columns.of(encoding), feature=arrays["feature"], right=arrays["right"]
+    )
+    values, start = (
+        arrays["scores"] / 2.0**SCORE_BITS,
+        arrays["start"] / 2.0**SCORE_BITS,
+    )
+    sums = trees.add_tree_sums(
+        graph, columns.add_values(graph, encoding), splits, values
+    )
     if start.any():
         sums = graph.add("Add", sums, graph.constant(start[np.newaxis]))
     if reader.temperature != 1.0:
