@@ -34,7 +34,7 @@ TOKENS = {
     "POST /train": 23_100,
     "GET /ledger/{id}": 10_700,
     "POST /models/{id}/predict, warm": 6_900,
-    "POST /models/{id}/predict, cold": 18_900,
+    "POST /models/{id}/predict, cold": 19_300,
     "POST /models/{id}/evaluations": 20_900,
     "a job": 43_300,
 }
