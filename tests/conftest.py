@@ -23,6 +23,7 @@ pytest_plugins = (
     "tests.support.chance",
     "tests.support.databases",
     "tests.support.environments",
+    "tests.support.forked_decoder",
 )
 
 if "TMPDIR" not in os.environ and (memory := folder_in_memory()):

@@ -121,6 +121,7 @@ def _columns(error: GrovekeeperError) -> dict[str, tuple[str, int]]:
     return {item.name: (item.problem, item.count) for item in error.columns}
 
 
+@pytest.mark.usefixtures("new_decoders")
 @pytest.mark.parametrize("form", COLUMNAR)
 def test_rows_and_report_are_those_of_the_same_csv(
     tmp_path: Path, form: BodyForm
