@@ -2,7 +2,7 @@
 
 Migrations call :func:`create_append_only_triggers` when they create an append-only
 table, and again after a batch rebuild, which drops triggers on SQLite. Alembic's
-autogenerate does not see triggers; tests/migration checks them.
+autogenerate does not see triggers; tests/database/migrations checks them.
 """
 
 from collections.abc import Sequence

@@ -100,7 +100,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         (
             "_coded_groups",
             "slice(within.start, within.stop)",
-        ): "the row groups of a shard (tests/unit/datasets/test_shards.py)",
+        ): "the row groups of a shard (tests/pure/datasets/test_shards.py)",
         ("_codes_of_values", "enumerate(public.schema.features)"): FEATURES,
         ("_row_ids", "ids[start:end]"): IN_BLOCKS,
         (

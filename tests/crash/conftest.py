@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from tests.support.crash_scene import Scene, opened
 from tests.support.databases import MigratedDatabase
 from tests.support.forked_program import ForkedProgram, start
 from tests.support.line_process import line_process
+from tests.support.waiting import eventually
 
 _ROOT = Path(__file__).parents[2]
 LEASE_TTL_S = 3
@@ -94,16 +94,6 @@ class Launcher:
             environ=clean | ours,
             log=self.folder / "log",
         )
-
-
-def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:
-    """Waits until a condition holds; ``False`` if it does not hold in time."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 KillRequest: TypeAlias = Callable[..., None]

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from app.jobs.tables import JobRow
-from tests.crash.conftest import Launcher, eventually
+from tests.crash.conftest import Launcher
 from tests.support.crash import ABANDONED, CHILD_POINTS, WORKER_POINTS
 from tests.support.crash_scene import open_reservations
+from tests.support.waiting import eventually
 
 BOTH = tuple(f"{point}-both" for point in CHILD_POINTS)
 POINTS = (*WORKER_POINTS, *CHILD_POINTS, *BOTH, ABANDONED)

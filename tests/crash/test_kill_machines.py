@@ -20,11 +20,11 @@ from app.services.datasets.erase import delete_dataset
 from app.services.execution import sweep
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
-from tests.crash.conftest import eventually
 from tests.support.crash_scene import OWNER, Scene, open_reservations, open_with
 from tests.support.databases import MigratedDatabase
 from tests.support.forked_program import ForkedProgram, start
 from tests.support.s3_server import BUCKET, credentials, s3_server
+from tests.support.waiting import eventually
 
 SUCCEED = (
     "claimed",

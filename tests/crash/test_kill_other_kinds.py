@@ -11,9 +11,10 @@ from app.access.idempotency import IdempotentRequest
 from app.jobs.tables import JobRow
 from app.wire.evaluations import EvaluationIn
 from app.wire.profiles import ProfileIn
-from tests.crash.conftest import Launcher, eventually
+from tests.crash.conftest import Launcher
 from tests.support.asking import submit_evaluation, submit_profile
 from tests.support.crash_scene import OWNER, Scene
+from tests.support.waiting import eventually
 
 HEALTHY = "for-ever"
 

@@ -6,9 +6,10 @@ import signal
 
 import pytest
 
-from tests.crash.conftest import Launcher, eventually
+from tests.crash.conftest import Launcher
 from tests.support.crash_scene import open_reservations
 from tests.support.two_datasets import Pair
+from tests.support.waiting import eventually
 
 POINTS = (
     "claimed",

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from app.services.datasets.erase import delete_dataset
 from app.services.jobs import show_jobs
-from tests.crash.conftest import Launcher, eventually
+from tests.crash.conftest import Launcher
 from tests.support.crash import SLOW, released
 from tests.support.crash_scene import OWNER
 from tests.support.forked_program import ForkedProgram
+from tests.support.waiting import eventually
 
 # a process manager waits for 10 before it kills; tests share their processors
 _STOPPED_WITHIN_S = 30

@@ -11,7 +11,7 @@ def test_every_flaw_of_the_audit_is_listed_with_tests_that_exist() -> None:
     rows = TABLE.findall((TESTS / "privacy" / "README.md").read_text(encoding="utf-8"))
     defined = {
         name
-        for path in [*(TESTS / "privacy").glob("*.py"), *(TESTS / "unit").rglob("*.py")]
+        for path in [*(TESTS / "privacy").glob("*.py"), *(TESTS / "pure").rglob("*.py")]
         for name in re.findall(
             r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
         )

@@ -352,7 +352,7 @@ def test_nothing_else_is_printed_as_a_guarantee() -> None:
     prints a guarantee.
 
     ``right_guesses`` is the number in the sentence of ``odds_by_change``;
-    ``tests/unit/privacy/test_guarantees.py`` compares it with exact laws.
+    ``tests/pure/privacy/test_guarantees.py`` compares it with exact laws.
     """
     public = {
         name

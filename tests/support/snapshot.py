@@ -3,7 +3,7 @@ tests.support.snapshot``.
 
 The command starts a server and a worker on an empty SQLite database, makes at least one
 row of every table with requests over HTTP, and packs the home into
-``tests/migration/data/REVISION.tar.xz``, with what the server answered in the end
+``tests/support/installations/REVISION.tar.xz``, with what the server answered in the end
 (``answers.json``). :func:`rows_of` reads the rows of any database.
 """
 
@@ -34,7 +34,7 @@ from tests.support.server import (
     worker,
 )
 
-FOLDER = Path(__file__).parents[1] / "migration" / "data"
+FOLDER = Path(__file__).parent / "installations"
 ANSWERS = "answers.json"
 PREDICTED = [
     {"age": 39, "height": 1.7, "sex": "Male"},

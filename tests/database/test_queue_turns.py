@@ -1,0 +1,216 @@
+"""The turns of submitters in the queue, and the limit on the unfinished jobs of one
+key, on both databases.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, insert, text
+
+from app.core import limits
+from app.core.errors import TooManyRequests
+from app.jobs import queue
+from app.jobs.states import EndReason, JobState
+from app.jobs.tables import JobRow
+from app.services.installation import Installation
+from app.services.jobs import show_jobs
+from tests.support.crash_scene import ADMIN, OWNER, Scene
+from tests.support.job_kinds import claimed
+
+pytestmark = pytest.mark.contract
+
+TTL_S = 600
+A_MINUTE = timedelta(minutes=1)
+THREE_DAYS = timedelta(days=3)
+
+
+def _enqueue(
+    installation: Installation, submitters: Iterable[str], *, at: datetime
+) -> None:
+    """Queues jobs of these submitters, one per microsecond; a job's name tells its
+    submitter.
+    """
+    rows = [
+        _row(number, submitter, at=at) for number, submitter in enumerate(submitters)
+    ]
+    with installation.database.write() as session:
+        session.execute(insert(JobRow), rows)
+
+
+def _row(number: int, submitter: str, *, at: datetime, **state: Any) -> dict[str, Any]:
+    empty = {column.name: None for column in JobRow.__table__.columns}
+    return empty | {
+        "id": f"jb_{at.timestamp():.0f}_{number}",
+        "dataset_id": "ds_any",
+        "dataset_name": "any",
+        "kind": "profile",
+        "task": {"work": {}, "parts": []},
+        "submitted_by": submitter,
+        "submitted_at": at + timedelta(microseconds=number),
+        "waits_since": at + timedelta(microseconds=number),
+        "state": JobState.QUEUED.value,
+        "trees_done": 0,
+        "n_trees": 0,
+        **state,
+    }
+
+
+def _served(installation: Installation, *, n_claims: int, ends: bool = True) -> str:
+    """The submitters of the next jobs that one worker claims and runs one after
+    another.
+    """
+    served = ""
+    for _ in range(n_claims):
+        claim = claimed(installation)
+        with installation.database.write() as session:
+            row = queue.leased(session, claim)
+            served += row.submitted_by
+            row.charged_at = installation.database.now(session)
+            if ends:
+                queue.finish(
+                    row, state=JobState.SUCCEEDED, reason=None, at=row.charged_at
+                )
+    return served
+
+
+def test_a_job_of_a_second_submitter_waits_for_one_job_of_the_first(
+    installation: Installation,
+) -> None:
+    now = datetime.now(UTC)
+    _enqueue(installation, "A" * 20, at=now - 2 * A_MINUTE)
+    assert _served(installation, n_claims=3) == "AAA"
+    _enqueue(installation, "B", at=now - A_MINUTE)
+    assert _served(installation, n_claims=3) == "BAA"
+
+
+def test_submitters_take_turns_whether_or_not_their_jobs_ended(
+    installation: Installation,
+) -> None:
+    _enqueue(installation, "AAAABBBCC", at=datetime.now(UTC) - A_MINUTE)
+    assert _served(installation, n_claims=4, ends=False) == "ABCA"
+    assert _served(installation, n_claims=5) == "BCABA"
+
+
+def test_a_submitter_gains_no_turns_from_waiting_idle(
+    installation: Installation,
+) -> None:
+    now = datetime.now(UTC)
+    _enqueue(installation, "AAAA", at=now - 2 * A_MINUTE)
+    assert _served(installation, n_claims=4) == "AAAA"
+    _enqueue(installation, "AABBBB", at=now - A_MINUTE)
+    assert _served(installation, n_claims=6) == "BABABB"
+
+
+def test_a_job_that_goes_back_to_the_queue_does_not_keep_the_others_waiting(
+    installation: Installation,
+) -> None:
+    _enqueue(installation, "AABB", at=datetime.now(UTC) - A_MINUTE)
+    first = claimed(installation)
+    assert _served(installation, n_claims=1) == "B"
+    with installation.database.write() as session:
+        queue.requeue(queue.leased(session, first))
+    assert _served(installation, n_claims=3) == "ABA"
+
+
+def test_claims_at_the_same_moment_are_of_different_submitters(
+    postgresql_scene: Scene,
+) -> None:
+    database, now = postgresql_scene.installation.database, datetime.now(UTC)
+    _enqueue(postgresql_scene.installation, "AAABB", at=now - A_MINUTE)
+    with (
+        database.write() as one,
+        database.write() as other,
+        database.write() as third,
+        database.write() as last,
+    ):
+        claims = [
+            queue.claim(session, at=now, ttl_s=TTL_S)
+            for session in (one, other, third, last)
+        ]
+        assert [
+            claim and queue.job(one, claim.job_id).submitted_by for claim in claims
+        ] == ["A", "B", "A", "B"]
+
+
+@contextmanager
+def _statements(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
+    seen: list[tuple[str, Any]] = []
+
+    def note(
+        _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any
+    ) -> None:
+        seen.append((statement, parameters))
+
+    event.listen(connection, "before_cursor_execute", note)
+    yield seen
+    event.remove(connection, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("closed", [(), ("ds_closed",)])
+def test_a_claim_reads_no_job_but_through_an_index(
+    installation: Installation, closed: Collection[str]
+) -> None:
+    now = datetime.now(UTC)
+    ended = {
+        "state": "failed",
+        "reason": EndReason.EXPIRED.value,
+        "finished_at": now - THREE_DAYS,
+    }
+    with installation.database.write() as session:
+        rows = [
+            _row(number, "A", at=now - THREE_DAYS, **ended) for number in range(2_000)
+        ]
+        session.execute(insert(JobRow), rows)
+        session.execute(text("ANALYZE"))
+    _enqueue(installation, "AAB", at=now - A_MINUTE)
+    with installation.database.write() as session:
+        connection = session.connection()
+        with _statements(connection) as seen:
+            queue.claim(session, at=now, ttl_s=TTL_S, closed=closed)
+        explain = (
+            "EXPLAIN QUERY PLAN"
+            if installation.database.dialect == "sqlite"
+            else "EXPLAIN"
+        )
+        reads = [
+            (statement, values)
+            for statement, values in seen
+            if not statement.startswith("UPDATE")
+        ]
+        plans = [
+            str(connection.exec_driver_sql(f"{explain} {statement}", values).all())
+            for statement, values in reads
+        ]
+    assert len(plans) == 2
+    assert not any(
+        "Seq Scan on jobs" in plan or "SCAN jobs" in plan for plan in plans
+    ), plans
+
+
+def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_UNFINISHED_JOBS_PER_KEY", 10)
+    now = datetime.now(UTC)
+    _enqueue(scene.installation, [OWNER.key_id] * 8, at=now - A_MINUTE)
+    running = claimed(scene.installation)
+    last = scene.submit(key="the last")
+    _enqueue(scene.installation, [ADMIN.key_id] * 10, at=now)
+    scene.submit(key="one more")
+    with pytest.raises(TooManyRequests, match="unfinished jobs"):
+        scene.submit(key="too many")
+    assert [entry.kind.value for entry in scene.entries()] == [
+        "open",
+        "reserve",
+        "reserve",
+    ]
+    assert scene.submit(key="the last").body == last.body
+    show_jobs.cancel_job(
+        scene.installation, OWNER, str(json.loads(last.body)["job_id"])
+    )
+    scene.submit(key="too many")
+    assert scene.job(running.job_id).state == "running"

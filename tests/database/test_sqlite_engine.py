@@ -1,0 +1,98 @@
+"""Settings of connections to a SQLite file."""
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.core.errors import InstallationError
+from app.db.database import Database
+
+pytestmark = pytest.mark.contract
+
+_PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "recursive_triggers": 1,
+    "foreign_keys": 1,
+    "busy_timeout": 30_000,
+}
+
+
+def test_every_connection_is_durable_and_strict(sqlite_database_url: str) -> None:
+    database = Database.open(sqlite_database_url)
+    with database.read() as first, database.read() as second:
+        for session in (first, second):
+            result = {
+                name: session.execute(text(f"PRAGMA {name}")).scalar_one()
+                for name in _PRAGMAS
+            }
+            assert result == _PRAGMAS
+    database.close()
+
+
+def test_the_files_of_a_new_database_are_its_owners_alone(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path / 'new.sqlite3'}")
+    with database.write() as session:
+        session.execute(text("CREATE TABLE things (id INTEGER)"))
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()
+    }
+    assert modes == dict.fromkeys(
+        ("new.sqlite3", "new.sqlite3-shm", "new.sqlite3-wal", "new.sqlite3.lock"), 0o600
+    )
+    database.close()
+
+
+_WRITE_AND_CLOSE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("INSERT INTO things VALUES (?)", [sys.argv[2]])
+connection.commit()
+connection.close()
+"""
+
+
+def test_a_database_that_is_opened_again_keeps_the_locks_of_its_open_connections(
+    tmp_path: Path,
+) -> None:
+    """Else the next process that closes the file deletes the write-ahead log, and
+    commits of this process are lost.
+    """
+    file = tmp_path / "new.sqlite3"
+    first = Database.open(f"sqlite:///{file}")
+    with first.write() as session:
+        session.execute(text("CREATE TABLE things (id INTEGER)"))
+    second = Database.open(f"sqlite:///{file}")
+    second.close()
+    for number in (1, 3):
+        subprocess.run(
+            [sys.executable, "-c", _WRITE_AND_CLOSE, str(file), str(number)], check=True
+        )
+        with first.write() as session:
+            session.execute(
+                text("INSERT INTO things VALUES (:number)"), {"number": number + 1}
+            )
+    assert file.with_name("new.sqlite3-wal").exists()
+    other = sqlite3.connect(file)
+    assert other.execute("SELECT id FROM things ORDER BY id").fetchall() == [
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+    ]
+    other.close()
+    first.close()
+
+
+def test_a_file_that_cannot_be_a_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "missing" / "new.sqlite3"):
+        with pytest.raises(
+            InstallationError, match="the database file cannot be opened"
+        ):
+            Database.open(f"sqlite:///{path}")

@@ -1,3 +1,0 @@
-"""Tests over HTTP and real processes. The folder is a package, so its servers stop
-after its last test.
-"""

@@ -1,0 +1,301 @@
+"""``PrivateForestClassifier`` keeps scikit-learn's conventions, pays for every fit, and
+stops at its limit.
+"""
+
+import pickle
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils import estimator_checks
+
+from grovekeeper_client import (
+    Grovekeeper,
+    LeakWarning,
+    PrivateForestClassifier,
+    Refused,
+    SpendingLimit,
+    spending,
+)
+from grovekeeper_client.spending import UnsharedSpending
+from tests.server.conftest import StartServer
+from tests.support.server import SCHEMA, Server
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "python.md"
+
+CANNOT_PASS = {
+    "check_fit_idempotent": (
+        "two fits on the same rows differ: every fit draws fresh noise, and no caller chooses a seed"
+    ),
+    "check_pipeline_consistency": "compares two fits; scikit-learn skips it for estimators that say so",
+}
+"""Every check that a private learner cannot pass, with the reason, as the guide shows
+them.
+"""
+
+DETERMINISTIC_PREDICTION = (
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+)
+"""Checks that scikit-learn leaves out for non-deterministic estimators, and that hold:
+predictions draw no noise.
+"""
+
+QUICK = {
+    "check_estimator_cloneable", "check_estimator_repr", "check_no_attributes_set_in_init", "check_estimators_pickle",
+    "check_parameters_default_constructible", "check_classifiers_one_label", "check_estimators_unfitted",
+    "check_supervised_y_no_nan", "check_complex_data", "check_fit_idempotent", "check_estimators_empty_data_messages",
+}  # fmt: skip
+"""Checks of the default run; the others fit more often."""
+
+AROUND_A_HUNDRED = {
+    "check_fit_idempotent",
+    "check_fit_check_is_fitted",
+    "check_n_features_in",
+}
+"""Checks whose numbers are far from the bounds of the others; an upload refuses columns
+of clamped numbers.
+"""
+
+UPLOADING = PrivateForestClassifier(
+    "checks",
+    1_000,
+    max_epsilon=1_000_000,
+    upload=True,
+    bounds=(-10, 10),
+    algorithm="rpf",
+)
+SMALL = {"n_estimators": 2, "max_depth": 2}
+
+
+@pytest.fixture(scope="module")
+def service(start_server: StartServer) -> Server:
+    """One database suffices, because the tests are about the client."""
+    return start_server("sqlite", 1)
+
+
+@pytest.fixture(autouse=True)
+def environment(service: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROVEKEEPER_URL", service.url)
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", service.admin.key)
+    monkeypatch.delenv("GROVEKEEPER_API_KEY_FILE", raising=False)
+
+
+def _name(check: Any) -> str:
+    function = check.func if isinstance(check, partial) else check
+    return str(function.__name__)
+
+
+def _checks() -> Iterator[Any]:
+    pairs = list(estimator_checks.estimator_checks_generator(UPLOADING))
+    more = [
+        (UPLOADING, partial(getattr(estimator_checks, name), "forest"))
+        for name in DETERMINISTIC_PREDICTION
+    ]
+    for estimator, check in [*pairs, *more]:
+        name = _name(check)
+        if name in AROUND_A_HUNDRED:
+            estimator = clone(estimator).set_params(bounds=(-150, 150))
+        marks = [] if name in QUICK else [pytest.mark.long]
+        if name in CANNOT_PASS:
+            marks.append(
+                pytest.mark.xfail(
+                    reason=CANNOT_PASS[name], raises=AssertionError, strict=True
+                )
+            )
+        yield pytest.param(estimator, check, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(_checks()))
+def test_the_conventions_of_scikit_learn_hold(
+    estimator: Any, check: Callable[[Any], None]
+) -> None:
+    check(estimator)
+
+
+def test_the_guide_names_every_check_that_cannot_pass() -> None:
+    listed = re.findall(
+        r"^\| `(check_\w+)` \| (.+) \|$",
+        GUIDE.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert dict(listed) == CANNOT_PASS
+
+
+def _forest(service: Server, **changes: Any) -> PrivateForestClassifier:
+    dataset = service.uploaded()["name"]
+    return PrivateForestClassifier(
+        dataset, "10", algorithm="rdt-ta", parameters=SMALL, **changes
+    )
+
+
+def _spent(forest: PrivateForestClassifier) -> Decimal:
+    return Grovekeeper().dataset(forest.dataset).balance().charged
+
+
+def test_it_trains_on_the_rows_of_the_service(service: Server) -> None:
+    forest = _forest(service)
+    with pytest.raises(NotFittedError):
+        forest.predict([[20, 1.5, "Male"]])
+    forest.fit()
+    frame = pd.DataFrame(
+        {"age": [20, 80], "height": [1.5, np.nan], "sex": ["Male", None]}, index=[7, 8]
+    )
+    labels = forest.predict(frame)
+    assert labels.tolist() == forest.model_.predict(frame).tolist()
+    assert np.array_equal(
+        forest.predict_proba(frame), forest.model_.predict_proba(frame).to_numpy()
+    )
+    assert forest.score(frame, labels) == 1
+    assert forest.classes_.tolist() == SCHEMA["label"]["classes"]
+    assert forest.feature_names_in_.tolist() == ["age", "height", "sex"]
+    assert forest.n_features_in_ == 3
+    assert _spent(forest) == 10
+
+
+def test_rows_are_not_uploaded_unless_the_caller_says_so(service: Server) -> None:
+    forest = _forest(service)
+    with pytest.raises(ValueError, match="pass upload=True"):
+        forest.fit([[20, 1.5, "Male"]], ["<=50K"])
+    with pytest.raises(ValueError, match="public bounds or a public schema"):
+        PrivateForestClassifier("x", 1, upload=True).fit([[1.0]], ["a"])
+    assert _spent(forest) == 0
+
+
+def test_an_estimator_and_its_clones_stop_at_the_limit(service: Server) -> None:
+    forest = _forest(service, max_epsilon=25)
+    forest.fit()
+    copy = clone(clone(forest)).fit()
+    with pytest.raises(SpendingLimit) as caught:
+        clone(copy).set_params(algorithm="mrf").fit()
+    assert (caught.value.spent, caught.value.requested, caught.value.max_epsilon) == (
+        20,
+        10,
+        25,
+    )
+    assert _spent(forest) == 20
+    with pytest.raises(SpendingLimit):
+        pickle.loads(pickle.dumps(copy)).fit()
+    assert copy.set_params(max_epsilon=30).fit() is copy, (
+        "the caller may raise the limit"
+    )
+    assert _spent(forest) == 30
+
+
+def test_without_a_limit_an_estimator_fits_once(service: Server) -> None:
+    forest = _forest(service).fit()
+    with pytest.raises(SpendingLimit):
+        clone(forest).fit()
+
+
+def test_what_the_service_refuses_is_not_counted(service: Server) -> None:
+    forest = _forest(service, max_epsilon=150).set_params(epsilon=101)
+    with pytest.raises(Refused):
+        forest.fit()
+    forest.set_params(epsilon=100)
+    assert forest.fit().model_.card["dataset_name"] == forest.dataset
+
+
+def test_an_estimator_of_another_process_does_not_pay(
+    service: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search with several processes would count in each of them."""
+    forest = _forest(service, max_epsilon=100).fit()
+    stored = pickle.dumps(forest)
+    assert service.admin.key.encode() not in stored
+    monkeypatch.setattr(spending, "_BY_NAME", {})
+    other = pickle.loads(stored)
+    row = [[20, 1.5, "Male"]]
+    assert other.predict(row) == forest.predict(row), "predictions cost nothing"
+    for copy in (other, pickle.loads(pickle.dumps(other))):
+        with pytest.raises(UnsharedSpending):
+            copy.fit()
+    with pytest.raises(UnsharedSpending):
+        clone(other).fit()
+    assert _spent(forest) == 10
+
+
+def _blobs(n_rows: int) -> tuple[Any, Any]:
+    X = np.linspace(-5, 5, n_rows * 2).reshape(n_rows, 2)
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def _uploading(name: str, **changes: Any) -> PrivateForestClassifier:
+    options: dict[str, Any] = {
+        "algorithm": "rdt-ta",
+        "parameters": SMALL,
+        "upload": True,
+        "bounds": (-5, 5),
+    }
+    return PrivateForestClassifier(name, 50, **(options | changes))
+
+
+def test_a_search_stops_at_the_cap_of_its_population(service: Server) -> None:
+    X, y = _blobs(40)
+    search = GridSearchCV(
+        _uploading("search", max_epsilon=150),
+        {"algorithm": ["rdt-ta", "mrf"]},
+        cv=2,
+        refit=False,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, y)
+    (failed,) = [warning for warning in caught if warning.category is FitFailedWarning]
+    assert "the largest ε that fits is 0" in str(failed.message)
+    assert (
+        int(
+            np.isnan(
+                [search.cv_results_[f"split{n}_test_score"] for n in range(2)]
+            ).sum()
+        )
+        == 1
+    )
+    population = service.admin.http.get("/populations/search").json()
+    assert (population["cap"], population["charged"]) == ("150", "150")
+
+
+def test_a_fitted_step_before_the_forest_is_warned_of() -> None:
+    X, y = _blobs(40)
+    with pytest.warns(
+        LeakWarning, match="the steps standardscaler were fitted on private rows"
+    ):
+        make_pipeline(StandardScaler(), _uploading("scaled")).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stateless = make_pipeline(
+            "passthrough", FunctionTransformer(np.tanh), _uploading("stateless")
+        ).fit(X, y)
+    assert set(stateless.predict(X)) <= {0, 1}
+
+
+def test_rows_with_categories_are_uploaded_by_a_public_schema() -> None:
+    schema = {
+        **SCHEMA,
+        "features": [feature | {"missing": True} for feature in SCHEMA["features"]],
+    }
+    ages = np.arange(60) * 2
+    frame = pd.DataFrame({"sex": pd.Categorical(["Male", None] * 30), "age": ages})
+    labels = pd.Series(np.where(ages > 50, ">50K", "<=50K"))
+    forest = _uploading("by-schema", bounds=None, schema=schema).fit(frame, labels)
+    assert forest.classes_.tolist() == schema["label"]["classes"]
+    assert forest.predict(frame).shape == (60,)
+    for rows, target, problem in (
+        (frame, labels[:-1], "X has 60 rows and y has 59"),
+        (frame, None, "requires y"),
+        (frame.assign(more=1), labels, "does not read these columns: more"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            forest.fit(rows, target)
