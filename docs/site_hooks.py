@@ -20,7 +20,7 @@ and a running service shows its own document at `/openapi.json`.
 
 """
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
-_OMITTED = {"notebooks", "examples"}
+_OMITTED = {"notebooks", "examples", "make"}
 _BOOST_BESIDE_USE = 0.2
 """Factor of search scores of pages that users do not need: results, proofs, decisions."""
 

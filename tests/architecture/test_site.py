@@ -12,7 +12,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from benchmarks import guide_pictures, page_digests
+from docs.make import guide_pictures, page_digests
 from research import papers_page
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +45,11 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         for sheet in site.rglob("*.css")
         if STYLED.search(sheet.read_text("utf-8"))
     ] == []
+
+
+def test_the_site_publishes_no_program(site: Path) -> None:
+    """``docs/make`` and the hooks make the site, and are no part of it."""
+    assert [path for path in site.rglob("*") if path.suffix in (".py", ".pyc")] == []
 
 
 def test_the_search_shows_what_users_read_before_results_proofs_and_decisions(
@@ -116,7 +121,7 @@ def test_the_pictures_are_those_of_the_measurements() -> None:
         file.name: file.read_text("utf-8")
         for file in guide_pictures.FOLDER.glob("*.svg")
     }
-    assert files == guide_pictures.drawn(), "run: python -m benchmarks.guide_pictures"
+    assert files == guide_pictures.drawn(), "run: python -m docs.make.guide_pictures"
 
 
 def test_the_pictures_of_the_dashboard_show_its_present_pages() -> None:
@@ -128,7 +133,7 @@ def test_the_pictures_of_the_dashboard_show_its_present_pages() -> None:
         if stored.get(name) != page_digests.digest(name)
     ]
     assert changed == [], (
-        "run: python -m benchmarks.screenshots NAME ..., or with --unchanged if nobody sees the change"
+        "run: python -m docs.make.screenshots NAME ..., or with --unchanged if nobody sees the change"
     )
 
 

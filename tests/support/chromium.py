@@ -1,4 +1,4 @@
-"""The Chromium of this machine, for tests of pages."""
+"""The Chromium of this machine, for tests of pages and for pictures of them."""
 
 import shutil
 

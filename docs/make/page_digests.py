@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.guide_pictures import FOLDER
+from docs.make.guide_pictures import FOLDER
 
-_PAGES = Path(__file__).parents[1] / "app" / "api" / "pages"
+_PAGES = Path(__file__).parents[2] / "app" / "api" / "pages"
 _NAMED = re.compile(r'{%-? *(?:extends|from|include|import) *"([^"]+)"')
 DIGESTS = FOLDER / "dashboard.json"
 TEMPLATES = {

@@ -1,7 +1,7 @@
 """Draws the pictures of the guides as SVG: odds, cells and boxes, the way of a job,
 accuracy against ε.
 
-Run ``python -m benchmarks.guide_pictures`` after the measurements changed. The bytes
+Run ``python -m docs.make.guide_pictures`` after the measurements changed. The bytes
 depend on committed numbers alone, so a test compares them with the files.
 """
 
@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from grovekeeper_forests.expected_accuracy import MEASUREMENTS
 
-FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+FOLDER = Path(__file__).parents[1] / "pictures"
 TABLES = ("adult", "nursery", "pendigits")
 """Tables of two, five and ten classes; the last one has numbers alone."""
 

@@ -1,8 +1,8 @@
-"""Makes all pictures of the documentation: ``python -m benchmarks.screenshots [NAME
+"""Makes all pictures of the documentation: ``python -m docs.make.screenshots [NAME
 ...]``.
 
-Draws those of :mod:`benchmarks.guide_pictures`. For those of the dashboard, runs a
-server in a temporary home, makes the scene of :mod:`benchmarks.picture_scene` through
+Draws those of :mod:`docs.make.guide_pictures`. For those of the dashboard, runs a
+server in a temporary home, makes the scene of :mod:`docs.make.picture_scene` through
 its API, walks through the pages as its people, and ends the server. Needs Chromium
 (``CHROMIUM`` names another program). ``--unchanged`` takes no picture and records that
 all pictures still show their pages, after a change of a template that nobody sees.
@@ -20,18 +20,13 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from app.cli.demo import running
 from app.core.settings import Settings
-from benchmarks import guide_pictures, page_digests, palette_png
-from benchmarks.guide_pictures import FOLDER
-from benchmarks.picture_scene import Scene, built
+from docs.make import guide_pictures, page_digests, palette_png
+from docs.make.guide_pictures import FOLDER
+from docs.make.picture_scene import Scene, built
 from grovekeeper_client.client import Client
+from tests.support.chromium import CHROMIUM, FLAGS
 
-_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--hide-scrollbars",
-)
+_FLAGS = [*FLAGS, "--hide-scrollbars"]
 _WIDE, _PHONE = (
     ViewportSize(width=1200, height=800),
     ViewportSize(width=390, height=844),
@@ -241,8 +236,8 @@ def main() -> None:
         ):
             scene = built(admin, lambda key: Client(server.url, key))
             keys = {**scene.keys, "admin": server.key}
-            program = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-            browser = play.chromium.launch(executable_path=program, args=list(_FLAGS))
+            program = os.environ.get("CHROMIUM", CHROMIUM)
+            browser = play.chromium.launch(executable_path=program, args=_FLAGS)
             for shots, phone in ((_shots(scene), False), (_on_a_phone(scene), True)):
                 chosen = [shot for shot in shots if not wanted or shot.name in wanted]
                 take(browser, server.url, keys, chosen, phone=phone)

@@ -1,0 +1,1 @@
+"""Makes the pictures of the documentation. The site publishes nothing of this folder."""
