@@ -6,15 +6,18 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
+from typing import TypeAlias
 
 import pytest
 
 from app.core import stamps
 from tests.privacy import mutants, mutations
 from tests.privacy.mutations import ROOT, Mutant, modules, mutants_of, tree_of
+from tests.support.line_process import line_process
 from tests.support.sources import name_of, sources
 
 TEST = "tests/privacy/test_paid_draws.py::test_a_forest_draws_everything_that_its_event_pays_for[rdt-ta-pure]"
@@ -23,60 +26,57 @@ ELSEWHERE = "grovekeeper_forests.algorithms.nbrt.grow"
 """A module that growth of ``rdt-ta`` does not enter."""
 
 
-def run(
-    folder: Path,
-    module: str,
-    *,
-    listed: list[str],
-    part: str = "",
-    is_complete: bool = False,
-    anew: bool = False,
-) -> tuple[int, str]:
-    """Runs the first mutants of a module, with a part of their keys, against ``TEST``
-    alone and other reasons.
-    """
-    (folder / "reasons.json").write_text(
-        json.dumps([{"reason": "harmless", "mutants": listed}])
-    )
-    program = f"""
-import pathlib, sys
-from tests.privacy import mutants, mutations
-folder = pathlib.Path({str(folder)!r})
-mutants.WITHOUT_EFFECT = folder / "reasons.json"
-mutants.PROGRESS, mutants.TRACES = folder / "mutants.jsonl", folder / "traces"
-chosen = [mutant for mutant in mutants.mutants_of({module!r}) if {part!r} in mutant.key][:4]
-sys.exit(mutants.run(chosen, [{TEST!r}], is_complete={is_complete}, anew={anew}))
+Run: TypeAlias = Callable[..., tuple[int, str]]
+"""Runs the first mutants of a module, with a part of their keys, against ``TEST`` alone
+and other reasons; returns the exit status and what was printed.
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
-def test_a_doubled_scale_is_made_and_noticed(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """The process whose forks run mutants."""
+    errors = tmp_path_factory.mktemp("mutants") / "errors"
+    with line_process("tests.privacy.forked_mutants", errors=errors) as call:
+        yield call
+
+
+@pytest.fixture
+def run(process: Callable[..., str], tmp_path: Path) -> Run:
+    def run(
+        module: str,
+        *,
+        listed: list[str],
+        part: str = "",
+        is_complete: bool = False,
+        anew: bool = False,
+    ) -> tuple[int, str]:
+        (tmp_path / "reasons.json").write_text(
+            json.dumps([{"reason": "harmless", "mutants": listed}])
+        )
+        chosen = {"module": module, "part": part, "test": TEST}
+        options = {"is_complete": is_complete, "anew": anew}
+        answer = process({"folder": str(tmp_path), **chosen, **options})
+        status, printed = json.loads(answer)
+        return status, printed
+
+    return run
+
+
+def test_a_doubled_scale_is_made_and_noticed(run: Run) -> None:
     keys = [mutant.key for mutant in mutants_of(NOISE)]
     assert any(
         "| exact + randomness.discrete_laplace(" in key and key.endswith("| exact")
         for key in keys
     ), "no noise"
-    status, output = run(
-        tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale"
-    )
+    status, output = run(NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
     assert status == 0, output
     assert "1 mutants: 1 noticed, 0 listed" in output
     assert "1 mutants, 1 tests beyond them" in output
 
-    status, output = run(
-        tmp_path, NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale"
-    )
+    status, output = run(NOISE, listed=[], part="inverse_scale=2 * event.inverse_scale")
     assert "beyond them" not in output, "judged in the first run"
     assert "1 mutants: 1 noticed, 0 listed" in output
     status, output = run(
-        tmp_path,
         NOISE,
         listed=[],
         part="inverse_scale=2 * event.inverse_scale",
@@ -86,10 +86,10 @@ def test_a_doubled_scale_is_made_and_noticed(tmp_path: Path) -> None:
 
 
 def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant(
-    tmp_path: Path,
+    run: Run,
 ) -> None:
     keys = [mutant.key for mutant in mutants_of(ELSEWHERE)][:4]
-    status, output = run(tmp_path, ELSEWHERE, listed=keys[1:])
+    status, output = run(ELSEWHERE, listed=keys[1:])
     assert (
         status,
         [line for line in output.splitlines() if line.startswith("SURVIVED")],
@@ -97,9 +97,9 @@ def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant
         1,
         [f"SURVIVED {keys[0]}"],
     )
-    assert run(tmp_path, ELSEWHERE, listed=keys)[0] == 0
+    assert run(ELSEWHERE, listed=keys)[0] == 0
     status, output = run(
-        tmp_path, ELSEWHERE, listed=[*keys, "app.gone:name | 1 | 2"], is_complete=True
+        ELSEWHERE, listed=[*keys, "app.gone:name | 1 | 2"], is_complete=True
     )
     assert status == 1
     assert "NOT MADE ANY MORE app.gone:name | 1 | 2" in output
