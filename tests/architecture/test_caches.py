@@ -4,6 +4,9 @@ keep.
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.support.sources import name_of, sources
 
@@ -31,9 +34,17 @@ in Python 3.11.
 """
 
 
-def _decorated() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    """The syntax trees of all sources."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
+
+
+def _decorated(
+    trees: dict[Path, ast.Module],
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = f"{name_of(path)}:{node.name}"
                 yield from (
@@ -46,10 +57,12 @@ def _takes_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return bool(ast.unparse(node.args))
 
 
-def test_what_a_caller_names_is_kept_within_a_limit() -> None:
+def test_what_a_caller_names_is_kept_within_a_limit(
+    trees: dict[Path, ast.Module],
+) -> None:
     endless = {
         name
-        for name, node, decorator in _decorated()
+        for name, node, decorator in _decorated(trees)
         if decorator.removeprefix("functools.")
         in ("cache", "lru_cache(maxsize=None)", "lru_cache(None)")
         and _takes_arguments(node)
@@ -57,19 +70,23 @@ def test_what_a_caller_names_is_kept_within_a_limit() -> None:
     assert endless == ENDLESS.keys()
 
 
-def test_a_value_of_one_object_keeps_nobody_waiting_for_that_of_another() -> None:
+def test_a_value_of_one_object_keeps_nobody_waiting_for_that_of_another(
+    trees: dict[Path, ast.Module],
+) -> None:
     locked = {
         name
-        for name, _, decorator in _decorated()
+        for name, _, decorator in _decorated(trees)
         if decorator.endswith("cached_property")
     }
     assert locked == WITH_LOCK.keys()
 
 
-def test_no_dictionary_of_a_module_fills_while_the_process_runs() -> None:
+def test_no_dictionary_of_a_module_fills_while_the_process_runs(
+    trees: dict[Path, ast.Module],
+) -> None:
     filling = []
-    for path in sources():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for path, tree in trees.items():
+        for node in tree.body:
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             if value is not None and ast.unparse(value) in (
                 "{}",

@@ -335,6 +335,7 @@ def size(*folders: Path) -> Size:
     return Size(*(sum(column) for column in zip(*sizes, strict=True)))
 
 
+@cache  # of the forests for the service and for all that is shipped
 def _size_of(path: Path) -> tuple[int, ...]:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
