@@ -104,7 +104,7 @@ def _name(check: Any) -> str:
 
 def _checks() -> Iterator[Any]:
     for estimator, check in estimator_checks.estimator_checks_generator(
-        Checked(1_000, parameters={"n_estimators": 8})
+        Checked(1_000, parameters={"n_estimators": 2})
     ):
         reason = CANNOT_PASS.get(_name(check))
         marks = (
