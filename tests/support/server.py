@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 from sqlalchemy import Select, func, inspect, select
@@ -27,6 +28,7 @@ from sqlalchemy import Select, func, inspect, select
 from app.api.main import create_app
 from app.cli.prepare import opened
 from app.cli.serve import ApiThread, bound, worker_secrets
+from app.core import limits
 from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db.base import Base
@@ -53,6 +55,12 @@ _POLL_INTERVAL_S = "1.5"
 """The workers' poll interval. At 0.25 s, an idle worker uses a twentieth of a processor
 for as long as its server runs. A test that waits for a job by :meth:`Server.ended` does
 not wait for the interval: it wakes the workers.
+"""
+
+_UPKEEP_INTERVAL_S = 5.0
+"""The interval of an API's periodic tasks, for which hardly a test waits. At the
+product's intervals, an idle API uses twice the CPU, and every test process has up to
+four.
 """
 
 _WAKERS: dict[Path, list[int]] = defaultdict(list)
@@ -333,7 +341,11 @@ def running_server(
         listener = stack.enter_context(bound("127.0.0.1", 0))
         app = create_app(settings)
         stack.callback(app.state.installation.close)
-        api = ApiThread(app, listener)
+        with (
+            patch.object(limits, "WEBHOOK_INTERVAL_S", _UPKEEP_INTERVAL_S),
+            patch.object(limits, "SWEEP_INTERVAL_S", _UPKEEP_INTERVAL_S),
+        ):
+            api = ApiThread(app, listener)
         stack.callback(api.join)
         stack.callback(api.begin_stop)
         api.start()
