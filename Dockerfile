@@ -17,6 +17,7 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY migrations/ migrations/
 COPY clients/python/grovekeeper_client/ clients/python/grovekeeper_client/
+COPY clients/python/grovekeeper_common/ clients/python/grovekeeper_common/
 COPY packages/forests/grovekeeper_forests/ packages/forests/grovekeeper_forests/
 COPY packages/verifier/grovekeeper_verifier/ packages/verifier/grovekeeper_verifier/
 COPY app/ app/

@@ -40,8 +40,9 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import Role
 from app.access.tables import KeyRow
-from app.core import json_text, limits, stamps
+from app.core import limits, stamps
 from app.core.errors import Unauthenticated, Unavailable
+from grovekeeper_common import strict_json
 
 _log = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ def parse_key_set(text: bytes) -> dict[str, SigningKey]:
         NotAKeySet: another text, or no such key.
     """
     try:
-        listed = json_text.loads(text)["keys"]
+        listed = strict_json.loads(text)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise NotAKeySet from None
     if not isinstance(listed, list):
@@ -226,7 +227,7 @@ def _discovered(issuer: str) -> str:
     leads the service to no other program on this machine.
     """
     try:
-        document = json_text.loads(
+        document = strict_json.loads(
             _fetched(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         )
         named_issuer, address = document["issuer"], document["jwks_uri"]
@@ -437,7 +438,7 @@ def _decoded(part: str) -> bytes:
 def _object(text: bytes) -> dict[str, Any]:
     """A JSON object without duplicate names, at any depth."""
     try:
-        value = json_text.loads(text)
+        value = strict_json.loads(text)
     except (ValueError, RecursionError):
         raise _refused("malformed") from None
     if not isinstance(value, dict):

@@ -25,6 +25,7 @@ from app.core import json_text
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.errors import ApiProblem, SecretForId, Unreachable
+from grovekeeper_common import strict_json
 from grovekeeper_forests.errors import GrovekeeperError
 
 if TYPE_CHECKING:
@@ -538,7 +539,7 @@ def json_value(text: bytes, what: str) -> Any:
         WrongUse: the text is not JSON; says where.
     """
     try:
-        return json_text.loads(text)
+        return strict_json.loads(text)
     except (ValueError, RecursionError):
         raise WrongUse(str(json_text.not_json(text, what))) from None
 

@@ -30,10 +30,9 @@ from app.cli.command import (
     read_bytes,
 )
 from app.cli.output import Output, amount
-from app.core.errors import TooLarge
-from app.wire.limit_words import limit_in_words
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
+from grovekeeper_common.limit_words import limit_in_words
 
 _STAYS = (
     "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
@@ -112,14 +111,14 @@ def init(
     """Make a draft of a declaration from a data dictionary, and list what it lacks.
     Reads no rows.
     """
-    from app.datasets.dictionaries import NotADictionary, draft_declaration
+    from grovekeeper_common import dictionaries
 
     check_new(declaration)
     try:
-        draft = draft_declaration(
+        draft = dictionaries.draft_declaration(
             read_bytes(dictionary), **vars(choices), also=declared.members
         )
-    except (NotADictionary, TooLarge) as error:
+    except (dictionaries.NotADictionary, dictionaries.DictionaryTooLarge) as error:
         raise WrongUse(str(error)) from None
     output, text = (
         call.output,

@@ -13,9 +13,9 @@ from app.cli.command import Client, Group, JobArgument, Remote, Waiting
 from app.cli.output import GIVEN_EARLIER, Output, amount
 from app.cli.problems import ExitCode
 from app.jobs.states import ENDED
-from app.wire.limit_words import limit_in_words
-from app.wire.recovered_shares import needed_epsilon
 from grovekeeper_client.errors import HOLDS, REASONS, unfinished
+from grovekeeper_common.limit_words import limit_in_words
+from grovekeeper_common.recovered_shares import needed_epsilon
 
 app = Group("Look at jobs, and cancel them.")
 

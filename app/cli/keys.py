@@ -11,8 +11,8 @@ from app.cli.command import ADMIN_KEY_FILE, Client, Group, KeyArgument, Remote, 
 from app.cli.installation import HomeOptions
 from app.cli.new_secrets import SaveOption, hand_over, secret_file
 from app.cli.output import Output
-from app.core import files
 from app.core.settings import Settings
+from grovekeeper_common import durable_files
 
 app = Group("Make, list, rotate and revoke keys.")
 
@@ -109,7 +109,7 @@ def _renew_home(output: Output, rotated: dict[str, Any]) -> Path | None:
     if earlier.partition(".")[0] != rotated["id"]:
         return None
     try:
-        files.write(file.resolve(), f"{rotated['key']}\n".encode("ascii"))
+        durable_files.write(file.resolve(), f"{rotated['key']}\n".encode("ascii"))
     except OSError as error:
         output.complain(
             f"{file} still has the earlier secret of this key: {error.strerror}; write the new one there"

@@ -33,8 +33,8 @@ from app.cli.command import (
 from app.cli.datasets import balance_cells, limit_of
 from app.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from app.core import limits
-from app.wire.limit_words import limit_in_words
 from grovekeeper_client.errors import ApiProblem
+from grovekeeper_common.limit_words import limit_in_words
 
 MAX_SHOWN_CELLS = 32
 

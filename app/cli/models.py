@@ -29,9 +29,8 @@ from app.cli.command import (
     read_bytes,
 )
 from app.cli.problems import ExitCode
-from app.core import json_text
-from app.core.number_text import number_of
-from app.datasets import suspicions
+from grovekeeper_common import strict_json, suspicions
+from grovekeeper_common.number_text import number_of
 
 app = Group("Look at model cards, take models away.")
 
@@ -297,7 +296,7 @@ def _check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
         for number, line in enumerate(text.splitlines(), start=1)
         if line.strip()
     )
-    problem = suspicions.of_header_line(line, columns, number=number)
+    problem = suspicions.of_header_line(line, columns)
     if problem is not None:
         raise WrongUse(f"{file}, line {number}: {problem.suspected}")
 
@@ -331,7 +330,7 @@ def _json(text: bytes, what: str) -> Any:
             text,
             parse_constant=_missing,
             parse_float=number_of,
-            object_pairs_hook=json_text.unique,
+            object_pairs_hook=strict_json.unique,
         )
     return json_value(text, what)
 

@@ -18,7 +18,7 @@ import typer
 from app.cli.command import WrongUse, check_new
 from app.cli.output import Output
 from app.cli.problems import ExitCode
-from app.core import files
+from grovekeeper_common import durable_files
 
 SaveOption: TypeAlias = Annotated[
     Path | None,
@@ -48,7 +48,7 @@ def secret_file(file: Path | None) -> Iterator[FileIO | None]:
         yield None
         return
     try:
-        stream = FileIO(file, "x", opener=files.open_private)
+        stream = FileIO(file, "x", opener=durable_files.open_private)
     except OSError as error:
         raise WrongUse(f"{file} cannot be made: {error.strerror}") from None
     try:
@@ -64,7 +64,7 @@ def _take_room(stream: FileIO, file: Path) -> None:
     """Writes blanks, durably: to write over them needs no more space on the disk."""
     try:
         _write_over(stream, b" " * _ROOM_BYTES)
-        files.sync_folder(file.absolute().parent)
+        durable_files.sync_folder(file.absolute().parent)
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {error.strerror}") from None
 

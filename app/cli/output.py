@@ -15,8 +15,8 @@ import typer
 
 from app.cli import problems
 from app.cli.problems import ExitCode, of_problem
-from app.wire import odds_words
 from grovekeeper_client.errors import column_in_words
+from grovekeeper_common import odds_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _BAR_CELLS = 24

@@ -11,7 +11,6 @@ from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import NewKey, living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
-from app.core import files
 from app.core.dask_cluster import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
@@ -19,6 +18,7 @@ from app.db import revisions
 from app.db.database import Database, database_file, parse_url
 from app.services.installation import refuse_unfinished_restore
 from app.services.keys import ensure_first_admin
+from grovekeeper_common import durable_files
 
 
 def prepare(settings: Settings) -> None:
@@ -36,7 +36,7 @@ def prepare(settings: Settings) -> None:
         upgrade(settings)
     file = settings.home / ADMIN_KEY_FILE
     # also beside PostgreSQL, which may have been upgraded with another home
-    files.make_folder(settings.home)
+    durable_files.make_folder(settings.home)
     with opened(settings) as database:
         _refuse_generated_key_on_the_network(settings, database)
         generated = ensure_first_admin(
@@ -89,7 +89,7 @@ def _keep(key: NewKey, file: Path) -> None:
     """
     with suppress(FileNotFoundError):
         file.rename(file.with_name(f"{file.name}.before-{key.id}"))
-    files.write(file, f"{key.text}\n".encode())
+    durable_files.write(file, f"{key.text}\n".encode())
 
 
 def register_configured_admin(settings: Settings) -> None:

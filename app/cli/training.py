@@ -33,7 +33,7 @@ from app.cli.command import (
 )
 from app.cli.jobs import show_accepted, show_quote
 from app.cli.output import Output
-from app.core import json_text
+from grovekeeper_common import strict_json
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ def _parameter(text: str) -> tuple[str, object]:
     if not (name and separator):
         raise WrongUse("a parameter is given as name=value")
     try:
-        return name, json_text.loads(value.encode("utf-8", "surrogateescape"))
+        return name, strict_json.loads(value.encode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
         # also NaN, which no body can hold: the service says what it takes
         return name, value

@@ -14,83 +14,27 @@ import errno
 import io
 import logging
 import os
-import secrets
 import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import BufferedRandom
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 from app.core.errors import InstallationError
-
-UNFINISHED = ".part"
-"""Ending of the hidden file that holds content until it is complete. A killed process
-leaves such a file behind.
-"""
-
-Existing = Literal["replace", "keep", "refuse"]
-"""What to do when a file of that name exists; see :func:`new_file`."""
+from grovekeeper_common.durable_files import (
+    Existing,
+    make_folder,
+    new_file,
+    sync_folder,
+)
 
 OTHERS = 0o077
 """The bits of a mode that give access to other accounts."""
 
 _log = logging.getLogger(__name__)
-
-
-@contextmanager
-def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
-    """Opens a file that gets its name when the block ends well.
-
-    The content goes to a hidden file in the same folder, readable by its owner only. At
-    the end the file is synced and renamed, and the folder is synced. When the block
-    raises, no file is left.
-
-    Args:
-        path: the final name, in a folder that exists.
-        existing: what to do when a file of that name exists: ``replace`` it, ``keep``
-            it and drop the new file (so that the first of several writers wins), or
-            ``refuse`` to write.
-
-    Yields:
-        A binary file open for reading and writing.
-
-    Raises:
-        FileExistsError: a file of that name exists, and ``existing`` is ``refuse``.
-        OSError: the folder cannot be written.
-    """
-    if existing == "refuse" and path.exists():
-        raise FileExistsError(path.name)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
-    try:
-        with open(unfinished, "x+b", opener=open_private) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if existing == "keep":
-            with suppress(FileExistsError):
-                os.link(unfinished, path)
-        else:
-            unfinished.rename(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
-def open_private(name: str, flags: int) -> int:
-    """Opens a file for :func:`open`; a new one is readable by its owner only."""
-    return os.open(name, flags, 0o600)
-
-
-def write(
-    path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "replace"
-) -> None:
-    """Writes a whole file; see :func:`new_file`."""
-    with new_file(path, existing=existing) as file:
-        file.write(data)
 
 
 def note_text(content: bytes) -> str:
@@ -100,27 +44,6 @@ def note_text(content: bytes) -> str:
     return (
         content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n") + "\n"
     )
-
-
-def make_folder(folder: Path) -> None:
-    """Makes a folder and its missing parents durably, readable by their owner only."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable: a new or removed name is on the disk only
-    when its folder is synced.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def close_to_others(paths: Iterable[Path]) -> None:

@@ -30,7 +30,9 @@ from urllib.parse import unquote, urlsplit
 
 from app.core import files, limits
 from app.core.errors import InstallationError
-from app.core.files import Existing, Listed, SeekableReader, StoreUnreachable
+from app.core.files import Listed, SeekableReader, StoreUnreachable
+from grovekeeper_common import durable_files
+from grovekeeper_common.durable_files import Existing
 
 try:
     import obstore
@@ -97,7 +99,7 @@ class ObjectStore:
         """See :meth:`app.core.files.Store.new`. Until its end, the content is in a file
         without a name.
         """
-        files.make_folder(self._cache)
+        durable_files.make_folder(self._cache)
         with tempfile.TemporaryFile(dir=self._cache) as file:
             yield cast(BinaryIO, file)
             file.flush()
@@ -147,11 +149,11 @@ class ObjectStore:
         # in this order: from now on, no other process takes the copy away
         if _keep(folder) and path.exists():
             return path
-        files.make_folder(path.parent)
-        files.write(folder / _NAME, name.encode("utf-8"), existing="keep")
+        durable_files.make_folder(path.parent)
+        durable_files.write(folder / _NAME, name.encode("utf-8"), existing="keep")
         with (
             _RemoteReader(self._remote, facts) as reader,
-            files.new_file(path, existing="keep") as copy,
+            durable_files.new_file(path, existing="keep") as copy,
         ):
             while piece := reader.read(_PIECE_BYTES):
                 copy.write(piece)
@@ -284,7 +286,7 @@ def _make_closed(folder: Path, *, is_here: bool) -> None:
     """
     if not (is_here and folder.is_absolute()):
         raise ValueError("not a folder of this machine")
-    files.make_folder(folder)
+    durable_files.make_folder(folder)
     # not closed here: it may be a folder of others, such as /tmp
     if folder.stat().st_mode & files.OTHERS:
         raise InstallationError(

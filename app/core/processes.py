@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import Final, TypeVar
 
 import app
+import grovekeeper_common
 import grovekeeper_forests
 from app.core.memory import ONE_BLAS_THREAD
 
@@ -165,7 +166,8 @@ def code_digest() -> str:
     """
     digest = hashlib.sha256()
     packages = (
-        Path(str(package.__file__)).parent for package in (app, grovekeeper_forests)
+        Path(str(package.__file__)).parent
+        for package in (app, grovekeeper_common, grovekeeper_forests)
     )
     for path in sorted(path for package in packages for path in package.rglob("*.py")):
         digest.update(f"{path}\0".encode())
@@ -194,9 +196,10 @@ def _path_of_this_program(further: str | None = None) -> dict[str, str]:
     ``further`` folders.
     """
     above = Path(app.__file__).parents[1]
-    # a wheel has them beside ``app``
-    beside = [above / "packages" / name for name in ("forests", "verifier")]
-    folders = [str(folder) for folder in (above, *beside) if folder.is_dir()]
+    # a wheel has what they hold beside ``app``
+    beside = ("clients/python", "packages/forests", "packages/verifier")
+    places = (above, *(above / name for name in beside))
+    folders = [str(folder) for folder in places if folder.is_dir()]
     return {
         "PYTHONPATH": os.pathsep.join([*folders, *filter(None, [further])]),
         "PYTHONSAFEPATH": "1",

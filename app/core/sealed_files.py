@@ -43,7 +43,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from app.core.errors import InstallationError
-from app.core.files import Existing, SeekableReader, StoredFile
+from app.core.files import SeekableReader, StoredFile
+from grovekeeper_common.durable_files import Existing
 
 KEY_BYTES = 32
 KEY_ID_BYTES = 8

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, get_args
 from urllib.parse import quote, urlsplit
 
-from app.core import json_text, limits
+from app.core import limits
 from app.core.dask_cluster import DaskCluster
 from app.core.errors import InstallationError
+from grovekeeper_common import strict_json
 
 PREFIX = "GROVEKEEPER_"
 GlobalRole: TypeAlias = Literal["admin", "owner", "auditor"]
@@ -110,7 +111,7 @@ def _read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _read_roles(text: str) -> dict[str, str]:
-    roles = json_text.loads(text.encode("utf-8"))
+    roles = strict_json.loads(text.encode("utf-8"))
     if not isinstance(roles, dict) or not all(
         role in GLOBAL_ROLES for role in roles.values()
     ):

@@ -53,11 +53,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-from app.core import files, limits
+from app.core import limits
 from app.core.errors import InstallationError, Unavailable
 from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey, SealBroken, SealedFile
 from app.datasets import row_files
+from grovekeeper_common import durable_files
 
 WAIT_S = 60.0
 """Seconds that an upload waits for another upload to the same dataset."""
@@ -325,7 +326,7 @@ def opened_home_book(
         FileNotFoundError: the dataset was erased during the upload.
     """
     file = home / row_files.admission_name(dataset_id)
-    files.make_folder(file.parent)
+    durable_files.make_folder(file.parent)
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:

@@ -46,7 +46,6 @@ from app.core.arrow_arrays import (
 )
 from app.core.files import SeekableReader
 from app.core.memory import forbid_core_dumps
-from app.core.number_text import text_of_number
 from app.datasets.columnar_stream import (
     HEAD,
     MAX_DIFFERENT_TEXTS,
@@ -63,6 +62,7 @@ from app.datasets.columnar_stream import (
     packed_names,
 )
 from app.datasets.upload_bodies import BodyForm
+from grovekeeper_common.number_text import text_of_number
 from grovekeeper_forests import limits as forest_limits
 
 _IN, _OUT = 0, 1

@@ -19,7 +19,6 @@ from typing import BinaryIO, Self
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.processes import scrubbed_environment
-from app.datasets import suspicions
 from app.datasets.columnar_stream import (
     HEAD,
     MAX_FRAME_BYTES,
@@ -30,6 +29,7 @@ from app.datasets.columnar_stream import (
     BodyProblem,
 )
 from app.datasets.upload_bodies import BodyForm
+from grovekeeper_common import suspicions
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import GrovekeeperError
 

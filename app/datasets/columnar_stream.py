@@ -44,8 +44,8 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import are_valid
 from app.core.errors import RowsInvalid, TooLarge
-from app.datasets import suspicions
 from app.datasets.upload_bodies import text_of, whole_file_problem
+from grovekeeper_common import suspicions
 
 HEAD = struct.Struct(">cI")
 RANGE = struct.Struct(">QI")

@@ -27,10 +27,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
-from app.core.number_text import BLANKS, NAN, NUMBER
-from app.datasets import suspicions, unit_names
+from app.datasets import unit_names
 from app.datasets.row_layout import UNKNOWN_LABEL
 from app.datasets.upload_bodies import NOT_TEXT
+from grovekeeper_common import suspicions
+from grovekeeper_common.number_text import BLANKS, NAN, NUMBER
 from grovekeeper_forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
 from grovekeeper_forests.data.schema import Feature, Label
 
@@ -69,7 +70,7 @@ class ReadColumn:
         missing: empty cells of a feature that allows them.
         unknown: undeclared categories; for the label, undeclared and empty ones, whose
             rows training drops.
-        suspected: what most likely made them unknown (:mod:`app.datasets.suspicions`).
+        suspected: what most likely made them unknown (:mod:`grovekeeper_common.suspicions`).
     """
 
     name: str

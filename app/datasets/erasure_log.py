@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.core import files
-from app.core.files import Existing, Store, StoredFile
+from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey
+from grovekeeper_common import durable_files
+from grovekeeper_common.durable_files import Existing
 from grovekeeper_forests.kept import kept_property
 
 FOLDER = "erasures"
@@ -153,7 +155,7 @@ class ErasureLog:
         names = [
             file.basename
             for file in self._store.files(FOLDER)
-            if not file.name.endswith(files.UNFINISHED)
+            if not file.name.endswith(durable_files.UNFINISHED)
         ]
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
             contents = pool.map(

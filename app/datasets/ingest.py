@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.core.sealed_files import SealedFile, Writer
-from app.datasets import row_files, row_layout, suspicions, unit_names
+from app.datasets import row_files, row_layout, unit_names
 from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
@@ -51,6 +51,7 @@ from app.datasets.row_layout import (
     stored_columns,
 )
 from app.datasets.upload_bodies import BodyForm, CsvSource
+from grovekeeper_common import suspicions
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema, composed
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from app.core import files
 from app.core.files import FOLDERS_OF_ROWS, Listed, Store, StoredFile
 from app.core.sealed_files import DataKey, SealedFile
+from grovekeeper_common import durable_files
 
 CODES_FOLDER, PRINTS_FOLDER, ROWS_FOLDER = FOLDERS_OF_ROWS
 _ENDINGS = (".codes", ".prints", ".parquet", ".units")
@@ -185,7 +185,9 @@ def erase_uncommitted(
 
 
 def _is_unfinished(file: Listed) -> bool:
-    return file.basename.startswith(".") and file.basename.endswith(files.UNFINISHED)
+    return file.basename.startswith(".") and file.basename.endswith(
+        durable_files.UNFINISHED
+    )
 
 
 def _folder(dataset_id: str, *, kind: str) -> str:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import BinaryIO, cast
 
 from app.core.errors import ColumnProblem, MalformedRequest, RowsInvalid, TooLarge
-from app.datasets import suspicions
+from grovekeeper_common import suspicions
 from grovekeeper_forests.errors import GrovekeeperError
 
 NOT_TEXT = "\0"
@@ -140,9 +140,11 @@ class CsvSource:
             raise whole_file_problem(
                 "not-text", line=number, suspected=suspicions.of_no_text(self._begin)
             )
-        problem = suspicions.of_header_line(line, self._declared, number=number)
+        problem = suspicions.of_header_line(line, self._declared)
         if problem is not None:
-            raise RowsInvalid([problem])
+            raise whole_file_problem(
+                problem.problem, line=number, suspected=problem.suspected
+            )
         try:
             return next(csv.reader([line], strict=True))
         except csv.Error:

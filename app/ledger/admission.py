@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from app.wire.limit_words import LimitedBy
+from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.joint_loads import Loads, Tightest
 from grovekeeper_forests.privacy.numbering import Boxes, Numbering, Table, table

@@ -58,6 +58,7 @@ from app.core import files, stamps
 from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
 from app.core.files import Store, StoredFile
 from app.ledger.tables import BlockRow, EntryRow, SignerRow
+from grovekeeper_common import durable_files
 
 Subtree: TypeAlias = Callable[[int, int], bytes]
 
@@ -421,7 +422,9 @@ def _make_key(file: Path) -> None:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    files.write(file, pem, existing="keep")  # the first of several processes wins
+    durable_files.write(
+        file, pem, existing="keep"
+    )  # the first of several processes wins
 
 
 def pinned_keys(session: Session) -> list[str]:

@@ -26,7 +26,7 @@ from app.db.database import transaction_time
 from app.ledger import tables
 from app.ledger.admission import AskedAmount
 from app.ledger.tables import ReservationRow, RulesRow
-from app.wire.limit_words import LimitedBy
+from grovekeeper_common.limit_words import LimitedBy
 
 
 @dataclass(frozen=True)

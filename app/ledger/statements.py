@@ -15,7 +15,7 @@ from app.ledger import admission, kept_states, populations, rules, tables
 from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, Room
 from app.ledger.state import CellDelta, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
-from app.wire.limit_words import LimitedBy
+from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import (

@@ -13,7 +13,7 @@ from app.ledger import statements, tables
 from app.ledger.admission import Population
 from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
-from app.wire import odds_words
+from grovekeeper_common import odds_words
 from grovekeeper_forests.privacy import accountants, guarantees
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.events import Adjacency

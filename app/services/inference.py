@@ -44,6 +44,7 @@ from app.wire.inference import (
     ServerMetadata,
     TensorMetadata,
 )
+from grovekeeper_common import strict_json
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import (
     JsonCells,
@@ -225,7 +226,7 @@ def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
     n_features = len(schema.features)
     json_text.check_nodes(text, _max_nodes(n_features))
     try:
-        value = json_text.loads(text)
+        value = strict_json.loads(text)
     except (ValueError, RecursionError):
         raise json_text.not_json(text) from None
     inputs = value.get("inputs") if isinstance(value, dict) else None

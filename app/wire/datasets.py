@@ -23,8 +23,8 @@ from app.wire.base import (
     problem,
     up_to_a_hundred,
 )
-from app.wire.limit_words import LimitedBy
 from app.wire.uploads import EpochOut
+from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import limits as forest_limits
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"

@@ -11,7 +11,7 @@ from app.wire.base import (
     Request,
 )
 from app.wire.jobs import JobKind
-from app.wire.limit_words import LimitedBy
+from grovekeeper_common.limit_words import LimitedBy
 
 
 class AccountNamed(Answer):

@@ -15,7 +15,7 @@ from app.wire.base import (
     Request,
     problem,
 )
-from app.wire.limit_words import LimitedBy
+from grovekeeper_common.limit_words import LimitedBy
 
 
 class DeclaredLossIn(Request):

@@ -13,7 +13,7 @@ from app.wire.base import (
     PositiveAmount,
     Request,
 )
-from app.wire.limit_words import LimitedBy
+from grovekeeper_common.limit_words import LimitedBy
 
 
 class SpendIn(Request):

@@ -16,10 +16,10 @@ from app.access.tables import KeyRow
 from app.cli import prepare as preparing
 from app.cli.main import app as grovekeeper
 from app.cli.prepare import opened, prepare, upgrade
-from app.core import files
 from app.core.settings import Settings
 from app.db.database import database_file, parse_url
 from app.services.keys import ensure_first_admin
+from grovekeeper_common import durable_files
 
 pytestmark = pytest.mark.contract
 
@@ -73,7 +73,7 @@ def test_a_key_that_cannot_be_written_is_not_committed(
     prepare(settings)
     assert (settings.home / "admin.key").read_bytes(), "the next start makes the key"
     again = replace(settings, home=tmp_path / "other")
-    files.make_folder(again.home)
+    durable_files.make_folder(again.home)
     prepare(again)
     assert not (again.home / "admin.key").exists(), "one first key"
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
-from app.core.files import UNFINISHED, StoreUnreachable
+from app.core.files import StoreUnreachable
 from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
@@ -27,6 +27,7 @@ from app.services.execution import charge, finished, lease, run_job, sweep
 from app.services.execution.lease import Lease
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
+from grovekeeper_common.durable_files import UNFINISHED
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import (

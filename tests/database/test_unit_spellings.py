@@ -12,13 +12,14 @@ import pytest
 
 from app.core import limits
 from app.core.errors import CellsUnread, InvalidRequest, RowsInvalid, UnreadColumn
-from app.datasets import ingest, suspicions
+from app.datasets import ingest
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
 from app.services.datasets import declare
 from app.services.datasets.erase import erase_unit
 from app.services.datasets.show import show_dataset
 from app.services.installation import Installation
+from grovekeeper_common import suspicions
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER
 from tests.support.databases import on_one_database

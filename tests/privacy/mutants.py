@@ -733,7 +733,7 @@ def _basis(mutant: Mutant, outcome: str) -> str:
     of the module and of the test.
     """
     if outcome == SURVIVED:
-        folders = ("app", "packages", "tests")
+        folders = ("app", "clients", "packages", "tests")
         return _digest(
             tuple(
                 sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))

@@ -25,7 +25,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_ABOVE: Final = {"app": ROOT, "grovekeeper_forests": ROOT / "packages" / "forests"}
+_ABOVE: Final = {
+    "app": ROOT,
+    "grovekeeper_common": ROOT / "clients" / "python",
+    "grovekeeper_forests": ROOT / "packages" / "forests",
+}
 """The folder above each package of the product."""
 
 PRODUCT: Final = tuple(f"{package}." for package in _ABOVE)

@@ -38,7 +38,7 @@ def program(tmp_path: Path) -> Path:
     those of the files.
     """
     repository, copy = Path(app.__file__).parents[1], tmp_path / "program"
-    for name in ("app", "packages", "migrations"):
+    for name in ("app", "clients", "packages", "migrations"):
         shutil.copytree(repository / name, copy / name)
     return copy
 
@@ -82,7 +82,7 @@ def _environ(program: Path, folder: Path) -> dict[str, str]:
     folders = (
         program,
         program / "packages" / "forests",
-        Path(app.__file__).parents[1] / "clients" / "python",
+        program / "clients" / "python",
     )
     return {
         "PATH": os.environ["PATH"],

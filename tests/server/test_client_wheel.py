@@ -54,10 +54,10 @@ def _run(python: Path, program: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_it_holds_the_package_and_its_types_and_nothing_else(wheel: Path) -> None:
+def test_it_holds_the_packages_and_their_types_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     listed = subprocess.run(
-        ["git", "ls-files", "grovekeeper_client"],
+        ["git", "ls-files", "grovekeeper_client", "grovekeeper_common"],
         cwd=_CLIENT,
         capture_output=True,
         text=True,

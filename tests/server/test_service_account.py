@@ -46,7 +46,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     repository = Path(app.__file__).parents[1]
     # what Numba compiled: this account compiles it again
     without_loops = shutil.ignore_patterns("*.nbc", "*.nbi")
-    for name in ("app", "packages", "migrations"):
+    for name in ("app", "clients", "packages", "migrations"):
         shutil.copytree(repository / name, program / name, ignore=without_loops)
     closed.mkdir()
     folders = [closed, *(Path(folder) for folder, _, _ in os.walk(program))]
@@ -61,7 +61,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
                 (
                     program,
                     program / "packages" / "forests",
-                    repository / "clients" / "python",
+                    program / "clients" / "python",
                 ),
             )
         ),

@@ -72,6 +72,7 @@ def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
         "app",
         "grovekeeper_client",
+        "grovekeeper_common",
         "grovekeeper_forests",
         "grovekeeper_verifier",
     }
@@ -131,6 +132,7 @@ def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
     for folder, package in (
         (_ROOT, "app"),
         (_ROOT / "clients" / "python", "grovekeeper_client"),
+        (_ROOT / "clients" / "python", "grovekeeper_common"),
         (_ROOT / "packages" / "forests", "grovekeeper_forests"),
         (_ROOT / "packages" / "verifier", "grovekeeper_verifier"),
     ):

@@ -45,7 +45,11 @@ from tests.support.server import (
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "app"
 PACKAGES = ROOT / "packages"
-SERVICE = (APP, PACKAGES / "forests" / "grovekeeper_forests")
+COMMON = ROOT / "clients" / "python" / "grovekeeper_common"
+CODE = (APP, COMMON, PACKAGES)
+"""The program without its client library."""
+
+SERVICE = (APP, COMMON, PACKAGES / "forests" / "grovekeeper_forests")
 """What the ways of the service enter."""
 
 TESTS = ROOT / "tests"

@@ -1,15 +1,19 @@
-"""The sources of the service and of the forests, which is the code that reads private
-rows.
+"""The sources of the service, of what its client has in common with it, and of the
+forests, which is the code that reads private rows.
 """
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_PACKAGES = (ROOT / "app", ROOT / "packages" / "forests" / "grovekeeper_forests")
+_PACKAGES = (
+    ROOT / "app",
+    ROOT / "clients" / "python" / "grovekeeper_common",
+    ROOT / "packages" / "forests" / "grovekeeper_forests",
+)
 
 
 def sources() -> list[Path]:
-    """Every module of both packages."""
+    """Every module of these packages."""
     return sorted(path for package in _PACKAGES for path in package.rglob("*.py"))
 
 

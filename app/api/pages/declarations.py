@@ -30,13 +30,18 @@ from app.core.errors import (
     NotFound,
     PopulationMismatch,
     SameSubmitter,
+    TooLarge,
 )
-from app.core.number_text import number_of
-from app.datasets.dictionaries import NotADictionary, draft_declaration
 from app.services import populations
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.pagination import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut
+from grovekeeper_common.dictionaries import (
+    DictionaryTooLarge,
+    NotADictionary,
+    draft_declaration,
+)
+from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError, NotSupported
 
 declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
@@ -174,6 +179,8 @@ class _Draft:
             )
         except NotADictionary as error:
             return self.page(step="columns", status=422, unread=sentence(str(error)))
+        except DictionaryTooLarge as error:
+            raise TooLarge(error.what, error.limit) from None
         if len(draft.declaration["schema"]["features"]) > limits.MAX_FORM_COLUMNS:
             unread = f"More than {limits.MAX_FORM_COLUMNS} columns: use grovekeeper datasets init."
             return self.page(step="columns", status=422, unread=unread)

@@ -19,7 +19,6 @@ from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.core.number_text import number_of
 from app.registry.models import ModelFilter
 from app.services import keys, models
 from app.services.authorization import has_role
@@ -28,6 +27,7 @@ from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
 from app.services.releases import evaluations
 from app.wire.aliases import AliasName
+from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)

@@ -22,8 +22,8 @@ from app.api.pages import pictures, words
 from app.core import errors
 from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
-from app.wire import odds_words
-from app.wire.limit_words import limit_in_words
+from grovekeeper_common import odds_words
+from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import GrovekeeperError
 

@@ -29,9 +29,9 @@ from app.services.releases.requests import quote, submit
 from app.services.releases.training import TrainingRequest
 from app.wire.algorithms import AlgorithmOut
 from app.wire.populations import PopulationOut
-from app.wire.recovered_shares import needed_epsilon
 from app.wire.spending import AccountPlanOut
 from app.wire.training import ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
+from grovekeeper_common.recovered_shares import needed_epsilon
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.errors import GrovekeeperError
 

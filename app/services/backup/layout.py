@@ -34,11 +34,12 @@ from sqlalchemy import (
     table,
 )
 
-from app.core import files, stamps
+from app.core import stamps
 from app.core.errors import InstallationError
 from app.core.files import StoredFile
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Signer
+from grovekeeper_common import durable_files
 
 DATABASE = "database.sqlite3"
 HOME = "home"
@@ -111,8 +112,10 @@ class Manifest:
             "files": {name: vars(facts) for name, facts in sorted(self.files.items())},
         }
         text = json.dumps(value, indent=1).encode("utf-8")
-        files.write(folder / _MANIFEST, text)
-        files.write(folder / _NOTE, signer.sign_text(_statement(text)).encode("utf-8"))
+        durable_files.write(folder / _MANIFEST, text)
+        durable_files.write(
+            folder / _NOTE, signer.sign_text(_statement(text)).encode("utf-8")
+        )
 
     @classmethod
     def read(cls, folder: Path, signer: Signer) -> "Manifest":

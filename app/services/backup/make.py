@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.core import files, stamps
+from app.core import stamps
 from app.core.errors import InstallationError, Unavailable
 from app.core.files import Directory, StoredFile
 from app.datasets import admission, catalog, fingerprints, row_files
@@ -26,6 +26,7 @@ from app.services.backup import layout
 from app.services.backup.layout import DATABASE, FileFacts, Manifest
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
+from grovekeeper_common import durable_files
 
 _ATTEMPTS = 10
 """Transactions that a backup begins; each is needed only if something was deleted
@@ -54,7 +55,7 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
     heads = Heads(installation)
     heads.confirm()
     part = destination.with_name(
-        f".{destination.name}.{secrets.token_hex(8)}{files.UNFINISHED}"
+        f".{destination.name}.{secrets.token_hex(8)}{durable_files.UNFINISHED}"
     )
     try:
         part.mkdir(mode=0o700)
@@ -63,7 +64,7 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         heads.publish()
         made.write(part, heads.signer)
         part.rename(destination)
-        files.sync_folder(destination.parent)
+        durable_files.sync_folder(destination.parent)
     except OSError as error:
         raise InstallationError(
             f"the backup cannot be written: {error.strerror}"
@@ -147,13 +148,13 @@ class _Backup:
         file = self._folder / name
         file.unlink(missing_ok=True)
         try:
-            files.make_folder(file.parent)
+            durable_files.make_folder(file.parent)
             admission.copy_book(self._installation.home, dataset_id, file)
         except FileNotFoundError:
             raise _FileGone from None
         file.chmod(0o600)
         _sync(file)
-        files.sync_folder(file.parent)
+        durable_files.sync_folder(file.parent)
         self._files[name] = layout.facts_of(file)
         return name
 

@@ -23,7 +23,6 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.tables import GrantRow, KeyRow
-from app.core import files
 from app.core.errors import InstallationError
 from app.core.files import Directory, StoredFile
 from app.core.sealed_files import SealBroken
@@ -65,6 +64,7 @@ from app.services.installation import (
 )
 from app.services.ledger import heads as signed_heads
 from app.services.ledger.heads import open_signer
+from grovekeeper_common import durable_files
 from grovekeeper_forests.errors import GrovekeeperError
 
 _FOLDERS = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER, store.FOLDER)
@@ -140,7 +140,7 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     restore = _Restore(settings, source, listed, signer, accept_loss=accept_loss)
     if not is_marked:
         restore.require_unused()
-    files.write(mark, listed.made_at.encode())
+    durable_files.write(mark, listed.made_at.encode())
     try:
         with _transaction(settings) as connection:
             restored = restore.run(connection)
@@ -163,7 +163,7 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
     with _transaction(settings) as connection:
         restore.set_heads_aside(connection)
     mark.unlink()
-    files.sync_folder(settings.home)
+    durable_files.sync_folder(settings.home)
     return restored
 
 

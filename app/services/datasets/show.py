@@ -21,7 +21,6 @@ from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
 from app.wire.datasets import DatasetList, DatasetOut
-from app.wire.limit_words import LimitedBy
 from app.wire.uploads import (
     EpochOverlap,
     ListedUpload,
@@ -29,6 +28,7 @@ from app.wire.uploads import (
     SharedRows,
     UploadList,
 )
+from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests.privacy.accountants import Amount
 
 if TYPE_CHECKING:

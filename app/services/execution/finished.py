@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core.files import UNFINISHED, StoredFile
+from app.core.files import StoredFile
 from app.jobs.queue import Claim
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
@@ -23,6 +23,7 @@ from app.services.installation import FINISHED_FOLDER, Installation
 from app.services.jobs import notices
 from app.services.releases import outputs
 from app.services.releases.outputs import Output
+from grovekeeper_common.durable_files import UNFINISHED
 
 _ENDING = ".json"
 _log = logging.getLogger(__name__)

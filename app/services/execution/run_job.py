@@ -24,7 +24,7 @@ from typing import TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.core import files, limits
+from app.core import limits
 from app.core.errors import (
     DatasetDeleted,
     Frozen,
@@ -60,6 +60,7 @@ from app.services.jobs.task import JobTask, Needs, PartRows, input_path
 from app.services.releases.contract import OutputInvalid
 from app.services.releases.kinds import kind_of, known_work
 from app.services.releases.outputs import Output, keep
+from grovekeeper_common import durable_files
 from grovekeeper_forests.errors import GrovekeeperError
 
 Load: TypeAlias = Callable[[Lease, Needs], None]
@@ -291,7 +292,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         _try_to_write(folder)
         for digest in digests:
             path = input_path(folder, digest)
-            files.make_folder(path.parent)
+            durable_files.make_folder(path.parent)
             path.touch(mode=0o600)
             path.write_bytes(installation.store.get(digest))
             lease.require()
@@ -308,7 +309,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
 
 def _try_to_write(folder: Path) -> None:
     """Writes a file in a folder where the job will write."""
-    files.make_folder(folder)
+    durable_files.make_folder(folder)
     probe = folder / f"probe-{os.getpid()}"
     probe.write_bytes(bytes(limits.JOB_PROBE_BYTES))
     probe.unlink()
@@ -492,7 +493,7 @@ def _run_and_end(
     stop: Stop,
 ) -> None:
     try:
-        files.make_folder(task.folder)
+        durable_files.make_folder(task.folder)
         run(
             lease.wait_for(
                 partial(located, installation, task, stop=stop), stopping=stop.now

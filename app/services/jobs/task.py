@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.core import files
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
+from grovekeeper_common import durable_files
 from grovekeeper_forests.privacy.scope import Scope
 
 OUTPUT = "output"
@@ -141,7 +141,7 @@ class JobTask:
 
     def write_output(self, data: bytes) -> None:
         """Writes the child's release durably: completely or not at all."""
-        files.write(self.output_path, data)
+        durable_files.write(self.output_path, data)
 
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""

@@ -25,7 +25,6 @@ from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
 from app.services.spending.spend import spending
-from app.wire.limit_words import LimitedBy
 from app.wire.reservations import (
     DeclaredLossIn,
     ExternalIn,
@@ -34,6 +33,7 @@ from app.wire.reservations import (
     ReservationList,
     ReservationOut,
 )
+from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 from grovekeeper_forests.errors import AccountantMismatch
 from grovekeeper_forests.privacy import accountants, declared, events, receipts

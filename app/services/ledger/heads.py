@@ -23,7 +23,7 @@ from pathlib import Path
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.core import files, stamps
+from app.core import stamps
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.files import Store
 from app.core.processes import Periodic
@@ -37,6 +37,7 @@ from app.ledger import checkpoints, control, tables
 from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer, has_any
 from app.ledger.tables import EntryKind
 from app.services.installation import Installation, read_storage_keys, storage_key_file
+from grovekeeper_common import durable_files
 
 PUBLISH_INTERVAL_S = 1.0
 """Seconds between two searches for accounts that grew."""
@@ -467,7 +468,7 @@ def confirm_storage_keys(installation: Installation) -> None:
         and not wrapped
         and not file.exists()
     ):
-        files.write(file, StorageKeys.new_text().encode(), existing="keep")
+        durable_files.write(file, StorageKeys.new_text().encode(), existing="keep")
     installation.storage_keys.require(wrapped)
 
 

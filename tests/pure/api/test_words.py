@@ -14,8 +14,8 @@ from app.api.pages import words
 from app.api.pages.pictures import budget_bar, odds_scale, share_class, spend
 from app.api.pages.words import act_in_words
 from app.services.ledger.spend_history import Charge, Spend
-from app.wire import odds_words
 from app.wire.acts import ActKind, ActOut
+from grovekeeper_common import odds_words
 
 ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
 

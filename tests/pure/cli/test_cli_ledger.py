@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from app.cli.problems import ExitCode
 from app.core import limits
-from app.wire.limit_words import LimitedBy, limit_in_words
+from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 
 Run = Callable[..., Result]
 

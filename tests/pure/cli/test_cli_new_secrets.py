@@ -19,7 +19,7 @@ from typer.testing import Result
 
 from app.cli import new_secrets
 from app.cli.problems import ExitCode
-from app.core import files
+from grovekeeper_common import durable_files
 
 Run = Callable[..., Result]
 KEY = {
@@ -248,7 +248,7 @@ def test_a_home_that_cannot_be_written_is_named_and_the_secret_is_shown(
     def full(*_: Any) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(durable_files, "write", full)
     done = run("keys", "rotate", "key_2")
     assert done.stderr.startswith(
         f"{home_file} still has the earlier secret of this key: {os.strerror(28)}; "

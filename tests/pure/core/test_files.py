@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core import files
 from app.core.errors import InstallationError
 from app.core.files import close_to_others
+from grovekeeper_common import durable_files
 
 
 def names_in(folder):
@@ -22,7 +22,7 @@ def test_a_file_appears_complete_and_private(tmp_path):
     file = tmp_path / "rows"
     before = os.umask(0)
     try:
-        with files.new_file(file, existing="replace") as stream:
+        with durable_files.new_file(file, existing="replace") as stream:
             stream.write(b"half")
             stream.flush()
             assert not file.exists()
@@ -38,7 +38,7 @@ def test_a_file_appears_complete_and_private(tmp_path):
 def test_a_failed_write_leaves_no_file(tmp_path, error):
     with (
         pytest.raises(error),
-        files.new_file(tmp_path / "rows", existing="replace") as stream,
+        durable_files.new_file(tmp_path / "rows", existing="replace") as stream,
     ):
         stream.write(b"half")
         raise error
@@ -49,7 +49,7 @@ def test_a_replaced_file_takes_the_new_content_and_the_new_mode(tmp_path):
     file = tmp_path / "admin.key"
     file.write_bytes(b"old")
     file.chmod(0o644)
-    files.write(file, b"new")
+    durable_files.write(file, b"new")
     assert file.read_bytes() == b"new"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert names_in(tmp_path) == ["admin.key"]
@@ -57,16 +57,16 @@ def test_a_replaced_file_takes_the_new_content_and_the_new_mode(tmp_path):
 
 def test_the_first_of_several_writers_wins(tmp_path):
     for content in (b"first", b"second"):
-        files.write(tmp_path / "signing.key", content, existing="keep")
+        durable_files.write(tmp_path / "signing.key", content, existing="keep")
     assert (tmp_path / "signing.key").read_bytes() == b"first"
     assert names_in(tmp_path) == ["signing.key"]
 
 
 def test_a_file_that_must_be_new_is_refused_before_the_block_runs(tmp_path):
-    files.write(tmp_path / "rows", b"first")
+    durable_files.write(tmp_path / "rows", b"first")
     with (
         pytest.raises(FileExistsError) as caught,
-        files.new_file(tmp_path / "rows", existing="refuse"),
+        durable_files.new_file(tmp_path / "rows", existing="refuse"),
     ):
         pytest.fail("an existing file was opened")
     assert str(tmp_path) not in str(caught.value)
@@ -84,8 +84,8 @@ def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(
         kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
         synced.append((kind, (tmp_path / "rows").exists()))
 
-    monkeypatch.setattr(files.os, "fsync", sync)
-    files.write(tmp_path / "rows", b"content", existing=existing)
+    monkeypatch.setattr(durable_files.os, "fsync", sync)
+    durable_files.write(tmp_path / "rows", b"content", existing=existing)
     assert synced == [("file", False), ("folder", True)]
 
 
@@ -93,11 +93,11 @@ def test_new_folders_are_private_and_each_is_synced_in_its_parent(
     tmp_path, monkeypatch
 ):
     synced = []
-    monkeypatch.setattr(files, "sync_folder", synced.append)
-    files.make_folder(tmp_path / "rows" / "ds_a")
+    monkeypatch.setattr(durable_files, "sync_folder", synced.append)
+    durable_files.make_folder(tmp_path / "rows" / "ds_a")
     assert synced == [tmp_path, tmp_path / "rows"]
     assert stat.S_IMODE((tmp_path / "rows" / "ds_a").stat().st_mode) == 0o700
-    files.make_folder(tmp_path / "rows" / "ds_a")
+    durable_files.make_folder(tmp_path / "rows" / "ds_a")
     assert len(synced) == 2
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core import json_text
 from app.core.errors import TooLarge
-from app.core.json_text import check_nodes, loads
+from app.core.json_text import check_nodes
+from grovekeeper_common import strict_json
+from grovekeeper_common.strict_json import loads
 
 _texts = st.text(alphabet='",:[]{}\\\\ab\u00e9', max_size=6)
 _values = st.recursive(
@@ -37,7 +38,7 @@ def test_a_text_passes_at_its_number_of_nodes_and_not_below(
 ) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_text, "_PART_BYTES", part_bytes)
+        patched.setattr(strict_json, "_PART_BYTES", part_bytes)
         check_nodes(text, n_nodes(value))
         with pytest.raises(TooLarge):
             check_nodes(text, n_nodes(value) - 1)

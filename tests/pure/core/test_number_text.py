@@ -6,8 +6,8 @@ import math
 import pyarrow as pa
 import pytest
 
-from app.core.number_text import number_of
 from app.datasets.csv_columns import NumberColumn
+from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.data.schema import Feature
 
 NUMBERS = [

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.core.errors import InvalidRequest, TooLarge
-from app.datasets.dictionaries import Draft, NotADictionary, draft_declaration
+from app.core import limits
+from app.core.errors import InvalidRequest
 from app.wire.datasets import DatasetIn
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_common import dictionaries
+from grovekeeper_common.dictionaries import Draft, NotADictionary, draft_declaration
+from grovekeeper_forests.data.schema import BOUNDS_NOTES, Schema
 
 FRICTIONLESS: dict[str, Any] = {
     "name": "census",
@@ -288,7 +290,16 @@ def test_a_column_that_the_dictionary_does_not_have_is_refused() -> None:
 
 
 def test_a_text_without_end_is_refused() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(dictionaries.DictionaryTooLarge):
         draft_declaration(b" " * (16 * 1024 * 1024 + 1))
-    with pytest.raises(TooLarge):
+    with pytest.raises(dictionaries.DictionaryTooLarge):
         draft_declaration(b"[" + b"1," * 600_000 + b"1]")
+
+
+def test_the_limits_and_notes_are_those_of_a_declaration() -> None:
+    largest = dictionaries.MAX_BYTES, dictionaries.MAX_NODES
+    assert largest == (
+        limits.MAX_DECLARATION_BODY_BYTES,
+        limits.MAX_DECLARATION_BODY_NODES,
+    )
+    assert dictionaries._BOUNDS_NOTES == BOUNDS_NOTES

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.number_text import text_of_number
 from app.datasets.upload_bodies import BodyForm
 from grovekeeper_client import rows
+from grovekeeper_common.number_text import text_of_number
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from tests.support.uploads import Ingestion
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid
-from app.datasets import suspicions
 from app.datasets.upload_bodies import BodyForm
+from grovekeeper_common import suspicions
 from tests.support.uploads import GOOD_ROW, HEADER, Ingestion
 
 CANARY = "Canary7Q"

@@ -5,6 +5,8 @@ A dictionary is the schema of a declaration or a table schema of Frictionless Da
 it does not say stays ``null`` in the draft, with a sentence that says what belongs
 there. Nothing is ever read off rows: a bound or a list of categories that follows the
 rows would publish facts about single people (docs/known-limits.md).
+
+The numbers of a declaration are those of the service, where a test compares them.
 """
 
 import codecs
@@ -14,9 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core import json_text, limits
-from app.core.errors import MalformedRequest, TooLarge
-from grovekeeper_forests.data.schema import BOUNDS_NOTES, plain_number
+from grovekeeper_common import strict_json
 
 _NO_ROWS = (
     "a declaration is made from a data dictionary in JSON, never from rows: bounds and categories that are read off "
@@ -38,13 +38,31 @@ _FURTHER = (
     "public_size",
     "population",
 )
+_BOUNDS_NOTES = ("documented", "natural", "rounded-from-data")
 _TRUTH_VALUES = ["false", "False", "FALSE", "0", "true", "True", "TRUE", "1"]
 
+MAX_BYTES = 16 * 1024 * 1024
+"""Bytes of a declaration."""
 
-class NotADictionary(MalformedRequest):
+MAX_NODES = 600_000
+"""Values and names of members in a declaration."""
+
+
+class NotADictionary(ValueError):
     """A file is no data dictionary, or one that names no table that can be declared.
     ``str()`` says why.
     """
+
+
+@dataclass(eq=False)
+class DictionaryTooLarge(ValueError):
+    """A data dictionary is over a limit of declarations."""
+
+    what: str
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.what} is over the limit of {self.limit}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +142,7 @@ def draft_declaration(
     Raises:
         NotADictionary: the text is CSV, JSON of another form, or describes no such
             column or table.
-        TooLarge: more text, or more values, than a declaration may have.
+        DictionaryTooLarge: more text, or more values, than a declaration may have.
     """
     described = _chosen(_tables(_parsed(text)), table)
     label = label or described.label or None
@@ -168,20 +186,21 @@ def draft_declaration(
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
-    if len(text) > limits.MAX_DECLARATION_BODY_BYTES:
-        raise TooLarge(
-            "the data dictionary in bytes", limits.MAX_DECLARATION_BODY_BYTES
-        )
+    if len(text) > MAX_BYTES:
+        raise DictionaryTooLarge("the data dictionary in bytes", MAX_BYTES)
+    if strict_json.has_more_nodes(text, MAX_NODES):
+        what = "the number of values and names in the body"
+        raise DictionaryTooLarge(what, MAX_NODES)
     try:
-        json_text.check_nodes(text, limits.MAX_DECLARATION_BODY_NODES)
-        value = json_text.loads(text)
+        value = strict_json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return value
     # Out of the handler: the library's error quotes the text.
     if value is None and text.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{":
-        raise NotADictionary(str(json_text.not_json(text, "the data dictionary")))
+        fault = strict_json.fault(text)
+        raise NotADictionary(f"the data dictionary is not JSON: {fault}")
     raise NotADictionary(_NO_ROWS)
 
 
@@ -252,7 +271,7 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
         "lower": _number(given.get("lower")),
         "upper": _number(given.get("upper")),
     }
-    note = {"bounds": given["bounds"]} if given.get("bounds") in BOUNDS_NOTES else {}
+    note = {"bounds": given["bounds"]} if given.get("bounds") in _BOUNDS_NOTES else {}
     return _Column(
         {"name": _name(given), "type": kind, **bounds, "missing": missing, **note}
     )
@@ -336,9 +355,7 @@ def _bound(
         for bound, by in bounds
         if bound is not None and not (is_integer and bound % 1)
     ]
-    return (
-        None if not kept else plain_number(float(max(kept) if step > 0 else min(kept)))
-    )
+    return None if not kept else _plain(float(max(kept) if step > 0 else min(kept)))
 
 
 def _number(value: object) -> float | int | None:
@@ -353,7 +370,7 @@ def _number(value: object) -> float | int | None:
         converted = float(value)
     except OverflowError:
         return None
-    return plain_number(converted) if math.isfinite(converted) else None
+    return _plain(converted) if math.isfinite(converted) else None
 
 
 def _lacking(
@@ -439,4 +456,9 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(plain_number(value) if isinstance(value, float) else value)
+    return str(_plain(value) if isinstance(value, float) else value)
+
+
+def _plain(value: float) -> float | int:
+    """A number as people write it: without a fraction where it has none."""
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value

@@ -8,12 +8,11 @@ owner with the count of the problem. It converts nothing: the owner mends the fi
 import codecs
 import csv
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from string import ascii_lowercase
-
-from app.core.errors import ColumnProblem
-from grovekeeper_forests.data.schema import composed
 
 SAMPLE = 1_000
 """Cells of a column that are looked at for a cause."""
@@ -146,15 +145,25 @@ def of_no_text(begin: bytes) -> str:
     )
 
 
-def of_header_line(
-    line: str, declared: Collection[str], *, number: int
-) -> ColumnProblem | None:
+@dataclass(frozen=True)
+class HeaderProblem:
+    """Why a line is no header.
+
+    Attributes:
+        problem: stable slug.
+        suspected: what most likely caused the problem, in words.
+    """
+
+    problem: str
+    suspected: str
+
+
+def of_header_line(line: str, declared: Collection[str]) -> HeaderProblem | None:
     """The problem of a file whose first line is not a header with commas.
 
     Args:
         line: the first line that is not empty.
         declared: names of the declared columns.
-        number: of the line, from 1.
     """
     marked = _SEPARATOR_LINE.fullmatch(line.strip())
     if marked:
@@ -162,8 +171,8 @@ def of_header_line(
             "" if marked["separator"] in ("", ",") else ", and separate cells by commas"
         )
         suspected = f"this line is for a spreadsheet, which names the separator in it: remove it{also}"
-        return ColumnProblem("", "separator-line", 1, line=number, suspected=suspected)
-    known = {composed(name) for name in declared}
+        return HeaderProblem("separator-line", suspected)
+    known = {_composed(name) for name in declared}
     by_comma = _names(line, ",")
     for separator, words in _SEPARATORS.items():
         names = _names(line, separator)
@@ -172,7 +181,7 @@ def of_header_line(
             known.intersection(by_comma)
         ):
             suspected = f"cells seem to be separated by {words}; commas are needed"
-            return ColumnProblem("", "separator", 1, line=number, suspected=suspected)
+            return HeaderProblem("separator", suspected)
     return None
 
 
@@ -181,7 +190,7 @@ def _names(line: str, separator: str) -> list[str]:
         names = next(csv.reader([line], delimiter=separator), [])
     except csv.Error:  # a name that is longer than the library reads
         return []
-    return [composed(name.strip()) for name in names]
+    return [_composed(name.strip()) for name in names]
 
 
 def of_missing_columns(
@@ -256,8 +265,13 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
     return why
 
 
+def _composed(name: str) -> str:
+    """A name in Unicode's composed form, in which the service compares names."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _folded(text: str) -> str:
-    return composed(text.strip()).casefold()
+    return _composed(text.strip()).casefold()
 
 
 def _most_frequent(causes: Iterable[str | None]) -> str | None:

@@ -1,0 +1,1 @@
+"""What the service and its client have in common. Standard library alone."""
