@@ -27,13 +27,15 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import jobs, ledger, models
-from app.cli.command import ADMIN_KEY_FILE, Client, Plain, Waiting, command
-from app.cli.output import Output, amount
+from app.cli.command import command
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
+from grovekeeper_client.cli import jobs, ledger, models
+from grovekeeper_client.cli.command import Client, Plain, Waiting
+from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
+from grovekeeper_client.settings import ADMIN_KEY_FILE
 from grovekeeper_forests.expected_accuracy import without_privacy
 
 BUDGET = "3"

@@ -18,9 +18,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from app.cli import problems
-from app.cli.command import Group, Plain, WrongUse, command
-from app.cli.problems import ExitCode
+from app.cli.command import Group, command
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.memory import without_collection
@@ -28,6 +26,9 @@ from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import PREFIX, SETTINGS, Settings, unknown_variables
 from app.db import revisions
 from app.db.database import Database, parse_url
+from grovekeeper_client.cli import problems
+from grovekeeper_client.cli.command import Plain, WrongUse
+from grovekeeper_client.cli.problems import ExitCode
 
 db = Group("Upgrade the database of the installation, and change its keys.")
 

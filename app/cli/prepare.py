@@ -10,7 +10,6 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import NewKey, living_admin_exists
-from app.cli.command import ADMIN_KEY_FILE
 from app.core.dask_cluster import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
@@ -18,6 +17,7 @@ from app.db import revisions
 from app.db.database import Database, database_file, parse_url
 from app.services.installation import refuse_unfinished_restore
 from app.services.keys import ensure_first_admin
+from grovekeeper_client.settings import ADMIN_KEY_FILE
 from grovekeeper_common import durable_files
 
 

@@ -13,7 +13,6 @@ from tests.support.sources import name_of, sources
 ENDLESS = {
     "app/access/idempotency.py:_insertion": "two dialects",
     "app/api/problems.py:_documented": "the problems of a status, as the program lists them",
-    "app/cli/main.py:_command": "commands of one process of the command line",
     "app/db/locks.py:_locking": "columns of the program's tables",
     "grovekeeper_forests/catalogue.py:read_outs": "algorithms: an unknown one is an error, and errors are not kept",
     "app/services/spending/spend.py:_locked": "two dialects",

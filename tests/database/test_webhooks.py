@@ -23,7 +23,6 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import delete, text
 
-from app.cli.problems import _BY_TYPE, ExitCode
 from app.core import limits
 from app.core.errors import (
     BudgetExceeded,
@@ -58,6 +57,7 @@ from app.services.webhooks import (
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import DeliveryRow, WebhookRow
 from app.wire.webhooks import WebhookIn, WebhookRotationIn, WebhookWithSecret
+from grovekeeper_client.cli.problems import _BY_TYPE, ExitCode
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people, snapshot
 from tests.support.crash_scene import OWNER, Scene

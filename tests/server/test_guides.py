@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.command import ADMIN_KEY_FILE
 from app.cli.main import app as grovekeeper
 from app.core import processes
 from app.services.datasets.declare import read_partitions
 from app.wire.datasets import DatasetIn
+from grovekeeper_client.settings import ADMIN_KEY_FILE
 from grovekeeper_forests.data.schema import Schema
 from tests.support.databases import MigratedDatabase
 from tests.support.server import running_server

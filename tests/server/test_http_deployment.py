@@ -10,8 +10,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator, FormatChecker
 
-from app.cli.command import WrongUse
-from app.cli.ledger import complete
+from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_client.cli.ledger import complete
 from grovekeeper_verifier.checkpoints import read_checkpoint, read_public_key
 from tests.support.databases import on_one_idle_server
 from tests.support.operations import EXTERNAL, new_population

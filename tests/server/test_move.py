@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 
 from app.cli import prepare
 from app.cli.main import app
-from app.cli.problems import ExitCode
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.datasets.catalog import Dataset, DatasetRow
@@ -46,6 +45,7 @@ from app.services.backup import layout
 from app.services.backup.layout import Manifest
 from app.services.backup.move import move_database
 from app.services.backup.restore import restore_backup
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import control_export, dataset_replay
 from grovekeeper_verifier.merkle_tree import GrowingTree

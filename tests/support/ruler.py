@@ -45,8 +45,9 @@ from tests.support.server import (
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "app"
 PACKAGES = ROOT / "packages"
-COMMON = ROOT / "clients" / "python" / "grovekeeper_common"
-CODE = (APP, COMMON, PACKAGES)
+_CLIENT = ROOT / "clients" / "python"
+COMMON = _CLIENT / "grovekeeper_common"
+CODE = (APP, _CLIENT / "grovekeeper_client" / "cli", COMMON, PACKAGES)
 """The program without its client library."""
 
 SERVICE = (APP, COMMON, PACKAGES / "forests" / "grovekeeper_forests")

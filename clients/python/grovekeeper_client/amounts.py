@@ -14,6 +14,14 @@ Amount: TypeAlias = Decimal | str | float | SupportsIndex
 are exact with any digits.
 """
 
+SYMBOLS: Mapping[str, str] = {
+    "epsilon": "ε",
+    "rho": "ρ",
+    "mu_squared": "μ²",
+    "delta": "δ",
+}
+"""The units of amounts in sentences, by their names in answers."""
+
 _EXACT_DIGITS = 15
 """Significant digits up to which a float has only one decimal text: more digits show
 rounded arithmetic.

@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from grovekeeper_client.errors import ApiProblem, Unreachable
+from grovekeeper_client.errors import FINISHED, ApiProblem, Unreachable
+from grovekeeper_client.settings import key_of
 from grovekeeper_client.transport import (
     CHUNK_BYTES,
     Calls,
     Json,
     Request,
-    key_of,
     key_reference,
     key_segment,
     new_idempotency_key,
@@ -37,8 +37,6 @@ _POLLS_WITHOUT_ANSWER = 10
 """Polls without an answer, each of several attempts, after which the waiting for a job
 ends.
 """
-FINISHED = ("succeeded", "failed", "cancelled")
-"""States of a job that never change."""
 WAITING = "waiting"
 """The state of a job that waits for an approval."""
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+FINISHED = ("succeeded", "failed", "cancelled")
+"""States of a job that never change."""
+
 REASONS: Mapping[str, str] = {
     "cancelled": "somebody cancelled the job; under earlier versions, or erased its dataset",
     "dataset-erased": "a dataset that it reads was erased",

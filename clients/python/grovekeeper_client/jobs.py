@@ -6,8 +6,8 @@ from typing import Any, Generic, TypeVar
 
 from grovekeeper_client import progress as progress_display
 from grovekeeper_client.amounts import Price
-from grovekeeper_client.client import FINISHED, Client
-from grovekeeper_client.errors import JobFailed, JobUnfinished
+from grovekeeper_client.client import Client
+from grovekeeper_client.errors import FINISHED, JobFailed, JobUnfinished
 
 T = TypeVar("T")
 

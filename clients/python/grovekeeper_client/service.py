@@ -10,7 +10,7 @@ from grovekeeper_client.client import Client
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Evaluation, Model, evaluation_of, model_of
-from grovekeeper_client.transport import key_of, url_of
+from grovekeeper_client.settings import key_of, url_of
 
 
 class Grovekeeper:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.client import Client
 
 Run = Callable[..., Result]

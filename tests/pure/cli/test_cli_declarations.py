@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli.problems import ExitCode
 
 Run = Callable[..., Result]
 

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from app.cli import demo
-from app.cli.output import Output
+from grovekeeper_client.cli.output import Output
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 

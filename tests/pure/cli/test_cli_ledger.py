@@ -11,8 +11,9 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from app.cli.problems import ExitCode
 from app.core import limits
+from grovekeeper_client.cli.ledger import MAX_PART_BYTES
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 
 Run = Callable[..., Result]
@@ -26,6 +27,10 @@ def test_a_balance_shows_the_delta_that_is_set_aside(run: Run, service: Any) -> 
     service.answers["GET", "/ledger/census"] = (200, balance)
     output = run("ledger", "show", "census").stdout
     assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in output
+
+
+def test_the_owners_part_of_a_record_has_the_bytes_of_a_request() -> None:
+    assert MAX_PART_BYTES == limits.MAX_JSON_BODY_BYTES
 
 
 def test_a_record_of_a_deployment_is_completed_by_its_owner(

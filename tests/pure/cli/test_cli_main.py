@@ -8,13 +8,15 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from app.cli import main
 from app.cli.main import app
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli import main as of_client
+from grovekeeper_client.cli.problems import ExitCode
 
 HEAVY = (
     "numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors",
@@ -34,32 +36,76 @@ def test_the_help_text_imports_no_command() -> None:
     probe = (
         "import sys; from typer.testing import CliRunner; from app.cli.main import app"
     )
-    probe += "; CliRunner().invoke(app, ['--help']); print(*(m for m in sys.modules if 'app' in m.split('.')))"
+    probe += "; CliRunner().invoke(app, ['--help']); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True
     )
-    assert set(done.stdout.split()) == {"app", "app.cli", "app.cli.main"}
+    ours = ("app", "grovekeeper_")
+    assert {name for name in done.stdout.split() if name.startswith(ours)} == {
+        "app",
+        "app.cli",
+        "app.cli.main",
+        "grovekeeper_client",
+        "grovekeeper_client.cli",
+        "grovekeeper_client.cli.main",
+    }
+
+
+def test_the_help_text_is_typer_s_although_it_leaves_modules_of_rich_out() -> None:
+    def shown(first: str) -> list[str]:
+        program = f"import sys; {first}; from app.cli.main import app; app(['--help'], standalone_mode=False); "
+        program += "print(*sorted(sys.modules.keys() & {'rich.markdown', 'rich.traceback'})); import rich.markdown; "
+        program += "print(rich.markdown.Markdown.__name__)"
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    usual, light = shown("import typer.rich_utils"), shown("pass")
+    assert usual[-2:] == ["rich.markdown rich.traceback", "Markdown"]
+    assert light[-2:] == ["", "Markdown"]
+    assert usual[:-2] == light[:-2]
+    assert len(light) > 40
 
 
 def test_the_help_text_says_what_the_commands_say() -> None:
-    for names in main._PANELS.values():
-        for name, (_, text) in names.items():
-            first, _, _ = inspect.cleandoc(main._command(name).help).partition("\n\n")
-            assert text == first.replace("\n", " ")
+    for panels in (main._PANELS, of_client.PANELS):
+        commands = of_client.Commands(panels)
+        for names in panels.values():
+            for name, (_, text) in names.items():
+                first, _, _ = inspect.cleandoc(commands[name].help).partition("\n\n")
+                assert text == first.replace("\n", " ")
+
+
+def test_the_operator_has_the_commands_of_the_client_and_those_that_read_the_database() -> (
+    None
+):
+    operator, client = (
+        of_client.Commands(main._PANELS),
+        of_client.Commands(of_client.PANELS),
+    )
+    assert list(operator)[-len(client) :] == list(client)
+    keys = list(client["keys"].commands)
+    assert list(operator["keys"].commands) == [*keys, "create-admin"]
 
 
 def test_a_command_imports_no_other_command() -> None:
     probe = (
         "import sys; from typer.testing import CliRunner; from app.cli.main import app"
     )
-    probe += "; CliRunner().invoke(app, ['serve', '--help']); print(*sorted(m for m in sys.modules if 'app.cli' in m))"
+    probe += "; CliRunner().invoke(app, ['serve', '--help']); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
     assert "app.cli.installation" in loaded
     assert loaded.isdisjoint(
-        {"app.cli.datasets", "app.cli.ledger", "app.cli.demo", "app.cli.training"}
+        {
+            "app.cli.demo",
+            "grovekeeper_client.cli.datasets",
+            "grovekeeper_client.cli.ledger",
+            "grovekeeper_client.cli.training",
+        }
     )
 
 
@@ -114,13 +160,25 @@ def test_the_version_is_that_of_the_distribution() -> None:
 def test_invalid_settings_are_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in (
-        ("GROVEKEEPER_PORT", "eighty"),
-        ("GROVEKEEPER_API_KEY_FILE", "no/such.key"),
+    as_key_file = ExitCode.WRONG_USE
+    for name, value, typed, exit_code in (
+        ("GROVEKEEPER_PORT", "eighty", ["db", "status"], ExitCode.FAILED),
+        ("GROVEKEEPER_API_KEY_FILE", "no/such.key", ["jobs", "list"], as_key_file),
     ):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
-            result = CliRunner().invoke(app, ["datasets", "list"])
-        assert result.exit_code == ExitCode.WRONG_USE, "as for a file of --key-file"
+            result = CliRunner().invoke(app, typed)
+        assert result.exit_code == exit_code
         assert result.stderr.startswith("not done: ")
         assert name in result.stderr
+
+
+def test_a_command_of_the_client_reads_no_setting_of_the_service(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GROVEKEEPER_PORT", "eighty")
+    monkeypatch.setenv("GROVEKEEPER_HOME", str(tmp_path))
+    monkeypatch.delenv("GROVEKEEPER_API_KEY", raising=False)
+    result = CliRunner().invoke(app, ["jobs", "list"])
+    assert result.exit_code == ExitCode.NOT_ALLOWED
+    assert result.stderr.startswith("not done: no key")

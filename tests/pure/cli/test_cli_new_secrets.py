@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from app.cli import new_secrets
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli import new_secrets
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import durable_files
 
 Run = Callable[..., Result]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.cli import models
-from app.cli.command import WrongUse
+from grovekeeper_client.cli import models
+from grovekeeper_client.cli.command import WrongUse
 
 SCHEMA: dict[str, Any] = {
     "features": [

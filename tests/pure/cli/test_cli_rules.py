@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli.problems import ExitCode
 from tests.pure.cli.conftest import PLAN, RULES
 
 Run = Callable[..., Result]

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from app.cli import demo, serve
 from app.cli.installation import HomeOptions
 from app.cli.main import app
-from app.cli.output import budget_bar
 from app.cli.prepare import is_embedded
-from app.cli.problems import ExitCode
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import Settings
+from grovekeeper_client.cli.output import budget_bar
+from grovekeeper_client.cli.problems import ExitCode
 
 
 def test_port_0_is_a_number_before_anything_listens() -> None:

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import pytest
 from typer.testing import Result
 
-from app.cli.problems import similar
 from app.wire.ledger import AccountEntryKind
+from grovekeeper_client.cli.problems import similar
 
 Run = Callable[..., Result]
 

@@ -12,7 +12,7 @@ import pytest
 from rich.progress import Progress
 from typer.testing import Result
 
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli.problems import ExitCode
 
 Run = Callable[..., Result]
 

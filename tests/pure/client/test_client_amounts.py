@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grovekeeper_client.amounts import to_text
+from grovekeeper_client.amounts import SYMBOLS, to_text
+from grovekeeper_forests import amounts
+
+
+def test_symbols_are_those_of_the_service() -> None:
+    assert SYMBOLS == amounts.SYMBOLS
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli import command
 from app.core.settings import Settings
-from grovekeeper_client import transport
+from grovekeeper_client import settings
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import (
     ApiProblem,
@@ -505,20 +504,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"GROVEKEEPER_HOME": "~/.grovekeeper"},
     ],
 )
-def test_address_and_key_are_those_of_the_command_line(
+def test_address_and_key_are_those_of_the_settings_of_the_service(
     environ: dict[str, str], home: Path
 ) -> None:
     environ = {name: text.format(folder=home.parent) for name, text in environ.items()}
-    settings = Settings.from_environment(environ)
-    assert transport.url_of(environ) == settings.url
-    assert transport.key_of(environ) == (
-        settings.api_key or command._key_of_home(settings)
-    )
+    of_service = Settings.from_environment(environ)
+    assert settings.url_of(environ) == of_service.url
+    assert settings.home_of(environ) == of_service.home
+    key_of_home = (of_service.home / "admin.key").read_text().strip()
+    assert settings.key_of(environ) == (of_service.api_key or key_of_home)
 
 
 def test_without_a_key_the_error_says_how_to_give_one(home: Path) -> None:
     with pytest.raises(NoKey, match="GROVEKEEPER_API_KEY"):
-        transport.key_of({"GROVEKEEPER_HOME": str(home / "elsewhere")})
+        settings.key_of({"GROVEKEEPER_HOME": str(home / "elsewhere")})
 
 
 @pytest.mark.parametrize(
@@ -537,7 +536,7 @@ def test_an_unusable_key_is_refused_and_not_shown(
 ) -> None:
     (home.parent / "empty.key").write_text("\n")
     with pytest.raises(ValueError) as caught:
-        transport.key_of(
+        settings.key_of(
             {name: text.format(folder=home.parent) for name, text in environ.items()}
         )
     assert ADMIN_KEY not in str(caught.value)

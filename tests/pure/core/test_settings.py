@@ -10,7 +10,7 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.core.settings import SETTINGS, Settings, to_markdown, unknown_variables
-from grovekeeper_client import transport
+from grovekeeper_client import settings as of_client
 
 _PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
@@ -77,8 +77,8 @@ def test_the_command_line_and_the_client_read_the_same_address_and_key(
     }
     settings = Settings.from_environment(environ)
     assert (settings.url, settings.api_key) == (
-        transport.url_of(environ),
-        transport.key_of(environ),
+        of_client.url_of(environ),
+        of_client.key_of(environ),
     )
     assert (settings.url, settings.api_key) == ("http://x:1", "key_a.b")
 

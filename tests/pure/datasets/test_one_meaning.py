@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.api.pages.models import _value as form_cell
-from app.cli.command import WrongUse
-from app.cli.models import read_rows
 from app.datasets.upload_bodies import BodyForm
 from app.services import arrow_tables
 from app.services.inference import read_request
 from grovekeeper_client import rows as client_rows
+from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_client.cli.models import read_rows
 from grovekeeper_client.rows import write_arrow
 from grovekeeper_forests.data.sanitiser import (
     RequestRows,

@@ -9,8 +9,7 @@ from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
 from app.wire.jobs import JobOut
-from grovekeeper_client.client import FINISHED
-from grovekeeper_client.errors import HOLDS, REASONS
+from grovekeeper_client.errors import FINISHED, HOLDS, REASONS
 
 
 def test_clients_are_told_every_state_and_reason() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import (
+from grovekeeper_client.cli.command import (
     AttemptOption,
     Client,
     DatasetArgument,
@@ -29,7 +29,7 @@ from app.cli.command import (
     one_attempt,
     read_bytes,
 )
-from app.cli.output import Output, amount
+from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 from grovekeeper_common.limit_words import limit_in_words
@@ -317,7 +317,7 @@ def _upload(
 
 def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) -> Any:
     """What the service answers to a file, whose progress is shown."""
-    from app.cli import tables  # loads rich
+    from grovekeeper_client.cli import tables  # loads rich
 
     with tables.progress_of_bytes(hidden=call.output.as_json) as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)

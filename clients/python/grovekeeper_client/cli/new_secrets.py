@@ -15,9 +15,9 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from app.cli.command import WrongUse, check_new
-from app.cli.output import Output
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli.command import WrongUse, check_new
+from grovekeeper_client.cli.output import Output
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import durable_files
 
 SaveOption: TypeAlias = Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.command import (
+from grovekeeper_client.cli.command import (
     AttemptOption,
     DatasetArgument,
     Group,
@@ -14,8 +14,8 @@ from app.cli.command import (
     given,
     one_attempt,
 )
-from app.cli.datasets import balance_cells, erased
-from app.cli.output import amount
+from grovekeeper_client.cli.datasets import balance_cells, erased
+from grovekeeper_client.cli.output import amount
 
 app = Group("Open accounts over all datasets about the same people.")
 

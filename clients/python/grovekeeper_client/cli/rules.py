@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import (
+from grovekeeper_client.cli.command import (
     DatasetArgument,
     Group,
     JobArgument,
@@ -18,8 +18,8 @@ from app.cli.command import (
     confirm,
     given,
 )
-from app.cli.new_secrets import SaveOption, hand_over, secret_file
-from app.cli.output import Output, amount
+from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
+from grovekeeper_client.cli.output import Output, amount
 
 app = Group("Limit what a dataset admits below its cap.")
 

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import Client, Group, JobArgument, Remote, Waiting
-from app.cli.output import GIVEN_EARLIER, Output, amount
-from app.cli.problems import ExitCode
-from app.jobs.states import ENDED
-from grovekeeper_client.errors import HOLDS, REASONS, unfinished
+from grovekeeper_client.cli.command import Client, Group, JobArgument, Remote, Waiting
+from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
+from grovekeeper_client.cli.problems import ExitCode
+from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, unfinished
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 
@@ -74,7 +73,7 @@ def show(
             finish(
                 output,
                 job
-                if job["state"] in ENDED
+                if job["state"] in FINISHED
                 else follow(client, job_id, output, waiting),
             )
             return
@@ -164,7 +163,7 @@ def follow(
     The wait ends where only another person can go on: an approval may take a week, and
     a freeze has no end.
     """
-    from app.cli import tables  # loads rich
+    from grovekeeper_client.cli import tables  # loads rich
 
     try:
         with tables.progress_of_job(hidden=output.as_json) as show:
@@ -200,7 +199,7 @@ def finish(
             output.hint(next_command(job))
         else:
             show(job)
-    if job["state"] not in ENDED:
+    if job["state"] not in FINISHED:
         output.complain(
             f"{unfinished(job)}; follow it with: grovekeeper jobs show {job['id']} --wait"
         )

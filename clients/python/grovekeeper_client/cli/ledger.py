@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from app.cli.command import (
+from grovekeeper_client.cli.command import (
     AccountArgument,
     AttemptOption,
     Client,
@@ -30,13 +30,14 @@ from app.cli.command import (
     read_bytes,
     read_scope,
 )
-from app.cli.datasets import balance_cells, limit_of
-from app.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
-from app.core import limits
+from grovekeeper_client.cli.datasets import balance_cells, limit_of
+from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_common.limit_words import limit_in_words
 
 MAX_SHOWN_CELLS = 32
+MAX_PART_BYTES = 256 * 1024
+"""Bytes of the owner's part of a record: those of a request."""
 
 app = Group("Read balances and entries, export them, change caps.")
 
@@ -524,11 +525,7 @@ def _fill_in(
 def _read_part(file: Path) -> dict[str, Any]:
     content = read_bytes(file)
     try:
-        part = (
-            yaml.safe_load(content)
-            if len(content) <= limits.MAX_JSON_BODY_BYTES
-            else None
-        )
+        part = yaml.safe_load(content) if len(content) <= MAX_PART_BYTES else None
     except yaml.MarkedYAMLError as error:
         line = 1 if error.problem_mark is None else error.problem_mark.line + 1
         raise WrongUse(f"{file} is no YAML or JSON: line {line}") from None
@@ -536,7 +533,7 @@ def _read_part(file: Path) -> dict[str, Any]:
         part = None
     if not isinstance(part, dict):
         raise WrongUse(
-            f"{file} is no mapping in YAML or JSON of at most {limits.MAX_JSON_BODY_BYTES} bytes"
+            f"{file} is no mapping in YAML or JSON of at most {MAX_PART_BYTES} bytes"
         )
     return part
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.command import (
+from grovekeeper_client.cli.command import (
     AttemptOption,
     Client,
     DatasetArgument,
@@ -25,9 +25,9 @@ from app.cli.command import (
     one_attempt,
     read_scope,
 )
-from app.cli.jobs import price_of, show_accepted, show_quote
-from app.cli.output import Output
-from app.cli.training import read_parameters
+from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
+from grovekeeper_client.cli.output import Output
+from grovekeeper_client.cli.training import read_parameters
 
 evaluation_commands = Group(
     "Evaluate models privately, and choose the best of several."

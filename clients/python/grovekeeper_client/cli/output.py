@@ -13,11 +13,11 @@ from typing import Any
 
 import typer
 
-from app.cli import problems
-from app.cli.problems import ExitCode, of_problem
+from grovekeeper_client.amounts import SYMBOLS
+from grovekeeper_client.cli import problems
+from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
-from grovekeeper_forests.amounts import SYMBOLS
 
 _BAR_CELLS = 24
 _INSISTING = {
@@ -96,7 +96,7 @@ class Output:
         if self.as_json:
             return
         # rich takes 0.05 s of CPU, which ``--json`` need not spend
-        from app.cli import tables
+        from grovekeeper_client.cli import tables
 
         tables.print_table(columns, rows, empty=empty, indent=indent)
 

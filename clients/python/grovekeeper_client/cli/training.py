@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import problems
-from app.cli.command import (
+from grovekeeper_client.cli import problems
+from grovekeeper_client.cli.command import (
     AttemptOption,
     Client,
     DatasetArgument,
@@ -31,8 +31,8 @@ from app.cli.command import (
     one_attempt,
     read_scope,
 )
-from app.cli.jobs import show_accepted, show_quote
-from app.cli.output import Output
+from grovekeeper_client.cli.jobs import show_accepted, show_quote
+from grovekeeper_client.cli.output import Output
 from grovekeeper_common import strict_json
 
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from app.cli import problems
-from app.cli.command import (
+from grovekeeper_client.cli import problems
+from grovekeeper_client.cli.command import (
     DatasetArgument,
     Group,
     ModelArgument,
@@ -28,7 +28,7 @@ from app.cli.command import (
     json_value,
     read_bytes,
 )
-from app.cli.problems import ExitCode
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import strict_json, suspicions
 from grovekeeper_common.number_text import number_of
 

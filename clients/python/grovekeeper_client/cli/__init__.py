@@ -1,0 +1,1 @@
+"""The command line of the client, ``grovekeeper``, which needs the extra ``cli``."""
