@@ -1,1 +1,1 @@
-"""The tests, by kind: see the folders."""
+"""The tests, by what they need: CONTRIBUTING.md describes the rooms."""
