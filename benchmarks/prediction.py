@@ -20,6 +20,7 @@ from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.onnx import model
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 _N_FEATURES = 14
@@ -73,9 +74,7 @@ def compare_forests(n_trees: int, depth: int, n_rows: int) -> None:
     floats = values.astype(np.float32)
 
     def ours() -> object:
-        return released_forest.probabilities(
-            artifact.forest, _SCHEMA, columns, read_out=None
-        )
+        return Predictor(artifact.forest, _SCHEMA).probabilities(columns)
 
     name = f"{n_rows:,} rows, {n_trees} trees of depth {depth}"
     compare(

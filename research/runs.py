@@ -250,10 +250,8 @@ def predictions(
         )
     training_plan = plan(task.request(dataset.public_size), dataset.schema)
     artifact = released_forest.loads(artifact_of(dataset, training_plan, train))
-    probabilities = released_forest.probabilities(
-        artifact.forest, artifact.schema, columns, read_out=None
-    )
-    labels = released_forest.labels(artifact.forest, probabilities, read_out=None)
+    probabilities = artifact.predictor.probabilities(columns)
+    labels = artifact.predictor.labels(probabilities)
     return Predictions(
         artifact.forest, probabilities, labels, time.perf_counter() - began
     )

@@ -183,6 +183,6 @@ def _size(loaded: "tuple[Artifact, int]") -> int:
     """
     artifact, json_bytes = loaded
     return min(
-        json_bytes + released_forest.memory_bytes(artifact.forest),
+        json_bytes + artifact.predictor.memory_bytes(),
         limits.MAX_CACHED_ARTIFACT_BYTES,
     )

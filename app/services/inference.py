@@ -56,7 +56,6 @@ from grovekeeper_forests.data.sanitiser import (
 )
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import ParameterInvalid
-from grovekeeper_forests.releases.forest import read as forests
 
 _PREFIX = struct.Struct("<I")
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -440,7 +439,8 @@ def infer(
     """
     # first: what a body may cost depends on the model
     model = versioned_model(installation, principal, name, version)
-    answer = _predicted(model, name, *read_request(body, json_lengths, model.schema))
+    schema = model.predictor.schema
+    answer = _predicted(model, name, *read_request(body, json_lengths, schema))
     installation.cache.recount(model.digest)
     return answer
 
@@ -455,20 +455,18 @@ def infer_at_once(
     json_lengths: Sequence[str],
 ) -> InferenceAnswer | None:
     """Answers a small request on the event loop, because nothing waits or takes long.
+    The body has at most ``limits.MAX_BYTES_AT_ONCE`` bytes.
 
     Returns:
         ``None`` if :func:`infer` has to answer in a thread; see
         :func:`app.services.predict.answer_at_once`.
     """
-    model = (
-        loaded_model(installation, principal, name)
-        if len(body) <= limits.MAX_BYTES_AT_ONCE
-        else None
-    )
+    model = loaded_model(installation, principal, name)
     if model is None:
         return None
     _check_version(model, version)
-    request, columns = read_request(body, json_lengths, model.schema)
+    schema = model.predictor.schema
+    request, columns = read_request(body, json_lengths, schema)
     n_rows = max(map(len, columns.values()), default=0)
     if request.read_out is not None or not model.predicts_at_once(n_rows):
         return None
@@ -482,7 +480,7 @@ def _predicted(
     columns: Mapping[str, Cells],
 ) -> InferenceAnswer:
     wanted = _wanted(request)
-    offered = forests.read_outs(model.forest)
+    offered = model.predictor.read_outs
     if request.read_out not in (None, *offered):
         raise InvalidRequest.at(
             "/parameters/read_out", "unknown-choice", accepted=offered
@@ -497,18 +495,17 @@ def _predicted(
 def _sanitised(
     model: PredictingModel, columns: Mapping[str, Cells]
 ) -> SanitisedColumns:
-    lists = {
-        name: values for name, values in columns.items() if isinstance(values, list)
-    }
+    predictor, place = model.predictor, ("inputs",)
+    lists: dict[str, list[Any]] = {}
+    cells: dict[str, JsonCells | NumberCells] = {}
+    for name, values in columns.items():
+        if isinstance(values, list):
+            lists[name], cells[name] = values, JsonCells(values)
+        else:
+            cells[name] = NumberCells(values)
     if len(lists) == len(columns):
-        return forests.sanitised_columns(
-            model.forest, model.schema, lists, place=("inputs",)
-        )
-    cells = {
-        name: JsonCells(values) if isinstance(values, list) else NumberCells(values)
-        for name, values in columns.items()
-    }
-    return sanitise_prediction_columns(model.schema, cells, place=("inputs",))
+        return predictor.rows.sanitise_columns(lists, place=place)
+    return sanitise_prediction_columns(predictor.schema, cells, place=place)
 
 
 def versioned_model(

@@ -27,14 +27,13 @@ from app.registry import models, releases
 from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 from grovekeeper_forests import limits as forest_limits
-from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
     max_rows,
     sanitise_prediction_columns,
 )
 from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.releases.forest import read as forests
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.names import MODEL
 
 
@@ -166,32 +165,26 @@ class PredictingModel(msgspec.Struct, frozen=True):
 
     Attributes:
         digest: of the artifact.
-        schema: public; the schema inside the artifact.
         changed_cells: where all cells of requests are counted that the model does not
             see as they were sent.
     """
 
     id: str
     digest: str
-    forest: Forest
-    schema: Schema
+    predictor: Predictor
     changed_cells: Tally[str]
 
     def predicts_at_once(self, n_rows: int) -> bool:
         """Whether a prediction of so many rows is small."""
-        schema = self.schema
-        return (
-            n_rows * max(len(schema.features), schema.n_classes)
-            <= limits.MAX_CELLS_AT_ONCE
-        )
+        return n_rows * self.predictor.row_cells <= limits.MAX_CELLS_AT_ONCE
 
     def answer(self, request: PredictBody, answer_form: PredictionForm) -> bytes:
         """Answers a request in JSON; see :func:`predict`."""
-        forest, schema = self.forest, self.schema
+        sanitiser = self.predictor.rows
         if request.rows is not None:
-            columns = forests.sanitised(forest, schema, request.rows)
+            columns = sanitiser.sanitise(request.rows)
         else:
-            columns = forests.sanitised_columns(forest, schema, request.columns or {})
+            columns = sanitiser.sanitise_columns(request.columns or {})
         predicted = self.predict(columns, read_out=request.read_out)
         return predicted.answer(
             answer_form, model_id=self.id, counts=bool(request.counts)
@@ -201,20 +194,17 @@ class PredictingModel(msgspec.Struct, frozen=True):
         """Answers a request in Arrow; see :func:`predict`."""
         from app.services import arrow_tables
 
-        table = arrow_tables.read(body, self.schema)
-        predicted = self.predict(
-            sanitise_prediction_columns(self.schema, table.columns),
-            read_out=table.read_out,
-        )
+        schema = self.predictor.schema
+        table = arrow_tables.read(body, schema)
+        columns = sanitise_prediction_columns(schema, table.columns)
+        predicted = self.predict(columns, read_out=table.read_out)
         return predicted.answer(answer_form, model_id=self.id, counts=table.counts)
 
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
-        forest, schema = self.forest, self.schema
-        probabilities = forests.probabilities(
-            forest, schema, columns, read_out=read_out
-        )
-        codes = forests.labels(forest, probabilities, read_out=read_out)
+        schema = self.predictor.schema
+        probabilities = self.predictor.probabilities(columns, read_out=read_out)
+        codes = self.predictor.labels(probabilities, read_out=read_out)
         changed = _UNCHANGED
         if columns.changed is not None:
             changed = ChangedCells.of(schema, columns.changed)
@@ -268,7 +258,7 @@ def predict(
     if form is PredictionForm.ARROW:
         answer = model.answer_table(body, answer_form)
     else:
-        answer = model.answer(decode(body, model.schema), answer_form)
+        answer = model.answer(decode(body, model.predictor.schema), answer_form)
     installation.cache.recount(model.digest)
     return answer
 
@@ -277,21 +267,17 @@ def answer_at_once(
     installation: Installation, principal: Principal, address: str, body: bytes
 ) -> bytes | None:
     """Answers a small request in JSON on the event loop, because nothing waits or takes
-    long.
+    long. The body has at most ``limits.MAX_BYTES_AT_ONCE`` bytes.
 
     Returns:
         ``None`` if :func:`loaded_model` finds no model, or if the request is not small
         or names a read-out, which may have to be prepared: :func:`predict` has to
         answer in a thread.
     """
-    model = (
-        loaded_model(installation, principal, address)
-        if len(body) <= limits.MAX_BYTES_AT_ONCE
-        else None
-    )
+    model = loaded_model(installation, principal, address)
     if model is None:
         return None
-    request = decode(body, model.schema)
+    request = decode(body, model.predictor.schema)
     if request.read_out is not None or not model.predicts_at_once(request.n_rows):
         return None
     return model.answer(request, PredictionForm.JSON)
@@ -303,21 +289,14 @@ def loaded_model(
     """Finds a model that this process has loaded and prepared, and that it has read
     just now as the caller's.
     """
-    addressed: Addressed | None = installation.authority.get(
-        (principal.key_id, address)
-    )
-    artifact = (
-        None if addressed is None else installation.cache.loaded(addressed.digest)
-    )
-    if (
-        addressed is None
-        or artifact is None
-        or not forests.is_prepared(artifact.forest, artifact.schema)
-    ):
+    name = principal.key_id, address
+    addressed: Addressed | None = installation.authority.get(name)
+    if addressed is None:
         return None
-    return PredictingModel(
-        *addressed, artifact.forest, artifact.schema, installation.changed_cells
-    )
+    artifact = installation.cache.loaded(addressed.digest)
+    if artifact is None or not artifact.predictor.is_prepared:
+        return None
+    return PredictingModel(*addressed, artifact.predictor, installation.changed_cells)
 
 
 def predicting_model(
@@ -326,9 +305,7 @@ def predicting_model(
     """Loads a model with which the caller may predict."""
     addressed = address_of(installation, principal, address)
     artifact = installation.cache.get(addressed.digest)
-    return PredictingModel(
-        *addressed, artifact.forest, artifact.schema, installation.changed_cells
-    )
+    return PredictingModel(*addressed, artifact.predictor, installation.changed_cells)
 
 
 def address_of(
@@ -459,5 +436,5 @@ def prepare_newest(installation: Installation) -> None:
         newest = models.page(session, dataset_ids=None, before=None, limit=1)
     for row in newest:
         artifact = installation.cache.get(row.file)
-        forests.prepare(artifact.forest, artifact.schema)
+        artifact.predictor.prepare()
         installation.cache.recount(row.file)

@@ -144,7 +144,7 @@ def _read_models(paths: Sequence[Path]) -> None:
     forests = importlib.import_module("grovekeeper_forests.releases.forest.read")
     models = [forests.loads(path.read_bytes()) for path in paths]
     for model in models:
-        forests.prepare(model.forest, model.schema)
+        model.predictor.prepare()
 
 
 def _take_room(descriptor: int, n_bytes: int) -> None:

@@ -35,7 +35,6 @@ from app.services.releases.evaluations import show_evaluation
 from app.services.releases.profiles import show_profile
 from app.worker import main, supervise
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.releases.forest import read as forests
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import (
@@ -88,7 +87,7 @@ def test_what_a_prediction_keeps_counts_as_memory_of_its_model(scene: Scene) -> 
     with scene.installation.database.read() as session:
         artifact = cache.get(releases.find(session, "train", model_id).digest)
     sizes = [cache.size_bytes]
-    for read_out in forests.read_outs(artifact.forest)[:2]:
+    for read_out in artifact.predictor.read_outs[:2]:
         body = json.dumps({"columns": {"age": [3]}, "read_out": read_out}).encode()
         predict.predict(scene.installation, OWNER, model_id, body)
         sizes.append(cache.size_bytes)
@@ -104,7 +103,7 @@ def test_the_newest_model_is_prepared_before_a_request_needs_it(scene: Scene) ->
             releases.find(session, "train", model_id).digest
         )
     assert artifact is not None
-    assert forests.is_prepared(artifact.forest, artifact.schema)
+    assert artifact.predictor.is_prepared
 
 
 @on_one_database

@@ -43,9 +43,7 @@ def digest(artifact: released_forest.Artifact) -> str:
     """SHA-256 of the probabilities that an artifact's forest gives for
     :func:`questions`.
     """
-    answers = released_forest.probabilities(
-        artifact.forest, artifact.schema, questions(), read_out=None
-    )
+    answers = artifact.predictor.probabilities(questions())
     return hashlib.sha256(answers.tobytes()).hexdigest()
 
 

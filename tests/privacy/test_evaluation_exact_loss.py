@@ -27,6 +27,7 @@ from grovekeeper_forests.releases.evaluation import price as evaluation_price
 from grovekeeper_forests.releases.evaluation import read as evaluation_read
 from grovekeeper_forests.releases.evaluation.price import EvaluationPlan
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import tree_growth
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
@@ -41,7 +42,7 @@ from tests.privacy.universe import (
     rows_of,
 )
 
-Models = list[answers.Model]
+Models = list[Predictor]
 
 
 def facts(epsilon: str, accountant: str = "pure") -> PublicFacts:
@@ -61,7 +62,7 @@ def models() -> Models:
         PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Terms(Fraction(1))),
         TWO_SPLITS,
     )
-    results: dict[tuple[int, ...], answers.Model] = {}
+    results: dict[tuple[int, ...], Predictor] = {}
     # random forests include three different ones within a few draws
     while len(results) < 3:
         forest = grow(
@@ -71,7 +72,7 @@ def models() -> Models:
             SystemRandomness(),
             on_tree_done=lambda: None,
         )
-        model = (forest, TWO_SPLITS)
+        model = Predictor(forest, TWO_SPLITS)
         results.setdefault(
             tuple(
                 choice_draw._correct(model, rows_of({1: record})) for record in RECORDS
@@ -264,11 +265,12 @@ def test_the_accuracy_beside_the_choice_is_that_of_the_model_that_was_drawn(
 def test_the_best_without_noise_is_an_infinite_loss(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def always_the_same_class(forest: object, *_: object, **__: object) -> np.ndarray:
-        own = next(number for number, model in enumerate(models) if model[0] is forest)
-        return np.eye(2)[[own % 2] * answers.BLOCK_ROWS]
+    def always_the_same_class(
+        predictor: Predictor, *_: object, **__: object
+    ) -> np.ndarray:
+        return np.eye(2)[[models.index(predictor) % 2] * answers.BLOCK_ROWS]
 
-    monkeypatch.setattr(answers, "probabilities", always_the_same_class)
+    monkeypatch.setattr(Predictor, "probabilities", always_the_same_class)
     planned = choice_price.plan_best(2, facts("1"), winner_accuracy=False)
     assert worst(planned, models[:2]) <= claim(planned) + TOLERANCE
     monkeypatch.setattr(

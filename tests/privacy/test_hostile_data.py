@@ -22,6 +22,7 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import plan
 from grovekeeper_forests.trees.leaf_read_out import leaves_of
 from tests.privacy.laws import SIGNIFICANCE
@@ -207,12 +208,7 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     artifact = released_forest.loads(
         released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
     )
-    probabilities = released_forest.probabilities(
-        artifact.forest,
-        artifact.schema,
-        rows_from(records, ids).features,
-        read_out=None,
-    )
+    probabilities = artifact.predictor.probabilities(rows_from(records, ids).features)
     assert probabilities.shape == (len(records), 3)
     assert np.all((probabilities >= 0) & (probabilities <= 1)), (
         "finite, so a score has a cell in an evaluation"
@@ -252,9 +248,7 @@ def test_schema_without_any_split_still_trains() -> None:
         forest = grow(
             settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None
         )
-        probabilities = released_forest.probabilities(
-            forest, schema, columns, read_out=None
-        )
+        probabilities = Predictor(forest, schema).probabilities(columns)
 
         assert settled.parameters["max_depth"] == 0
         assert settled.warnings == (

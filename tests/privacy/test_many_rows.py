@@ -34,6 +34,7 @@ from grovekeeper_forests.releases.evaluation.price import EvaluationPlan, plan_t
 from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.profile import price as profile_price
 from grovekeeper_forests.releases.profile.read import Profile
 from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms
@@ -191,8 +192,8 @@ def test_each_table_of_an_evaluation_counts_every_row_once(
     input_path(tmp_path, "m").parent.mkdir()
     input_path(tmp_path, "m").write_bytes(model)
 
-    shares = released_forest.probabilities(
-        forest, SCHEMA, SanitisedColumns((X.astype(float),), N_ROWS), read_out=None
+    shares = Predictor(forest, SCHEMA).probabilities(
+        SanitisedColumns((X.astype(float),), N_ROWS)
     )
     answers, bins = shares.argmax(axis=1), np.minimum((shares[:, 1] * 8).astype(int), 7)
     n_right = int((answers == Y).sum())

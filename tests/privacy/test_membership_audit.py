@@ -83,11 +83,7 @@ def artifact(settled: Plan, *, with_canary: bool) -> Artifact:
 
 def score(grown: Artifact) -> float:
     """The model's probability of the canary's class at the canary's features."""
-    return float(
-        released_forest.probabilities(
-            grown.forest, grown.schema, CANARY_ALONE, read_out=None
-        )[0, 1]
-    )
+    return float(grown.predictor.probabilities(CANARY_ALONE)[0, 1])
 
 
 def attacked(

@@ -345,11 +345,9 @@ def shape_of(job: Job, released: bytes) -> object:
             {"income": 1, "age": 3, "city": "c7", "fixed": 2.5, "rank": "one"},
             {"age": 0, "fixed": 2.5, "rank": "?"},
         ]
-        columns = released_forest.sanitised(artifact.forest, artifact.schema, rows)
-        for read_out in released_forest.read_outs(artifact.forest):
-            shares = released_forest.probabilities(
-                artifact.forest, artifact.schema, columns, read_out=read_out
-            )
+        columns = artifact.predictor.rows.sanitise(rows)
+        for read_out in artifact.predictor.read_outs:
+            shares = artifact.predictor.probabilities(columns, read_out=read_out)
             assert np.isfinite(shares).all()
         return sorted(
             (name, array.shape, array.dtype)

@@ -43,7 +43,7 @@ from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
 from grovekeeper_forests.releases.evaluation.price import plan_tables
 from grovekeeper_forests.releases.forest import draw as growth
 from grovekeeper_forests.releases.forest import price as forest_price
-from grovekeeper_forests.releases.forest.read import probabilities
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
 from tests.privacy import plain_walks
@@ -641,7 +641,9 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
     boosted = grown(planned("nbrt", "gdp"))
     auroc = plan_tables(["auroc"], facts("pure"), score_bins=8)
     released = evaluation_draw.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
-    scores = probabilities(boosted, SCHEMA, rows.features, read_out="logistic")[:, 1]
+    scores = Predictor(boosted, SCHEMA).probabilities(
+        rows.features, read_out="logistic"
+    )[:, 1]
     cells = rows.y * 8 + np.minimum((scores * 8).astype(np.int64), 7)
     assert [table.tolist() for table in released.tables.values()] == [
         np.bincount(cells, minlength=16).tolist()

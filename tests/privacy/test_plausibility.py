@@ -12,8 +12,8 @@ from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
@@ -43,12 +43,9 @@ def train(slug: str, epsilon: str, **parameters: object) -> Forest:
 
 def accuracy(forest: Forest) -> float:
     data = rows()
-    probabilities = released_forest.probabilities(
-        forest, SCHEMA, data.features, read_out=None
-    )
-    return float(
-        np.mean(released_forest.labels(forest, probabilities, read_out=None) == data.y)
-    )
+    predictor = Predictor(forest, SCHEMA)
+    labels = predictor.labels(predictor.probabilities(data.features))
+    return float(np.mean(labels == data.y))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +104,11 @@ def test_guessing_the_class_of_a_single_row_succeeds_at_most_as_often_as_epsilon
 
 def test_asking_again_gives_the_same_probabilities() -> None:
     forest, features = train("rdt-pa", "1"), rows().features
-    first = released_forest.probabilities(forest, SCHEMA, features, read_out="pa")
+    predictor = Predictor(forest, SCHEMA)
+    first = predictor.probabilities(features, read_out="pa")
     for _ in range(20):
-        assert np.array_equal(
-            released_forest.probabilities(forest, SCHEMA, features, read_out="pa"),
-            first,
-        )
+        again = predictor.probabilities(features, read_out="pa")
+        assert np.array_equal(again, first)
 
 
 def test_drawn_labels_follow_the_published_probabilities() -> None:
@@ -120,15 +116,9 @@ def test_drawn_labels_follow_the_published_probabilities() -> None:
     budget.
     """
     forest, features = train("rdt-pa", "0.2", n_estimators=1), rows().features
-    probabilities = released_forest.probabilities(
-        forest, SCHEMA, features, read_out=None
-    )
-    drawn = np.stack(
-        [
-            released_forest.labels(forest, probabilities, read_out=None)
-            for _ in range(30)
-        ]
-    )
+    predictor = Predictor(forest, SCHEMA)
+    probabilities = predictor.probabilities(features)
+    drawn = np.stack([predictor.labels(probabilities) for _ in range(30)])
     share = drawn.mean(axis=0)
 
     assert not np.array_equal(drawn[0], drawn[1])

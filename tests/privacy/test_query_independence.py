@@ -81,9 +81,7 @@ def test_the_questions_reach_several_leaves(slug: str) -> None:
     assert (
         len(
             np.unique(
-                released_forest.probabilities(
-                    loaded.forest, loaded.schema, questions(), read_out=None
-                ),
+                loaded.predictor.probabilities(questions()),
                 axis=0,
             )
         )
@@ -96,28 +94,17 @@ def test_an_answer_does_not_depend_on_the_questions_before_it(slug: str) -> None
     loaded = released_forest.loads(artifact_of(slug))
     requested = questions()
     some = SanitisedColumns(tuple(column[:200] for column in requested.columns), 200)
-    first = released_forest.probabilities(
-        loaded.forest, loaded.schema, some, read_out=None
-    )
-    released_forest.probabilities(
-        loaded.forest, loaded.schema, requested, read_out=None
-    )
+    first = loaded.predictor.probabilities(some)
+    loaded.predictor.probabilities(requested)
 
     one_by_one = [
-        released_forest.probabilities(
-            loaded.forest,
-            loaded.schema,
-            SanitisedColumns(
-                tuple(column[row : row + 1] for column in some.columns), 1
-            ),
-            read_out=None,
+        loaded.predictor.probabilities(
+            SanitisedColumns(tuple(column[row : row + 1] for column in some.columns), 1)
         )[0]
         for row in reversed(range(200))
     ]
     assert np.array_equal(np.array(one_by_one[::-1]), first)
     assert np.array_equal(
-        released_forest.probabilities(
-            loaded.forest, loaded.schema, some, read_out=None
-        ),
+        loaded.predictor.probabilities(some),
         first,
     )

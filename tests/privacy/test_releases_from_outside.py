@@ -24,11 +24,11 @@ from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.choice import price as choice_price
 from grovekeeper_forests.releases.contract import public_facts
-from grovekeeper_forests.releases.evaluation import answers
 from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
 from grovekeeper_forests.releases.evaluation import price as evaluation_price
 from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
@@ -54,7 +54,7 @@ def facts(
     )
 
 
-def model(schema: Schema) -> answers.Model:
+def model(schema: Schema) -> Predictor:
     job_plan = plan(
         PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Terms(Fraction(1))),
         schema,
@@ -64,9 +64,8 @@ def model(schema: Schema) -> answers.Model:
         if schema is SCHEMA
         else rows_of(EMPTY)
     )
-    return grow(
-        job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None
-    ), schema
+    forest = grow(job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
+    return Predictor(forest, schema)
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)

@@ -19,6 +19,7 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.privacy.laws import assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
@@ -51,12 +52,7 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     forest = grown(settled, rows_from(records, ids))
     data = released_forest.dumps(forest, {"schema": SCHEMA.to_json()})
     artifact = released_forest.loads(data)
-    probabilities = released_forest.probabilities(
-        artifact.forest,
-        artifact.schema,
-        rows_from(records, ids).features,
-        read_out=None,
-    )
+    probabilities = artifact.predictor.probabilities(rows_from(records, ids).features)
 
     assert shape(forest) == shape(grown(settled, rows_from([], ids[:0])))
     assert released_forest.dumps(artifact.forest, artifact.metadata) == data
@@ -71,11 +67,8 @@ def test_one_class_only_is_learnt() -> None:
         planned({}, size=2_000),
         rows_from(records, np.zeros((2_000, 16), dtype=np.uint8)),
     )
-    probabilities = released_forest.probabilities(
-        forest,
-        SCHEMA,
-        rows_from(records[:1], np.zeros((1, 16), np.uint8)).features,
-        read_out=None,
+    probabilities = Predictor(forest, SCHEMA).probabilities(
+        rows_from(records[:1], np.zeros((1, 16), np.uint8)).features
     )
 
     assert probabilities[0].argmax() == 1

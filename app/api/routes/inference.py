@@ -103,7 +103,7 @@ def show_metadata(by: By, model_id: str) -> ModelMetadata:
     probabilities.
     """
     model = versioned_model(*by, model_id, None)
-    return inference.describe_model(model_id, model.id, model.schema)
+    return inference.describe_model(model_id, model.id, model.predictor.schema)
 
 
 @inference_routes.get(
@@ -114,7 +114,7 @@ def show_version(by: By, model_id: str, version_id: str) -> ModelMetadata:
     id.
     """
     model = versioned_model(*by, model_id, version_id)
-    return inference.describe_model(model_id, model.id, model.schema)
+    return inference.describe_model(model_id, model.id, model.predictor.schema)
 
 
 @inference_routes.get("/models/{model_id}/ready", responses=_MODEL_RESPONSES)

@@ -38,6 +38,7 @@ from grovekeeper_forests.data.schema import Feature, FeatureType, Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.releases.forest import draw, read
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 _ID_BYTES = 16
@@ -94,12 +95,9 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on_tree_done=lambda: None,
             unlabelled=None,
         )
-        self.classes_, self.schema_, self.forest_, self.receipt_ = (
-            classes,
-            schema,
-            forest,
-            receipt,
-        )
+        self.classes_, self.schema_ = classes, schema
+        self.forest_, self.receipt_ = forest, receipt
+        self._predictor = Predictor(forest, schema)
         self.warnings_ = (*schema.warnings, *planned.warnings)
         return self
 
@@ -119,7 +117,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         budget.
         """
         probabilities = self.predict_proba(X)
-        return self.classes_[read.labels(self.forest_, probabilities, read_out=None)]
+        return self.classes_[self._predictor.labels(probabilities)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
@@ -127,7 +125,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         columns = self._columns(X, self.schema_, reset=False)
-        return read.probabilities(self.forest_, self.schema_, columns, read_out=None)
+        return self._predictor.probabilities(columns)
 
     def to_bytes(self) -> bytes:
         """The forest as an artifact, which

@@ -23,7 +23,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks
 
 from grovekeeper_forests.account import InProcessAccount, LimitExceeded, terms_of
-from grovekeeper_forests.contract.plan import UnlabelledPlan
+from grovekeeper_forests.contract.plan import Forest, UnlabelledPlan
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.estimators import BoostedPrivateTrees, RandomPrivateForest
 from grovekeeper_forests.privacy import events
@@ -215,7 +215,13 @@ def test_growth_draws_only_what_the_account_was_charged_for(
 ) -> None:
     account = InProcessAccount(3)
     states: list[str] = []
-    monkeypatch.setattr(draw, "grow", lambda *_, **__: states.append(account.spent))
+    grow = draw.grow
+
+    def observed(*arguments: Any, **options: Any) -> Forest:
+        states.append(account.spent)
+        return grow(*arguments, **options)
+
+    monkeypatch.setattr(draw, "grow", observed)
     RandomPrivateForest(2, schema=SCHEMA, account=account).fit(FRAME, LABELS)
     assert states == ["2"], "charged before growth"
 

@@ -25,16 +25,23 @@ class Store:
         return header.to_bytes(8, "little") + b"x" * (header + arrays)
 
 
+class _Predictor:
+    def __init__(self, n_bytes):
+        self.n_bytes = n_bytes
+
+    def memory_bytes(self):
+        return self.n_bytes
+
+
 @pytest.fixture
 def loads(monkeypatch):
     """Artifacts whose forests have a number of bytes, which grows with predictions."""
 
     def load(data):
         n_bytes = len(data) - int.from_bytes(data[:8], "little")
-        return SimpleNamespace(size=len(data), forest=SimpleNamespace(n_bytes=n_bytes))
+        return SimpleNamespace(size=len(data), predictor=_Predictor(n_bytes))
 
     monkeypatch.setattr(released_forest, "loads", load)
-    monkeypatch.setattr(released_forest, "memory_bytes", lambda forest: forest.n_bytes)
     monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 80)
 
 
@@ -82,7 +89,7 @@ def test_what_predictions_keep_counts_as_memory_of_the_artifact():
     store = Store(a=(0, 24), b=(0, 24))
     loaded = ArtifactCache(store)
     loaded.get("a")
-    loaded.get("b").forest.n_bytes += 20
+    loaded.get("b").predictor.n_bytes += 20
     assert loaded.size_bytes == 64
     loaded.recount("b")
     assert loaded.size_bytes == 52, "the other artifact made room"

@@ -20,8 +20,8 @@ from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.choice import price as choice_price
 from grovekeeper_forests.releases.contract import public_facts
-from grovekeeper_forests.releases.evaluation import answers, metrics
 from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
+from grovekeeper_forests.releases.evaluation import metrics
 from grovekeeper_forests.releases.evaluation import price as evaluation_price
 from grovekeeper_forests.releases.evaluation.price import (
     EvaluationInvalid,
@@ -29,8 +29,8 @@ from grovekeeper_forests.releases.evaluation.price import (
 )
 from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
-from grovekeeper_forests.releases.forest.read import probabilities
 from grovekeeper_forests.releases.profile import price as profile_price
 from tests.support.schemas import schema_of
 
@@ -70,16 +70,17 @@ def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
 
 
 @pytest.fixture(scope="module")
-def model() -> answers.Model:
+def model() -> Predictor:
     job_plan = plan(
         PlanRequest(
             "mrf", {"n_estimators": 1, "max_depth": 2}, Terms(Fraction(50)), 5_000
         ),
         SCHEMA,
     )
-    return grow(
+    forest = grow(
         job_plan, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None
-    ), SCHEMA
+    )
+    return Predictor(forest, SCHEMA)
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -138,14 +139,14 @@ def test_a_choice_uses_the_price_up_however_many_models_there_are(
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
 def test_released_numbers_are_near_the_exact_ones(
-    accountant: str, delta: Fraction | None, model: answers.Model
+    accountant: str, delta: Fraction | None, model: Predictor
 ) -> None:
     rows = rows_of(4_000)
     planned = evaluation_price.plan_tables(
         ["confusion", "auroc"], facts(accountant, delta), score_bins=64
     )
     evaluation = evaluation_draw.release(planned, [model], rows, SystemRandomness())
-    shares = probabilities(model[0], SCHEMA, rows.features, read_out=None)
+    shares = model.probabilities(rows.features)
     exact = float((shares.argmax(axis=1) == rows.y).mean())
     estimate = metrics.accuracy(evaluation)
     assert estimate is not None
@@ -284,7 +285,7 @@ def test_empty_tables_say_nothing() -> None:
     assert area.estimate is None
 
 
-def test_the_better_model_is_chosen_at_a_generous_price(model: answers.Model) -> None:
+def test_the_better_model_is_chosen_at_a_generous_price(model: Predictor) -> None:
     flipped = rows_of(5_000, wrong=0.9)
     job_plan = plan(
         PlanRequest(
@@ -292,10 +293,10 @@ def test_the_better_model_is_chosen_at_a_generous_price(model: answers.Model) ->
         ),
         SCHEMA,
     )
-    bad = (
-        grow(job_plan, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None),
-        SCHEMA,
+    forest = grow(
+        job_plan, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None
     )
+    bad = Predictor(forest, SCHEMA)
     for accountant, delta in ACCOUNTS:
         planned = choice_price.plan_best(
             3, facts(accountant, delta, "1"), winner_accuracy=False
@@ -307,7 +308,7 @@ def test_the_better_model_is_chosen_at_a_generous_price(model: answers.Model) ->
 
 
 def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
-    model: answers.Model, monkeypatch: pytest.MonkeyPatch
+    model: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A score s is in bin ⌊s · n⌋; a score of 1 is in the last bin."""
     scores = np.array([0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7501, 1.0])
@@ -316,13 +317,13 @@ def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
         np.zeros(len(scores), dtype=np.int32),
         np.zeros((len(scores), 16), np.uint8),
     )
-    monkeypatch.setattr(
-        answers,
-        "probabilities",
-        lambda *given, **_: np.stack(
-            [1 - given[2].columns[0], given[2].columns[0]], axis=1
-        ),
-    )
+
+    def share_of_the_value(
+        _: Predictor, columns: SanitisedColumns, *, read_out: str | None
+    ) -> np.ndarray:
+        return np.stack([1 - columns.columns[0], columns.columns[0]], axis=1)
+
+    monkeypatch.setattr(Predictor, "probabilities", share_of_the_value)
     planned = evaluation_price.plan_tables(
         ["auroc"], facts("pure", None, "1000"), score_bins=4
     )
@@ -396,7 +397,7 @@ def test_an_answer_is_a_bit_exact_function_of_its_row(slug: str) -> None:
 
     def answers(values: np.ndarray) -> np.ndarray:
         columns = SanitisedColumns((np.ascontiguousarray(values),), len(values))
-        return probabilities(forest, SCHEMA, columns, read_out=None)
+        return Predictor(forest, SCHEMA).probabilities(columns)
 
     whole = answers(x)
     for first in (1, 2, 3, 5, 64):

@@ -20,7 +20,7 @@ from grovekeeper_forests.privacy.events import (
     RoundedGaussian,
     Sequential,
 )
-from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import noise_in_rows, only_answer
 from tests.support.schemas import schema_of
@@ -57,8 +57,8 @@ def _forest(
 
 
 def _answers(forest: Forest) -> set[str]:
-    shares = released_forest.probabilities(forest, SCHEMA, ROWS, read_out=None)
-    codes = released_forest.labels(forest, shares, read_out=None)
+    predictor = Predictor(forest, SCHEMA)
+    codes = predictor.labels(predictor.probabilities(ROWS))
     return {SCHEMA.label.classes[code] for code in codes}
 
 

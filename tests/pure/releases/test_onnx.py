@@ -207,9 +207,7 @@ def ours(
     artifact: Artifact, raw: dict[str, np.ndarray], read_out: str | None = None
 ) -> np.ndarray:
     columns = sanitised(artifact.schema, raw)
-    return released_forest.probabilities(
-        artifact.forest, artifact.schema, columns, read_out=read_out
-    )
+    return artifact.predictor.probabilities(columns, read_out=read_out)
 
 
 SLUGS = [slug for slug, mechanism in catalogue.BY_SLUG.items() if mechanism.read_outs]

@@ -10,7 +10,7 @@ from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import leaf_read_out
 from tests.support.schemas import schema_of
@@ -40,7 +40,7 @@ def forest(slug: str, counts: np.ndarray = COUNTS) -> Forest:
 
 
 def found(slug: str, read_out: str | None = None) -> np.ndarray:
-    return released_forest.probabilities(forest(slug), SCHEMA, ROWS, read_out=read_out)
+    return Predictor(forest(slug), SCHEMA).probabilities(ROWS, read_out=read_out)
 
 
 def test_threshold_averaging_is_the_mean_of_clamped_proportions() -> None:
@@ -94,9 +94,8 @@ def test_read_out_that_the_model_does_not_offer_is_refused(
 def labels(
     slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object
 ) -> list[int]:
-    drawn = released_forest.labels(
-        forest(slug), probabilities, read_out=read_out, **coins
-    )
+    predictor = Predictor(forest(slug), SCHEMA)
+    drawn = predictor.labels(probabilities, read_out=read_out, **coins)
     assert drawn.dtype == np.int32
     return drawn.tolist()
 
@@ -127,30 +126,29 @@ def test_class_without_any_probability_is_never_drawn() -> None:
     assert labels("rdt-pa", sure, below=lambda total: 0) == [1, 1]
 
 
-def test_a_forest_is_prepared_for_its_default_read_out_and_schema() -> None:
-    model = forest("mrf")
-    assert not released_forest.is_prepared(model, SCHEMA)
-    released_forest.probabilities(model, SCHEMA, ROWS, read_out="ta")
-    assert not released_forest.is_prepared(model, SCHEMA), (
-        "packed for another read-out alone"
-    )
-    released_forest.prepare(model, SCHEMA)
-    assert released_forest.is_prepared(model, SCHEMA)
-    other = replace(SCHEMA, features=(replace(SCHEMA.features[0], upper=2.0),))
-    assert not released_forest.is_prepared(model, other)
+def test_a_forest_is_prepared_for_its_default_read_out() -> None:
+    predictor = Predictor(forest("mrf"), SCHEMA)
+    assert not predictor.is_prepared
+    predictor.probabilities(ROWS, read_out="ta")
+    assert not predictor.is_prepared, "packed for another read-out alone"
+    predictor.prepare()
+    assert predictor.is_prepared
+
+
+def test_a_prediction_by_the_default_read_out_prepares_a_forest_too() -> None:
+    drawn = Predictor(forest("rdt-pa"), SCHEMA)
+    drawn.probabilities(ROWS, read_out="ta")
+    assert drawn.is_prepared, "labels are drawn from the averages"
 
 
 def test_no_rows_have_no_predictions() -> None:
     none = SanitisedColumns((np.empty(0),), 0)
     for slug in ("mrf", "rdt-pa"):
-        probabilities = released_forest.probabilities(
-            forest(slug), SCHEMA, none, read_out=None
-        )
+        predictor = Predictor(forest(slug), SCHEMA)
+        probabilities = predictor.probabilities(none)
 
         assert probabilities.shape == (0, 2)
-        assert released_forest.labels(
-            forest(slug), probabilities, read_out=None
-        ).shape == (0,)
+        assert predictor.labels(probabilities).shape == (0,)
 
 
 def test_extreme_counts_stay_finite() -> None:
@@ -159,9 +157,7 @@ def test_extreme_counts_stay_finite() -> None:
         dtype=np.int64,
     )
     for slug in ("mrf", "rdt-ta", "rdt-mv"):
-        values = released_forest.probabilities(
-            forest(slug, extreme), SCHEMA, ROWS, read_out=None
-        )
+        values = Predictor(forest(slug, extreme), SCHEMA).probabilities(ROWS)
 
         assert np.all(np.isfinite(values))
         assert values.sum(axis=1) == pytest.approx(1.0)
@@ -172,15 +168,13 @@ def test_forests_do_not_share_cached_readers() -> None:
     other = replace(
         one, arrays={**one.arrays, "counts": one.arrays["counts"][:, :, ::-1].copy()}
     )
-    first = released_forest.probabilities(one, SCHEMA, ROWS, read_out=None)
+    first = Predictor(one, SCHEMA).probabilities(ROWS)
 
     assert np.array_equal(
-        released_forest.probabilities(other, SCHEMA, ROWS, read_out=None),
+        Predictor(other, SCHEMA).probabilities(ROWS),
         first[:, ::-1],
     )
-    assert np.array_equal(
-        released_forest.probabilities(one, SCHEMA, ROWS, read_out=None), first
-    )
+    assert np.array_equal(Predictor(one, SCHEMA).probabilities(ROWS), first)
 
 
 def test_class_proportions_never_rule_a_class_out() -> None:

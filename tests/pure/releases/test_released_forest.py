@@ -20,6 +20,7 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from grovekeeper_forests.trees.leaf_read_out import PooledSums
@@ -74,24 +75,25 @@ def test_the_memory_of_a_forest_is_that_of_its_arrays_and_of_each_read_out_that_
 ) -> None:
     grown = forest(slug)
     released = sum(array.nbytes for array in grown.arrays.values())
-    sizes = [released_forest.memory_bytes(grown)]
-    for read_out in released_forest.read_outs(grown):
-        released_forest.probabilities(grown, SCHEMA, ROW, read_out=read_out)
-        sizes.append(released_forest.memory_bytes(grown))
+    predictor = Predictor(grown, SCHEMA)
+    sizes = [predictor.memory_bytes()]
+    for read_out in predictor.read_outs:
+        predictor.probabilities(ROW, read_out=read_out)
+        sizes.append(predictor.memory_bytes())
     assert sizes[0] == released
     assert sizes[1] >= released + grown.plan.n_trees * 2**3 * 8, (
         "at least one float for each leaf"
     )
     assert sizes == sorted(sizes)
-    released_forest.probabilities(grown, SCHEMA, ROW, read_out=None)
-    assert released_forest.memory_bytes(grown) == sizes[-1]
+    predictor.probabilities(ROW)
+    assert predictor.memory_bytes() == sizes[-1]
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rpf"])
 def test_prediction_keeps_the_values_of_leaves_once(slug: str) -> None:
-    grown = forest(slug)
-    released_forest.prepare(grown, SCHEMA)
-    (reader,) = released_forest._predictor(grown, SCHEMA).readers.values()
+    predictor = Predictor(forest(slug), SCHEMA)
+    predictor.prepare()
+    (reader,) = predictor._readers.values()
     assert isinstance(reader, PooledSums)
     assert np.shares_memory(reader.sums.values, reader.sums.packed.trees.values)
 
@@ -154,10 +156,8 @@ def test_loaded_forest_predicts_like_the_grown_one() -> None:
     )
 
     assert np.array_equal(
-        released_forest.probabilities(grown, SCHEMA, columns, read_out=None),
-        released_forest.probabilities(
-            loaded.forest, loaded.schema, columns, read_out=None
-        ),
+        Predictor(grown, SCHEMA).probabilities(columns),
+        loaded.predictor.probabilities(columns),
     )
 
 
@@ -284,8 +284,6 @@ def test_damaged_bytes_are_refused_or_still_safe(data: st.DataObject) -> None:
         artifact = released_forest.loads(bytes(original))
     except ArtifactInvalid:
         return
-    probabilities = released_forest.probabilities(
-        artifact.forest, artifact.schema, columns, read_out=None
-    )
+    probabilities = artifact.predictor.probabilities(columns)
     assert probabilities.shape == (2, 3)
     assert np.all(np.isfinite(probabilities))

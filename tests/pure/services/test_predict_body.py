@@ -14,6 +14,7 @@ from app.services.installation import Installation
 from app.services.predict import Addressed
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from tests.support.columnar import stream_of
 from tests.support.schemas import sized
 
@@ -179,9 +180,10 @@ def test_rows_times_classes_of_a_model_have_a_limit(read: Any) -> None:
 def _is_answered_at_once(
     monkeypatch: pytest.MonkeyPatch, schema: Schema, body: object
 ) -> bool:
-    monkeypatch.setattr(predict.forests, "is_prepared", lambda *_: True)
+    monkeypatch.setattr(Predictor, "is_prepared", True)
     monkeypatch.setattr(predict.PredictingModel, "answer", lambda *_: b"an answer")
-    loaded = SimpleNamespace(schema=schema, forest=None)
+    forest: Any = SimpleNamespace(plan=SimpleNamespace(algorithm="mrf"))
+    loaded = SimpleNamespace(predictor=Predictor(forest, schema))
     installation = SimpleNamespace(
         authority={("key", "md"): Addressed("md", "digest")},
         changed_cells=None,

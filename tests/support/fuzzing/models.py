@@ -102,13 +102,11 @@ def run(data: bytes) -> bool:
         for n in range(3)
     ]
     columns = sanitise_prediction_rows(artifact.schema, rows)
-    probabilities = released_forest.probabilities(
-        artifact.forest, artifact.schema, columns, read_out=None
-    )
+    probabilities = artifact.predictor.probabilities(columns)
     assert probabilities.shape == (3, artifact.schema.n_classes)
     assert np.isfinite(probabilities).all()
     assert np.allclose(probabilities.sum(axis=1), 1)
-    codes = released_forest.labels(artifact.forest, probabilities, read_out=None)
+    codes = artifact.predictor.labels(probabilities)
     assert ((codes >= 0) & (codes < artifact.schema.n_classes)).all()
     json.dumps(artifact.metadata, ensure_ascii=False, allow_nan=False).encode()
     try:

@@ -456,30 +456,19 @@ class RequestRows:
         self._schema = schema
         self._names = frozenset(feature.name for feature in features)
         self._is_categorical = tuple(feature.is_categorical for feature in features)
-        self._columns = [
-            (
-                feature.name,
-                legal_types(feature)
-                if feature.missing
-                else legal_types(feature) - {type(None)},
-                codes_of(feature) if feature.is_categorical else None,
-                feature.other_code if feature.is_categorical else 0,
-            )
-            for feature in features
-        ]
-        self._order = [name for name, *_ in self._columns]
-        self._types = [types for _, types, *_ in self._columns]
-        self._codes = [
-            (place, codes, other)
-            for place, (_, _, codes, other) in enumerate(self._columns)
-            if codes is not None
-        ]
-        rules = [
-            (-np.inf, np.inf, it.other_code, 0)
-            if it.is_categorical
-            else (it.lower, it.upper, np.nan, it.type == "integer")
-            for it in features
-        ]
+        self._order = [feature.name for feature in features]
+        self._types: list[frozenset[type]] = []
+        self._codes: dict[int, tuple[Mapping[object, int], int]] = {}
+        rules: list[tuple[float, float, float, bool]] = []
+        for place, feature in enumerate(features):
+            types = legal_types(feature)
+            self._types.append(types if feature.missing else types - {type(None)})
+            if feature.is_categorical:
+                self._codes[place] = codes_of(feature), feature.other_code
+                rules.append((-np.inf, np.inf, feature.other_code, False))
+            else:
+                is_integer = feature.type == "integer"
+                rules.append((feature.lower, feature.upper, np.nan, is_integer))
         self._rules = np.array(rules, dtype=np.float64).reshape(-1, 4)
 
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
@@ -498,7 +487,7 @@ class RequestRows:
         return self._bounded(table)
 
     def sanitise_columns(
-        self, columns: Mapping[str, Sequence[object]], *, place: Place
+        self, columns: Mapping[str, Sequence[object]], *, place: Place = ("columns",)
     ) -> SanitisedColumns:
         """Does what
         :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns` does,
@@ -532,7 +521,7 @@ class RequestRows:
             return None
         if self._codes and "" in cells:  # which no number is
             return None
-        for place, codes, other in self._codes:
+        for place, (codes, other) in self._codes.items():
             cells[place] = codes.get(cells[place], other)
         return self._numbers(cells, 1)
 
@@ -543,16 +532,17 @@ class RequestRows:
         cell is not usual.
         """
         values: list[object] = []
-        for name, types, codes, other in self._columns:
-            cells = cells_of(name)
+        for place, types in enumerate(self._types):
+            cells = cells_of(self._order[place])
             if not types.issuperset(map(type, cells)):
                 return None
-            # an empty cell where none may be empty
-            if codes is not None and type(None) not in types and "" in cells:
-                return None
-            values += (
-                cells if codes is None else [codes.get(cell, other) for cell in cells]
-            )
+            if place not in self._codes:
+                values += cells
+                continue
+            if type(None) not in types and "" in cells:
+                return None  # an empty cell where none may be empty
+            codes, other = self._codes[place]
+            values += [codes.get(cell, other) for cell in cells]
         return self._numbers(values, n_rows)
 
     def _numbers(
@@ -562,8 +552,7 @@ class RequestRows:
         beyond the range of floats.
         """
         try:
-            return np.array(values, dtype=np.float64).reshape(
-                len(self._columns), n_rows
-            )
+            table = np.array(values, dtype=np.float64)
+            return table.reshape(len(self._order), n_rows)
         except OverflowError:
             return None

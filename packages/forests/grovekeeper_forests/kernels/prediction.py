@@ -56,18 +56,20 @@ class CodeTables:
     """
 
     def __init__(self, rules: Iterable[ColumnRule]) -> None:
-        listed = tuple(rules)
-        edges = [np.empty(0) if rule.edges is None else rule.edges for rule in listed]
-        self._edges = np.concatenate([np.empty(0), *edges])
-        self._first_edge = np.cumsum([0, *map(len, edges)], dtype=np.int64)
-        # Without edges, a number has code 0 and a category its value.
-        self._rules = np.array(
-            [
-                (0.0 if _is_constant(rule) else rule.highest, rule.missing, rule.last)
-                for rule in listed
-            ],
-            dtype=np.float64,
-        ).reshape(len(listed), 3)
+        edges: list[NDArray[np.float64]] = [np.empty(0)]
+        first_edge, numbers = [0], []
+        for rule in rules:
+            highest, n_edges = rule.highest, 0
+            if rule.edges is not None:
+                edges.append(rule.edges)
+                n_edges = len(rule.edges)
+                if n_edges == 0:  # without edges, a number has code 0
+                    highest = 0.0
+            first_edge.append(first_edge[-1] + n_edges)
+            numbers.append((highest, rule.missing, rule.last))
+        self._edges = np.concatenate(edges)
+        self._first_edge = np.array(first_edge, dtype=np.int64)
+        self._rules = np.array(numbers, dtype=np.float64).reshape(-1, 3)
         self.bins = self._edges, self._first_edge, self._rules
 
     def codes(
@@ -119,10 +121,6 @@ class CodeTables:
             values.astype(np.float64), edges, self._rules[column], codes
         )
         return codes
-
-
-def _is_constant(rule: ColumnRule) -> bool:
-    return rule.edges is not None and not len(rule.edges)
 
 
 class CodeSums:

@@ -187,7 +187,9 @@ class PackedForest:
         return first if is_first else np.array(self.features, dtype=np.int64)
 
     def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
-        """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``."""
+        """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``, each added up
+        in the order of the trees.
+        """
         if isinstance(columns, SanitisedTable) and not self.encoding.pairs:
             return kernels.sum_leaf_values_of_table(
                 columns.table[self._rows_of_table], self.encoding.tables, self.trees
@@ -214,12 +216,6 @@ class LeafSums:
     encoding: Encoding
     arrays: Mapping[str, NDArray[Any]]
     values: NDArray[np.float64]
-
-    def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
-        """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of
-        the trees.
-        """
-        return self.packed.sums(columns)
 
     @kept_property
     def packed(self) -> PackedForest:
@@ -252,7 +248,7 @@ class PooledSums:
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
-        return to_probabilities(self.sums.of(columns), self.read_out)
+        return to_probabilities(self.sums.packed.sums(columns), self.read_out)
 
 
 class LeafFamily:

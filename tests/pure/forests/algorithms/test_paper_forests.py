@@ -17,6 +17,7 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from grovekeeper_forests.trees import leaf_read_out, tree_parameters, tree_price
@@ -130,9 +131,7 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
 def test_a_label_forest_survives_serialization_and_votes() -> None:
     forest = grown("srt", max_depth=3)
     artifact = released_forest.loads(released_forest.dumps(forest, METADATA))
-    probabilities = released_forest.probabilities(
-        artifact.forest, SCHEMA, rows().features, read_out=None
-    )
+    probabilities = Predictor(artifact.forest, SCHEMA).probabilities(rows().features)
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     votes = np.take_along_axis(
@@ -147,7 +146,7 @@ def test_a_label_forest_survives_serialization_and_votes() -> None:
 def test_every_read_out_of_labels_is_their_vote() -> None:
     forest = grown("mrf", "1", max_depth=2, leaf="label")
     probabilities = [
-        released_forest.probabilities(forest, SCHEMA, rows().features, read_out=name)
+        Predictor(forest, SCHEMA).probabilities(rows().features, read_out=name)
         for name in ("log", "ta", "mv")
     ]
 
@@ -225,9 +224,7 @@ def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
 def test_parted_forest_counts_about_half_of_the_rows_and_learns() -> None:
     forest = grown("mrf", max_depth=3, se="hash")
     sizes = forest.arrays["counts"].sum(axis=(1, 2))
-    probabilities = released_forest.probabilities(
-        forest, SCHEMA, rows().features, read_out=None
-    )
+    probabilities = Predictor(forest, SCHEMA).probabilities(rows().features)
 
     assert np.all((sizes > 0.35 * N_ROWS) & (sizes < 0.65 * N_ROWS))
     assert np.mean(probabilities.argmax(axis=1) == rows().y) > 0.9

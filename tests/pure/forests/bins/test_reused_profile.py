@@ -20,6 +20,7 @@ from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan, read_plan
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
@@ -111,18 +112,14 @@ def test_a_model_carries_what_it_used_and_predicts_by_it(
     )
     assert artifact.plan.profile == released
     requested = SanitisedColumns((np.array([1.0, 9.0]), np.array([50.0, 50.0])), 2)
-    shares = released_forest.probabilities(
-        artifact.forest, SCHEMA, requested, read_out=None
-    )
+    shares = Predictor(artifact.forest, SCHEMA).probabilities(requested)
     assert shares[0, 0] > shares[1, 0]
 
 
 def answers_along(artifact: released_forest.Artifact) -> set[bytes]:
     """Predictions for rows along the first number."""
     requested = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
-    answers = released_forest.probabilities(
-        artifact.forest, SCHEMA, requested, read_out=None
-    )
+    answers = Predictor(artifact.forest, SCHEMA).probabilities(requested)
     return {row.tobytes() for row in answers}
 
 

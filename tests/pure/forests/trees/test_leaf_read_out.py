@@ -114,6 +114,8 @@ def test_rows_in_a_table_have_the_sums_of_rows_in_columns(
     numbers[0, ::7] = np.nan
     columns = (numbers[0], codes, numbers[1])
     table = np.array(columns, dtype=np.float64)
-    result = sums.of(SanitisedTable(table, None, (False, True, False)))
-    np.testing.assert_array_equal(result, sums.of(SanitisedColumns(columns, 40)))
+    result = sums.packed.sums(SanitisedTable(table, None, (False, True, False)))
+    np.testing.assert_array_equal(
+        result, sums.packed.sums(SanitisedColumns(columns, 40))
+    )
     assert len(np.unique(result)) > 4

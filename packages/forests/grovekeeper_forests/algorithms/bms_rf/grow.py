@@ -129,7 +129,8 @@ def votes_of(
     encoding = encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
     values = layers.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
     # sums of whole numbers, exact
-    return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)
+    sums = LeafSums(encoding, layer.arrays, values).packed.sums(columns)
+    return sums.astype(np.int64)
 
 
 def draw_projection(

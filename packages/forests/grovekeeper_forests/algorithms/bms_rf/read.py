@@ -105,7 +105,7 @@ class StackedSums:
         n_classes, seen = self.schema.n_classes, columns
         sums = np.zeros((columns.n_rows, n_classes))
         for index, layer in enumerate(self.layers):
-            layer_sums = layer.of(seen)
+            layer_sums = layer.packed.sums(seen)
             sums += layer_sums[:, :n_classes]
             if index < len(self.projection):
                 votes, weights = (

@@ -437,7 +437,6 @@ def labels_of(
     values = leaf_read_out.leaf_values(
         counts, leaf_read_out.LOGARITHMIC, noise_scale=noise_scale
     )
-    labels: NDArray[np.int32] = (
-        LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
-    )
+    sums = LeafSums(encoding, arrays, values).packed.sums(features)
+    labels: NDArray[np.int32] = sums.argmax(axis=1).astype(np.int32)
     return labels

@@ -14,12 +14,13 @@ from grovekeeper_forests.privacy.events import (
     PermuteAndFlip,
     UnknownPrivacyEvent,
 )
-from grovekeeper_forests.releases.evaluation.answers import Model, answers
+from grovekeeper_forests.releases.evaluation.answers import answers
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.trees import tree_growth
 
 
 def choose(
-    event: Event, models: Sequence[Model], rows: SanitisedRows, paid: PaidRandomness
+    event: Event, models: Sequence[Predictor], rows: SanitisedRows, paid: PaidRandomness
 ) -> int:
     """Chooses one of several models, and returns its index. One call is one release,
     which ``event`` prices.
@@ -34,7 +35,7 @@ def choose(
     return tree_growth.select(event, correct, paid)
 
 
-def _correct(model: Model, rows: SanitisedRows) -> int:
+def _correct(model: Predictor, rows: SanitisedRows) -> int:
     """PRIVATE number of rows whose most probable class equals their label."""
     return sum(
         int((shares.argmax(axis=1) == y).sum())

@@ -3,15 +3,12 @@ this module.
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.releases.forest.read import probabilities
+from grovekeeper_forests.releases.forest.predictor import Predictor
 
 BLOCK_ROWS = 8_192
 """Rows are answered in blocks of this size, the last one filled up: shapes and layouts
@@ -19,20 +16,15 @@ do not depend on the rows.
 """
 
 
-Model: TypeAlias = tuple[Forest, Schema]
-
-
 def answers(
-    model: Model, rows: SanitisedRows, *, read_out: str | None
+    model: Predictor, rows: SanitisedRows, *, read_out: str | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Classes of rows and a model's probabilities for them, block by block."""
-    forest, schema = model
     for start in range(0, rows.features.n_rows, BLOCK_ROWS):
         y = rows.y[start : start + BLOCK_ROWS].astype(np.int64)
         columns = tuple(_block(column, start) for column in rows.features.columns)
-        shares = probabilities(
-            forest, schema, SanitisedColumns(columns, BLOCK_ROWS), read_out=read_out
-        )
+        block = SanitisedColumns(columns, BLOCK_ROWS)
+        shares = model.probabilities(block, read_out=read_out)
         yield y, shares[: len(y)]
 
 

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests import catalogue
 from grovekeeper_forests.bins import releases
-from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness
 from grovekeeper_forests.releases.choice.draw import choose
 from grovekeeper_forests.releases.drawing import Drawing
-from grovekeeper_forests.releases.evaluation.answers import Model, answers
+from grovekeeper_forests.releases.evaluation.answers import answers
 from grovekeeper_forests.releases.evaluation.price import (
     AUROC,
     BEST,
@@ -25,17 +23,17 @@ from grovekeeper_forests.releases.evaluation.price import (
 )
 from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.forest import read as released_forest
+from grovekeeper_forests.releases.forest.predictor import Predictor
 
 
 def draw(job: Drawing) -> bytes:
     """Draws an evaluation; see :data:`grovekeeper_forests.releases.drawing.Draw`. The
     models are in the job's folder.
     """
-    evaluated = [
-        released_forest.loads(job.model(model["digest"]))
+    models = [
+        released_forest.loads(job.model(model["digest"])).predictor
         for model in job.work["models"]
     ]
-    models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     released = release(
         EvaluationPlan.from_json(job.work["plan"]), models, job.values(), job.randomness
     )
@@ -44,7 +42,7 @@ def draw(job: Drawing) -> bytes:
 
 def release(
     plan: EvaluationPlan,
-    models: Sequence[Model],
+    models: Sequence[Predictor],
     rows: SanitisedRows,
     randomness: Randomness,
 ) -> Evaluation:
@@ -87,13 +85,12 @@ def release(
 
 
 def _exact(
-    released: str, plan: EvaluationPlan, model: Model, rows: SanitisedRows
+    released: str, plan: EvaluationPlan, model: Predictor, rows: SanitisedRows
 ) -> NDArray[np.int64]:
     """PRIVATE exact counts of a table."""
     counts = np.zeros(plan.n_cells(released), dtype=np.int64)
-    for y, shares in answers(
-        model, rows, read_out=_score_read_out(model[0]) if released == AUROC else None
-    ):
+    read_out = _score_read_out(model) if released == AUROC else None
+    for y, shares in answers(model, rows, read_out=read_out):
         if released == AUROC:
             bins = np.minimum(
                 (shares[:, 1] * plan.score_bins).astype(np.int64), plan.score_bins - 1
@@ -107,10 +104,8 @@ def _exact(
     return counts
 
 
-def _score_read_out(forest: Forest) -> str | None:
+def _score_read_out(model: Predictor) -> str | None:
     """``logistic`` where a model offers it: the ranking is unchanged, and scores spread
     over more bins.
     """
-    return (
-        "logistic" if "logistic" in catalogue.read_outs(forest.plan.algorithm) else None
-    )
+    return "logistic" if "logistic" in model.read_outs else None

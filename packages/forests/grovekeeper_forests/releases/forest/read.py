@@ -1,5 +1,5 @@
-"""Predicts from a released forest, stores it as a safetensors file with one canonical
-JSON header, and tells whether it can answer one class only.
+"""Stores a released forest as a safetensors file with one canonical JSON header, and
+tells whether the forest can answer one class only.
 
 All of this is post-processing, at no privacy cost. A file holds no pickle and no
 executable content. Equal forests with equal metadata give equal bytes (the header holds
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -25,11 +24,10 @@ from safetensors import numpy as tensors
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
 from grovekeeper_forests.bins import quantile_bins
-from grovekeeper_forests.contract.plan import Forest, Plan, Reader
-from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns
+from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid, Place
-from grovekeeper_forests.kernels.prediction import bound_cells
+from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.events import (
     DiscreteLaplace,
     Event,
@@ -38,215 +36,9 @@ from grovekeeper_forests.privacy.events import (
     Sequential,
 )
 from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import PackedForest, PooledSums
-
-COIN_BITS = 53
-"""Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
-
-
-def probabilities(
-    forest: Forest, schema: Schema, columns: SanitisedColumns, *, read_out: str | None
-) -> NDArray[np.float64]:
-    """Class probabilities of rows. Deterministic: equal rows give equal numbers.
-
-    Args:
-        forest: released.
-        schema: public; the schema inside the artifact.
-        columns: the caller's rows, sanitised.
-        read_out: a read-out of the algorithm (see
-            ``grovekeeper_forests.trees.leaf_read_out``); ``None``: the default.
-
-    Returns:
-        float64 ``(n_rows, n_classes)``; rows sum to 1.
-
-    Raises:
-        ParameterInvalid: the model offers no such read-out.
-    """
-    return _reader(forest, schema, _settled(forest, read_out))(columns)
-
-
-def labels(
-    forest: Forest,
-    probabilities: NDArray[np.float64],
-    *,
-    read_out: str | None,
-    below: Callable[[int], int] = secrets.randbelow,
-) -> NDArray[np.int32]:
-    """One class code per row: the most probable class (the first in a tie), or for
-    ``pa`` a random draw.
-
-    Every call draws afresh, at no privacy cost: the probabilities are released, and the
-    draws read no row.
-
-    Args:
-        forest: released.
-        probabilities: of the rows, from :func:`probabilities` with the same read-out.
-        read_out: as there.
-        below: draws an exactly uniform integer in ``[0, n)``.
-
-    Returns:
-        int32 ``(n_rows,)``.
-
-    Raises:
-        ParameterInvalid: the model offers no such read-out.
-    """
-    if _settled(forest, read_out) != leaf_read_out.DRAW:
-        most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
-        return most_probable
-    weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
-    drawn = [
-        int(np.searchsorted(row, below(int(row[-1])), side="right")) for row in weights
-    ]
-    return np.array(drawn, dtype=np.int32)
-
-
-def sanitised(
-    forest: Forest, schema: Schema, rows: Sequence[Mapping[str, object]]
-) -> SanitisedColumns:
-    """Sanitises the rows of a request; see
-    :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_rows`.
-    """
-    return _predictor(forest, schema).rows.sanitise(rows)
-
-
-def sanitised_columns(
-    forest: Forest,
-    schema: Schema,
-    columns: Mapping[str, Sequence[object]],
-    *,
-    place: Place = ("columns",),
-) -> SanitisedColumns:
-    """Sanitises the columns of a request; see
-    :func:`grovekeeper_forests.data.sanitiser.sanitise_prediction_columns`."""
-    return _predictor(forest, schema).rows.sanitise_columns(columns, place=place)
-
-
-def read_outs(forest: Forest) -> Sequence[str]:
-    """The read-outs that the algorithm of a forest offers."""
-    return catalogue.read_outs(forest.plan.algorithm)
-
-
-def prepare(forest: Forest, schema: Schema) -> None:
-    """Packs the trees of a forest for its default read-out, and loads the compiled code
-    that predicts.
-    """
-    _reader(forest, schema, _settled(forest, None))
-
-
-def is_prepared(forest: Forest, schema: Schema) -> bool:
-    """Whether :func:`prepare` was called, so that a prediction by the default read-out
-    takes microseconds.
-    """
-    return _shared(_settled(forest, None)) in _predictor(forest, schema).readers
-
-
-def memory_bytes(forest: Forest) -> int:
-    """Bytes of the arrays of a forest, and of those that its read-outs keep, which may
-    be several times as many.
-    """
-    known: _Predictor | None = vars(forest).get(_PREDICTOR)
-    kept = () if known is None else tuple(known.kept_bytes.values())
-    return sum(array.nbytes for array in forest.arrays.values()) + sum(kept)
-
-
-def _kept_bytes(reader: Reader, forest: Forest) -> int:
-    """Bytes of the arrays of a reader that are not those of its forest."""
-    released = {id(array) for array in _arrays(forest.arrays)}
-    return sum(
-        {
-            id(array): array.nbytes
-            for array in _arrays(reader)
-            if id(array) not in released
-        }.values()
-    )
-
-
-def _arrays(kept: object) -> Iterator[NDArray[Any]]:
-    """The arrays in a value, at any depth; of a view, the array that it shows."""
-    if isinstance(kept, np.ndarray):
-        yield kept.base if isinstance(kept.base, np.ndarray) else kept
-        return
-    if isinstance(kept, Mapping):
-        parts: Iterable[object] = kept.values()
-    elif isinstance(kept, tuple):
-        parts = kept
-    else:
-        parts = vars(kept).values() if is_dataclass(kept) else ()
-    for part in parts:
-        yield from _arrays(part)
-
-
-@dataclass(frozen=True)
-class _Predictor:
-    """What the predictions of a forest share, kept with the forest. It does not refer
-    to it, which would keep both.
-
-    Attributes:
-        schema: public.
-        rows: sanitises rows of requests.
-        readers: by read-out, those that have predicted.
-        kept_bytes: by read-out, of the arrays that its reader keeps.
-    """
-
-    schema: Schema
-    rows: RequestRows
-    readers: dict[str, Reader] = field(default_factory=dict)
-    kept_bytes: dict[str, int] = field(default_factory=dict)
-
-
-_PREDICTOR = "predictor"
-"""Its name among the attributes of a forest, where it is found faster than in a
-dictionary of weak references.
-"""
-
-
-def _predictor(forest: Forest, schema: Schema) -> _Predictor:
-    known: _Predictor | None = vars(forest).get(_PREDICTOR)
-    if known is None or (known.schema is not schema and known.schema != schema):
-        known = vars(forest)[_PREDICTOR] = _Predictor(schema, RequestRows(schema))
-    return known
-
-
-def _shared(read_out: str) -> str:
-    """The read-out whose probabilities a read-out has."""
-    return leaf_read_out.AVERAGE if read_out == leaf_read_out.DRAW else read_out
-
-
-def _settled(forest: Forest, read_out: str | None) -> str:
-    offered = catalogue.read_outs(forest.plan.algorithm)
-    if read_out is None:
-        return offered[0]
-    if read_out not in offered:
-        raise ParameterInvalid.named("read_out", "unknown-choice", accepted=offered)
-    return read_out
-
-
-def _one_row(schema: Schema) -> SanitisedColumns:
-    columns = (
-        np.zeros(1, dtype=np.int32)
-        if feature.is_categorical
-        else np.array([feature.lower], dtype=np.float64)
-        for feature in schema.features
-    )
-    return SanitisedColumns(tuple(columns), 1)
-
-
-def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
-    """The reader of a forest by a read-out, cached for the life of the forest."""
-    predictor, shared = _predictor(forest, schema), _shared(read_out)
-    known = predictor.readers.get(shared)
-    if known is not None:
-        return known
-    reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
-    # Readers pack trees and load compiled code at their first use, and so does the
-    # bounding of cells.
-    reader(_one_row(schema))
-    bound_cells(np.empty((0, 1)), np.empty((0, 4)))
-    predictor.kept_bytes[shared] = _kept_bytes(reader, forest)
-    predictor.readers[shared] = reader
-    return reader
-
 
 FORMAT = "grovekeeper-forest/1"
 _HEADER_ENTRY = "grovekeeper"
@@ -286,6 +78,11 @@ class Artifact:
     schema: Schema
     plan: Plan
     metadata: Mapping[str, object]
+
+    @kept_property
+    def predictor(self) -> Predictor:
+        """What all predictions with this artifact share."""
+        return Predictor(self.forest, self.schema)
 
 
 def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:

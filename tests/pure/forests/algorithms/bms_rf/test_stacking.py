@@ -26,6 +26,7 @@ from grovekeeper_forests.privacy.events import (
 )
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow as grow_forest
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import tree_growth, tree_histograms
 from grovekeeper_forests.trees.tree_growth import SplitRule
@@ -334,8 +335,8 @@ def test_prediction_sees_the_rows_that_growth_saw(
             layer.of(mine.features)[:, :3]
             for layer, (_, mine) in zip(reader.layers, seen, strict=True)
         )
-        probabilities = released_forest.probabilities(
-            forest, SCHEMA, rows().features, read_out="ta"
+        probabilities = Predictor(forest, SCHEMA).probabilities(
+            rows().features, read_out="ta"
         )
         assert probabilities == pytest.approx(
             together / together.sum(axis=1, keepdims=True)
@@ -350,10 +351,8 @@ def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
 
     for read_out in ("log", "ta", "mv"):
         assert np.array_equal(
-            released_forest.probabilities(
-                loaded.forest, SCHEMA, columns, read_out=read_out
-            ),
-            released_forest.probabilities(forest, SCHEMA, columns, read_out=read_out),
+            Predictor(loaded.forest, SCHEMA).probabilities(columns, read_out=read_out),
+            Predictor(forest, SCHEMA).probabilities(columns, read_out=read_out),
         )
     wider = {**forest.arrays, "projection": np.zeros((2, 3, 5), dtype=np.uint16)}
     with pytest.raises(released_forest.ArtifactInvalid):

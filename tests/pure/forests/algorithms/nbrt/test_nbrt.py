@@ -28,6 +28,7 @@ from grovekeeper_forests.privacy.events import (
 from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from tests.support.stored_plans import read_priced
@@ -189,9 +190,7 @@ def test_a_single_decisive_rule_becomes_the_first_split() -> None:
     arrays = forest.arrays
     assert arrays["feature"][0, 0] == 3
     assert int(arrays["right"][0, 0, 0]) == 2**64 - 2**7
-    shares = released_forest.probabilities(
-        forest, schema, columns_of(schema, X), read_out=None
-    )
+    shares = Predictor(forest, schema).probabilities(columns_of(schema, X))
     assert np.array_equal(shares.argmax(axis=1), y)
     assert np.array_equal(
         released_forest.loads(
@@ -272,9 +271,7 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
     assert budget.loss(settled.event) > Fraction(999, 1000) * budget.limit
     X, y = np.zeros((300, 5)), np.repeat([0, 1, 2], [30, 90, 180])
     forest = grown(settled, schema, X, y)
-    shares = released_forest.probabilities(
-        forest, schema, columns_of(schema, X[:2]), read_out=None
-    )
+    shares = Predictor(forest, schema).probabilities(columns_of(schema, X[:2]))
     # counts of 30, 90 and 180 with deviation 4
     assert shares[0] == pytest.approx([0.1, 0.3, 0.6], abs=0.15)
     assert np.array_equal(shares[0], shares[1])
@@ -367,13 +364,9 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
         released_forest.dumps(forest, {"schema": schema.to_json()})
     )
     columns = columns_of(schema, X[test])
-    shares = released_forest.probabilities(
-        artifact.forest, artifact.schema, columns, read_out=None
-    )
-    plain = released_forest.probabilities(
-        artifact.forest, artifact.schema, columns, read_out="logistic"
-    )
-    labels = released_forest.labels(artifact.forest, shares, read_out=None)
+    shares = artifact.predictor.probabilities(columns)
+    plain = artifact.predictor.probabilities(columns, read_out="logistic")
+    labels = artifact.predictor.labels(shares)
 
     assert (labels == table.target[test]).mean() > 0.8
     assert shares.sum(axis=1) == pytest.approx(1)
@@ -382,8 +375,8 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
         np.argsort(shares[:, 1], kind="stable"), np.argsort(plain[:, 1], kind="stable")
     )
     one_by_one = [
-        released_forest.probabilities(
-            artifact.forest, schema, columns_of(schema, X[row : row + 1]), read_out=None
+        Predictor(artifact.forest, schema).probabilities(
+            columns_of(schema, X[row : row + 1])
         )
         for row in test[:20]
     ]
@@ -398,8 +391,8 @@ def test_a_table_of_ten_classes_is_learned() -> None:
     forest = grown(
         planned(schema, "8", size=1_500), schema, table.data[train], table.target[train]
     )
-    shares = released_forest.probabilities(
-        forest, schema, columns_of(schema, table.data[test]), read_out=None
+    shares = Predictor(forest, schema).probabilities(
+        columns_of(schema, table.data[test])
     )
 
     assert (shares.argmax(axis=1) == table.target[test]).mean() > 0.75
@@ -412,8 +405,8 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
     schema = schema_of(3)
     X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
     forest = grown(planned(schema, n_estimators=10), schema, X, y)
-    shares = released_forest.probabilities(
-        forest, schema, columns_of(schema, X), read_out="logistic"
+    shares = Predictor(forest, schema).probabilities(
+        columns_of(schema, X), read_out="logistic"
     )
     arrays = forest.arrays
     # the reader subtracts a third of the start
@@ -436,8 +429,8 @@ def test_class_proportions_alone_are_not_recalibrated() -> None:
     schema = schema_of(2)
     settled = planned(schema, "8", max_depth=0, n_estimators=1)
     forest = grown(settled, schema, np.zeros((1_000, 5)), np.repeat([0, 1], [300, 700]))
-    shares = released_forest.probabilities(
-        forest, schema, columns_of(schema, np.zeros((2, 5))), read_out=None
+    shares = Predictor(forest, schema).probabilities(
+        columns_of(schema, np.zeros((2, 5)))
     )
     assert shares[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
 
@@ -454,7 +447,7 @@ def test_calibration_for_the_clip_undoes_it_and_none_changes_nothing() -> None:
     of_clip = planned(schema, "4", n_estimators=8, calibration="clip")
     columns = columns_of(schema, X)
     default, plain, clipped = (
-        released_forest.probabilities(own, schema, columns, read_out=read_out)
+        Predictor(own, schema).probabilities(columns, read_out=read_out)
         for own, read_out in (
             (forest, None),
             (forest, "logistic"),
@@ -481,7 +474,7 @@ def test_a_measured_temperature_scales_the_default_read_out_alone(
             forest.plan,
             {**forest.arrays, "temperature": np.array([temperature], dtype=np.int64)},
         )
-        return released_forest.probabilities(own, schema, columns, read_out=read_out)
+        return Predictor(own, schema).probabilities(columns, read_out=read_out)
 
     plain, cold, hot = read(2**16, None), read(2**15, None), read(2**17, None)
     assert np.array_equal(plain, read(2**15, "logistic"))
@@ -570,8 +563,8 @@ def test_hardly_any_rows_give_a_whole_model(n_classes: int, n_rows: int) -> None
     artifact = released_forest.loads(
         released_forest.dumps(forest, {"schema": schema.to_json()})
     )
-    shares = released_forest.probabilities(
-        artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None
+    shares = Predictor(artifact.forest, schema).probabilities(
+        columns_of(schema, np.zeros((3, 5)))
     )
     assert shares.shape == (3, n_classes)
     assert np.isfinite(shares).all()

@@ -15,8 +15,8 @@ from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
@@ -75,9 +75,7 @@ def test_near_constant_columns_do_not_push_a_forest_below_the_majority_class() -
             SystemRandomness(),
             on_tree_done=lambda: None,
         )
-        probabilities = released_forest.probabilities(
-            forest, schema, columns, read_out=None
-        )
+        probabilities = Predictor(forest, schema).probabilities(columns)
         right.append(float((probabilities.argmax(axis=1) == y).mean()))
     majority = np.bincount(y).max() / N_ROWS
 
