@@ -397,7 +397,8 @@ class Database:
         """
         return cls(parse_url(url), pool_size=pool_size)
 
-    def write(self) -> AbstractContextManager[Session]:
+    @contextmanager
+    def write(self) -> Iterator[Session]:
         """A write transaction: commits when the block ends, rolls back when it raises.
 
         On SQLite, writers wait for one another before they take a connection. On
@@ -409,16 +410,23 @@ class Database:
                 committed, unless the connection broke during the commit; the next read
                 shows which.
         """
-        return self._write()
+        with (
+            self._exclusive(),
+            self._unavailable_if_unreachable(writes=True),
+            self._writers.begin() as session,
+        ):
+            yield session
 
-    def read(self) -> AbstractContextManager[Session]:
+    @contextmanager
+    def read(self) -> Iterator[Session]:
         """A read transaction on one snapshot. It cannot write and cannot be upgraded to
         a write transaction.
 
         Raises:
             Unavailable: the database cannot be reached or is too busy.
         """
-        return self._read()
+        with self._unavailable_if_unreachable(writes=False), self._readers() as session:
+            yield session
 
     @contextmanager
     def named_lock(self, name: str, *, wait_s: float) -> Iterator[None]:
@@ -474,20 +482,6 @@ class Database:
     def close(self) -> None:
         """Closes every idle connection. May be called twice."""
         self.engine.dispose()
-
-    @contextmanager
-    def _write(self) -> Iterator[Session]:
-        with (
-            self._exclusive(),
-            self._unavailable_if_unreachable(writes=True),
-            self._writers.begin() as session,
-        ):
-            yield session
-
-    @contextmanager
-    def _read(self) -> Iterator[Session]:
-        with self._unavailable_if_unreachable(writes=False), self._readers() as session:
-            yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:
         return nullcontext() if self._write_lock is None else self._write_lock.locked()

@@ -195,39 +195,33 @@ class WriteLock:
             raise Unavailable("the database is busy")
         try:
             self._owner = threading.get_ident()
-            with self._processes():
+            descriptor = self._locked_file()
+            try:
                 yield
+            finally:
+                _free(descriptor)
         finally:
             self._owner = None
             self._threads.release()
-
-    @contextmanager
-    def _processes(self) -> Iterator[None]:
-        # LOCK_UN, not closing the file, ends the lock: a child between fork and exec
-        # may hold a copy of the descriptor, and LOCK_UN frees the lock for every copy.
-        try:
-            descriptor = self._locked_file()
-        except OSError as error:
-            raise Unavailable("the database cannot answer at the moment") from error
-        try:
-            yield
-        finally:
-            _free(descriptor)
 
     def _locked_file(self) -> int:
         """Locks the file and returns its descriptor."""
         if self._wait is not None and self._wait.goes_on:
             # at once, because a wait of the whole time was in vain
             raise Unavailable("the database is busy")
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise Unavailable("the database cannot answer at the moment") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._wait = _begin_to_wait(descriptor)
             self._wait.until_locked(self._wait_s)
-        except OSError:
+        except OSError as error:
             os.close(descriptor)
-            raise
+            raise Unavailable("the database cannot answer at the moment") from error
         return descriptor
 
 
@@ -280,6 +274,8 @@ def _begin_to_wait(descriptor: int) -> _Wait:
 
 
 def _free(descriptor: int) -> None:
+    # LOCK_UN, not closing the file, ends the lock: a child between fork and exec may
+    # hold a copy of the descriptor, and LOCK_UN frees the lock for every copy.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 

@@ -501,7 +501,8 @@ def _run_and_end(
             lease,
         )
         lease.show(task.n_trees)
-        output = _stored(installation, task, stop=stop)
+        released = task.output_path.read_bytes()
+        output = _answer(partial(keep, installation, task, released), stop=stop)
     except Stopped:
         _fail(installation, claim, reason=EndReason.LOST, stop=stop)
     except JobFailed as failure:
@@ -516,11 +517,6 @@ def _run_and_end(
     else:
         finished.note(installation, claim, output)
         _succeed(installation, claim, output, stop=stop)
-
-
-def _stored(installation: Installation, task: JobTask, *, stop: Stop) -> Output:
-    data = task.output_path.read_bytes()
-    return _answer(partial(keep, installation, task, data), stop=stop)
 
 
 def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:

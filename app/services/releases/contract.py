@@ -251,12 +251,9 @@ def _charged(row: JobRow, dataset_id: str) -> int:
     The scopes of two parts of one dataset are disjoint, so a row is in one part at most
     (docs/proofs/sspe-1.md).
     """
-    return max(steps_of(part.price) for part in row.parts if part.dataset == dataset_id)
-
-
-def steps_of(price: Mapping[str, Any]) -> int:
-    """The amount of a price in whole steps of its accountant's unit."""
-    return int(
-        Fraction(price["amount"])
-        * 10 ** accountants.by_name(price["accountant"]).PLACES
-    )
+    steps = []
+    for part in row.parts:
+        if part.dataset == dataset_id:
+            places = accountants.by_name(part.price["accountant"]).PLACES
+            steps.append(int(Fraction(part.price["amount"]) * 10**places))
+    return max(steps)

@@ -52,12 +52,6 @@ class AskedDataset:
     accountant: str
     delta: Fraction | None
 
-    def expected_rows(self, scope: Scope) -> int | None:
-        """The expected number of rows in a scope, from declared sizes alone; ``None``
-        where no size is declared.
-        """
-        return self.dataset.expected_rows(scope, n_epochs=len(self.uploads))
-
     def continues(self, earlier: "AskedDataset") -> bool:
         """Whether what was planned from earlier facts holds: nothing but uploads came
         since.
@@ -203,7 +197,8 @@ class AskedPart:
     @property
     def public_size(self) -> int | None:
         """The declared order of magnitude of the rows in the scope; never a count."""
-        return self.source.expected_rows(self.scope)
+        n_epochs = len(self.source.uploads)
+        return self.dataset.expected_rows(self.scope, n_epochs=n_epochs)
 
     @property
     def charged_scope(self) -> Scope:

@@ -46,7 +46,9 @@ def release_counts(
     Raises:
         UnknownPrivacyEvent: the event is not one of a table of noisy counts.
     """
-    if _coordinates(event) != exact.size:
+    if not isinstance(event, DiscreteLaplace | RoundedGaussian):
+        raise UnknownPrivacyEvent("not the event of a table of noisy counts")
+    if event.coordinates != exact.size:
         raise UnknownPrivacyEvent("the event of a table of another size")
     if isinstance(event, DiscreteLaplace):
         return exact + randomness.discrete_laplace(
@@ -55,12 +57,6 @@ def release_counts(
     return per_row(event) * exact + randomness.rounded_gaussian(
         exact.shape, scale_bits=SCALE_BITS
     )
-
-
-def _coordinates(event: Event) -> int:
-    if isinstance(event, DiscreteLaplace | RoundedGaussian):
-        return event.coordinates
-    raise UnknownPrivacyEvent("not the event of a table of noisy counts")
 
 
 def release_cuts(

@@ -66,8 +66,6 @@ class Parameter:
             public numbers chooses.
         minimum: smallest legal value of a number.
         maximum: largest legal value of a number.
-        most_stored: largest value in the plans of versions before, if larger than
-            ``maximum``.
         choices: every legal choice.
         only_with: another parameter and its choice that this parameter needs to have an
             effect; ``None``: no condition.
@@ -79,7 +77,6 @@ class Parameter:
     default: Value | None = None
     minimum: Fraction = Fraction(0)
     maximum: Fraction = Fraction(0)
-    most_stored: Fraction = Fraction(0)
     choices: tuple[str, ...] = ()
     only_with: tuple[str, str] | None = None
 
@@ -177,19 +174,6 @@ def without_effect(
                     f"{parameter.name} has no effect: it is used only where {other} is {choice}."
                 )
     return tuple(sentences)
-
-
-def read_stored(
-    parameters: Sequence[Parameter], stored: Mapping[str, object]
-) -> dict[str, Value]:
-    """The values of a stored plan, which a version before may have settled; raises as
-    :func:`read_all`.
-    """
-    as_before = [
-        replace(known, maximum=max(known.maximum, known.most_stored))
-        for known in parameters
-    ]
-    return read_all(as_before, stored)
 
 
 def read_all(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
-from grovekeeper_forests.contract.algorithm import Parameter, Value, read_stored
+from grovekeeper_forests.contract.algorithm import Parameter, Value, read_all
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.data.schema import Schema
@@ -128,7 +128,7 @@ class Plan:
                 "warnings": [*warnings],
                 **more,
             } if all(isinstance(warning, str) for warning in warnings):
-                parameters = read_stored(known, stored)
+                parameters = read_all(known, stored)
                 terms = Terms(
                     Fraction(epsilon),
                     str(more.get("accountant", pure.NAME)),
@@ -257,8 +257,8 @@ class Family(Protocol):
         on the rows.
 
         A row's probabilities do not depend on the other rows of a call. A reader is
-        cached for the life of its forest, so a reader must not hold a reference to the
-        forest.
+        kept for the life of a
+        :class:`grovekeeper_forests.releases.forest.predictor.Predictor`.
         """
 
 

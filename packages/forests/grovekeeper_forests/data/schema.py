@@ -172,7 +172,32 @@ class Schema:
 
     def problems(self) -> list[ParameterProblem]:
         """Every broken rule, with a place in ``schema``."""
-        return _problems(self)
+        problems: list[ParameterProblem] = []
+        if not self.features:
+            problems.append(_problem("too-few", "features"))
+        if len(self.features) > limits.MAX_FEATURES:
+            return [_problem("too-many", "features")]
+        seen: set[str] = set()
+        for index, feature in enumerate(self.features):
+            place = ("features", index)
+            problems.extend(
+                _problem(problem, *place, field)
+                for field, problem in _feature_problems(feature)
+            )
+            if feature.name in seen:
+                problems.append(_problem("not-distinct", *place, "name"))
+            seen.add(feature.name)
+        name_problem = column_name_problem(self.label.name)
+        if self.label.name in seen:
+            name_problem = "not-distinct"
+        if name_problem:
+            problems.append(_problem(name_problem, "label", "name"))
+        classes_problem = value_list_problem(
+            self.label.classes, smallest=2, largest=limits.MAX_CLASSES
+        )
+        if classes_problem:
+            problems.append(_problem(classes_problem, "label", "classes"))
+        return problems
 
 
 def _feature(item: Mapping[str, object]) -> Feature:
@@ -270,35 +295,6 @@ def _problem(problem: str, *place: str | int) -> ParameterProblem:
     return ParameterProblem(
         ("schema", *place), problem, accepted=tuple(_ACCEPTED.get(str(place[-1]), ()))
     )
-
-
-def _problems(schema: Schema) -> list[ParameterProblem]:
-    problems: list[ParameterProblem] = []
-    if not schema.features:
-        problems.append(_problem("too-few", "features"))
-    if len(schema.features) > limits.MAX_FEATURES:
-        return [_problem("too-many", "features")]
-    seen: set[str] = set()
-    for index, feature in enumerate(schema.features):
-        place = ("features", index)
-        problems.extend(
-            _problem(problem, *place, field)
-            for field, problem in _feature_problems(feature)
-        )
-        if feature.name in seen:
-            problems.append(_problem("not-distinct", *place, "name"))
-        seen.add(feature.name)
-    name_problem = column_name_problem(schema.label.name)
-    if schema.label.name in seen:
-        name_problem = "not-distinct"
-    if name_problem:
-        problems.append(_problem(name_problem, "label", "name"))
-    classes_problem = value_list_problem(
-        schema.label.classes, smallest=2, largest=limits.MAX_CLASSES
-    )
-    if classes_problem:
-        problems.append(_problem(classes_problem, "label", "classes"))
-    return problems
 
 
 def _feature_problems(feature: Feature) -> list[tuple[str, str]]:

@@ -268,9 +268,21 @@ def from_json(value: object) -> Event:
         UnknownPrivacyEvent: anything but a form described above.
     """
     try:
-        return _read(value)
+        match value:
+            case {"type": "sequential/1", "parts": [*parts], **rest} if not rest:
+                return Sequential(tuple(map(Part.from_json, parts)))
+            case {
+                "type": "parallel/1",
+                "over": str(over),
+                "parts": [*parts],
+                **rest,
+            } if not rest:
+                return Parallel(over, tuple(map(Part.from_json, parts)))
+            case {"type": str(slug), **members} if slug in _LEAVES:
+                return _read_leaf(_LEAVES[slug], members)
     except (ValueError, ZeroDivisionError, TypeError, KeyError) as error:
         raise UnknownPrivacyEvent("not a privacy event of a known form") from error
+    raise UnknownPrivacyEvent("not a privacy event of a known form")
 
 
 def foreign(value: object) -> Event:
@@ -310,19 +322,6 @@ def _size(event: Event) -> int:
         ):
             raise UnknownPrivacyEvent("a scale of an event has too many digits")
     return 1
-
-
-def _read(value: object) -> Event:
-    match value:
-        case {"type": "sequential/1", "parts": [*parts], **rest} if not rest:
-            return Sequential(tuple(Part.from_json(part) for part in parts))
-        case {"type": "parallel/1", "over": str(over), "parts": [*parts], **rest} if (
-            not rest
-        ):
-            return Parallel(over, tuple(Part.from_json(part) for part in parts))
-        case {"type": str(slug), **fields_given} if slug in _LEAVES:
-            return _read_leaf(_LEAVES[slug], fields_given)
-    raise UnknownPrivacyEvent("not a privacy event of a known form")
 
 
 _LeafType: TypeAlias = (

@@ -110,32 +110,22 @@ def in_words(
 
 
 def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
-    margin, cost = _INDENT * depth, f"{words.symbol} {_figure(words.loss(part.event))}"
+    margin, times = _INDENT * depth, "" if part.times == 1 else f"{part.times} × "
+    cost = f"{words.symbol} {_figure(words.loss(part.event))}"
     match part.event:
         case Sequential(parts):
-            head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"
-            return [
-                head,
-                *(
-                    line
-                    for inner in parts
-                    for line in _lines(inner, words, depth=depth + 1)
-                ),
-            ]
+            how = "one after another, so that losses add up"
         case Parallel(over, parts):
-            head = (
-                f"{margin}{_repeated(part.times)}on disjoint rows, one set of rows per {_singular(over)}, so that only "
-                f"the largest loss counts ({cost}):"
+            how = (
+                f"on disjoint rows, one set of rows per {over.removesuffix('s')}, so "
+                "that only the largest loss counts"
             )
-            return [
-                head,
-                *(
-                    line
-                    for inner in parts
-                    for line in _lines(inner, words, depth=depth + 1)
-                ),
-            ]
-    return [f"{margin}{part.times} × {_leaf(part.event)} ({cost} each)"]
+        case leaf:
+            return [f"{margin}{part.times} × {_leaf(leaf)} ({cost} each)"]
+    lines = [f"{margin}{times}{how} ({cost}):"]
+    for inner in parts:
+        lines += _lines(inner, words, depth=depth + 1)
+    return lines
 
 
 def _leaf(event: Event) -> str:
@@ -185,14 +175,6 @@ def _changed(leaf: Leaf) -> str:
     return "one changed label" if leaf.adjacency is Adjacency.LABEL else "one row"
 
 
-def _repeated(times: int) -> str:
-    return "" if times == 1 else f"{times} × "
-
-
-def _singular(over: str) -> str:
-    return over.removesuffix("s")
-
-
 def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
     if isinstance(event, Sequential | Parallel):
         return all(_is_stated_under(part.event, adjacency) for part in event.parts)
@@ -203,19 +185,16 @@ def _figure(value: Fraction) -> str:
     """Formats a number: exactly as ``= 0.5``, or rounded up to six significant digits
     as ``≤ 0.333334``.
     """
-    rounded = _rounded_up(value)
-    return (
-        f"= {amounts.to_text(value)}"
-        if rounded == value
-        else f"≤ {amounts.to_text(rounded)}"
-    )
+    shown = rounded(value, up=True)
+    sign = "=" if shown == value else "≤"
+    return f"{sign} {amounts.to_text(shown)}"
 
 
 def _plain(value: Fraction) -> str:
     """Formats a number: exactly where the text is short, else rounded up to six
     significant digits.
     """
-    return amounts.to_text(_rounded_up(value))
+    return amounts.to_text(rounded(value, up=True))
 
 
 def _noise_scale(inverse_scale: Fraction) -> str:
@@ -234,10 +213,6 @@ def _times(noise: RoundedGaussian) -> str:
     return amounts.to_text(
         rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False)
     )
-
-
-def _rounded_up(value: Fraction) -> Fraction:
-    return rounded(value, up=True)
 
 
 def rounded(value: Fraction, *, up: bool) -> Fraction:

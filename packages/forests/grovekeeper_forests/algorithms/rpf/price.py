@@ -57,11 +57,6 @@ MOST_AT_ONCE: Final = 2
 tables (docs/results/rpf.md).
 """
 
-MOST_STORED: Final = 3
-"""Most levels that one selection chose in forests of versions before; such forests
-still predict.
-"""
-
 MAX_WITH_PAIRS: Final = 500
 """Most public splits, including those on sums and differences, for which joint
 selections use all columns.
@@ -371,7 +366,6 @@ _OWN_PARAMETERS = (
         "With many splits, levels and classes, fewer trees may choose two levels at once.",
         minimum=Fraction(1),
         maximum=Fraction(MOST_AT_ONCE),
-        most_stored=Fraction(MOST_STORED),
     ),
     Parameter(
         "pairs",

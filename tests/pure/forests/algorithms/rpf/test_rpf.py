@@ -39,6 +39,7 @@ from grovekeeper_forests.privacy.events import (
 from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import ArtifactInvalid
 from grovekeeper_verifier import events as verifier
@@ -178,9 +179,7 @@ def test_foreign_events_are_refused() -> None:
 
 def test_forest_learns_and_says_what_it_learnt() -> None:
     forest, held_out = grown("40"), rows(seed=4)
-    probabilities = released_forest.probabilities(
-        forest, SCHEMA, held_out.features, read_out=None
-    )
+    probabilities = Predictor(forest, SCHEMA).probabilities(held_out.features)
 
     assert np.mean(probabilities.argmax(axis=1) == held_out.y) > 0.7
     assert np.allclose(probabilities.sum(axis=1), 1.0)
@@ -216,9 +215,7 @@ def test_later_trees_correct_the_earlier_ones() -> None:
         forest = grow(
             settled, schema, given_rows, SystemRandomness(), on_tree_done=lambda: None
         )
-        probabilities = released_forest.probabilities(
-            forest, schema, held_out.features, read_out=None
-        )
+        probabilities = Predictor(forest, schema).probabilities(held_out.features)
         return float(np.mean(probabilities.argmax(axis=1) == held_out.y))
 
     assert accuracy(1) < 0.85
@@ -256,10 +253,8 @@ def test_an_artifact_survives_serialization_and_predicts_the_same() -> None:
         assert np.array_equal(array, artifact.forest.arrays[name])
     features = rows(seed=5).features
     assert np.array_equal(
-        released_forest.probabilities(forest, SCHEMA, features, read_out=None),
-        released_forest.probabilities(
-            artifact.forest, artifact.schema, features, read_out="log"
-        ),
+        Predictor(forest, SCHEMA).probabilities(features),
+        artifact.predictor.probabilities(features, read_out="log"),
     )
 
 
@@ -362,7 +357,7 @@ def test_rows_reach_exactly_the_leaves_with_a_number_of_selections() -> None:
 
 def test_reader_does_not_keep_its_forest() -> None:
     forest = grown()
-    released_forest.probabilities(forest, SCHEMA, rows().features, read_out=None)
+    Predictor(forest, SCHEMA).probabilities(rows().features)
     trace = weakref.ref(forest)
     del forest
     gc.collect()
@@ -437,9 +432,7 @@ def test_pairs_learn_a_rule_that_no_single_column_shows() -> None:
         forest = grow(
             settled, schema, held, SystemRandomness(), on_tree_done=lambda: None
         )
-        probabilities = released_forest.probabilities(
-            forest, schema, held.features, read_out=None
-        )
+        probabilities = Predictor(forest, schema).probabilities(held.features)
         return float(np.mean(probabilities.argmax(axis=1) == y))
 
     assert accuracy("ordered") > 0.99
@@ -453,7 +446,7 @@ def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels()
     parameters = {**tempered.plan.parameters, "calibration": "none"}
     plain = Forest(replace(tempered.plan, parameters=parameters), tempered.arrays)
     soft, sure = (
-        released_forest.probabilities(forest, SCHEMA, rows().features, read_out=None)
+        Predictor(forest, SCHEMA).probabilities(rows().features)
         for forest in (tempered, plain)
     )
     powers = sure ** (1 / 2**0.5)  # the fourth root of four

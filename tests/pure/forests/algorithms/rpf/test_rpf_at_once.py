@@ -5,7 +5,6 @@ and its accuracy.
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,8 +24,8 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.forest import price as forest_price
-from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
 from tests.support.schemas import schema_of
@@ -70,35 +69,12 @@ def test_levels_at_once_are_a_rule_of_public_numbers() -> None:
     assert at_once(max_depth=1, at_once=2) == 2
 
 
-def old_artifact() -> bytes:
-    """A forest that a version before grew: two trees of five levels, chosen two and
-    three at once, on six answers.
-    """
-    return (Path(__file__).parent / "three_at_once.artifact").read_bytes()
-
-
-def test_forests_of_three_levels_at_once_still_predict() -> None:
-    read = released_forest.loads(old_artifact())
-    answers = SanitisedColumns(
-        tuple(np.array([[0, 1], [1, 0], *[[0, 0]] * 4], dtype=np.int32)), 2
-    )
-    probabilities = released_forest.probabilities(
-        read.forest, read.schema, answers, read_out=None
-    )
-
-    assert read.plan.parameters["at_once"] == 3
-    assert set(np.unique(read.forest.arrays["selections"])) == {2}
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    assert released_forest.dumps(read.forest, read.metadata) == old_artifact()
-
-
-def test_a_stored_plan_of_three_levels_at_once_is_read_and_not_priced_again() -> None:
-    read = released_forest.loads(old_artifact())
-
-    assert forest_price.read_plan(read.plan.to_json()) == read.plan
-    # so that a job that was queued before the upgrade fails without a charge
+def test_a_stored_plan_of_three_levels_at_once_is_refused() -> None:
+    stored = planned(max_depth=4, at_once=2).to_json()
+    assert forest_price.read_plan(stored).to_json() == stored
+    stored["parameters"] = {**planned(max_depth=4, at_once=2).parameters, "at_once": 3}
     with pytest.raises(PlanInvalid):
-        forest_price.require_priced(read.plan, read.schema)
+        forest_price.read_plan(stored)
 
 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
@@ -215,8 +191,7 @@ def test_two_levels_at_once_learn_a_rule_that_no_single_split_shows() -> None:
             for _ in range(20)
         ]
         probabilities = [
-            released_forest.probabilities(forest, schema, own.features, read_out=None)
-            for forest in forests
+            Predictor(forest, schema).probabilities(own.features) for forest in forests
         ]
         return [float(np.mean(each.argmax(axis=1) == own.y)) for each in probabilities]
 
