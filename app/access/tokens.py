@@ -409,7 +409,11 @@ def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Tok
 
 def _roles(claim: object, roles: Mapping[str, Role]) -> frozenset[Role]:
     """The roles that a claim names: a text, a list of texts, or null."""
-    values = [claim] if isinstance(claim, str) else [] if claim is None else claim
+    values = claim
+    if claim is None:
+        values = []
+    elif isinstance(claim, str):
+        values = [claim]
     if not isinstance(values, list) or not all(
         isinstance(value, str) for value in values
     ):

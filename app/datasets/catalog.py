@@ -488,7 +488,8 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
 
 def upload_ids(session: Session, dataset_id: str) -> list[str]:
     """Ids of the uploads of a dataset, in order."""
-    return [epoch.id for epoch in epochs(session, dataset_id)]
+    query = select(EpochRow.id).where(EpochRow.dataset_id == dataset_id)
+    return list(session.execute(query.order_by(EpochRow.ordinal)).scalars())
 
 
 def uploads_as_text() -> ColumnElement[str | None]:

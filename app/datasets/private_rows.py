@@ -383,9 +383,8 @@ def _codes_of_values(
     for index, feature in enumerate(public.schema.features):
         name = row_layout.feature_column(index)
         table = stored.read_row_group(group, columns=[name], use_threads=False)
-        codes[index] = public.encode_column(
-            index, _feature_values(feature, table.column(name))
-        )
+        values = _feature_values(feature, table.column(name))
+        codes[index] = public.tables.wide_codes(index, values)
     return codes
 
 

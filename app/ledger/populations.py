@@ -380,26 +380,20 @@ def detailed(
     members.
     """
     listed = list(populations)
+    account_ids = {member for population in listed for member in population.members}
     wholes = {
         row.id: kept_states.state_of(session, row).budget.whole
-        for row in tables.accounts(
-            session, {member for population in listed for member in population.members}
-        )
+        for row in tables.accounts(session, account_ids)
     }
-    return {
-        population.id: replace(
-            population,
-            members={
-                member: MemberTotal(
-                    total.load,
-                    min(wholes[member].reserved, total.load),
-                    wholes[member].is_exact,
-                )
-                for member, total in population.members.items()
-            },
-        )
-        for population in listed
-    }
+    in_detail: dict[str, Population] = {}
+    for population in listed:
+        members: dict[str, MemberTotal] = {}
+        for member, total in population.members.items():
+            whole = wholes[member]
+            reserved = min(whole.reserved, total.load)
+            members[member] = MemberTotal(total.load, reserved, whole.is_exact)
+        in_detail[population.id] = replace(population, members=members)
+    return in_detail
 
 
 def extend(

@@ -347,19 +347,16 @@ class RulesInForce:
         """The accounts on which a job takes a key above what it may spend without an
         approval, and by how much.
         """
-        excess = {
-            account_id: self._spent[account_id].usage(key).since_approval
-            + total_on(requests, account_id)
-            - rules.approval_above
-            for account_id, rules in self._rules.items()
-            if rules.approval_above is not None
-            and any(request.account_id == account_id for request in requests)
-        }
-        return {
-            account_id: amount
-            for account_id, amount in sorted(excess.items())
-            if amount > 0
-        }
+        excess: dict[str, int] = {}
+        for account_id in sorted({request.account_id for request in requests}):
+            rules = self._rules.get(account_id)
+            if rules is None or rules.approval_above is None:
+                continue
+            spent = self._spent[account_id].usage(key).since_approval
+            with_job = spent + total_on(requests, account_id)
+            if with_job > rules.approval_above:
+                excess[account_id] = with_job - rules.approval_above
+        return excess
 
 
 @dataclass

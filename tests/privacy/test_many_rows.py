@@ -117,7 +117,7 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
 
     grid = quantile_bins.public_grid(SCHEMA)
     expected = np.bincount(
-        grid.encode_column(0, X.astype(float)), minlength=int(grid.n_codes[0])
+        grid.tables.wide_codes(0, X.astype(float)), minlength=int(grid.n_codes[0])
     )
     # from values, and then from the codes that the first job has stored
     for with_ids in (True, False):

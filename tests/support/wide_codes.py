@@ -12,7 +12,7 @@ def wide_codes(public: Encoding, rows: SanitisedColumns) -> np.ndarray:
     """uint16 ``(n_features, n_rows)``."""
     return np.stack(
         [
-            public.encode_column(index, column)
+            public.tables.wide_codes(index, column)
             for index, column in enumerate(rows.columns)
         ]
     )

@@ -101,18 +101,14 @@ class SpendingFields(BaseModel):
                 for name, cells in self._scope().items()
                 for cell in cells
             }
-        return [
-            (
-                name,
-                [
-                    (_cell(name, cell), str(cell), _cell(name, cell) in chosen)
-                    for cell in cells
-                ],
-            )
-            for name, cells in (
-                (item["name"], _cells(item, dataset)) for item in dataset["partitions"]
-            )
-        ]
+        partitions: list[tuple[str, list[tuple[str, str, bool]]]] = []
+        for item in dataset["partitions"]:
+            name, offered = item["name"], []
+            for cell in _cells(item, dataset):
+                value = _cell(name, cell)
+                offered.append((value, str(cell), value in chosen))
+            partitions.append((name, offered))
+        return partitions
 
     def _scope(self) -> Any:
         """The scope of the chosen cells, or the one that a form carries as JSON."""

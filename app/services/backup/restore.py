@@ -357,7 +357,7 @@ class _Restore:
     def _incomplete_books(self, session: Session) -> list[str]:
         problems = []
         for dataset_id in catalog.living_ids(session):
-            epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
+            epochs = catalog.upload_ids(session, dataset_id)
             has_units = catalog.find(session, dataset_id).unit_column is not None
             if epochs and has_units and not self._has_book(dataset_id, epochs):
                 problems.append(

@@ -5,6 +5,7 @@ stays.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
@@ -264,19 +265,18 @@ def erase_upload(
             catalog.find(session, dataset.id).living()
         raise
 
+    places: Literal["free", "taken"] | None = None
+    stays = STAYS
+    if dataset.unit_column is not None:
+        places = "free" if are_places_free else "taken"
+        stays = f"{STAYS} {_FREE if are_places_free else _TAKEN}"
     return UploadErasureOut(
         dataset=dataset.id,
         dataset_name=dataset.name,
         epoch=upload,
         erased_at=stamps.to_text(erased_at),
-        places=None
-        if dataset.unit_column is None
-        else "free"
-        if are_places_free
-        else "taken",
-        stays=STAYS
-        if dataset.unit_column is None
-        else f"{STAYS} {_FREE if are_places_free else _TAKEN}",
+        places=places,
+        stays=stays,
     )
 
 

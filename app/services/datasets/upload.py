@@ -318,7 +318,7 @@ class _Upload:
         requests wait for.
         """
         with self._installation.database.read() as session:
-            epochs = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
+            epochs = catalog.upload_ids(session, self._dataset.id)
         self._read_facts(epochs)
 
     def _read_facts(self, epochs: Sequence[str]) -> None:
@@ -366,7 +366,7 @@ class _Upload:
     ) -> Answer:
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
-        epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
+        epochs = catalog.upload_ids(session, dataset_id)
         # the file system has no locks
         if self._book is not None and epochs != self._before:
             raise Unavailable("another upload to this dataset ended meanwhile")
@@ -412,10 +412,7 @@ class _Upload:
         database, dataset_id = self._installation.database, self._dataset.id
         # otherwise the sweeper decides
         with suppress(Unavailable, OSError), database.read() as session:
-            if all(
-                epoch.id != self._epoch_id
-                for epoch in catalog.epochs(session, dataset_id)
-            ):
+            if self._epoch_id not in catalog.upload_ids(session, dataset_id):
                 row_files.erase_epoch(
                     self._installation.files, dataset_id, self._epoch_id
                 )

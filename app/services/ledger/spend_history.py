@@ -154,18 +154,13 @@ def show_pairs(
             statements.detail(session, dataset.id, box, only=longer).cells[longer]
             for box in boxes
         ]
-        rows = (
-            lines
-            if shorter == first
-            else [[line[at] for line in lines] for at in range(len(cells[first]))]
-        )
-        return [
-            (
-                name,
-                [
-                    cell_out(cell, pair, detail.balance)
-                    for cell, pair in zip(cells[second], row, strict=True)
-                ],
-            )
-            for name, row in zip(cells[first], rows, strict=True)
-        ]
+        rows = lines
+        if shorter != first:
+            places = range(len(cells[first]))
+            rows = [[line[place] for line in lines] for place in places]
+        pairs: list[tuple[Cell, list[CellOut]]] = []
+        for name, row in zip(cells[first], rows, strict=True):
+            with_second = zip(cells[second], row, strict=True)
+            shown = [cell_out(cell, pair, detail.balance) for cell, pair in with_second]
+            pairs.append((name, shown))
+        return pairs

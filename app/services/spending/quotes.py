@@ -124,27 +124,23 @@ def quote_parts(
         within = balance.within(
             rules.room_beside(allowances, requests, position), allowance.limited_by
         )
-        rest, by_rules = (
-            balance.room - amount,
-            allowance.room_after(rules.total_on(requests, dataset.id)),
-        )
+        total = rules.total_on(requests, dataset.id)
+        rest, by_rules = balance.room - amount, allowance.room_after(total)
         after = rest if by_rules is None else min(rest, by_rules)
+        closed: list[str] = []
+        if allowance.is_due:
+            closed = [_ERASURE_DUE]
+        elif allowance.is_frozen:
+            closed = [_FROZEN]
+        is_of_population = balance.limited_by == "population"
         quotes.append(
             PartQuote(
                 part,
                 within,
                 room_after=after if amount <= within.room else 0,
-                population=dataset.row.population
-                if balance.limited_by == "population"
-                else None,
-                closed=[_ERASURE_DUE]
-                if allowance.is_due
-                else [_FROZEN]
-                if allowance.is_frozen
-                else [],
-                needs_approval=allowance.needs_approval(
-                    rules.total_on(requests, dataset.id)
-                ),
+                population=dataset.row.population if is_of_population else None,
+                closed=closed,
+                needs_approval=allowance.needs_approval(total),
             )
         )
     return quotes

@@ -355,7 +355,10 @@ def _bound(
         for bound, by in bounds
         if bound is not None and not (is_integer and bound % 1)
     ]
-    return None if not kept else _plain(float(max(kept) if step > 0 else min(kept)))
+    if not kept:
+        return None
+    narrowest = max(kept) if step > 0 else min(kept)
+    return _plain(float(narrowest))
 
 
 def _number(value: object) -> float | int | None:

@@ -480,13 +480,9 @@ def as_typed(
         option = f"--{name.replace('_', '-')}"
         if given is True:
             words.append(option)
-        for value in (
-            (given,)
-            if isinstance(given, str)
-            else ()
-            if isinstance(given, bool)
-            else given or ()
-        ):
+        if given is None or isinstance(given, bool):
+            continue
+        for value in [given] if isinstance(given, str) else given:
             words += [option, value]
     return shlex.join(words)
 

@@ -368,23 +368,21 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
     entries, names, jobs = listed["entries"], listed["actors"], listed["jobs"]
     members = [entry.get("details", {}).get("member") for entry in entries]
     of_population = any(members)
-    rows = [
-        [
-            entry["sequence"],
-            entry["kind"],
-            entry["amount"],
-            *(
-                _member_cells(member)
-                if of_population
-                else [json.dumps(entry["scope"]) if entry["scope"] else "all"]
-            ),
-            _payer(entry, jobs),
-            _asked_by(entry, jobs, names),
-            entry["at"],
-            entry["hash"][:12],
-        ]
-        for entry, member in zip(entries, members, strict=True)
-    ]
+    rows = []
+    for entry, member in zip(entries, members, strict=True):
+        scope = [json.dumps(entry["scope"]) if entry["scope"] else "all"]
+        rows.append(
+            [
+                entry["sequence"],
+                entry["kind"],
+                entry["amount"],
+                *(_member_cells(member) if of_population else scope),
+                _payer(entry, jobs),
+                _asked_by(entry, jobs, names),
+                entry["at"],
+                entry["hash"][:12],
+            ]
+        )
     where = ["dataset", "its #"] if of_population else ["scope"]
     output.table(
         ["#", "kind", "amount", *where, "for", "key", "at", "hash"],
@@ -699,12 +697,12 @@ def checkpoint_of_acts(call: Remote, file: NewFile = None) -> None:
 
 def _details(facts: dict[str, Any]) -> str:
     """The facts of an act on one line."""
-    texts = {
-        name: " ".join(fact) or "none"
-        if isinstance(fact, list)
-        else json.dumps(fact)
-        if isinstance(fact, dict)
-        else fact
-        for name, fact in facts.items()
-    }
-    return ", ".join(f"{name}: {text}" for name, text in texts.items())
+    texts = []
+    for name, fact in facts.items():
+        text = fact
+        if isinstance(fact, list):
+            text = " ".join(fact) or "none"
+        elif isinstance(fact, dict):
+            text = json.dumps(fact)
+        texts.append(f"{name}: {text}")
+    return ", ".join(texts)

@@ -23,10 +23,12 @@ from grovekeeper_client.cli.output import Output, amount
 
 app = Group("Limit what a dataset admits below its cap.")
 
-_RULES = ("largest_job", "approval_above", "quotas", "frozen", "erase_rows_at")
 _NO_RULE: Mapping[str, Any] = {
-    name: [] if name == "quotas" else False if name == "frozen" else None
-    for name in _RULES
+    "largest_job": None,
+    "approval_above": None,
+    "quotas": [],
+    "frozen": False,
+    "erase_rows_at": None,
 }
 
 
@@ -161,7 +163,7 @@ def _facts(rules: Mapping[str, Any]) -> dict[str, object]:
 def _body(rules: Mapping[str, Any]) -> dict[str, Any]:
     """The body of ``PUT /datasets/{id}/rules``, from an answer."""
     quotas = [{"keys": quota["keys"], "cap": quota["cap"]} for quota in rules["quotas"]]
-    return {name: rules[name] for name in _RULES} | {"quotas": quotas}
+    return {name: rules[name] for name in _NO_RULE} | {"quotas": quotas}
 
 
 def _removed(names: list[str] | None) -> dict[str, Any]:

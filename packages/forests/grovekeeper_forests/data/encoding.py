@@ -267,17 +267,6 @@ class Encoding:
         """
         return self.tables.codes(columns.columns, columns.n_rows)
 
-    def encode_column(
-        self, index: int, values: NDArray[np.float64] | NDArray[np.int32]
-    ) -> NDArray[np.uint16]:
-        """Codes of PRIVATE sanitised values of one feature, by bins that may be more
-        than 256, as a public grid has.
-
-        Returns:
-            uint16 ``(n_rows,)``; otherwise like :meth:`encode`.
-        """
-        return self.tables.wide_codes(index, values)
-
     @kept_property
     def tables(self) -> CodeTables:
         """The bins of the features, for a compiled loop."""

@@ -112,8 +112,8 @@ class CodeTables:
     def wide_codes(
         self, column: int, values: NDArray[np.float64] | NDArray[np.int32]
     ) -> NDArray[np.uint16]:
-        """The codes of the values of one column, which may have more than 256 codes:
-        uint16 ``(n_rows,)``.
+        """The codes of the PRIVATE sanitised values of one column, which may have more
+        than 256 codes, as in a public grid: uint16 ``(n_rows,)``.
         """
         codes = np.empty(len(values), dtype=np.uint16)
         edges = self._edges[self._first_edge[column] : self._first_edge[column + 1]]
