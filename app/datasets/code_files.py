@@ -15,7 +15,7 @@ import errno
 import hashlib
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import accumulate
 from types import TracebackType
 from typing import Final
@@ -24,7 +24,7 @@ import numpy as np
 
 from app.core import limits
 from app.core.files import Directory, StoredFile
-from app.core.sealed_files import DataKey, Reader, SealBroken, SealedFile
+from app.core.sealed_files import DataKey, Reader, SealBroken, SealedFile, Writer
 from app.datasets import row_files
 from grovekeeper_forests.data.coded_rows import CodedBlock
 from grovekeeper_forests.data.encoding import Encoding
@@ -143,20 +143,19 @@ class CodeWriter:
     up and nothing fails.
 
     Args:
-        file: from :func:`file_of`, or ``None`` to write nothing.
+        file: from :func:`file_of`.
     """
 
-    def __init__(self, file: SealedFile | None) -> None:
-        self._unfinished = None if file is None else file.new(existing="replace")
+    def __init__(self, file: SealedFile) -> None:
         self._file = file
+        self._unfinished: AbstractContextManager[Writer] | None = None
 
     def __enter__(self) -> "CodeWriter":
-        if self._file is not None and self._unfinished is not None:
-            try:
-                _make_room(self._file.file)
-                self._writer = self._unfinished.__enter__()
-            except OSError:
-                self._unfinished = None
+        unfinished = self._file.new(existing="replace")
+        with suppress(OSError):
+            _make_room(self._file.file)
+            self._writer = unfinished.__enter__()
+            self._unfinished = unfinished
         return self
 
     def write(self, block: CodedBlock) -> None:
@@ -175,7 +174,6 @@ class CodeWriter:
         """Leaves the room that was looked at before the charge: of the job's own model,
         too.
         """
-        assert self._file is not None
         assert isinstance(self._file.file.store, Directory)
         left = (
             shutil.disk_usage(self._file.file.store.folder).free

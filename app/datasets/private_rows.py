@@ -354,12 +354,10 @@ def _coded_groups(
             coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide
         )
         stack.enter_context(closing(known))
-        is_new = (
-            within is None
-            and not known.has_codes
-            and sum(group_rows) >= code_files.FEWEST_ROWS
-        )
-        written = stack.enter_context(code_files.CodeWriter(coded if is_new else None))
+        is_new = within is None and not known.has_codes
+        written: code_files.CodeWriter | None = None
+        if coded is not None and is_new and sum(group_rows) >= code_files.FEWEST_ROWS:
+            written = stack.enter_context(code_files.CodeWriter(coded))
         groups = range(stored.num_row_groups)[
             slice(None) if within is None else slice(within.start, within.stop)
         ]
@@ -369,7 +367,8 @@ def _coded_groups(
                 codes = CodedBlock.of(
                     _codes_of_values(stored, group, public), is_wide=is_wide
                 )
-                written.write(codes)
+                if written is not None:
+                    written.write(codes)
             yield codes, stored.read_row_group(group, columns=others, use_threads=False)
 
 

@@ -215,8 +215,9 @@ def _charged(
         if not _lay_out_inputs(installation, claim, lease):
             return None
         _bring_rows(installation, claim, lease, stop=stop)
-        _require_room(installation, claim, lease, stop=stop)
-        load(lease, _needs(installation, claim))
+        needs = _needs(installation, claim)
+        _require_room(installation, claim, lease, needs.output_bytes, stop=stop)
+        load(lease, needs)
         return _charge(installation, claim, stop=stop)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for")
@@ -413,7 +414,7 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
 
 
 def _require_room(
-    installation: Installation, claim: Claim, lease: Lease, *, stop: Stop
+    installation: Installation, claim: Claim, lease: Lease, n_bytes: int, *, stop: Stop
 ) -> None:
     """Checks that the output of a job can be stored; with too little space, the job
     waits for another machine or time.
@@ -421,8 +422,6 @@ def _require_room(
     The child writes the output, and this process stores what is a file a second time.
     The size is public.
     """
-    with installation.database.read() as session:
-        n_bytes = planned_bytes(session, queue.job(session, claim.job_id))
 
     def look() -> None:
         needed = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
