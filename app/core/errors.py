@@ -156,8 +156,8 @@ class FieldProblem:
 
 _MEMBERS = frozenset(
     {
-        "algorithm", "columns", "delta", "epsilon", "inputs", "metrics", "parameters", "profile", "read_out", "rows",
-        "schema", "unlabelled",
+        "algorithm", "columns", "delta", "epsilon", "error", "inputs", "metrics", "parameters", "profile",
+        "read_out", "rows", "schema", "tables", "unlabelled",
     }
 )  # fmt: skip
 """Members of requests that have the name of an argument. Other arguments are members of

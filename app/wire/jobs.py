@@ -49,7 +49,7 @@ class TrainOut(Answer):
     unlabelled: UnlabelledOut | None
 
 
-JobKind: TypeAlias = Literal["train", "profile", "evaluation"]
+JobKind: TypeAlias = Literal["train", "profile", "evaluation", "statistics"]
 
 
 class JobOut(Answer):
@@ -88,6 +88,7 @@ class JobOut(Answer):
     model_id: str | None
     profile_id: str | None
     evaluation_id: str | None
+    statistics_id: str | None
     reservation_id: str
     price: PriceOut
     unlabelled: UnlabelledOut | None

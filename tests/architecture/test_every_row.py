@@ -52,6 +52,7 @@ FEATURES = "every feature of the public schema"
 NUMBER = "the next number of a name, or the next worker in turn"
 PUBLIC = "public numbers alone"
 EVERY = "every part, in order"
+CONDITION = "a public condition on the number of one row"
 
 REASONS: dict[str, dict[tuple[str, str], str]] = {
     "app/datasets/code_files.py": {
@@ -222,6 +223,17 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("answers", "shares[:len(y)]"): "the rows that fill up the last block",
         ("_block", "column[start:start + BLOCK_ROWS]"): IN_BLOCKS,
         ("_block", "block[:len(values)]"): "the rows that fill up the last block",
+    },
+    "grovekeeper_forests/releases/statistics/draw.py": {
+        ("_codes", "rows.y < 0"): "a label of no declared class: the cell OTHER",
+        ("_meets", "rows.y < 0"): "an empty label, which a condition may name",
+        ("_meets", "values >= condition.lower"): CONDITION,
+        ("_meets", "values < condition.below"): CONDITION,
+        ("_exact", "np.clip(added, -steps, steps)"): "what one row adds",
+        (
+            "_feature",
+            "next((feature for feature in schema.features if feature.name == name))",
+        ): FEATURES,
     },
     "grovekeeper_forests/remote.py": {
         ("loads", "data[8:8 + int.from_bytes(data[:8], 'little')]"): BYTES,

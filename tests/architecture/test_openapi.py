@@ -134,7 +134,7 @@ def test_spending_requires_an_idempotency_key_and_other_writes_accept_one() -> N
         if parameter["name"] == "Idempotency-Key"
     }
     assert takes_key == {
-        "train_model": True, "release_profile": True,
+        "train_model": True, "release_profile": True, "release_statistics": True,
         "evaluate_model": True, "select_model": True, "declare_dataset": False, "upload_rows": False,
         "change_cap": False, "create_population": False, "create_reservation": True,
     }  # fmt: skip

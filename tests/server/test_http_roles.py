@@ -49,8 +49,8 @@ from tests.support.server import Caller as Holder
 from tests.support.server import Server, training
 
 READS = {
-    "check_declaration", "create_plan", "quote_profile", "quote_evaluation", "quote_selection", "create_quote",
-    "predict", "infer_model", "infer_version", "check_rows",
+    "check_declaration", "create_plan", "quote_profile", "quote_statistics", "quote_evaluation",
+    "quote_selection", "create_quote", "predict", "infer_model", "infer_version", "check_rows",
 }  # fmt: skip
 """Operations that have a body and no effect."""
 WRITES = [

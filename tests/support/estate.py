@@ -7,7 +7,13 @@ from typing import Any
 from sqlalchemy import update
 
 from app.access.tables import KeyRow
-from tests.support.operations import EXTERNAL, WEBHOOK, Targets, new_population
+from tests.support.operations import (
+    EXTERNAL,
+    WEBHOOK,
+    Targets,
+    counting,
+    new_population,
+)
 from tests.support.server import (
     CSV,
     Caller,
@@ -42,6 +48,11 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
             json={"epsilon": "1"},
             headers=new_idempotency_key(),
         ).json()
+        counted = server.admin.http.post(
+            f"/datasets/{dataset}/statistics",
+            json=counting(),
+            headers=new_idempotency_key(),
+        ).json()
         rival = server.trained(dataset)["model_id"]
         judged = server.admin.http.post(
             f"/models/{job['model_id']}/evaluations",
@@ -50,6 +61,7 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
         )
         evaluation = server.ended(judged.json()["job_id"])["evaluation_id"]
         profile = server.ended(accepted["job_id"])["profile_id"]
+        statistics = server.ended(counted["job_id"])["statistics_id"]
     name_model(server, dataset, rival)
     stranger = server.caller()
     # as a key of an earlier version: without effect when held globally
@@ -82,7 +94,8 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
         f"/datasets/{dataset}/webhooks", json=WEBHOOK
     ).json()["id"]
     made = (
-        job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation, webhook,
+        job["id"], job["model_id"], profile, statistics, server.caller().id, population, reservation, rival, evaluation,
+        webhook,
     )  # fmt: skip
     return Estate(
         server, Targets(dataset, *made, upload_of(server, dataset)), callers, revoked

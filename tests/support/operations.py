@@ -23,6 +23,7 @@ class Targets:
     job: str
     model: str
     profile: str
+    statistics: str
     key: str
     population: str
     reservation: str
@@ -34,6 +35,15 @@ class Targets:
 
 NOWHERE = Targets(**{field.name: f"no_{field.name}" for field in fields(Targets)})
 """Ids of nothing."""
+
+
+def counting() -> dict[str, Any]:
+    """A request for statistics."""
+    tables = [
+        {"statistic": "histogram", "column": "sex"},
+        {"statistic": "mean", "column": "age", "where": [{"column": "sex", "in": ["Female"]}]},
+    ]  # fmt: skip
+    return {"epsilon": "0.5", "tables": tables}
 
 
 def new_population() -> dict[str, Any]:
@@ -104,6 +114,12 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     ),
     "list_profiles": lambda it: ("GET", f"/datasets/{it.dataset}/profiles", {}),
     "show_profile": lambda it: ("GET", f"/profiles/{it.profile}", {}),
+    "quote_statistics": lambda it: ("POST", f"/datasets/{it.dataset}/statistics/quote", {"json": counting()}),
+    "release_statistics": lambda it: (
+        "POST", f"/datasets/{it.dataset}/statistics", {"json": counting(), "headers": new_idempotency_key()},
+    ),
+    "list_statistics": lambda it: ("GET", f"/datasets/{it.dataset}/statistics", {}),
+    "show_statistics": lambda it: ("GET", f"/statistics/{it.statistics}", {}),
     "quote_evaluation": lambda it: ("POST", f"/models/{it.model}/evaluations/quote", {"json": {"epsilon": "0.1"}}),
     "evaluate_model": lambda it: (
         "POST", f"/models/{it.model}/evaluations", {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
@@ -199,6 +215,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "upload_rows": (),
     "train_model": (),
     "release_profile": (),
+    "release_statistics": (),
     "evaluate_model": (),
     "select_model": (),
     "cancel_job": (),

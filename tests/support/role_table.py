@@ -116,11 +116,12 @@ RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(
         ("create_plan", "train_model", "quote_profile", "release_profile", "quote_evaluation", "evaluate_model",
+         "quote_statistics", "release_statistics",
          "quote_selection", "select_model"),
         _on("analyst", deleted=409),
     ),
     **dict.fromkeys(
-        ("list_profiles", "show_profile", "show_evaluation", "delete_model",
+        ("list_profiles", "show_profile", "list_statistics", "show_statistics", "show_evaluation", "delete_model",
          "download_artifact"),
         _on("analyst"),
     ),

@@ -19,11 +19,22 @@ from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.releases.drawing import Draw
 from grovekeeper_forests.releases.evaluation import draw as evaluation
 from grovekeeper_forests.releases.forest import draw as forest
-from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
+from grovekeeper_forests.releases.names import (
+    EVALUATION,
+    MODEL,
+    PROFILE,
+    STATISTICS,
+)
 from grovekeeper_forests.releases.profile import draw as profile
+from grovekeeper_forests.releases.statistics import draw as statistics
 
 DRAW: Mapping[str, Draw] = MappingProxyType(
-    {MODEL: forest.draw, PROFILE: profile.draw, EVALUATION: evaluation.draw}
+    {
+        MODEL: forest.draw,
+        PROFILE: profile.draw,
+        EVALUATION: evaluation.draw,
+        STATISTICS: statistics.draw,
+    }
 )
 """What draws each kind of release."""
 

@@ -22,9 +22,19 @@ from app.services.jobs.notices import cancel_locked
 from app.services.pagination import PageRequest, page_of
 from app.wire.jobs import JobList, JobOut
 from app.wire.ledger import ChargedJob
-from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE
+from grovekeeper_forests.releases.names import (
+    EVALUATION,
+    MODEL,
+    PROFILE,
+    STATISTICS,
+)
 
-_RELEASE_IDS = {MODEL: "model_id", PROFILE: "profile_id", EVALUATION: "evaluation_id"}
+_RELEASE_IDS = {
+    MODEL: "model_id",
+    PROFILE: "profile_id",
+    EVALUATION: "evaluation_id",
+    STATISTICS: "statistics_id",
+}
 
 Followed: TypeAlias = tuple[Principal, str]
 """A follower, and the id of the job."""

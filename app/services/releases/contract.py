@@ -26,7 +26,6 @@ from app.services.jobs.task import JobTask
 from app.services.spending.asked import AskedDataset, PricedPart
 from app.services.spending.quotes import PartQuote
 from app.wire import base
-from app.wire.spending import SpendIn
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy import accountants, events, receipts
@@ -97,7 +96,7 @@ class ReleaseRequest(ABC, Generic[Quote]):
 
     kind: ClassVar[str]
     route: ClassVar[str | None] = None
-    body: SpendIn
+    body: base.Request
 
     @abstractmethod
     def find(self, session: Session, principal: Principal) -> Named:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from grovekeeper_client.models import Evaluation, Model, Quote
     from grovekeeper_client.service import Grovekeeper
     from grovekeeper_client.spending import SpendingLimit
+    from grovekeeper_client.statistics import Statistics, Table
 
 __all__ = [
     "ApiProblem",
@@ -48,6 +49,8 @@ __all__ = [
     "Quote",
     "Refused",
     "SpendingLimit",
+    "Statistics",
+    "Table",
     "Unreachable",
 ]
 
@@ -67,6 +70,7 @@ _MODULES = {
     "models": ("Evaluation", "Model", "Quote"),
     "service": ("Grovekeeper",),
     "spending": ("SpendingLimit",),
+    "statistics": ("Statistics", "Table"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

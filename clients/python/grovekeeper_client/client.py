@@ -379,6 +379,30 @@ class Client(Calls):
         """``GET /profiles/{id}``: the released numbers."""
         return self._json("GET", f"/profiles/{segment(profile_id)}")
 
+    def quote_statistics(self, dataset: str, request: Json) -> Json:
+        """``POST /datasets/{id}/statistics/quote``: the errors and the price of tables;
+        it costs nothing.
+        """
+        path = f"/datasets/{segment(dataset)}/statistics/quote"
+        return self._json("POST", path, body=request, repeatable=True)
+
+    def release_statistics(
+        self, dataset: str, request: Json, *, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /datasets/{id}/statistics``: reserves budget and queues the job, once
+        per key.
+        """
+        path = f"/datasets/{segment(dataset)}/statistics"
+        return self._json("POST", path, body=request, headers=_once(idempotency_key))
+
+    def all_statistics(self, dataset: str) -> Iterator[Json]:
+        """``GET /datasets/{id}/statistics``, all pages."""
+        return self._pages(f"/datasets/{segment(dataset)}/statistics", "statistics")
+
+    def statistics(self, statistics_id: str) -> Json:
+        """``GET /statistics/{id}``: the released numbers with their intervals."""
+        return self._json("GET", f"/statistics/{segment(statistics_id)}")
+
     # Models
 
     def models(self, **filters: str | None) -> Iterator[Json]:

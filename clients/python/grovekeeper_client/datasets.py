@@ -1,6 +1,6 @@
 """Represents datasets of the service: quotes, training, balance, ledger and upload."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +11,7 @@ from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.rows import plain
+from grovekeeper_client.statistics import Statistics, statistics_of
 from grovekeeper_client.uploads import Insisting, as_file
 
 
@@ -31,6 +32,25 @@ class TrainingOptions(TypedDict, total=False):
     scope: Mapping[str, Any]
     profile: str
     unlabelled: Mapping[str, Any]
+
+
+class StatisticsOptions(TypedDict, total=False):
+    """What to pay for statistics, and of which rows.
+
+    Attributes:
+        epsilon: ε of all tables together. Text and ``Decimal`` are exact.
+        error: in place of ``epsilon``: the 95 % half width that no count and no sum may
+            exceed.
+        error_share: the same as a share of the declared ``public_size``.
+        delta: δ; default the δ of the account, if it has one.
+        scope: cells to read, such as ``{"shard": [0, 1]}``; default all.
+    """
+
+    epsilon: Amount
+    error: Amount
+    error_share: Amount
+    delta: Amount
+    scope: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -222,6 +242,50 @@ class Dataset:
             self._client, accepted["job_id"], lambda job: model_of(self._client, job)
         )
 
+    def quote_statistics(
+        self, *tables: Mapping[str, Any], **options: Unpack[StatisticsOptions]
+    ) -> Mapping[str, Any]:
+        """The errors and the price of tables of statistics. Reads no row and costs
+        nothing.
+
+        Args:
+            tables: as in ``POST /datasets/{id}/statistics``, such as ``{"statistic":
+                "mean", "column": "age", "by": ["sex"]}``.
+            options: see :class:`StatisticsOptions`.
+        """
+        return self._client.quote_statistics(self.id, _statistics(tables, options))
+
+    def statistics(
+        self,
+        *tables: Mapping[str, Any],
+        name: str | None = None,
+        purpose: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[StatisticsOptions],
+    ) -> Job[Statistics]:
+        """Reserves the price of tables of statistics and queues the job; ``wait`` gives
+        the numbers.
+
+        Args:
+            tables: see :meth:`quote_statistics`. They are released for one charge.
+            name: a name for the statistics.
+            purpose: the reason, which auditors read in the ledger, for good.
+            idempotency_key: the key of an earlier attempt, whose job is then returned.
+            options: see :class:`StatisticsOptions`.
+
+        Raises:
+            Refused: the budget does not cover the price; nothing was charged.
+        """
+        body = _statistics(tables, options) | {"name": name, "purpose": purpose}
+        accepted = self._client.release_statistics(
+            self.id, body, idempotency_key=idempotency_key
+        )
+        return Job(
+            self._client,
+            accepted["job_id"],
+            lambda job: statistics_of(self._client, job),
+        )
+
     def name_model(self, alias: str, model: Model) -> str:
         """Makes an alias, such as ``production``, name a model of the dataset, and
         returns the address of both.
@@ -294,8 +358,16 @@ class Dataset:
         )
 
 
+def _statistics(
+    tables: Sequence[Mapping[str, Any]], options: StatisticsOptions
+) -> dict[str, Any]:
+    body = {"tables": list(tables), **options}
+    return _exact({name: value for name, value in body.items() if value is not None})
+
+
 def _exact(body: Mapping[str, Any]) -> dict[str, Any]:
     """A body whose amounts are exact text, also those of its second part."""
-    exact = {name: to_text(body[name]) for name in ("epsilon", "delta") if name in body}
+    amounts = ("epsilon", "delta", "error", "error_share")
+    exact = {name: to_text(body[name]) for name in amounts if name in body}
     second = {"unlabelled": _exact(body["unlabelled"])} if "unlabelled" in body else {}
     return plain({**body, **exact, **second})  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ Show: TypeAlias = Callable[[dict[str, Any]], None]
 _AT_WORK = {
     "profile": "counting rows for a profile",
     "evaluation": "counting answers for an evaluation",
+    "statistics": "counting rows for statistics",
 }
 """What a running job does that grows no trees, by kind."""
 

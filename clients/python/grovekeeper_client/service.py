@@ -1,16 +1,23 @@
 """Connects to a service and gives its datasets, jobs and models as objects."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from grovekeeper_client.client import Client
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Evaluation, Model, evaluation_of, model_of
 from grovekeeper_client.settings import key_of, url_of
+from grovekeeper_client.statistics import Statistics, statistics_of
+
+_OUTPUTS: Mapping[str, Callable[[Client, Any], Model | Evaluation | Statistics]] = {
+    "evaluation": evaluation_of,
+    "statistics": statistics_of,
+}
+"""What makes the output of a job that trains no model, by the job's kind."""
 
 
 class Grovekeeper:
@@ -72,11 +79,10 @@ class Grovekeeper:
         """A model, by id or by alias, such as ``bank@production``."""
         return Model(self.client, self.client.model(model_id))
 
-    def job(self, job_id: str) -> Job[Model | Evaluation]:
-        """A training job or an evaluation, by id, also of another session."""
-        output = (
-            evaluation_of
-            if self.client.job(job_id)["kind"] == "evaluation"
-            else model_of
-        )
+    def job(self, job_id: str) -> Job[Model | Evaluation | Statistics]:
+        """A job that trains, evaluates or releases statistics, by id, also of another
+        session.
+        """
+        kind = self.client.job(job_id)["kind"]
+        output = _OUTPUTS.get(kind, model_of)
         return Job(self.client, job_id, partial(output, self.client))

@@ -43,6 +43,13 @@ MAX_DEPTH = 12  # Depth of a tree
 MAX_TREE_LEAF_CELLS = 2**26
 MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
 
+# Statistics
+
+MAX_STATISTICS_TABLES = 20  # Tables of one request
+MAX_STATISTICS_CELLS = 10_000  # Cells of all tables of a request together
+MAX_STATISTICS_BINS = 1_000  # Bins of a number
+MAX_STATISTICS_CONDITIONS = 10  # Conditions of one table
+
 # Predictions
 
 MAX_PREDICTION_ROWS = 10_000  # Rows of a prediction request

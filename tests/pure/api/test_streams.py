@@ -30,7 +30,7 @@ def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
         reason=None, held_by=None, charged=False, preparing=False,
         progress=trees_done / 2, trees_done=trees_done, n_trees=2,
         model_id=None,
-        profile_id=None, evaluation_id=None, reservation_id="rs_a",
+        profile_id=None, evaluation_id=None, statistics_id=None, reservation_id="rs_a",
         price=PriceOut(accountant="pure", unit="epsilon", amount="1", epsilon="1", delta=None),
         unlabelled=None, submitted_at="2026-11-20T09:00:00.000000Z",
     )  # fmt: skip

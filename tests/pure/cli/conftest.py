@@ -127,6 +127,7 @@ JOB = {
     "model_id": "md_1",
     "profile_id": None,
     "evaluation_id": None,
+    "statistics_id": None,
     "reservation_id": "rs_1",
     "price": PRICE,
     "unlabelled": None,

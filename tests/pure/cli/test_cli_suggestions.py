@@ -129,7 +129,7 @@ def test_a_command_of_a_group_is_suggested(run: Run) -> None:
     assert "Did you mean 'datasets upload'?" in " ".join(
         run("upload", "census").stderr.split()
     )
-    assert "Did you mean 'train'?" in " ".join(run("trian", "census").stderr.split())
+    assert "Did you mean 'train'" in " ".join(run("trian", "census").stderr.split())
 
 
 _NO_KEY = (

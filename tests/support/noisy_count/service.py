@@ -69,6 +69,7 @@ class PlannedCount(Planned[CountQuoteOut]):
 class CountRequest(ReleaseRequest[CountQuoteOut]):
     kind = COUNT
     dataset: str
+    body: CountIn
 
     def find(self, session: Session, principal: Principal) -> Named:
         return Named([self.dataset])

@@ -22,8 +22,14 @@ _DONE = {
     "train": "trained model",
     "profile": "released profile",
     "evaluation": "released evaluation",
+    "statistics": "released statistics",
 }
-_SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
+_SHOWN_BY = {
+    "train": "models",
+    "profile": "profiles",
+    "evaluation": "evaluations",
+    "statistics": "statistics",
+}
 
 
 @app.command("list")
@@ -228,7 +234,13 @@ def price_of(paid: Mapping[str, Any]) -> str:
 
 def made(job: dict[str, Any]) -> str | None:
     """The id of a job's output, if the job has an output."""
-    found: str | None = job["model_id"] or job["profile_id"] or job["evaluation_id"]
+    found: str | None = (
+        job["model_id"]
+        or job["profile_id"]
+        or job["evaluation_id"]
+        # which an earlier service does not have
+        or job.get("statistics_id")
+    )
     return found
 
 

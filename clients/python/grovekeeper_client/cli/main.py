@@ -69,6 +69,34 @@ PANELS: Panels = {
             "grovekeeper_client.cli.releases:profile_commands",
             "Release profiles of datasets, and look at them.",
         ),
+        "count": (
+            "grovekeeper_client.cli.statistics:count",
+            "Count rows privately, of the dataset or of each group.",
+        ),
+        "histogram": (
+            "grovekeeper_client.cli.statistics:histogram",
+            "Count the rows of each category, or of each bin of a number, privately.",
+        ),
+        "crosstab": (
+            "grovekeeper_client.cli.statistics:crosstab",
+            "Count the rows of each combination of two or three columns, privately.",
+        ),
+        "sum": (
+            "grovekeeper_client.cli.statistics:total",
+            "Add up a number privately, over all rows or in each group.",
+        ),
+        "mean": (
+            "grovekeeper_client.cli.statistics:mean",
+            "Average a number privately, over all rows or in each group.",
+        ),
+        "variance": (
+            "grovekeeper_client.cli.statistics:variance",
+            "Estimate the variance of a number privately, over all rows or in each group.",
+        ),
+        "statistics": (
+            "grovekeeper_client.cli.statistics:app",
+            "Release several tables of statistics at once, and look at them.",
+        ),
         "models": (
             "grovekeeper_client.cli.models:app",
             "Look at model cards, take models away.",

@@ -6,9 +6,15 @@ from typing import Final
 MODEL: Final = "train"
 PROFILE: Final = "profile"
 EVALUATION: Final = "evaluation"
+STATISTICS: Final = "statistics"
 
 IN_WORDS: Final = MappingProxyType(
-    {MODEL: "model", PROFILE: "profile", EVALUATION: "evaluation"}
+    {
+        MODEL: "model",
+        PROFILE: "profile",
+        EVALUATION: "evaluation",
+        STATISTICS: "set of statistics",
+    }
 )
 """What people call each kind of release: a model, where the kind has the name of its
 job.

@@ -1,0 +1,81 @@
+"""Defines the routes of statistics."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from app.api.capacity import Work
+from app.api.problems import QUOTED, SPENDING, documented
+from app.api.requests import BodyRoute, By, Idempotency, Page, limited, sent
+from app.core.errors import NoRowsYet, NotFound, RoleMissing
+from app.services.releases import statistics
+from app.services.releases.requests import quote, submit
+from app.services.releases.statistics import StatisticsRequest
+from app.wire.jobs import TrainOut
+from app.wire.statistics import (
+    StatisticsIn,
+    StatisticsList,
+    StatisticsOut,
+    StatisticsQuoteOut,
+)
+
+statistics_routes = APIRouter(tags=["statistics"], route_class=BodyRoute)
+
+
+@statistics_routes.post(
+    "/datasets/{dataset}/statistics/quote", responses=documented(*QUOTED)
+)
+def quote_statistics(by: By, dataset: str, body: StatisticsIn) -> StatisticsQuoteOut:
+    """Quote statistics: tables, their error and their price. Reads no row and costs
+    nothing.
+    """
+    return quote(*by, StatisticsRequest(dataset=dataset, body=body))
+
+
+@statistics_routes.post(
+    "/datasets/{dataset}/statistics",
+    status_code=202,
+    response_model=TrainOut,
+    responses=documented(NotFound, RoleMissing, NoRowsYet, *SPENDING),
+)
+@limited(work=Work.SUBMISSION)
+def release_statistics(
+    by: By, dataset: str, body: StatisticsIn, request: Idempotency
+) -> Response:
+    """Reserve the price and queue a job that releases noisy counts, sums, means and
+    variances.
+    """
+    asked = StatisticsRequest(dataset=dataset, body=body)
+    return sent(submit(*by, asked, request=request))
+
+
+@statistics_routes.get(
+    "/datasets/{dataset}/statistics", responses=documented(NotFound, RoleMissing)
+)
+def list_statistics(by: By, dataset: str, page: Page) -> StatisticsList:
+    """List the statistics of a dataset, newest first. They stay when the rows are
+    erased.
+    """
+    return statistics.list_statistics(*by, dataset, page)
+
+
+@statistics_routes.get(
+    "/statistics/{statistics_id}",
+    response_model=StatisticsOut,
+    responses={
+        200: {"content": {"text/csv": {}}},
+        **documented(NotFound, RoleMissing),
+    },
+)
+def show_statistics(
+    by: By,
+    statistics_id: str,
+    form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+) -> StatisticsOut | Response:
+    """Show statistics: the released numbers with their intervals, guarantee and
+    receipt. ``format=csv``: a line for each number.
+    """
+    if form == "csv":
+        text = statistics.statistics_as_csv(*by, statistics_id)
+        return Response(text, media_type="text/csv")
+    return statistics.show_statistics(*by, statistics_id)

@@ -1,0 +1,344 @@
+"""Plans and quotes statistics (``POST /datasets/{id}/statistics``), checks the released
+ones, and shows them.
+
+Nothing in a quote depends on rows: the error of a table follows from its noise.
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from io import StringIO
+from itertools import product
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access.grants import TRAIN, Principal
+from app.core import json_text, stamps
+from app.core.errors import InvalidRequest
+from app.jobs.tables import JobRow
+from app.registry import releases
+from app.registry.tables import ReleaseRow
+from app.services import guarantees
+from app.services.authorization import authorized_dataset
+from app.services.installation import Installation
+from app.services.jobs.task import JobTask
+from app.services.pagination import PageRequest, page_of
+from app.services.releases.contract import (
+    Named,
+    OutputInvalid,
+    Planned,
+    ReleaseKind,
+    ReleaseRequest,
+    StoredPlan,
+    facts_of_job,
+    visible,
+)
+from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
+from app.services.spending.quotes import PartQuote
+from app.wire.spending import PriceOut
+from app.wire.statistics import (
+    AxisOut,
+    CellOut,
+    EstimateOut,
+    StatisticsIn,
+    StatisticsList,
+    StatisticsOut,
+    StatisticsQuoteOut,
+    StatisticsSummary,
+    StatisticsTableOut,
+    TableIn,
+    TableQuoteOut,
+)
+from grovekeeper_forests import amounts
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.names import STATISTICS
+from grovekeeper_forests.releases.statistics import price
+from grovekeeper_forests.releases.statistics.price import (
+    StatisticsInvalid,
+    StatisticsPlan,
+)
+from grovekeeper_forests.releases.statistics.read import (
+    Statistics,
+    epsilon_for,
+    error_before,
+    total,
+)
+from grovekeeper_forests.releases.statistics.tables import Axis, Table
+
+_AMOUNTS = ("epsilon", "error", "error_share")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStatistics(Planned[StatisticsQuoteOut]):
+    """Statistics with their plan."""
+
+    plan: StatisticsPlan
+
+    def quoted(self, quotes: Sequence[PartQuote]) -> StatisticsQuoteOut:
+        """See :class:`Planned`."""
+        [quote] = quotes
+        size = quote.part.asked.public_size
+        tables = [
+            TableQuoteOut(
+                table=table.to_json(),
+                n_cells=table.n_cells,
+                half_width=error_before(table, priced, size),
+                unit=_unit(table),
+            )
+            for table, priced in self.plan.measured
+        ]
+        return StatisticsQuoteOut(
+            **quote.fields, tables=tables, warnings=quote.warnings
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticsRequest(ReleaseRequest[StatisticsQuoteOut]):
+    """A request for statistics of a dataset, or for their quote."""
+
+    kind = STATISTICS
+    route = "POST /datasets/{dataset}/statistics"
+    dataset: str
+    body: StatisticsIn
+
+    def find(self, session: Session, principal: Principal) -> Named:
+        """See :class:`ReleaseRequest`."""
+        return Named([self.dataset])
+
+    def plan(
+        self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
+    ) -> PlannedStatistics:
+        """See :class:`ReleaseRequest`."""
+        [source], tables = sources, [_table(table) for table in self.body.tables]
+
+        def plan_at(epsilon: Fraction) -> StatisticsPlan:
+            return _planned(tables, self._part(source, epsilon))
+
+        asked = self._part(source, self._epsilon(source, plan_at))
+        plan = _planned(tables, asked)
+        return PlannedStatistics(
+            parts=[PricedPart(asked, plan.event)],
+            work={"plan": plan.to_json()},
+            plan=plan,
+        )
+
+    def _part(self, source: AskedDataset, epsilon: Fraction) -> AskedPart:
+        return ask_part(source, _Spending(epsilon, self.body.delta, self.body.scope))
+
+    def _epsilon(self, source: AskedDataset, plan_at: Any) -> Fraction:
+        """The ε of the request, or the smallest one that keeps the error."""
+        body = self.body
+        named = [name for name in _AMOUNTS if getattr(body, name) is not None]
+        if len(named) != 1:
+            problem = "one-of-these" if named else "missing"
+            raise InvalidRequest.at("/epsilon", problem, accepted=_AMOUNTS)
+        if body.epsilon is not None:
+            return body.epsilon
+        if body.error is not None:
+            return epsilon_for(body.error, plan_at)
+        assert body.error_share is not None
+        size = self._part(source, Fraction(1)).public_size
+        if size is None:
+            raise InvalidRequest.at("/error_share", "needs-public-size")
+        return epsilon_for(body.error_share * size, plan_at)
+
+
+@dataclass(frozen=True)
+class _Spending:
+    """What a request pays, once its ε is settled."""
+
+    epsilon: Fraction
+    delta: Fraction | None
+    scope: dict[str, Any]
+
+
+def _table(table: TableIn) -> dict[str, Any]:
+    """A table of a request in the form that plans store."""
+    weight = None if table.weight is None else amounts.to_text(table.weight)
+    return {**table.model_dump(by_alias=True), "weight": weight}
+
+
+def _planned(tables: Sequence[dict[str, Any]], asked: AskedPart) -> StatisticsPlan:
+    terms, schema = asked.terms, asked.dataset.schema
+    return price.plan(tables, public_facts(terms, None, schema, terms.adjacency))
+
+
+class StatisticsKind(ReleaseKind):
+    """Jobs that release tables of statistics."""
+
+    prefix = stamps.STATISTICS
+
+    def is_planned(self, stored: StoredPlan) -> bool:
+        """See :class:`ReleaseKind`."""
+        [paid] = stored.terms
+        plan = StatisticsPlan.from_json(stored.work["plan"], stored.schema)
+        facts = public_facts(paid, None, stored.schema, paid.adjacency)
+        return price.plan([table.to_json() for table in plan.tables], facts) == plan
+
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts that are shown with the released numbers."""
+        [part] = row.parts
+        return {
+            **facts_of_job(session, row),
+            "scope": part.scope,
+            "epochs": part.epochs,
+        }
+
+    def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
+        """See :class:`ReleaseKind`."""
+        schema = Schema.from_json(task.parts[0].schema)
+        try:
+            released = Statistics.from_json(json.loads(data), schema)
+        except (StatisticsInvalid, ValueError):
+            raise OutputInvalid from None
+        return {
+            **task.metadata,
+            "schema": schema.to_json(),
+            "statistics": released.to_json(),
+        }
+
+
+def show_statistics(
+    installation: Installation, principal: Principal, statistics_id: str
+) -> StatisticsOut:
+    """Shows released statistics: numbers, intervals, guarantee, receipt."""
+    with installation.database.read() as session:
+        row = visible(session, principal, STATISTICS, statistics_id)
+        released, facts = _released(row), row.facts
+        return StatisticsOut(
+            **_summary(row).model_dump(),
+            job_id=row.job_id,
+            tables=_tables_out(released),
+            guarantee=guarantees.today(session, row.dataset_id, facts),
+            receipt=facts["receipt"],
+            event=released.plan.event.to_json(),
+            ledger=facts["ledger"],
+        )
+
+
+def statistics_as_csv(
+    installation: Installation, principal: Principal, statistics_id: str
+) -> str:
+    """Released statistics as CSV: a line for each number, with the columns of its table
+    and their cells in words.
+    """
+    with installation.database.read() as session:
+        released = _released(visible(session, principal, STATISTICS, statistics_id))
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["table", "statistic", "column", "group", "value", "low", "high"])
+    for number, (table, out) in enumerate(
+        zip(released.plan.tables, _tables_out(released), strict=True), start=1
+    ):
+        column = "" if table.value is None else table.value.name
+        for cell in out.rows:
+            group = "; ".join(
+                f"{axis.column}={place}"
+                for axis, place in zip(table.axes, cell.cells, strict=True)
+            )
+            writer.writerow(
+                [
+                    number,
+                    table.statistic,
+                    column,
+                    group,
+                    cell.value,
+                    cell.low,
+                    cell.high,
+                ]
+            )
+    return text.getvalue()
+
+
+def list_statistics(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest
+) -> StatisticsList:
+    """Lists the statistics of one dataset, newest first."""
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: releases.page_of_dataset(
+                session,
+                STATISTICS,
+                dataset_id=dataset.id,
+                before=page.cursor,
+                limit=limit,
+            ),
+            lambda row: row.id,
+            lambda row: json_text.n_bytes(row.facts),
+        )
+        return StatisticsList(
+            statistics=[_summary(row) for row in shown], next=following
+        )
+
+
+def _released(row: ReleaseRow) -> Statistics:
+    schema = Schema.from_json(row.facts["schema"])
+    return Statistics.from_json(row.facts["statistics"], schema)
+
+
+def _summary(row: ReleaseRow) -> StatisticsSummary:
+    planned = row.facts["statistics"]["plan"]["tables"]
+    return StatisticsSummary(
+        id=row.id,
+        name=row.name,
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        statistics=[table["statistic"] for table in planned],
+        scope=row.facts["scope"],
+        epochs=row.facts["epochs"],
+        price=PriceOut.model_validate(row.facts["price"]),
+        created_at=stamps.to_text(row.created_at),
+    )
+
+
+def _tables_out(released: Statistics) -> list[StatisticsTableOut]:
+    return [
+        _table_out(released, index, table)
+        for index, table in enumerate(released.plan.tables)
+    ]
+
+
+def _table_out(released: Statistics, index: int, table: Table) -> StatisticsTableOut:
+    of_all = total(released, index)
+    rows = [
+        CellOut(cells=list(cells), value=number.value, low=number.low, high=number.high)
+        for cells, number in zip(
+            _places(table.axes), released.estimates(index), strict=True
+        )
+    ]
+    return StatisticsTableOut(
+        table=table.to_json(),
+        unit=_unit(table),
+        axes=[AxisOut(column=axis.column, cells=axis.cells) for axis in table.axes],
+        rows=rows,
+        total=None if of_all is None else EstimateOut(**vars(of_all)),
+    )
+
+
+def _places(axes: Sequence[Axis]) -> Iterator[tuple[str, ...]]:
+    """The place of each cell of a table, in words; the last axis runs fastest."""
+    return product(*([_in_words(cell) for cell in axis.cells] for axis in axes))
+
+
+def _in_words(cell: dict[str, Any]) -> str:
+    match cell:
+        case {"category": category}:
+            return str(category)
+        case {"from": low, "below": high}:
+            return f"{low} to below {high}"
+        case {"from": low, "to": high}:
+            return f"{low} to {high}" if low < high else str(high)
+        case {"other": True}:
+            return "OTHER"
+    return "MISSING"
+
+
+def _unit(table: Table) -> str:
+    """What the numbers of a table are measured in."""
+    return "rows" if table.value is None else table.value.name

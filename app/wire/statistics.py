@@ -1,0 +1,193 @@
+"""Defines the types of statistics: noisy counts, sums, means and variances."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from app.core import limits
+from app.wire.base import (
+    Answer,
+    FiniteNumber,
+    JsonObject,
+    JsonObjectIn,
+    PositiveAmount,
+    PublicSentence,
+    Reference,
+    Request,
+)
+from app.wire.jobs import JobName
+from app.wire.spending import AccountPlanOut, PriceOut
+from grovekeeper_forests import limits as forest_limits
+
+StatisticName: TypeAlias = Literal[
+    "count", "histogram", "crosstab", "sum", "mean", "variance"
+]
+
+Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
+
+Categories: TypeAlias = Annotated[
+    list[Category | None],
+    Field(min_length=1, max_length=forest_limits.MAX_CLASSES + 1, fail_fast=True),
+]
+
+
+class ConditionIn(Request):
+    """Rows that a table reads: with a category ``in`` a list (null: an empty cell), or
+    with a number ``from`` a bound (included) and ``below`` another.
+    """
+
+    column: Reference
+    among: Annotated[Categories | None, Field(alias="in")] = None
+    lower: Annotated[FiniteNumber | None, Field(alias="from")] = None
+    below: FiniteNumber | None = None
+
+
+Bins: TypeAlias = (
+    int
+    | Annotated[
+        list[FiniteNumber],
+        Field(max_length=forest_limits.MAX_STATISTICS_BINS, fail_fast=True),
+    ]
+)
+"""Of a number: how many bins of equal width, or the edges between the bins."""
+
+Columns: TypeAlias = Annotated[list[Reference], Field(max_length=3, fail_fast=True)]
+
+
+class TableIn(Request):
+    """One table.
+
+    ``column``: of a histogram, a sum, a mean or a variance; ``columns``: two or three,
+    of a crosstab. ``by``: up to two columns, for one number in each group. ``bins``: by
+    the name of a numeric column; ten of equal width where nothing is named. A value on
+    an edge belongs to the bin above it. ``weight``: of the table's share of the price.
+    """
+
+    statistic: StatisticName
+    column: Reference | None = None
+    columns: Annotated[Columns, Field(default_factory=list)]
+    by: Annotated[Columns, Field(default_factory=list)]
+    bins: Annotated[
+        dict[Reference, Bins],
+        Field(default_factory=dict, max_length=limits.MAX_JSON_MEMBERS),
+    ]
+    where: Annotated[
+        list[ConditionIn],
+        Field(
+            default_factory=list,
+            max_length=forest_limits.MAX_STATISTICS_CONDITIONS,
+            fail_fast=True,
+        ),
+    ]
+    weight: PositiveAmount | None = None
+
+
+class StatisticsIn(Request):
+    """A request for statistics, or for their quote.
+
+    One of ``epsilon``, ``error`` and ``error_share`` says what to pay. ``error``: the
+    95 % half width that no count and no sum may exceed, in rows or in the unit of the
+    column. ``error_share``: the same, as a share of the declared ``public_size``.
+    """
+
+    epsilon: PositiveAmount | None = None
+    error: PositiveAmount | None = None
+    error_share: PositiveAmount | None = None
+    delta: PositiveAmount | None = None
+    scope: Annotated[JsonObjectIn, Field(default_factory=dict)]
+    tables: Annotated[
+        list[TableIn],
+        Field(
+            min_length=1,
+            max_length=forest_limits.MAX_STATISTICS_TABLES,
+            fail_fast=True,
+        ),
+    ]
+    name: JobName | None = None
+    purpose: PublicSentence | None = None
+
+
+class TableQuoteOut(Answer):
+    """A table before it is paid for.
+
+    ``half_width``: with probability 0.95, each of its numbers is at most this far from
+    the exact one: of a count and a sum from the law of the noise, of a mean of all rows
+    at the declared size at most. Null where it depends on the rows. ``unit``: ``rows``,
+    or the column whose unit it is.
+    """
+
+    table: JsonObject
+    n_cells: int
+    half_width: float | None
+    unit: str
+
+
+class StatisticsQuoteOut(AccountPlanOut):
+    """The tables of a request with their errors, and their price together."""
+
+    tables: list[TableQuoteOut]
+    warnings: list[str]
+
+
+class AxisOut(Answer):
+    """A column by whose cells a table groups rows: each has a ``category``, is
+    ``other`` or ``missing``, or has the numbers ``from`` a bound and ``below`` another
+    (``to``: the last bin has its upper bound).
+    """
+
+    column: str
+    cells: list[JsonObject]
+
+
+class EstimateOut(Answer):
+    """A released number. The exact one is from ``low`` to ``high`` with probability
+    0.95. Null where the noise outweighs the rows of a mean or a variance.
+    """
+
+    value: float | None
+    low: float
+    high: float
+
+
+class CellOut(EstimateOut):
+    """The number of one cell. ``cells``: its place on each axis, in words."""
+
+    cells: list[str]
+
+
+class StatisticsTableOut(Answer):
+    """A released table. ``total``: of the rows that it counts."""
+
+    table: JsonObject
+    unit: str
+    axes: list[AxisOut]
+    rows: list[CellOut]
+    total: EstimateOut | None
+
+
+class StatisticsSummary(Answer):
+    id: str
+    name: str | None
+    dataset: str
+    dataset_name: str
+    statistics: list[str]
+    scope: JsonObject
+    epochs: list[str]
+    price: PriceOut
+    created_at: str
+
+
+class StatisticsOut(StatisticsSummary):
+    """Released statistics. All of it is public."""
+
+    job_id: str
+    tables: list[StatisticsTableOut]
+    guarantee: JsonObject
+    receipt: str
+    event: JsonObject
+    ledger: JsonObject
+
+
+class StatisticsList(Answer):
+    statistics: list[StatisticsSummary]
+    next: str | None

@@ -1,0 +1,416 @@
+"""Implements ``grovekeeper count``, ``histogram``, ``crosstab``, ``sum``, ``mean``,
+``variance`` and ``statistics``: private statistics, whose error is known before they
+are paid for.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from grovekeeper_client.cli.command import (
+    AttemptOption,
+    Client,
+    DatasetArgument,
+    DeltaOption,
+    Group,
+    PurposeOption,
+    ReceiptOption,
+    Remote,
+    ScopeOption,
+    Waiting,
+    WrongUse,
+    command,
+    given,
+    json_object,
+    one_attempt,
+    read_scope,
+)
+from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
+from grovekeeper_client.cli.output import Output
+
+_NUMBER = r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_RANGE = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?")
+_BAR_CELLS = 30
+
+ColumnArgument = Annotated[str, typer.Argument(help="Name of the column.")]
+ColumnsArgument = Annotated[
+    list[str], typer.Argument(help="Names of two or three columns.")
+]
+
+
+@dataclass(frozen=True)
+class StatisticsOptions:
+    """Options of statistics: what to pay, of which rows, and why."""
+
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.")
+    ] = None
+    error: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of ε: the largest 95 % error of each number, such as 50, or "
+            "1% of the declared size."
+        ),
+    ] = None
+    delta: DeltaOption = None
+    scope: ScopeOption = None
+    name: Annotated[str | None, typer.Option(help="A name for the statistics.")] = None
+    purpose: PurposeOption = None
+    quote: Annotated[
+        bool,
+        typer.Option("--quote", help="Quote error and price, and spend nothing."),
+    ] = False
+    receipt: ReceiptOption = False
+    idempotency_key: AttemptOption = None
+
+    def to_json(self, client: Client, dataset: str) -> dict[str, Any]:
+        """The body without its tables. Amounts are sent as they were typed."""
+        scope = read_scope(self.scope, partial(client.dataset, dataset))
+        is_share = self.error is not None and self.error.endswith("%")
+        return given(
+            epsilon=self.epsilon,
+            error=None if is_share else self.error,
+            error_share=_hundredth(self.error) if is_share else None,
+            delta=self.delta,
+            scope=scope,
+        )
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of one table: its groups and the rows that it reads."""
+
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to group by; may be given twice."),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="sex=Female,Male or age=18..65 (65 excluded); may be repeated."
+        ),
+    ] = None
+    bins: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a number: age=5 (bins of equal width) or age=18,65 (edges); may be "
+            "repeated."
+        ),
+    ] = None
+
+    def to_json(self, statistic: str, **fields: Any) -> dict[str, Any]:
+        """The table of a request."""
+        return {
+            "statistic": statistic,
+            "by": self.by or [],
+            "where": [_condition(word) for word in self.where or ()],
+            "bins": dict(map(_bins, self.bins or ())),
+            **fields,
+        }
+
+
+def _hundredth(percent: str | None) -> str:
+    try:
+        return format(Decimal(str(percent).removesuffix("%")) / 100, "f")
+    except InvalidOperation:
+        raise WrongUse("--error is a number, or a share such as 1%") from None
+
+
+def _named(word: str, option: str) -> tuple[str, str]:
+    name, separator, values = word.partition("=")
+    if not (name and separator and values):
+        raise WrongUse(f"{option} is column=values, not {word!r}")
+    return name, values
+
+
+def _condition(word: str) -> dict[str, Any]:
+    """Rows to read: a range of a number, or some categories."""
+    name, values = _named(word, "--where")
+    found = _RANGE.fullmatch(values)
+    if found is None:
+        return {"column": name, "in": values.split(",")}
+    lower, below = found.groups()
+    limits = given(lower=lower, below=below)
+    if not limits:
+        raise WrongUse(f"--where {word} has no bound")
+    named = {"lower": "from", "below": "below"}
+    return {"column": name} | {named[key]: float(v) for key, v in limits.items()}
+
+
+def _bins(word: str) -> tuple[str, int | list[float]]:
+    name, values = _named(word, "--bins")
+    try:
+        if values.isdecimal():
+            return name, int(values)
+        return name, [float(edge) for edge in values.split(",") if edge]
+    except ValueError:
+        raise WrongUse(f"--bins {word} is neither a number of bins nor edges") from None
+
+
+@command
+def count(
+    call: Remote,
+    dataset: DatasetArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Count rows privately, of the dataset or of each group."""
+    asked = table.to_json("count")
+    _run(call, dataset, [asked], spend, waiting)
+
+
+@command
+def histogram(
+    call: Remote,
+    dataset: DatasetArgument,
+    column: ColumnArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Count the rows of each category, or of each bin of a number, privately."""
+    asked = table.to_json("histogram", column=column)
+    _run(call, dataset, [asked], spend, waiting)
+
+
+@command
+def crosstab(
+    call: Remote,
+    dataset: DatasetArgument,
+    columns: ColumnsArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Count the rows of each combination of two or three columns, privately."""
+    asked = table.to_json("crosstab", columns=columns)
+    _run(call, dataset, [asked], spend, waiting)
+
+
+@command
+def total(
+    call: Remote,
+    dataset: DatasetArgument,
+    column: ColumnArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Add up a number privately, over all rows or in each group."""
+    asked = table.to_json("sum", column=column)
+    _run(call, dataset, [asked], spend, waiting)
+
+
+@command
+def mean(
+    call: Remote,
+    dataset: DatasetArgument,
+    column: ColumnArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Average a number privately, over all rows or in each group."""
+    asked = table.to_json("mean", column=column)
+    _run(call, dataset, [asked], spend, waiting)
+
+
+@command
+def variance(
+    call: Remote,
+    dataset: DatasetArgument,
+    column: ColumnArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Estimate the variance of a number privately, over all rows or in each group."""
+    asked = table.to_json("variance", column=column)
+    _run(call, dataset, [asked], spend, waiting)
+
+
+app = Group("Release several tables of statistics at once, and look at them.")
+
+
+@app.command("release")
+def release(
+    call: Remote,
+    dataset: DatasetArgument,
+    tables: Annotated[
+        Path,
+        typer.Argument(
+            help='JSON: {"tables": [...]}, as in POST /datasets/ID/statistics.'
+        ),
+    ],
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Reserve budget and release several tables for one charge."""
+    asked = json_object(tables.read_bytes(), "the file of tables").get("tables")
+    if not isinstance(asked, list):
+        raise WrongUse('the file is not {"tables": [...]}')
+    _run(call, dataset, asked, spend, waiting)
+
+
+@app.command("list")
+def list_statistics(call: Remote, dataset: DatasetArgument) -> None:
+    """List the statistics of a dataset, newest first."""
+    released = call.ask_all("statistics", lambda client: client.all_statistics(dataset))
+    rows = [
+        [
+            item["id"],
+            item["name"],
+            ", ".join(item["statistics"]),
+            price_of(item),
+            item["created_at"],
+        ]
+        for item in released
+    ]
+    columns = ["id", "name", "statistics", "price", "released"]
+    call.output.table(columns, rows, empty="no statistics")
+
+
+@app.command("show")
+def show(
+    call: Remote,
+    statistics_id: Annotated[str, typer.Argument(help="Id of the statistics.")],
+    receipt: ReceiptOption = False,
+) -> None:
+    """Show statistics: every number with its interval, and the guarantee."""
+    released = call.ask(lambda client: client.statistics(statistics_id))
+    _show(call.output, released, receipt=receipt)
+
+
+def _run(
+    call: Remote,
+    dataset: str,
+    tables: list[dict[str, Any]],
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    with call.client() as client:
+        body = spend.to_json(client, dataset) | {"tables": tables}
+        if spend.quote:
+            answer = client.quote_statistics(dataset, body)
+            call.output.answer(answer)
+            _show_quote(call.output, answer, receipt=spend.receipt)
+            return
+        body |= given(name=spend.name, purpose=spend.purpose)
+        with one_attempt(call.output, spend.idempotency_key) as key:
+            accepted = client.release_statistics(dataset, body, idempotency_key=key)
+        show_accepted(
+            client,
+            accepted,
+            call.output,
+            waiting=waiting,
+            show=partial(_show_made, client, call.output),
+        )
+
+
+def _show_quote(output: Output, quote: dict[str, Any], *, receipt: bool) -> None:
+    show_quote(output, quote, what="these statistics", receipt=receipt)
+    rows = [
+        [_title(item["table"]), item["n_cells"], _error(item)]
+        for item in quote["tables"]
+    ]
+    output.table(["table", "cells", "95 % error of each"], rows, empty="no tables")
+
+
+def _error(item: dict[str, Any]) -> str:
+    if item["half_width"] is None:
+        return "depends on the rows"
+    width = f"± {_number(item['half_width'])}"
+    return width if item["unit"] != "rows" else f"{width} rows"
+
+
+def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
+    _show(output, client.statistics(job["statistics_id"]), receipt=False)
+
+
+def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
+    output.facts(
+        {
+            "statistics": released["id"],
+            "name": released["name"],
+            "dataset": released["dataset_name"],
+            "released": released["created_at"],
+            "price": price_of(released),
+        }
+    )
+    for table in released["tables"]:
+        output.say()
+        _show_table(output, table)
+    output.say()
+    output.guarantee(released["guarantee"])
+    if receipt:
+        output.say()
+        output.say(released["receipt"])
+
+
+def _show_table(output: Output, table: dict[str, Any]) -> None:
+    """A table with a bar for each number of rows."""
+    output.say(_title(table["table"]))
+    counts = [row["value"] for row in table["rows"]] if _counts_rows(table) else []
+    largest = max(counts, default=0.0)
+    rows = [
+        [
+            *row["cells"],
+            "not told" if row["value"] is None else _number(row["value"]),
+            _interval(row),
+            *([_bar(row["value"], largest)] if counts else []),
+        ]
+        for row in table["rows"]
+    ]
+    columns = [axis["column"] for axis in table["axes"]]
+    columns += ["rows" if counts else table["table"]["statistic"], "95 % interval"]
+    output.table([*columns, ""] if counts else columns, rows, empty="no cells")
+    if counts[1:]:
+        total = table["total"]
+        output.say(f"all rows: {_number(total['value'])} ({_interval(total)})")
+
+
+def _counts_rows(table: dict[str, Any]) -> bool:
+    return table["total"] is not None
+
+
+def _title(table: dict[str, Any]) -> str:
+    """A table in words: ``mean of age by sex, where age from 18 below 65``."""
+    of = f" of {table['column']}" if table["column"] else ""
+    crossed = f" of {', '.join(table['columns'])}" if table["columns"] else ""
+    by = f" by {', '.join(table['by'])}" if table["by"] else ""
+    conditions = " and ".join(map(_condition_in_words, table["where"]))
+    where = f", where {conditions}" if conditions else ""
+    return f"{table['statistic']}{of}{crossed}{by}{where}"
+
+
+def _condition_in_words(condition: dict[str, Any]) -> str:
+    column = condition["column"]
+    if "in" in condition:
+        values = ["(empty)" if value is None else value for value in condition["in"]]
+        return f"{column} is {' or '.join(values)}"
+    lower, below = condition["from"], condition["below"]
+    words = [column]
+    words += [] if lower is None else [f"from {_number(lower)}"]
+    words += [] if below is None else [f"below {_number(below)}"]
+    return " ".join(words)
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return f"{_number(row['low'])} to {_number(row['high'])}"
+
+
+def _number(value: float) -> str:
+    """A number as people read it: whole from a thousand on, else four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
+def _bar(value: float, largest: float) -> str:
+    if largest <= 0:
+        return ""
+    return "█" * round(_BAR_CELLS * max(value, 0.0) / largest)

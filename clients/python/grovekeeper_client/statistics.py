@@ -1,0 +1,112 @@
+"""Represents released statistics: numbers with their intervals."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from grovekeeper_client.client import Client
+
+
+class Statistics:
+    """Released statistics of a dataset. All of it is public.
+
+    Args:
+        facts: answer of ``GET /statistics/{id}``.
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts = facts
+
+    def __repr__(self) -> str:
+        return f"Statistics({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        """Id of the statistics."""
+        return str(self.facts["id"])
+
+    @property
+    def guarantee(self) -> Mapping[str, Any]:
+        """The guarantee, as the card of a model states it."""
+        return dict(self.facts["guarantee"])
+
+    def __len__(self) -> int:
+        return len(self.facts["tables"])
+
+    def __iter__(self) -> Iterator["Table"]:
+        return (Table(table) for table in self.facts["tables"])
+
+    def __getitem__(self, index: int) -> "Table":
+        """A table, in the order of the request."""
+        return Table(self.facts["tables"][index])
+
+
+class Table:
+    """One table: a number for each of its public cells.
+
+    Args:
+        facts: of the answer of ``GET /statistics/{id}``.
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts = facts
+
+    def __repr__(self) -> str:
+        columns = ", ".join(self.columns)
+        statistic = self.facts["table"]["statistic"]
+        return f"Table({statistic!r}, by=[{columns}])"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns by whose cells the table groups rows."""
+        return [axis["column"] for axis in self.facts["axes"]]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A record for each cell: its place in each column, then ``value``, ``low`` and
+        ``high``, between which the exact number is with probability 0.95.
+        """
+        numbers = ("value", "low", "high")
+        return [
+            dict(zip(self.columns, row["cells"], strict=True))
+            | {name: row[name] for name in numbers}
+            for row in self.facts["rows"]
+        ]
+
+    @property
+    def value(self) -> float | None:
+        """The number of a table that has one cell; ``None`` where the noise outweighs
+        the rows.
+
+        Raises:
+            ValueError: the table has several cells.
+        """
+        rows = self.facts["rows"]
+        if len(rows) != 1:
+            raise ValueError(
+                "the table has several numbers: read `records` or `frame()`"
+            )
+        value: float | None = rows[0]["value"]
+        return value
+
+    def frame(self) -> Any:
+        """The records as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records)
+
+    def plot(self, **options: Any) -> Any:
+        """A bar for each cell with its interval, by pandas and matplotlib.
+
+        Args:
+            options: of ``DataFrame.plot.bar``.
+        """
+        frame = self.frame()
+        if self.columns:
+            frame.index = frame[self.columns].agg(", ".join, axis=1)
+        errors = [frame["value"] - frame["low"], frame["high"] - frame["value"]]
+        return frame["value"].plot.bar(yerr=errors, **options)
+
+
+def statistics_of(client: Client, job: Mapping[str, Any]) -> Statistics:
+    """The statistics that a job released."""
+    return Statistics(client.statistics(job["statistics_id"]))

@@ -1,0 +1,1 @@
+"""The statistics of a dataset: noisy counts, sums, means and variances by public cells."""

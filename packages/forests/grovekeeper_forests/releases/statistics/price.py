@@ -1,0 +1,270 @@
+"""Prices the statistics of a dataset, and states their error before they are paid for.
+No row is read.
+
+A table is one or more *measures*: integers, one for each cell. A row is counted in one
+cell of a table at most, and adds to it at most ``steps`` in absolute value. So the L1
+and the L2 sensitivity of a measure are ``steps`` where a row is added or removed. A
+changed label moves a row from one cell to another: L1 2 · ``steps``, squared L2 2 ·
+``steps``². See docs/proofs/statistics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Any, Final
+
+from grovekeeper_forests.amounts import NotAnAmount
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.errors import (
+    GrovekeeperError,
+    ParameterInvalid,
+    ParameterProblem,
+)
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.privacy.accountants import pure
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    Part,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
+from grovekeeper_forests.releases.statistics.tables import (
+    MEAN,
+    SUM,
+    VARIANCE,
+    Table,
+    read_tables,
+)
+
+CELLS_OF_A_CHANGE: Final = {Adjacency.ADD_REMOVE_ONE: 1, Adjacency.LABEL: 2}
+"""Cells of a measure in which neighbours differ."""
+
+GRID: Final = 2**16
+"""Steps of the largest contribution of a row, where noise is discrete Laplace and the
+numbers are not whole already.
+"""
+
+
+class StatisticsInvalid(GrovekeeperError):
+    """Stored bytes that are not valid statistics."""
+
+    sentence = "not statistics of a known form"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a table adds up in each cell, in a unit in which a row adds from −reach to
+    reach.
+
+    Attributes:
+        name: ``rows``, ``sum``, ``centred`` (distance from the centre of the bounds),
+            or ``squares`` (its square, less half of the largest square).
+        reach: largest contribution of a row in absolute value.
+        whole_steps: steps of ``reach`` in which every contribution is a whole number;
+            ``None`` where there are none, or too many.
+    """
+
+    name: str
+    reach: float
+    whole_steps: int | None
+
+
+def measures(table: Table) -> list[Measure]:
+    """The measures of a table, in the order of release."""
+    rows = Measure("rows", 1.0, 1)
+    if table.value is None:
+        return [rows]
+    feature, radius = table.value, radius_of(table.value)
+    is_whole = feature.type == "integer"
+    centred = Measure("centred", radius, _few(2 * radius) if is_whole else None)
+    if table.statistic == SUM:
+        reach = max(abs(feature.lower), abs(feature.upper))
+        return [Measure("sum", reach, _few(reach) if is_whole else None)]
+    if table.statistic == MEAN:
+        return [rows, centred]
+    assert table.statistic == VARIANCE
+    return [rows, centred, Measure("squares", radius**2 / 2, None)]
+
+
+def _few(steps: float) -> int | None:
+    return int(steps) if steps <= GRID else None
+
+
+def centre_of(feature: Feature) -> float:
+    """The middle of the bounds."""
+    return feature.lower / 2 + feature.upper / 2
+
+
+def radius_of(feature: Feature) -> float:
+    """The largest distance of a number from :func:`centre_of`."""
+    return feature.upper / 2 - feature.lower / 2
+
+
+@dataclass(frozen=True)
+class StatisticsPlan:
+    """Statistics, settled and priced before any row is read.
+
+    Attributes:
+        tables: in the order of the request.
+        event: in sequence, one part for each measure of each table.
+    """
+
+    tables: Sequence[Table]
+    event: Sequential
+
+    @property
+    def measured(self) -> Iterator[tuple[Table, list[tuple[Measure, Event]]]]:
+        """Each table with its measures and their events."""
+        priced = iter(self.event.parts)
+        for table in self.tables:
+            yield table, [(measure, next(priced).event) for measure in measures(table)]
+
+    def to_json(self) -> dict[str, object]:
+        """Exact."""
+        return {
+            "tables": [table.to_json() for table in self.tables],
+            "event": self.event.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: object, schema: Schema) -> StatisticsPlan:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            StatisticsInvalid: the value is not a valid plan.
+        """
+        match value:
+            case {"tables": [*tables], "event": event, **rest} if not rest:
+                try:
+                    read = cls(read_tables(tables, schema), _sequence(event))
+                    is_priced = _is_priced(read)
+                except (
+                    ParameterInvalid,
+                    NotAnAmount,
+                    UnknownPrivacyEvent,
+                    KeyError,
+                    TypeError,
+                ):
+                    raise StatisticsInvalid from None
+                if is_priced and read.to_json() == value:
+                    return read
+        raise StatisticsInvalid
+
+
+def _sequence(event: object) -> Sequential:
+    read = events.from_json(event)
+    if not isinstance(read, Sequential):
+        raise UnknownPrivacyEvent("not the event of statistics")
+    return read
+
+
+def _is_priced(plan: StatisticsPlan) -> bool:
+    n_measures = sum(len(measures(table)) for table in plan.tables)
+    if n_measures != len(plan.event.parts):
+        return False
+    if any(part.times != 1 for part in plan.event.parts):
+        return False
+    return all(
+        steps_of(event) > 0 and event.coordinates == table.n_cells
+        for table, priced in plan.measured
+        for _, event in priced
+        if isinstance(event, DiscreteLaplace | RoundedGaussian)
+    )
+
+
+def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPlan:
+    """Settles the tables and prices them. Reads no row and draws nothing.
+
+    Tables share the price by their weights, and the measures of a table its share
+    equally.
+
+    Args:
+        asked: see :func:`.tables.read_tables`.
+        facts: stated under the adjacency of the account.
+
+    Raises:
+        ParameterInvalid: a table that is not of its form, or a share too small for any
+            noise.
+    """
+    tables = read_tables(asked, facts.schema)
+    if facts.budget.adjacency is Adjacency.LABEL:
+        _require_label(tables, facts.schema.label.name)
+    total = sum(table.weight for table in tables)
+    parts = []
+    for table in tables:
+        summed = measures(table)
+        share = facts.part(table.weight / total / len(summed))
+        parts += [Part(1, _priced(measure, table, share)) for measure in summed]
+    priced = StatisticsPlan(tables, Sequential(tuple(parts)))
+    facts.require_covered(priced.event)
+    return priced
+
+
+def _require_label(tables: Sequence[Table], label: str) -> None:
+    """On accounts that protect labels alone, membership and features are public.
+
+    A table that does not read the label would be exact. Nothing is to be bought there.
+    """
+    for index, table in enumerate(tables):
+        if label not in table.columns:
+            problem = ParameterProblem(
+                ("tables", index), "needs-the-label", accepted=(label,)
+            )
+            raise ParameterInvalid([problem])
+
+
+def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
+    adjacency = share.budget.adjacency
+    cells = CELLS_OF_A_CHANGE[adjacency]
+    if share.budget.accountant == pure.NAME:
+        sensitivity = cells * (measure.whole_steps or GRID)
+        return DiscreteLaplace(
+            adjacency,
+            l1_sensitivity=Fraction(sensitivity),
+            inverse_scale=noisy_counts.draw_scale(share.epsilon, sensitivity),
+            coordinates=table.n_cells,
+        )
+    # The deviation is fixed, and the row's contribution takes the finest grid that the
+    # price allows: rounding costs no accuracy.
+    affordable = min(
+        int(noisy_counts.mu_squared(share.budget) * noisy_counts.VARIANCE),
+        noisy_counts.LARGEST_START,
+    )
+    steps = isqrt(affordable // cells)
+    if steps**2 < noisy_counts.SMALLEST_PRICED:
+        raise ParameterInvalid.named("epsilon", "too-small")
+    return RoundedGaussian(
+        adjacency,
+        l2_sensitivity_squared=Fraction(cells * steps**2),
+        sigma_squared=Fraction(noisy_counts.VARIANCE),
+        coordinates=table.n_cells,
+    )
+
+
+def steps_of(event: Event) -> int:
+    """The largest amount that a row adds to a cell of a measure.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of a measure.
+    """
+    match event:
+        case DiscreteLaplace() if event.inverse_scale > 0:
+            cells = CELLS_OF_A_CHANGE[event.adjacency]
+            steps = int(event.l1_sensitivity / cells)
+            if 0 < steps <= GRID and event.l1_sensitivity == cells * steps:
+                return steps
+        case RoundedGaussian() if event.sigma_squared == noisy_counts.VARIANCE:
+            cells = CELLS_OF_A_CHANGE[event.adjacency]
+            steps = isqrt(int(event.l2_sensitivity_squared / cells))
+            is_square = event.l2_sensitivity_squared == cells * steps**2
+            if 0 < steps**2 <= noisy_counts.LARGEST_START and is_square:
+                return steps
+    raise UnknownPrivacyEvent("not the event of a measure of statistics")

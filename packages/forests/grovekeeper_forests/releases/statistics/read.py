@@ -1,0 +1,303 @@
+"""Reads released statistics: estimates with their intervals, and the error that a plan
+will have. What is stated here is post-processing, or follows from the plan alone.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy.events import DiscreteLaplace, Event
+from grovekeeper_forests.releases.statistics.price import (
+    Measure,
+    StatisticsInvalid,
+    StatisticsPlan,
+    centre_of,
+    measures,
+    radius_of,
+    steps_of,
+)
+from grovekeeper_forests.releases.statistics.tables import MEAN, SUM, VARIANCE, Table
+
+LEVEL = 0.95
+"""Confidence of half widths and intervals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Released statistics, and no other fact about the rows.
+
+    Attributes:
+        measured: for each table and each of its measures, int64 ``(n_cells,)`` in
+            steps.
+    """
+
+    plan: StatisticsPlan
+    measured: Sequence[Sequence[NDArray[np.int64]]]
+
+    def to_json(self) -> dict[str, object]:
+        """Numbers as text, because they may have more than 53 bits."""
+        tables = [
+            [[str(number) for number in measure.tolist()] for measure in table]
+            for table in self.measured
+        ]
+        return {"plan": self.plan.to_json(), "tables": tables}
+
+    @classmethod
+    def from_json(cls, value: object, schema: Schema) -> Statistics:
+        """Inverse of :meth:`to_json`; checks everything that a reader relies on.
+
+        Raises:
+            StatisticsInvalid: the value is not valid statistics of this schema.
+        """
+        try:
+            match value:
+                case {"plan": planned, "tables": [*tables], **rest} if not rest:
+                    plan = StatisticsPlan.from_json(planned, schema)
+                    measured = [
+                        [
+                            np.array(list(map(int, numbers)), np.int64)
+                            for numbers in table
+                        ]
+                        for table in tables
+                    ]
+                    read = cls(plan, measured)
+                    if read._is_whole() and read.to_json() == value:
+                        return read
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise StatisticsInvalid from error
+        raise StatisticsInvalid
+
+    def _is_whole(self) -> bool:
+        shapes = [[numbers.shape for numbers in of_table] for of_table in self.measured]
+        return shapes == [
+            [(table.n_cells,)] * len(measures(table)) for table in self.plan.tables
+        ]
+
+    def estimates(self, index: int) -> list[Estimate]:
+        """The numbers of a table, one for each cell."""
+        table, priced = list(self.plan.measured)[index]
+        columns = [
+            (
+                in_units(numbers, measure, event),
+                _half_width(measure, event, LEVEL, n=len(priced)),
+            )
+            for numbers, (measure, event) in zip(
+                self.measured[index], priced, strict=True
+            )
+        ]
+        widths = [width for _, width in columns]
+        return [
+            _estimate(table, values, widths)
+            for values in zip(*(numbers for numbers, _ in columns), strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with an interval that has it with probability :data:`LEVEL`, whatever
+    the rows are: the noise alone is uncertain. The value is ``None`` where the noise
+    outweighs the rows of a mean or a variance.
+    """
+
+    value: float | None
+    low: float
+    high: float
+
+
+def in_units(
+    numbers: NDArray[np.int64], measure: Measure, event: Event
+) -> NDArray[np.float64]:
+    """Steps in the unit of the measure."""
+    converted: NDArray[np.float64] = numbers / steps_of(event) * measure.reach
+    return converted
+
+
+def half_width(measure: Measure, event: Event) -> float:
+    """The 95 % half width of one number of a measure, before it is paid for: from the
+    law of its noise alone.
+    """
+    return _half_width(measure, event, LEVEL, n=1)
+
+
+def _half_width(measure: Measure, event: Event, level: float, *, n: int) -> float:
+    """The half width that ``n`` numbers keep together (Bonferroni)."""
+    miss = (1.0 - level) / n
+    return _noise_quantile(event, miss) / steps_of(event) * measure.reach
+
+
+def _noise_quantile(event: Event, miss: float) -> float:
+    """The smallest whole t with Pr[|noise| > t] ≤ ``miss``."""
+    if isinstance(event, DiscreteLaplace):
+        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t, with q = exp(−scale).
+        scale = float(event.inverse_scale)
+        tail = math.log(miss * (1.0 + math.exp(-scale)) / 2.0) / -scale
+        return float(max(math.ceil(tail - 1.0), 0))
+    # A rounded normal is above t if the normal is at least t + 1/2.
+    deviation = math.sqrt(noisy_counts.VARIANCE)
+    return max(math.ceil(deviation * NormalDist().inv_cdf(1.0 - miss / 2.0) - 0.5), 0)
+
+
+def _estimate(
+    table: Table, values: Sequence[float], widths: Sequence[float]
+) -> Estimate:
+    """What a table says of a cell.
+
+    Intervals of several numbers hold together by Bonferroni, and bounds of a quotient
+    are taken at the corners: they are wide, and right for every dataset.
+    """
+    if table.value is None or table.statistic == SUM:
+        [value], [width] = values, widths
+        return Estimate(value, value - width, value + width)
+    n_rows, *sums = zip(values, widths, strict=True)
+    radius = radius_of(table.value)
+    mean = _Share.of(sums[0], n_rows, reach=radius)
+    if table.statistic == MEAN:
+        return mean.shifted(centre_of(table.value))
+    return _variance(mean, _Share.of(sums[1], n_rows, reach=radius**2 / 2), radius)
+
+
+def _variance(mean: _Share, square: _Share, radius: float) -> Estimate:
+    """The mean of squares less the square of the mean, both about the centre; a
+    variance is from 0 to the square of the radius.
+    """
+    middle = radius**2 / 2
+    at_ends = mean.low**2, mean.high**2
+    smallest = 0.0 if mean.low <= 0.0 <= mean.high else min(at_ends)
+    value = None
+    if mean.value is not None and square.value is not None:
+        value = min(max(middle + square.value - mean.value**2, 0.0), radius**2)
+    return Estimate(
+        value,
+        max(middle + square.low - max(at_ends), 0.0),
+        min(middle + square.high - smallest, radius**2),
+    )
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A sum divided by a number of rows, within the bounds of one row."""
+
+    value: float | None
+    low: float
+    high: float
+
+    @classmethod
+    def of(
+        cls, total: tuple[float, float], rows: tuple[float, float], *, reach: float
+    ) -> _Share:
+        """The share of noisy numbers, each with its half width."""
+        (total_value, total_width), (n_rows, n_width) = total, rows
+        few = n_rows - n_width
+        if few < 1.0:  # perhaps no row at all
+            return cls(None, -reach, reach)
+
+        def bounded(share: float) -> float:
+            return min(max(share, -reach), reach)
+
+        corners = [
+            bounded(bound / number)
+            for bound in (total_value - total_width, total_value + total_width)
+            for number in (few, n_rows + n_width)
+        ]
+        return cls(bounded(total_value / n_rows), min(corners), max(corners))
+
+    def shifted(self, centre: float) -> Estimate:
+        """The share about another point."""
+        value = None if self.value is None else centre + self.value
+        return Estimate(value, centre + self.low, centre + self.high)
+
+
+def error_before(
+    table: Table, priced: Sequence[tuple[Measure, Event]], size: int | None
+) -> float | None:
+    """The half width of each number of a table, known before it is paid for.
+
+    Args:
+        size: the declared number of rows that the request reads, which the error of a
+            mean is stated for; ``None`` where none is declared.
+
+    Returns:
+        ``None`` where the error depends on how many rows there are and nobody declared
+        that: means of groups, and variances.
+    """
+    if table.statistic not in (MEAN, VARIANCE):
+        [(measure, event)] = priced
+        return half_width(measure, event)
+    if table.statistic == VARIANCE or table.axes or table.where or size is None:
+        return None
+    n_width, width = (_half_width(*each, LEVEL, n=2) for each in priced)
+    reach = priced[1][0].reach
+    # The widest case: all rows are at a bound.
+    return (width + reach * n_width) / (size - n_width) if size > n_width else None
+
+
+_DIGITS = range(100, 1_000)
+_EXPONENTS = range(-6, 1)
+EPSILONS = tuple(
+    Fraction(digits) * Fraction(10) ** exponent
+    for exponent in _EXPONENTS
+    for digits in _DIGITS
+)
+"""The ε that a wanted error can lead to: three digits, 0.0001 to 999."""
+
+
+def epsilon_for(
+    error: Fraction, plan_at: Callable[[Fraction], StatisticsPlan]
+) -> Fraction:
+    """The smallest of :data:`EPSILONS` at which no table has a larger half width.
+
+    Args:
+        error: half width of each number, above zero: in rows, and of a sum in the unit
+            of its column.
+        plan_at: plans the request at an ε, from public facts.
+
+    Raises:
+        ParameterInvalid: a mean or a variance, whose error depends on the rows, or an
+            error that no ε reaches.
+    """
+
+    def is_met(epsilon: Fraction) -> bool:
+        try:
+            planned = plan_at(epsilon)
+        except ParameterInvalid as refused:
+            if any(problem.place == ("epsilon",) for problem in refused.problems):
+                return False
+            raise
+        if any(table.statistic in (MEAN, VARIANCE) for table in planned.tables):
+            raise ParameterInvalid.named(
+                "error", "not-of-this-statistic", accepted=["counts and sums"]
+            )
+        return all(
+            half_width(*each) <= error
+            for _, priced in planned.measured
+            for each in priced
+        )
+
+    index = bisect_left(EPSILONS, True, key=is_met)
+    if index == len(EPSILONS):
+        raise ParameterInvalid.named("error", "too-small")
+    return EPSILONS[index]
+
+
+def total(statistics: Statistics, index: int) -> Estimate | None:
+    """The number of rows that a table counts: the sum of its cells; ``None`` where it
+    counts no rows.
+    """
+    table, priced = list(statistics.plan.measured)[index]
+    measure, event = priced[0]
+    if table.value is not None:
+        return None
+    value = float(in_units(statistics.measured[index][0], measure, event).sum())
+    width = noisy_counts.noise_bound(event, level=LEVEL, n_counts=table.n_cells)
+    return Estimate(value, value - width, value + width)

@@ -1,0 +1,395 @@
+"""Defines tables of statistics: which rows a table reads, by which public cells it
+groups them, and what it adds up in each cell.
+
+Cells follow from the declaration and the request alone. No group is discovered in the
+rows, and none is left out because it is small: OTHER, and MISSING where the declaration
+permits it, are always cells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from grovekeeper_forests import limits
+from grovekeeper_forests.amounts import parse, to_text
+from grovekeeper_forests.data.schema import Feature, Schema, plain_number
+from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
+
+COUNT, HISTOGRAM, CROSSTAB = "count", "histogram", "crosstab"
+SUM, MEAN, VARIANCE = "sum", "mean", "variance"
+
+STATISTICS: Final = (COUNT, HISTOGRAM, CROSSTAB, SUM, MEAN, VARIANCE)
+
+MAX_BY: Final = 2
+MAX_AXES: Final = 3
+DEFAULT_BINS: Final = 10
+"""Bins of a number for which a request names none."""
+
+OTHER, MISSING = "OTHER", "MISSING"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column by whose public cells a table groups rows.
+
+    Attributes:
+        column: a feature or the label.
+        categories: declared; empty for a number.
+        edges: of the bins of a number, ascending, inside its bounds. A value on an edge
+            belongs to the bin above it.
+        bounds: declared, of a number.
+        has_missing: whether empty cells have a cell of their own. In the label they are
+            in OTHER.
+    """
+
+    column: str
+    categories: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
+    bounds: tuple[float, float] = (0.0, 0.0)
+    has_missing: bool = False
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells, OTHER and MISSING included."""
+        own = len(self.categories) if self.categories else len(self.edges)
+        return own + 1 + self.has_missing
+
+    @property
+    def cells(self) -> list[dict[str, Any]]:
+        """What each cell holds: a declared ``category``; the numbers ``from`` a bound
+        and ``below`` another, the last bin with its upper bound; ``other``; ``missing``.
+        """
+        missing = [{"missing": True}] if self.has_missing else []
+        if self.categories:
+            declared = [{"category": category} for category in self.categories]
+            return [*declared, {"other": True}, *missing]
+        limits_of_bins = [self.bounds[0], *self.edges, self.bounds[1]]
+        numbers = [plain_number(edge) for edge in limits_of_bins]
+        bins: list[dict[str, Any]] = [
+            {"from": low, "below": high} for low, high in itertools.pairwise(numbers)
+        ]
+        bins[-1] = {"from": numbers[-2], "to": numbers[-1]}
+        return [*bins, *missing]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Rows that a table reads: those with one of several categories, or with a number
+    in a range.
+
+    Attributes:
+        column: a feature or the label.
+        values: categories or classes; ``None`` among them is an empty cell. ``None``
+            for a number.
+        lower: the smallest number; ``None``: no bound.
+        below: above the largest number; ``None``: no bound.
+    """
+
+    column: str
+    values: tuple[str | None, ...] | None = None
+    lower: float | None = None
+    below: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """In the form of a request."""
+        if self.values is not None:
+            return {"column": self.column, "in": list(self.values)}
+        return {"column": self.column, "from": self.lower, "below": self.below}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a request, settled: nothing of it depends on rows.
+
+    Attributes:
+        statistic: one of :data:`STATISTICS`.
+        value: the number that is added up, where the statistic adds one up.
+        axes: in the order of the cells; the last runs fastest.
+        where: conditions that a row has to meet, all of them.
+        weight: of the table's share of the price, above zero.
+        n_by: how many of the axes the request named in ``by``.
+    """
+
+    statistic: str
+    value: Feature | None
+    axes: tuple[Axis, ...]
+    where: tuple[Condition, ...]
+    weight: Fraction
+    n_by: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each axis."""
+        return tuple(axis.n_cells for axis in self.axes)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def columns(self) -> set[str]:
+        """Every column that the table reads."""
+        named = {axis.column for axis in self.axes}
+        named |= {condition.column for condition in self.where}
+        return named if self.value is None else named | {self.value.name}
+
+    def to_json(self) -> dict[str, Any]:
+        """The request that has this table, with every field written out."""
+        own = [axis.column for axis in self.axes[self.n_by :]]
+        value = None if self.value is None else self.value.name
+        is_one_column = self.statistic == HISTOGRAM
+        return {
+            "statistic": self.statistic,
+            "column": own[0] if is_one_column else value,
+            "columns": own if self.statistic == CROSSTAB else [],
+            "bins": {
+                axis.column: list(axis.edges)
+                for axis in self.axes
+                if not axis.categories
+            },
+            "by": [axis.column for axis in self.axes[: self.n_by]],
+            "where": [condition.to_json() for condition in self.where],
+            "weight": to_text(self.weight),
+        }
+
+
+def read_tables(asked: Sequence[Mapping[str, Any]], schema: Schema) -> list[Table]:
+    """Settles the tables of a request. Reads no row.
+
+    Args:
+        asked: tables in the form of ``POST /datasets/{id}/statistics``, with the types
+            of its fields checked.
+        schema: public.
+
+    Raises:
+        ParameterInvalid: with a place in ``tables``; a column that is not declared, an
+            edge outside of the bounds, or more cells than one release may have.
+    """
+    if not 1 <= len(asked) <= limits.MAX_STATISTICS_TABLES:
+        raise ParameterInvalid.named(
+            "tables",
+            "too-many" if asked else "too-few",
+            limit=limits.MAX_STATISTICS_TABLES,
+        )
+    tables = [
+        _TableReader(schema, ("tables", index), table).table()
+        for index, table in enumerate(asked)
+    ]
+    if sum(table.n_cells for table in tables) > limits.MAX_STATISTICS_CELLS:
+        raise ParameterInvalid.named(
+            "tables", "too-many-cells", limit=limits.MAX_STATISTICS_CELLS
+        )
+    return tables
+
+
+class _TableReader:
+    """Reads one table of a request, field by field."""
+
+    def __init__(self, schema: Schema, place: Place, asked: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._place = place
+        self._asked = asked
+        self._bins: Mapping[str, Any] = asked.get("bins") or {}
+        self._features = {feature.name: feature for feature in schema.features}
+
+    def table(self) -> Table:
+        statistic = self._asked["statistic"]
+        if statistic not in STATISTICS:
+            raise self._invalid("unknown", "statistic", accepted=STATISTICS)
+        by = list(self._asked.get("by") or ())
+        if len(by) > MAX_BY:
+            raise self._invalid("too-many", "by", limit=MAX_BY)
+        own = self._own_columns(statistic)
+        axes = self._axes(by, own)
+        return Table(
+            statistic,
+            self._value() if statistic in (SUM, MEAN, VARIANCE) else None,
+            axes,
+            self._where(),
+            self._weight(),
+            len(by),
+        )
+
+    def _own_columns(self, statistic: str) -> list[str]:
+        """The columns that the statistic itself groups by, beside those of ``by``."""
+        columns, column = self._asked.get("columns") or [], self._asked.get("column")
+        if statistic != CROSSTAB and columns:
+            raise self._invalid("not-of-this-statistic", "columns")
+        if statistic in (COUNT, CROSSTAB) and column is not None:
+            raise self._invalid("not-of-this-statistic", "column")
+        if statistic in (HISTOGRAM, SUM, MEAN, VARIANCE) and column is None:
+            raise self._invalid("missing", "column", accepted=self._names())
+        if statistic == CROSSTAB and not 2 <= len(columns) <= MAX_AXES:
+            raise self._invalid(
+                "too-few" if len(columns) < 2 else "too-many", "columns"
+            )
+        return [str(column)] if statistic == HISTOGRAM else list(columns)
+
+    def _axes(self, by: Sequence[str], own: Sequence[str]) -> tuple[Axis, ...]:
+        names = [*by, *own]
+        if len(set(names)) < len(names):
+            raise self._invalid("not-distinct", "by")
+        if len(names) > MAX_AXES:
+            raise self._invalid("too-many", "by", limit=MAX_AXES - len(own))
+        axes = tuple(
+            self._axis(name, "by" if name in by else "column") for name in names
+        )
+        if unused := sorted(set(self._bins) - set(names)):
+            raise self._invalid("not-grouped-by", "bins", unused[0], accepted=names)
+        return axes
+
+    def _axis(self, name: str, field: str) -> Axis:
+        if name == self._schema.label.name:
+            self._require_no_bins(name)
+            return Axis(name, categories=self._schema.label.classes)
+        feature = self._feature(name, field)
+        if feature.is_categorical:
+            self._require_no_bins(name)
+            return Axis(
+                name, categories=feature.categories, has_missing=feature.missing
+            )
+        return Axis(
+            name,
+            edges=self._edges(feature),
+            bounds=(feature.lower, feature.upper),
+            has_missing=feature.missing,
+        )
+
+    def _edges(self, feature: Feature) -> tuple[float, ...]:
+        asked = self._bins.get(feature.name, DEFAULT_BINS)
+        if isinstance(asked, int):
+            if not 1 <= asked <= limits.MAX_STATISTICS_BINS:
+                raise self._invalid(
+                    "out-of-range",
+                    "bins",
+                    feature.name,
+                    limit=limits.MAX_STATISTICS_BINS,
+                )
+            return _equal_edges(feature, asked)
+        # The bounds may be written out as the ends of the first and the last bin. The
+        # upper bound of an integer is the edge of a bin of its own.
+        ends = {feature.lower}
+        if feature.type != "integer":
+            ends.add(feature.upper)
+        edges = tuple(float(edge) for edge in asked if edge not in ends)
+        if len(edges) >= limits.MAX_STATISTICS_BINS:
+            raise self._invalid(
+                "too-many", "bins", feature.name, limit=limits.MAX_STATISTICS_BINS - 1
+            )
+        ascending = all(low < high for low, high in itertools.pairwise(edges))
+        if not ascending:
+            raise self._invalid("not-ascending", "bins", feature.name)
+        if edges and not (feature.lower < edges[0] and edges[-1] <= feature.upper):
+            bounds = plain_number(feature.lower), plain_number(feature.upper)
+            raise self._invalid(
+                "out-of-bounds",
+                "bins",
+                feature.name,
+                accepted=[f"numbers from {bounds[0]} to {bounds[1]}"],
+            )
+        return edges
+
+    def _value(self) -> Feature:
+        feature = self._feature(self._asked["column"], "column")
+        if feature.is_categorical:
+            raise self._invalid("not-a-number", "column", accepted=self._numbers())
+        if not feature.lower < feature.upper:
+            raise self._invalid("constant", "column")
+        if not math.isfinite((feature.upper - feature.lower) ** 2):
+            raise self._invalid("too-wide", "column")
+        return feature
+
+    def _where(self) -> tuple[Condition, ...]:
+        asked = self._asked.get("where") or ()
+        if len(asked) > limits.MAX_STATISTICS_CONDITIONS:
+            raise self._invalid(
+                "too-many", "where", limit=limits.MAX_STATISTICS_CONDITIONS
+            )
+        return tuple(self._condition(index, item) for index, item in enumerate(asked))
+
+    def _condition(self, index: int, item: Mapping[str, Any]) -> Condition:
+        name, values = item["column"], item.get("in")
+        lower, below = item.get("from"), item.get("below")
+        is_range = lower is not None or below is not None
+        categories = self._categories(name, index)
+        if categories is None:
+            if values is not None or not is_range:
+                raise self._invalid("needs-a-range", "where", index)
+            if lower is not None and below is not None and lower >= below:
+                raise self._invalid("empty-range", "where", index)
+            return Condition(
+                name,
+                lower=None if lower is None else float(lower),
+                below=None if below is None else float(below),
+            )
+        if is_range or not values:
+            raise self._invalid("needs-categories", "where", index)
+        if not set(values) <= {*categories, None}:
+            raise self._invalid("unknown", "where", index, "in", accepted=categories)
+        return Condition(name, values=tuple(dict.fromkeys(values)))
+
+    def _categories(self, name: str, index: int) -> tuple[str, ...] | None:
+        """The categories of a column of a condition; ``None`` for a number."""
+        if name == self._schema.label.name:
+            return self._schema.label.classes
+        if name not in self._features:
+            raise self._invalid(
+                "unknown", "where", index, "column", accepted=self._names()
+            )
+        feature = self._features[name]
+        return feature.categories if feature.is_categorical else None
+
+    def _weight(self) -> Fraction:
+        weight = parse(self._asked.get("weight") or "1")
+        if weight <= 0:
+            raise self._invalid("out-of-range", "weight", accepted=["above 0"])
+        return weight
+
+    def _feature(self, name: str, field: str) -> Feature:
+        if name not in self._features:
+            raise self._invalid("unknown", field, accepted=self._names())
+        return self._features[name]
+
+    def _require_no_bins(self, name: str) -> None:
+        if name in self._bins:
+            raise self._invalid("not-for-categories", "bins", name)
+
+    def _names(self) -> list[str]:
+        return [*self._features, self._schema.label.name]
+
+    def _numbers(self) -> list[str]:
+        return [f.name for f in self._schema.features if not f.is_categorical]
+
+    def _invalid(
+        self,
+        problem: str,
+        *place: str | int,
+        limit: int | None = None,
+        accepted: Iterable[str] = (),
+    ) -> ParameterInvalid:
+        found = ParameterProblem(
+            (*self._place, *place), problem, limit, tuple(accepted)
+        )
+        return ParameterInvalid([found])
+
+
+def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
+    """Edges of bins of equal width. Those of an integer are whole: a bin has one or
+    more of its values.
+    """
+    low, high = Fraction(feature.lower), Fraction(feature.upper)
+    if feature.type == "integer":
+        n_values = high - low + 1
+        edges = {low + math.ceil(n_values * step / n_bins) for step in range(1, n_bins)}
+    else:
+        edges = {low + (high - low) * step / n_bins for step in range(1, n_bins)}
+    inside = {float(edge) for edge in edges}
+    return tuple(
+        sorted(edge for edge in inside if feature.lower < edge <= feature.upper)
+    )

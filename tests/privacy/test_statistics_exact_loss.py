@@ -1,0 +1,215 @@
+"""T1, T2 and T4 on statistics: the exact law of the production code over small datasets,
+and the change that one row makes in every measure of every table on every account.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import (
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    RoundedGaussian,
+)
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.statistics import draw as statistics_draw
+from grovekeeper_forests.releases.statistics import price
+from grovekeeper_forests.releases.statistics.price import StatisticsPlan
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.privacy.noiseless import Noiseless
+from tests.support.schemas import schema_of
+
+NAN = float("nan")
+SCHEMA = schema_of(
+    {"name": "age", "type": "integer", "lower": 0, "upper": 3, "missing": True},
+    {"name": "debt", "type": "numeric", "lower": -1, "upper": 2, "missing": True},
+    {"name": "sex", "type": "categorical", "categories": ["f", "m"], "missing": True},
+    classes=["no", "yes"],
+    label="ill",
+)
+UNLABELLED = -1
+Row = tuple[float, float, int, int]
+"""age, debt, code of sex, class."""
+
+ROWS: tuple[Row, ...] = tuple(
+    itertools.product(
+        (0.0, 2.0, 3.0, NAN), (-1.0, 0.3, 2.0, NAN), (0, 1, 2, 3), (0, 1, UNLABELLED)
+    )
+)
+
+TABLES: dict[str, dict[str, Any]] = {
+    "count": {"statistic": "count"},
+    "filtered": {
+        "statistic": "count",
+        "where": [
+            {"column": "age", "from": 1, "below": 3},
+            {"column": "sex", "in": ["f", None]},
+        ],
+    },
+    "histogram": {"statistic": "histogram", "column": "age", "bins": {"age": [1, 3]}},
+    "labels": {"statistic": "histogram", "column": "ill"},
+    "crosstab": {"statistic": "crosstab", "columns": ["sex", "ill"]},
+    "sum": {"statistic": "sum", "column": "debt"},
+    "sums": {"statistic": "sum", "column": "age", "by": ["ill"]},
+    "mean": {"statistic": "mean", "column": "debt", "by": ["ill"]},
+    "variance": {
+        "statistic": "variance",
+        "column": "age",
+        "where": [{"column": "ill", "in": ["yes", None]}],
+    },
+}
+OF_LABELS = ("labels", "crosstab", "sums", "mean", "variance")
+ACCOUNTS = {
+    "pure": Terms(Fraction(1)),
+    "zcdp": Terms(Fraction(1), zcdp.NAME, Fraction(1, 10**6)),
+    "gdp": Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
+}
+
+
+def planned(*tables: str, terms: Terms = ACCOUNTS["pure"]) -> StatisticsPlan:
+    asked = [TABLES[table] for table in tables]
+    facts = public_facts(terms, None, SCHEMA, terms.adjacency)
+    plan = price.plan(asked, facts)
+    assert StatisticsPlan.from_json(plan.to_json(), SCHEMA) == plan
+    return plan
+
+
+def private_rows(rows: tuple[Row, ...]) -> SanitisedRows:
+    ages, debts, sexes, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
+    columns = (
+        np.array(ages, dtype=np.float64),
+        np.array(debts, dtype=np.float64),
+        np.array(sexes, dtype=np.int32),
+    )
+    ids = np.zeros((len(rows), 16), dtype=np.uint8)
+    features = SanitisedColumns(columns, len(rows))
+    return SanitisedRows(features, np.array(labels, dtype=np.int32), ids)
+
+
+def law(plan: StatisticsPlan, rows: tuple[Row, ...]) -> dict[object, float]:
+    private = private_rows(rows)
+
+    def run(randomness: EnumeratingRandomness) -> object:
+        released = statistics_draw.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
+        return tuple(m.tobytes() for table in released.measured for m in table)
+
+    return output_law(run, window=(-1, 1))  # type: ignore[arg-type]
+
+
+def losses(plan: StatisticsPlan) -> Iterator[float]:
+    """The loss of each row that is added to no row, and beside another."""
+    for others in ((), ((2.0, 0.3, 0, 1),)):
+        without = law(plan, others)
+        yield from (loss(law(plan, (*others, row)), without) for row in ROWS)
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "2"])
+@pytest.mark.parametrize("table", ["count", "filtered", "histogram", "labels", "sum"])
+def test_a_table_loses_its_price_and_no_more(table: str, epsilon: str) -> None:
+    plan = planned(table, terms=Terms(Fraction(epsilon)))
+    claim = float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
+    assert 0.99 * float(Fraction(epsilon)) < claim <= float(Fraction(epsilon))
+    assert 0.6 * claim < max(losses(plan)) <= claim + TOLERANCE
+
+
+def test_a_mean_loses_the_price_of_its_two_measures_together() -> None:
+    asked = {"statistic": "mean", "column": "age"}
+    plan = price.plan(
+        [asked], public_facts(ACCOUNTS["pure"], None, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    )
+    claim = float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
+    assert 0.6 * claim < max(losses(plan)) <= claim + TOLERANCE
+
+
+def test_every_release_can_come_from_every_dataset() -> None:
+    plan = planned("histogram")
+    support = law(plan, ()).keys()
+    assert all(law(plan, (row,)).keys() == support for row in ROWS)
+
+
+def exact(plan: StatisticsPlan, rows: tuple[Row, ...]) -> list[np.ndarray]:
+    released = statistics_draw.release(plan, SCHEMA, private_rows(rows), Noiseless())
+    return [measure for table in released.measured for measure in table]
+
+
+def require_stated(event: Event, change: np.ndarray) -> bool:
+    """Whether a change of the exact numbers is the largest that the event states."""
+    if isinstance(event, DiscreteLaplace):
+        moved = int(np.abs(change).sum())
+        assert moved <= event.l1_sensitivity
+        return moved == event.l1_sensitivity
+    assert isinstance(event, RoundedGaussian)
+    squared = sum(int(step) ** 2 for step in change)
+    assert squared <= event.l2_sensitivity_squared
+    return squared == event.l2_sensitivity_squared
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_one_row_moves_each_measure_by_what_its_event_states(account: str) -> None:
+    plan = planned(*TABLES, terms=ACCOUNTS[account])
+    events = [part.event for part in plan.event.parts]
+    nothing, reached = exact(plan, ()), [False] * len(events)
+    for row in ROWS:
+        for index, (one, none) in enumerate(
+            zip(exact(plan, (row,)), nothing, strict=True)
+        ):
+            reached[index] |= require_stated(events[index], one - none)
+    assert all(reached), "an event states more than any row can do"
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_one_label_moves_each_measure_by_what_its_event_states(account: str) -> None:
+    terms = replace(ACCOUNTS[account], adjacency=Adjacency.LABEL)
+    plan = planned(*OF_LABELS, terms=terms)
+    events = [part.event for part in plan.event.parts]
+    for age, debt, sex, label in ROWS:
+        before = exact(plan, ((age, debt, sex, label),))
+        for other in (0, 1, UNLABELLED):
+            after = exact(plan, ((age, debt, sex, other),))
+            for event, one, two in zip(events, before, after, strict=True):
+                require_stated(event, one - two)
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_rows_add_up(account: str) -> None:
+    """Every measure of many rows is the sum of those of each row: no row decides what
+    another one adds.
+    """
+    plan = planned(*TABLES, terms=ACCOUNTS[account])
+    of_all = exact(plan, ROWS)
+    of_each = [exact(plan, (row,)) for row in ROWS]
+    for index, measure in enumerate(of_all):
+        assert (measure == sum(one[index] for one in of_each)).all()
+
+
+FLAWS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "every row counts twice": lambda patch: patch.setattr(
+        statistics_draw, "steps_of", lambda event: 2 * price.steps_of(event)
+    ),
+    "a number is not centred": lambda patch: patch.setattr(
+        statistics_draw, "centre_of", lambda feature: 0.0
+    ),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_careless_change_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, flaw: str
+) -> None:
+    plan = planned(*TABLES)
+    FLAWS[flaw](monkeypatch)
+    monkeypatch.setattr(np, "clip", lambda values, low, high: values)
+    events = [part.event for part in plan.event.parts]
+    with pytest.raises(AssertionError):
+        for row in ROWS:
+            for event, change in zip(events, exact(plan, (row,)), strict=True):
+                require_stated(event, change)

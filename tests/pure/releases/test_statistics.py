@@ -1,0 +1,224 @@
+"""Tables of statistics: their cells, their plans, and the error that a plan states."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.accountants import gdp, zcdp
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import DiscreteLaplace, RoundedGaussian
+from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.statistics import price
+from grovekeeper_forests.releases.statistics.draw import release
+from grovekeeper_forests.releases.statistics.price import (
+    StatisticsInvalid,
+    StatisticsPlan,
+)
+from grovekeeper_forests.releases.statistics.read import (
+    EPSILONS,
+    Statistics,
+    epsilon_for,
+    error_before,
+    half_width,
+    total,
+)
+from grovekeeper_forests.releases.statistics.tables import read_tables
+from tests.privacy.noiseless import Noiseless
+from tests.privacy.test_statistics_exact_loss import SCHEMA, private_rows
+
+ACCOUNTS = {
+    "pure": Terms(Fraction(1)),
+    "zcdp": Terms(Fraction(1), zcdp.NAME, Fraction(1, 10**6)),
+    "gdp": Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
+}
+MEAN = {"statistic": "mean", "column": "age"}
+
+
+def planned(
+    *tables: dict[str, Any], account: str = "pure", epsilon: Fraction = Fraction(1)
+) -> StatisticsPlan:
+    terms = ACCOUNTS[account]
+    terms = Terms(epsilon, terms.accountant, terms.delta)
+    return price.plan(tables, public_facts(terms, None, SCHEMA, terms.adjacency))
+
+
+def cells(**table: Any) -> list[list[dict[str, Any]]]:
+    [read] = read_tables([table], SCHEMA)
+    return [axis.cells for axis in read.axes]
+
+
+def test_cells_follow_from_the_declaration() -> None:
+    [sexes] = cells(statistic="histogram", column="sex")
+    assert sexes == [{"category": "f"}, {"category": "m"}, {"other": True}, {"missing": True}]  # fmt: skip
+    [labels] = cells(statistic="histogram", column="ill")
+    assert labels == [{"category": "no"}, {"category": "yes"}, {"other": True}]
+
+
+@pytest.mark.parametrize(
+    ("column", "bins", "bounds"),
+    [
+        ("age", None, [0, 1, 2, 3, 3]),  # a bin for each whole number
+        ("age", 2, [0, 2, 3]),
+        ("age", [0, 2], [0, 2, 3]),  # the lower bound may be written out
+        ("debt", 3, [-1, 0, 1, 2]),
+        ("debt", [-1, 0.5, 2], [-1, 0.5, 2]),
+        ("debt", 1, [-1, 2]),
+    ],
+)
+def test_bins_cover_the_bounds(column: str, bins: Any, bounds: list[float]) -> None:
+    [found] = cells(
+        statistic="histogram",
+        column=column,
+        bins={} if bins is None else {column: bins},
+    )
+    *numbers, missing = found
+    assert missing == {"missing": True}
+    ends = [cell.get("below", cell.get("to")) for cell in numbers]
+    assert [cell["from"] for cell in numbers] == bounds[:-1]
+    assert ends == bounds[1:]
+
+
+def test_a_value_on_an_edge_belongs_to_the_bin_above_it() -> None:
+    plan = planned({"statistic": "histogram", "column": "age", "bins": {"age": [2]}})
+    released = release(plan, SCHEMA, private_rows(((2.0, 0, 0, 0),)), Noiseless())
+    assert [row.value for row in released.estimates(0)] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_exact_numbers_are_those_of_the_rows(account: str) -> None:
+    rows = ((1.0, 0.5, 0, 1), (3.0, -1.0, 1, 1), (2.0, math.nan, 0, -1), (math.nan, 2.0, 3, 0))  # fmt: skip
+    plan = planned(
+        {"statistic": "count"},
+        {"statistic": "sum", "column": "debt", "by": ["ill"]},
+        MEAN,
+        {"statistic": "variance", "column": "age"},
+        account=account,
+        epsilon=Fraction(400),
+    )
+    released = release(plan, SCHEMA, private_rows(rows), Noiseless())
+    [count], sums, [mean], [variance] = map(released.estimates, range(4))
+    assert count.value == 4
+    assert [row.value for row in sums] == pytest.approx([2.0, -0.5, 0.0], abs=1e-4)
+    assert mean.value == pytest.approx(2.0, abs=1e-4)
+    assert variance.value == pytest.approx(2 / 3, abs=1e-4)
+    assert mean.low <= 2 <= mean.high
+    of_all = total(released, 0)
+    assert of_all is not None
+    assert of_all.value == 4
+
+
+def test_a_mean_of_too_few_rows_is_not_told() -> None:
+    plan = planned(MEAN, epsilon=Fraction(1, 10))
+    released = release(plan, SCHEMA, private_rows(()), SystemRandomness())
+    [mean] = released.estimates(0)
+    assert (mean.value, mean.low, mean.high) == (None, 0, 3)
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize("epsilon", [Fraction(1, 20), Fraction(1), Fraction(8)])
+def test_a_half_width_is_the_smallest_that_covers(
+    account: str, epsilon: Fraction
+) -> None:
+    plan = planned(
+        {"statistic": "count"},
+        {"statistic": "sum", "column": "debt"},
+        account=account,
+        epsilon=epsilon,
+    )
+    for _, [(measure, event)] in plan.measured:
+        step = measure.reach / price.steps_of(event)
+        width = round(half_width(measure, event) / step)
+        assert beyond(event, width) <= 0.05
+        assert width == 0 or beyond(event, width - 1) > 0.05
+
+
+def beyond(event: Any, t: int) -> float:
+    """Pr[|noise| > t]: of Laplace noise term by term."""
+    if isinstance(event, DiscreteLaplace):
+        q = math.exp(-float(event.inverse_scale))
+        within = 1 + 2 * sum(q**z for z in range(1, t + 1))
+        return 1 - (1 - q) / (1 + q) * within
+    assert isinstance(event, RoundedGaussian)
+    deviation = math.sqrt(float(event.sigma_squared))
+    return math.erfc((t + 0.5) / deviation / math.sqrt(2))
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_the_epsilon_of_an_error_is_the_smallest_that_keeps_it(account: str) -> None:
+    tables = ({"statistic": "count"}, {"statistic": "histogram", "column": "sex"})
+
+    def plan_at(epsilon: Fraction) -> StatisticsPlan:
+        return planned(*tables, account=account, epsilon=epsilon)
+
+    def widest(epsilon: Fraction) -> float:
+        measured = plan_at(epsilon).measured
+        return max(half_width(*each) for _, priced in measured for each in priced)
+
+    found = epsilon_for(Fraction(25), plan_at)
+    assert widest(found) <= 25
+    assert widest(EPSILONS[EPSILONS.index(found) - 1]) > 25
+    with pytest.raises(ParameterInvalid):
+        epsilon_for(Fraction(25), lambda epsilon: planned(MEAN, epsilon=epsilon))
+
+
+def test_the_error_of_a_mean_is_stated_at_the_declared_size() -> None:
+    [(table, priced)] = planned(MEAN).measured
+    assert error_before(table, priced, None) is None
+    few, many = (error_before(table, priced, size) for size in (100, 10_000))
+    assert few is not None
+    assert many is not None
+    assert 0 < many < few < 3
+    assert error_before(table, priced, 3) is None, "perhaps no row at all"
+    [(grouped, priced)] = planned(MEAN | {"by": ["sex"]}).measured
+    assert error_before(grouped, priced, 100) is None
+
+
+def test_intervals_of_means_and_variances_hold() -> None:
+    """At ε = 2 and 300 rows the intervals say something, and almost never miss."""
+    rng = np.random.default_rng(5)
+    rows = tuple((float(age), 0.0, 0, 0) for age in rng.integers(0, 4, 300).tolist())
+    ages = np.array([row[0] for row in rows])
+    plan = planned(
+        MEAN, {"statistic": "variance", "column": "age"}, epsilon=Fraction(2)
+    )
+    missed, randomness = 0, SystemRandomness()
+    for _ in range(200):
+        released = release(plan, SCHEMA, private_rows(rows), randomness)
+        [mean], [variance] = released.estimates(0), released.estimates(1)
+        assert mean.high - mean.low < 0.5
+        missed += not mean.low <= ages.mean() <= mean.high
+        missed += not variance.low <= ages.var() <= variance.high
+    # of 400 intervals, each misses with probability 0.05 at most
+    assert missed <= 45
+
+
+def test_statistics_are_read_as_they_were_written() -> None:
+    plan = planned({"statistic": "crosstab", "columns": ["sex", "age"]}, MEAN)
+    released = release(plan, SCHEMA, private_rows(()), SystemRandomness())
+    stored = released.to_json()
+    assert Statistics.from_json(stored, SCHEMA).to_json() == stored
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stored: stored["tables"].pop(),
+        lambda stored: stored["tables"][0][0].pop(),
+        lambda stored: stored["tables"][0][0].append("1.5"),
+        lambda stored: stored["plan"]["event"]["parts"].pop(),
+        lambda stored: stored["plan"]["tables"][0].update(statistic="sum"),
+        lambda stored: stored.update(more=1),
+    ],
+)
+def test_other_bytes_are_not_statistics(change: Any) -> None:
+    plan = planned({"statistic": "histogram", "column": "sex"}, MEAN)
+    released = release(plan, SCHEMA, private_rows(()), SystemRandomness())
+    stored: Any = released.to_json()
+    change(stored)
+    with pytest.raises(StatisticsInvalid):
+        Statistics.from_json(stored, SCHEMA)

@@ -1,0 +1,243 @@
+"""Statistics over HTTP: quoted with their error, released once, shown, and available
+after the rows are erased.
+"""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from grovekeeper_verifier.dataset_replay import verify
+from tests.support.server import Server, new_idempotency_key
+
+N_ROWS = 400
+DELTA = "0.000001"
+BUDGETS = {
+    "pure": {"accountant": "pure", "epsilon": "100"},
+    "zcdp": {"accountant": "zcdp", "epsilon": "60", "delta": DELTA},
+    "gdp": {"accountant": "gdp", "epsilon": "60", "delta": DELTA},
+}
+TABLES: list[dict[str, Any]] = [
+    {"statistic": "count", "by": ["income"]},
+    {"statistic": "histogram", "column": "age", "bins": {"age": [18, 65]}, "by": ["income"]},
+    {"statistic": "crosstab", "columns": ["sex", "income"]},
+    {"statistic": "sum", "column": "age", "by": ["income"]},
+    {"statistic": "mean", "column": "age", "by": ["income"]},
+    {"statistic": "variance", "column": "age", "where": [{"column": "income", "in": [">50K"]}]},
+]  # fmt: skip
+
+
+def _submitted(server: Server, dataset: str, **body: object) -> Any:
+    return server.admin.http.post(
+        f"/datasets/{dataset}/statistics", json=body, headers=new_idempotency_key()
+    )
+
+
+def _released(server: Server, dataset: str, **body: object) -> dict[str, Any]:
+    answer = _submitted(server, dataset, **body)
+    assert answer.status_code == 202, answer.text
+    job = server.ended(answer.json()["job_id"])
+    assert (job["state"], job["kind"]) == ("succeeded", "statistics"), job
+    return dict(server.admin.http.get(f"/statistics/{job['statistics_id']}").json())
+
+
+def _cells(table: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {tuple(row["cells"]): row for row in table["rows"]}
+
+
+def _within(row: dict[str, Any], exact: float, widths: float = 4.0) -> bool:
+    """Whether a number is near the exact one: by chance, one in 10⁹ is not."""
+    reach = widths * (row["high"] - row["low"]) / 2 + 5
+    return abs(row["value"] - exact) <= reach
+
+
+@pytest.mark.parametrize("protects", ["row", "label"])
+@pytest.mark.parametrize("accountant", BUDGETS)
+def test_statistics_cost_what_was_quoted_and_are_near_the_rows(
+    server: Server, accountant: str, protects: str
+) -> None:
+    dataset = server.uploaded(N_ROWS, budget=BUDGETS[accountant], protects=protects)
+    path = f"/datasets/{dataset['name']}/statistics"
+    body = {"epsilon": "24", "tables": TABLES, "purpose": "first look"}
+    before = server.footprint()
+    quote = server.admin.http.post(f"{path}/quote", json=body).json()
+    assert server.footprint() == before, "a quote changes nothing"
+
+    shown = _released(server, dataset["id"], **body)
+    assert (shown["event"], shown["price"], shown["receipt"]) == (
+        quote["event"], quote["price"], quote["receipt"],
+    )  # fmt: skip
+    assert [table["table"] for table in quote["tables"]] == [
+        table["table"] for table in shown["tables"]
+    ]
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
+    assert balance["charged"] == quote["price"]["amount"]
+    export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+    assert verify(export.splitlines(keepends=True))
+    assert "this set of statistics adds" in shown["guarantee"]["text"]
+
+    ages = [index * 37 % 100 for index in range(N_ROWS)]
+    counts, histogram, crosstab, sums, means, variance = shown["tables"]
+    rich = [age for age in ages if age > 50]
+    assert _within(_cells(counts)[(">50K",)], len(rich))
+    assert _within(_cells(counts)[("OTHER",)], 0)
+    assert _within(counts["total"], N_ROWS)
+    assert list(_cells(histogram)) == [
+        (income, age)
+        for income in ("<=50K", ">50K", "OTHER")
+        for age in ("0 to below 18", "18 to below 65", "65 to 120")
+    ]
+    young = sum(18 <= age <= 50 for age in ages)
+    assert _within(_cells(histogram)[("<=50K", "18 to below 65")], young)
+    women = sum(age % 2 == 0 and age > 50 for age in ages)
+    assert _within(_cells(crosstab)[("Female", ">50K")], women)
+    assert _within(_cells(sums)[(">50K",)], sum(rich))
+    mean = sum(rich) / len(rich)
+    assert _cells(means)[(">50K",)]["low"] <= mean <= _cells(means)[(">50K",)]["high"]
+    exact = sum((age - mean) ** 2 for age in rich) / len(rich)
+    [spread] = variance["rows"]
+    assert spread["low"] <= exact <= spread["high"]
+
+
+def test_the_error_is_known_before_it_is_paid_for(server: Server) -> None:
+    dataset = server.uploaded(N_ROWS)
+    tables = [
+        {"statistic": "histogram", "column": "sex"},
+        {"statistic": "sum", "column": "age"},
+        {"statistic": "mean", "column": "age"},
+        {"statistic": "mean", "column": "age", "by": ["sex"]},
+    ]
+    body = {"epsilon": "4", "tables": tables}
+    path = f"/datasets/{dataset['id']}/statistics"
+    quote = server.admin.http.post(f"{path}/quote", json=body).json()
+    widths = [table["half_width"] for table in quote["tables"]]
+    assert (widths[0], widths[1]) == (3.0, 359.0)  # ln(40) / 1, in rows and ages
+    assert 0 < widths[2] < 120
+    assert widths[3] is None, "it depends on how many rows each group has"
+    shown = _released(server, dataset["id"], **body)
+    row = shown["tables"][0]["rows"][0]
+    assert (row["high"] - row["low"]) / 2 == widths[0]
+
+
+@pytest.mark.parametrize("accountant", BUDGETS)
+def test_a_wanted_error_gives_the_smallest_price(
+    server: Server, accountant: str
+) -> None:
+    dataset = server.uploaded(N_ROWS, budget=BUDGETS[accountant])
+    path = f"/datasets/{dataset['id']}/statistics/quote"
+    tables = [{"statistic": "histogram", "column": "sex"}]
+    quotes = [
+        server.admin.http.post(path, json={**asked, "tables": tables}).json()
+        for asked in ({"error": "20"}, {"error_share": "0.1"})
+    ]
+    assert quotes[0] == quotes[1], "a tenth of the declared 200 rows"
+    assert quotes[0]["tables"][0]["half_width"] <= 20
+    less = float(quotes[0]["price"]["epsilon"]) * 0.98
+    cheaper = server.admin.http.post(
+        path, json={"epsilon": f"{less:.6f}", "tables": tables}
+    ).json()
+    assert cheaper["tables"][0]["half_width"] >= 20
+    shown = _released(server, dataset["id"], error="20", tables=tables)
+    assert shown["price"] == quotes[0]["price"]
+
+
+def test_a_quote_does_not_depend_on_rows(server: Server) -> None:
+    body = {"epsilon": "3", "tables": TABLES}
+    answers = []
+    for n_rows in (10, 900):
+        dataset = server.uploaded(n_rows)
+        path = f"/datasets/{dataset['id']}/statistics/quote"
+        text = server.admin.http.post(path, json=body).text
+        answers.append(
+            text.replace(dataset["id"], "ID").replace(dataset["name"], "NAME")
+        )
+    assert answers[0] == answers[1]
+
+
+MEANS = [{"statistic": "mean", "column": "age"}]
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"statistic": "histogram", "column": "weight"}, "/tables/0/column", "unknown"),
+    ({"statistic": "mean", "column": "sex"}, "/tables/0/column", "not-a-number"),
+    ({"statistic": "histogram"}, "/tables/0/column", "missing"),
+    ({"statistic": "count", "column": "age"}, "/tables/0/column", "not-of-this-statistic"),
+    ({"statistic": "crosstab", "columns": ["sex"]}, "/tables/0/columns", "too-few"),
+    ({"statistic": "histogram", "column": "age", "bins": {"age": [500]}}, "/tables/0/bins/age", "out-of-bounds"),
+    ({"statistic": "histogram", "column": "age", "bins": {"age": [9, 9]}}, "/tables/0/bins/age", "not-ascending"),
+    ({"statistic": "histogram", "column": "sex", "bins": {"sex": 3}}, "/tables/0/bins/sex", "not-for-categories"),
+    ({"statistic": "count", "where": [{"column": "sex", "in": ["x"]}]}, "/tables/0/where/0/in", "unknown"),
+    ({"statistic": "count", "where": [{"column": "age", "in": ["x"]}]}, "/tables/0/where/0", "needs-a-range"),
+    ({"statistic": "count", "where": [{"column": "age", "from": 3, "below": 3}]}, "/tables/0/where/0", "empty-range"),
+    ({"statistic": "count", "by": ["sex", "sex"]}, "/tables/0/by", "not-distinct"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "pointer", "problem"), REFUSED)
+def test_a_table_that_is_wrong_is_named_and_costs_nothing(
+    server: Server, table: dict[str, Any], pointer: str, problem: str
+) -> None:
+    dataset = server.uploaded(20)
+    before = server.footprint()
+    answer = _submitted(server, dataset["id"], epsilon="1", tables=[table])
+    assert answer.status_code == 422, answer.text
+    [found] = answer.json()["errors"]
+    assert (found["at"], found["problem"]) == (pointer, problem)
+    assert server.footprint() == before
+
+
+def test_what_to_pay_is_said_in_one_way(server: Server) -> None:
+    dataset = server.uploaded(20, public_size=None)
+    tables = [{"statistic": "count"}]
+    for body, pointer, problem in (
+        ({}, "/epsilon", "missing"),
+        ({"epsilon": "1", "error": "5"}, "/epsilon", "one-of-these"),
+        ({"error_share": "0.1"}, "/error_share", "needs-public-size"),
+        ({"error": "5", "tables": MEANS}, "/error", "not-of-this-statistic"),
+    ):
+        asked: dict[str, Any] = {"tables": tables, **body}
+        answer = _submitted(server, dataset["id"], **asked)
+        [found] = answer.json()["errors"]
+        assert (found["at"], found["problem"]) == (pointer, problem), body
+
+
+def test_an_account_that_protects_labels_sells_tables_of_labels(
+    server: Server,
+) -> None:
+    dataset = server.uploaded(20, protects="label")
+    tables = [{"statistic": "histogram", "column": "sex"}]
+    answer = _submitted(server, dataset["id"], epsilon="1", tables=tables)
+    [found] = answer.json()["errors"]
+    assert (found["at"], found["problem"]) == ("/tables/0", "needs-the-label")
+
+
+def test_statistics_outlive_the_rows_and_are_written_as_csv(server: Server) -> None:
+    dataset = server.uploaded(N_ROWS)
+    shown = _released(server, dataset["id"], epsilon="10", tables=TABLES[:2])
+    assert server.admin.http.delete(f"/datasets/{dataset['id']}").status_code == 204
+    path = f"/statistics/{shown['id']}"
+    assert server.admin.http.get(path).json() == shown
+    answer = server.admin.http.get(path, params={"format": "csv"})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(lines) == 3 + 9
+    assert lines[3]["group"] == "income=<=50K; age=0 to below 18"
+    numbers = [row["value"] for table in shown["tables"] for row in table["rows"]]
+    assert [float(line["value"]) for line in lines] == numbers
+
+
+def test_statistics_are_listed_and_shown_to_those_who_may_train(
+    server: Server,
+) -> None:
+    dataset = server.uploaded(N_ROWS)
+    shown = _released(
+        server, dataset["id"], epsilon="1", tables=TABLES[:1], name="incomes"
+    )
+    listed = server.admin.http.get(f"/datasets/{dataset['id']}/statistics").json()
+    assert [(s["id"], s["name"], s["statistics"]) for s in listed["statistics"]] == [
+        (shown["id"], "incomes", ["count"])
+    ]
+    path = f"/statistics/{shown['id']}"
+    assert server.granted(dataset["id"], "analyst").http.get(path).is_success
+    assert server.granted(dataset["id"], "predictor").http.get(path).status_code == 403
+    assert server.caller().http.get(path).status_code == 404
