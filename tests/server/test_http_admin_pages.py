@@ -121,7 +121,7 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
     while path:
         page = browser.get(path).text
         pages += page
-        following = re.search(r'class="more"><a href="([^"]+)"', page)
+        following = re.search(r'<a href="([^"]+)">Next page<', page)
         path = f"/ui/admin/keys{following[1]}&limit=500" if following else ""
     assert name in pages
     found = browser.get("/ui/admin/keys", params={"name": name.upper()}).text

@@ -13,7 +13,7 @@ from app.core import limits
 from app.jobs.tables import JobRow
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
-from tests.support.pages import section, signed_in
+from tests.support.pages import section, signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
 
 
@@ -94,7 +94,7 @@ def test_the_running_balance_leads_from_nothing_to_the_balance(
     while path:
         page = browser.get(path).text
         pages += _rows(page)
-        following = re.search(r'class="more"><a href="([^"]+)"', page)
+        following = re.search(r'<a href="([^"]+)">Next page<', page)
         path = (
             f"/ui/ledger/{dataset}{unescape(following[1])}&limit=4" if following else ""
         )
@@ -268,7 +268,7 @@ def test_what_is_left_and_what_fits_are_explained_by_one_limit(
         in browser.get("/", params=search).text
     )
     for path in (f"/ui/ledger/{dataset}", "/ui/ledger?limit=500"):
-        page = " ".join(re.sub(r"<[^>]*>", "", browser.get(path).text).split())
+        page = text_of(browser.get(path))
         assert (
             "0.5 left For one job of your key: 0, limited by a quota of your key."
             in page

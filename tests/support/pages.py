@@ -9,14 +9,54 @@ import httpx
 
 from tests.support.server import Caller, Server
 
+_TOKEN = re.compile(r"(<(pre|textarea)\b.*?</\2>)|(<[^>]*>)|([^<]+)", re.DOTALL)
+_QUOTED_OR_SPACE = re.compile(r'("[^"]*")|\s+')
+_BLOCK = re.compile(
+    r"</?(article|button|caption|d[dlt]|details|div|fieldset|fig|form|h[1-6]|header|"
+    r"label|legend|li|main|nav|ol|option|p|section|select|summary|t[dhr]|table|tbody|"
+    r"thead|ul)\b"
+)
+
 
 def signed_in(server: Server, caller: Caller) -> httpx.Client:
-    """A browser with a session; it names its origin with every form, as browsers do."""
+    """A browser with a session. It names its origin with every form, and lays pages
+    out, as browsers do.
+    """
     browser = server.client(None)
     browser.headers["Origin"] = server.url
+    browser.event_hooks["response"].append(_lay_out)
     answer = browser.post("/ui/sign-in", data={"key": caller.key, "next": "/"})
     assert answer.status_code == 303, answer.text
     return browser
+
+
+def _lay_out(answer: httpx.Response) -> None:
+    if answer.headers.get("Content-Type", "").startswith("text/html"):
+        answer._content = laid_out(answer.read().decode("utf-8")).encode("utf-8")
+
+
+def laid_out(page: str) -> str:
+    """A page with single spaces, and without spaces at the edges of blocks.
+
+    White space of a template that no reader sees is no part of what a test asks.
+    Attributes, and texts that browsers show as they are, stay as they are.
+    """
+    shown = ""
+    after_block = True
+    for as_written, _, tag, text in _TOKEN.findall(page):
+        if text:
+            spaced = re.sub(r"\s+", " ", text)
+            shown += spaced.lstrip(" ") if after_block else spaced
+            after_block = after_block and not spaced.strip(" ")
+            continue
+        after_block = _BLOCK.match(tag or as_written) is not None
+        before = shown.rstrip(" ") if after_block else shown
+        shown = before + as_written + _QUOTED_OR_SPACE.sub(_one_space, tag)
+    return shown
+
+
+def _one_space(matched: re.Match[str]) -> str:
+    return matched[1] or " "
 
 
 def hidden(page: str) -> Mapping[str, str]:
