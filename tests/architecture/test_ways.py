@@ -43,7 +43,7 @@ does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 396_800,
+    "code tokens": 403_000,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 51,
 }

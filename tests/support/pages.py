@@ -12,9 +12,9 @@ from tests.support.server import Caller, Server
 _TOKEN = re.compile(r"(<(pre|textarea)\b.*?</\2>)|(<[^>]*>)|([^<]+)", re.DOTALL)
 _QUOTED_OR_SPACE = re.compile(r'("[^"]*")|\s+')
 _BLOCK = re.compile(
-    r"</?(article|button|caption|d[dlt]|details|div|fieldset|fig|form|h[1-6]|header|"
-    r"label|legend|li|main|nav|ol|option|p|section|select|summary|t[dhr]|table|tbody|"
-    r"thead|ul)\b"
+    r"</?(article|button|caption|d[dlt]|details|div|fieldset|figcaption|figure|form|h[1-6]|"
+    r"header|label|legend|li|main|nav|ol|option|p|section|select|summary|t[dhr]|table|tbody|"
+    r"thead|ul)\b[^>]*>"
 )
 
 
@@ -79,9 +79,8 @@ def text_of(answer: httpx.Response) -> str:
 
 
 def _text(part: str) -> str:
-    return " ".join(
-        unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(dt|th|td)>", " ", part))).split()
-    )
+    inline = _BLOCK.sub(" ", part)
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", inline)).split())
 
 
 class _Form(HTMLParser):

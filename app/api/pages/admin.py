@@ -6,6 +6,8 @@ verification.
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
@@ -16,6 +18,7 @@ from app.access.grants import Role
 from app.api.capacity import Work
 from app.api.pages.forms import Form, checked, identity, submitted, utc
 from app.api.pages.rendering import Visitor, as_file
+from app.api.pages.views import neighbours
 from app.api.pages.words import act_in_words
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
@@ -32,14 +35,18 @@ from app.services.ledger.evidence import verify_acts
 from app.services.pagination import PageRequest
 from app.wire.acts import ActKind
 from app.wire.base import Reference
-from app.wire.keys import KeyIn, RotationIn
+from app.wire.keys import KeyIn, KeyOut, RotationIn
 from grovekeeper_forests import limits as forest_limits
 
 admin_pages = APIRouter(prefix="/ui/admin", route_class=BodyRoute)
 
-_ROLES: tuple[GlobalRole, ...] = ("owner", "auditor", "admin")
-"""Global roles that a form offers. The other roles have an effect only where a
-dataset's owner grants them.
+_MEANINGS: Mapping[GlobalRole, str] = {
+    "owner": "declares datasets",
+    "auditor": "reads every ledger",
+    "admin": "may do everything",
+}
+"""Global roles that a form offers, and what each is for. The other roles have an effect
+only where a dataset's owner grants them.
 """
 
 
@@ -49,9 +56,14 @@ def show_administration(visit: Visitor, heads: KeptHeads) -> Response:
     heads and the signer.
     """
     visit.caller.require(Role.ADMIN)
+    seen = observed.observe(visit.installation, heads)
     return visit.page(
         "admin",
-        observed=observed.observe(visit.installation, heads),
+        observed=seen,
+        near_cap=[
+            (f"{int(100 * share)} %", n_accounts)
+            for share, n_accounts in seen.near_cap.items()
+        ],
         frozen=list_frozen(*visit.by),
         approvals=dataset_rules.list_approvals(*visit.by, PageRequest()),
         signer=evidence.show_signer(heads.signer),
@@ -70,13 +82,54 @@ def list_keys(
     name = name.strip()
     listed = keys.list_keys(*visit.by, page, part=name or None)
     now = stamps.to_text(stamps.now())
+    is_issue = visit.refused_form == "keys"
     return visit.page(
         "keys",
-        keys=listed.keys,
+        keys=[_shown_key(key, visit.caller.key_id, now) for key in listed.keys],
         name=name,
         following=listed.next,
-        roles=_ROLES,
-        now=now,
+        roles=[
+            (role, meaning, f"role.{role}" in visit.sent)
+            for role, meaning in _MEANINGS.items()
+        ],
+        is_issue=is_issue,
+        expires_at=visit.sent.get("expires_at", "") if is_issue else "",
+    )
+
+
+@dataclass(frozen=True)
+class _ShownKey:
+    """A key in the list.
+
+    Attributes:
+        roles: its global roles, in words.
+        state: when it ends or ended, in words, which ``ends_at`` follows.
+    """
+
+    key: KeyOut
+    roles: str
+    is_own: bool
+    has_ended: bool
+    state: str
+    ends_at: str | None
+
+
+def _shown_key(key: KeyOut, reader: str, now: str) -> _ShownKey:
+    ends_at = key.revoked_at or key.expires_at
+    has_ended = ends_at is not None and (key.revoked_at is not None or ends_at <= now)
+    if key.revoked_at:
+        state = "revoked"
+    elif has_ended:
+        state = "expired"
+    else:
+        state = "until" if ends_at else "does not expire"
+    return _ShownKey(
+        key=key,
+        roles=", ".join(key.roles) or "none",
+        is_own=key.id == reader,
+        has_ended=has_ended,
+        state=state,
+        ends_at=ends_at,
     )
 
 
@@ -87,7 +140,7 @@ async def create_key(visit: Visitor) -> Response:
     def act(form: Form) -> Response:
         body = {
             "name": form.get("name", "").strip(),
-            "roles": [role for role in _ROLES if form.get(f"role.{role}") == "yes"],
+            "roles": [role for role in _MEANINGS if form.get(f"role.{role}") == "yes"],
             "expires_at": utc(form.get("expires_at", "")),
         }
         made = keys.create_key(
@@ -200,6 +253,7 @@ def list_acts(
         following=found.next,
         kinds=get_args(ActKind),
         fields=fields,
+        searched=fields.model_dump(),
         is_searched=search != ActSearch(),
         is_published=not heads.n_behind({control.CHAIN: found.size}),
         size=found.size,
@@ -238,6 +292,6 @@ def show_act(visit: Visitor, sequence: int) -> Response:
         act=shown.act,
         words=act_in_words(shown.act, shown.names),
         names=shown.names,
-        size=shown.size,
+        neighbours=neighbours(shown.act.sequence, shown.size),
         text=json.dumps(shown.act.model_dump(), indent=2, ensure_ascii=False),
     )

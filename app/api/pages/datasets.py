@@ -5,17 +5,26 @@ uploads of rows, and erasures.
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from itertools import combinations
 from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN
+from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN, Role
 from app.api.capacity import Work, capacities
 from app.api.pages import pictures
+from app.api.pages.dataset_view import (
+    Grid,
+    dataset_card,
+    declared_columns,
+    grid_of,
+    pairs_of,
+    shown_partitions,
+    shown_uploads,
+)
 from app.api.pages.forms import Form, checked, read_file_form, submitted, utc
 from app.api.pages.rendering import Visit, Visitor, if_permitted
+from app.api.pages.upload_view import Report, shown_report
 from app.api.requests import Body, BodyRoute, Page, checked_key, limited
 from app.api.streams import receive_upload
 from app.core import limits
@@ -37,7 +46,7 @@ from app.services.datasets.upload import UploadTerms
 from app.services.ledger import balances, spend_history
 from app.services.pagination import PageRequest
 from app.wire.grants import GrantIn, GrantList
-from app.wire.ledger import PartitionBalance
+from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
 from grovekeeper_forests.errors import GrovekeeperError
@@ -56,20 +65,21 @@ def list_datasets(
     """
     listed = show.list_datasets(*visit.by, page, name=name.strip() or None)
     datasets = [dataset.model_dump(by_alias=True) for dataset in listed.datasets]
+    standings = show.standings(*visit.by, [dataset["id"] for dataset in datasets])
+    kept = [dataset for dataset in datasets if dataset["deleted_at"] is None]
+    fullest_first = sorted(kept, key=_share_used, reverse=True)
     return visit.page(
         "datasets",
-        datasets=sorted(
-            (item for item in datasets if item["deleted_at"] is None),
-            key=_share_used,
-            reverse=True,
-        ),
+        cards=[
+            dataset_card(dataset, standings[dataset["id"]]) for dataset in fullest_first
+        ],
         erased=[item for item in datasets if item["deleted_at"] is not None],
-        standings=show.standings(*visit.by, [dataset["id"] for dataset in datasets]),
         name=name,
         following=listed.next,
         undecided=dataset_rules.list_approvals(
             *visit.by, PageRequest(limit=1)
         ).approvals,
+        may_declare=not visit.caller.roles.isdisjoint({Role.OWNER, Role.ADMIN}),
     )
 
 
@@ -82,6 +92,9 @@ def _share_used(dataset: Mapping[str, Any]) -> Decimal:
 
 detail_pages = APIRouter(prefix="/ui/datasets/{dataset}", route_class=BodyRoute)
 
+_GRANTS = ["Key", "Role", "Since", "Given by"]
+"""The columns of the table of grants, for readers who may not change them."""
+_CHARS_OF_SECONDS = len("2040-01-02T03:04:05")
 _ALL = PageRequest(limit=limits.MAX_PAGE_SIZE)
 
 
@@ -100,43 +113,38 @@ def show_dataset(
         lambda: balances.show_balance(*visit.by, reference, scope={})
     )
     spent = if_permitted(lambda: spend_history.list_charges(*visit.by, reference))
-    pairs = [] if balance is None else _pairs(balance.partitions)
     access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
     rules = if_permitted(lambda: show_rules(*visit.by, reference))
     uploads = if_permitted(lambda: show.list_uploads(*visit.by, reference, _ALL))
-    chosen = next(
-        (names for names in pairs if ",".join(names) == pair),
-        pairs[0] if pairs else None,
-    )
+    in_force = None if rules is None else _fields_of_form(rules)
+    refused_form = visit.refused_form
+    may_manage = has_role(*visit.by, reference, MANAGE_DATASET)
     return visit.page(
         "dataset",
         dataset=shown,
+        columns=declared_columns(shown["schema"]),
+        uploads=shown_uploads(shown, uploads),
+        refused_form=refused_form,
         balance=balance,
         spent=spent,
         plot=None
         if spent is None or balance is None
         else pictures.spend(spent, balance.model_dump()),
-        pairs=pairs,
-        chosen=chosen,
-        grid=chosen
-        and spend_history.show_pairs(
-            *visit.by, reference, first=chosen[0], second=chosen[1]
-        ),
+        partitions=[]
+        if balance is None
+        else shown_partitions(balance.partitions, balance.cap),
+        grid=None if balance is None else _grid(visit, balance, pair),
         access=access,
+        columns_of_grants=[*_GRANTS, "Change"] if may_manage else _GRANTS,
         rules=rules,
-        in_force=None if rules is None else _fields(rules),
+        fields_of_rules=visit.sent if refused_form == "rules" else in_force,
         proposed=None
         if rules is None or rules.proposal is None
         else _fields(rules.proposal.rules),
         names=keys.names_of_keys(*visit.by, reference, _mentioned_keys(access, rules)),
         may_train=has_role(*visit.by, reference, TRAIN),
         may_predict=has_role(*visit.by, reference, PREDICT),
-        may_manage=has_role(*visit.by, reference, MANAGE_DATASET),
-        stored={
-            item.epoch: item.rows
-            for item in (uploads.uploads if uploads else ())
-            if item.rows is not None
-        },
+        may_manage=may_manage,
         population=population_of(visit, shown["population"]),
     )
 
@@ -202,13 +210,18 @@ def population_of(visit: Visit, name: str | None) -> PopulationOut | None:
     )
 
 
-def _pairs(partitions: list[PartitionBalance]) -> list[tuple[str, str]]:
-    """Pairs of partitions that fit a page as a grid."""
-    return [
-        (first.name, second.name)
-        for first, second in combinations(partitions, 2)
-        if 0 < len(first.cells) * len(second.cells) <= limits.MAX_SHOWN_PAIRS
-    ]
+def _grid(visit: Visit, balance: AccountBalance, pair: str) -> Grid | None:
+    """The grid of a pair of partitions, as in ``region,shard``; by default of the
+    first pair that has a grid.
+    """
+    pairs = pairs_of(balance.partitions)
+    if not pairs:
+        return None
+    chosen = next((names for names in pairs if ",".join(names) == pair), pairs[0])
+    listed = spend_history.show_pairs(
+        *visit.by, balance.account, first=chosen[0], second=chosen[1]
+    )
+    return grid_of(pairs, chosen, listed, balance.cap)
 
 
 def _rules(form: Form) -> dict[str, Any]:
@@ -235,6 +248,15 @@ def _fields(rules: RulesOut | ProposedRules) -> dict[str, str]:
         ),
         "frozen": "yes" if rules.frozen else "",
         "erase_rows_at": rules.erase_rows_at or "",
+    }
+
+
+def _fields_of_form(rules: RulesOut) -> dict[str, str]:
+    """The fields of a form that changes rules. Its field of a time takes no zone."""
+    fields = _fields(rules)
+    return {
+        **fields,
+        "erase_rows_at": fields["erase_rows_at"][:_CHARS_OF_SECONDS],
     }
 
 
@@ -293,7 +315,7 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         answer = await receive_upload(
             request, visit.caller, dataset, form.chunks, terms=terms, key=key
         )
-        report = json.loads(answer.body)
+        report = shown_report(json.loads(answer.body))
     except (NotFound, RoleMissing, Unauthenticated):
         raise
     except GrovekeeperError as error:
@@ -303,16 +325,14 @@ async def upload(visit: Visitor, dataset: str) -> Response:
     )
 
 
-def _upload_page(
-    visit: Visit, dataset: str, report: Mapping[str, Any] | None = None
-) -> Response:
+def _upload_page(visit: Visit, dataset: str, report: Report | None = None) -> Response:
     require_role(*visit.by, dataset, MANAGE_DATASET)
     return visit.page(
         "upload",
         status=200 if report is None else 201,
         dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True),
         report=report,
-        endings=list(_FORMS),
+        endings=",".join(_FORMS),
     )
 
 

@@ -17,6 +17,7 @@ from fastapi.responses import RedirectResponse
 
 from app.access.grants import Role
 from app.api.capacity import Work, capacities
+from app.api.pages.declaration_view import review_of, shown_step
 from app.api.pages.forms import Form, checked, identity, read_form
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import field_problem, sentence
@@ -142,14 +143,22 @@ class _Draft:
         names = {"", *(population.name for population in shared)}
         # perhaps one that the key does not see, which the check says
         names.add(self.form.get("population") or "")
+        columns = rows(self.form, "f")
+        chosen = accountant(self.form)
+        continues = would_be is not None and would_be.continues is not None
         return self.visit.page(
             "declare",
             status=status,
-            step=step,
+            step=shown_step(step, self.form),
             form=self.form,
-            columns=rows(self.form, "f"),
+            columns=columns,
             partitions=rows(self.form, "p"),
-            accountant=accountant(self.form),
+            accountant=chosen,
+            review=review_of(self.form, columns, chosen, would_be),
+            asks_about_people=continues
+            or "other_people" in problems
+            or bool(self.form.get("other_people")),
+            wrong_fields=[item for item in problems.items() if item[0]],
             populations=[(name, name or "none") for name in sorted(names)],
             would_be=would_be,
             problems=problems if unread is None else {**problems, "dictionary": unread},

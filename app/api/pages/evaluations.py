@@ -4,17 +4,17 @@ noisy numbers of an evaluation.
 An evaluation measures one model, or chooses the best of several models for one charge.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from app.access.grants import TRAIN
-from app.api.pages import pictures
+from app.api.pages import pictures, words
 from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
-from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute
 from app.core import limits
 from app.core.errors import NotFound
@@ -27,7 +27,13 @@ from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
 from app.services.releases.requests import quote, submit
 from app.wire.base import Reference
-from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
+from app.wire.evaluations import (
+    ConfusionOut,
+    EvaluationIn,
+    EvaluationQuoteOut,
+    MajorityOut,
+    SelectionIn,
+)
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
@@ -70,7 +76,10 @@ def quote_evaluation(
             EvaluationRequest(models=[model["id"]], body=_evaluation_body(fields)),
         )
 
-    return quoted(visit, shown, fields, ask).page("evaluate", model=model)
+    shown_quote = quoted(visit, shown, fields, ask)
+    title = shown_quote.plan and _title(shown_quote.plan, "Evaluation")
+    is_binary = len(model["schema"]["label"]["classes"]) == 2
+    return shown_quote.page("evaluate", model=model, title=title, is_binary=is_binary)
 
 
 @evaluation_pages.post("/models/{model_id}/evaluate")
@@ -99,13 +108,67 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
     return visit.page(
         "evaluation",
         evaluation=evaluation,
-        unit=unit_of(
+        confusion=evaluation.confusion and _table_of(evaluation.confusion),
+        majority=evaluation.majority and _majority_in_words(evaluation.majority),
+        unit=words.unit_of(
             show.show_dataset(*visit.by, evaluation.dataset).privacy_unit["column"]
         ),
         names=models.names_of_models(*visit.by, evaluation.models),
         scale=evaluation.accuracy
         and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
+    )
+
+
+def _title(plan: EvaluationQuoteOut, noun: str) -> str:
+    """What a plan would release, and on which rows."""
+    title = f"{noun} at ε = {plan.price.epsilon}"
+    if len(plan.models) > 1:
+        title += f" among {len(plan.models)} models"
+    title += f" on {plan.dataset_name}"
+    return f"{title}, {words.cell(plan.scope)}" if plan.scope else title
+
+
+@dataclass(frozen=True)
+class _RowOfCounts:
+    """The noisy counts of a true class.
+
+    Attributes:
+        cells: each count in words, with the class of its colour.
+    """
+
+    true_class: str
+    cells: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _TableOfCounts:
+    columns: list[str]
+    rows: list[_RowOfCounts]
+
+
+def _table_of(confusion: ConfusionOut) -> _TableOfCounts:
+    """A confusion matrix. The colour of a cell is its part of its row."""
+    rows = []
+    for true_class, counts in zip(confusion.classes, confusion.counts, strict=True):
+        # At least one: noise alone may leave a row without counts.
+        whole = max(sum(abs(count) for count in counts), 1)
+        cells = [
+            (f"{count:,.0f}", pictures.part_class(count, whole)) for count in counts
+        ]
+        rows.append(_RowOfCounts(true_class, cells))
+    answered = [f"answered {answer}" for answer in confusion.classes]
+    return _TableOfCounts(["True class", *answered], rows)
+
+
+def _majority_in_words(majority: MajorityOut) -> str:
+    """The accuracy of always answering the largest class, and where it is from."""
+    source = f"the profile {majority.source}"
+    if majority.source == "confusion":
+        source = "the confusion matrix below"
+    return (
+        f"{words.share(majority.share)} for always answering {majority.label}; "
+        f"noisy, from {source}"
     )
 
 
@@ -181,12 +244,15 @@ def quote_selection(
             EvaluationRequest(models=chosen, body=_selection_body(fields, of)),
         )
 
-    return quoted(visit, shown, fields, ask if len(chosen) > 1 else None).page(
+    shown_quote = quoted(visit, shown, fields, ask if len(chosen) > 1 else None)
+    title = shown_quote.plan and _title(shown_quote.plan, "Choice")
+    return shown_quote.page(
         "choose",
         trained_on=trained_on,
         models=listed.models,
         has_more=listed.next is not None,
         chosen=chosen,
+        title=title,
     )
 
 

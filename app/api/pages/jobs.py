@@ -2,6 +2,9 @@
 wait for an owner.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from fastapi import APIRouter, Response
 
 from app.api.pages.forms import Form, checked, submitted
@@ -14,6 +17,8 @@ from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.wire.approvals import DecisionIn
+from app.wire.jobs import JobOut
+from app.wire.spending import PriceOut
 
 job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
 
@@ -34,7 +39,70 @@ def list_jobs(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respons
 @job_pages.get("/{job_id}")
 def show_job(visit: Visitor, job_id: str) -> Response:
     """Show one job; the script replaces its state while the job runs."""
-    return visit.page("job", job=show_jobs.show_job(*visit.by, job_id))
+    job = show_jobs.show_job(*visit.by, job_id)
+    return visit.page("job", job=job, words=_in_words(job))
+
+
+@dataclass(frozen=True)
+class _JobInWords:
+    """What the page of a job says.
+
+    Attributes:
+        title: the name of the job, or what it does.
+        what: the kind of the job and its algorithm.
+        has_ended: whether its state is its last one.
+        shows_trees: whether the number of grown trees says how far it is.
+        why_queued: why no worker runs it yet, if it is queued.
+        why_failed: why it failed after its charge, as far as that is public.
+        privacy_loss: its price as ε and δ, if the price is in another unit.
+    """
+
+    title: str
+    what: str
+    has_ended: bool
+    shows_trees: bool
+    why_queued: str
+    why_failed: str
+    privacy_loss: str
+
+
+_WHY_QUEUED: Mapping[str | None, str] = {
+    None: "It waits for a worker.",
+    "frozen": "A dataset that it reads is frozen: no worker starts it until an owner or "
+    "an admin ends the freeze.",
+    "erasure-due": "The date has come at which a dataset that it reads is erased: no "
+    "worker starts it, and the erasure cancels it.",
+}
+"""Why a queued job does not run, by what holds it."""
+
+_WHY_FAILED = {
+    "failed": "Why it failed is not shown: the reason could depend on them.",
+    "lost": "Its worker stopped, or could not reach the database for too long.",
+}
+"""Why a charged job failed, by the reason of its end."""
+
+
+def _in_words(job: JobOut) -> _JobInWords:
+    kind = "training" if job.kind == "train" else job.kind
+    default = f"{job.algorithm or job.kind} on {job.dataset_name}"
+    return _JobInWords(
+        title=job.name or default,
+        what=f"{kind}, {job.algorithm}" if job.algorithm else kind,
+        has_ended=job.state in ("succeeded", "failed", "cancelled"),
+        shows_trees=job.n_trees > 0 and job.state == "running",
+        why_queued=_WHY_QUEUED[job.held_by],
+        # A reason of a newer version has no words here.
+        why_failed=_WHY_FAILED.get(job.reason or "", ""),
+        privacy_loss="" if job.unlabelled else _privacy_loss(job.price),
+    )
+
+
+def _privacy_loss(price: PriceOut) -> str:
+    if price.unit == "epsilon":
+        return ""
+    if price.delta:
+        return f"(ε = {price.epsilon}, δ = {price.delta})"
+    return f"(ε = {price.epsilon})"
 
 
 @job_pages.post("/{job_id}/cancel")

@@ -12,9 +12,13 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
+from app.access.grants import Role
 from app.api.capacity import Work
+from app.api.pages import ledger_view
 from app.api.pages.forms import Form, checked, identity, submitted
+from app.api.pages.ledger_view import details_of, entry_table
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
+from app.api.pages.views import neighbours
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
@@ -94,15 +98,21 @@ def show_account(
         actor=fields.key.strip() or None,
         scope=None if chosen is None else {chosen[0]["name"]: [chosen[1]["cell"]]},
     )
+    entries = history.search_entries(*visit.by, account, search, page)
+    kind = balance["kind"]
+    members = _members(visit, account) if kind == "population" else {}
     return visit.page(
         "ledger",
         balance=balance,
-        unit=_unit_of(visit, balance["account"], kind=balance["kind"]),
-        entries=history.search_entries(*visit.by, account, search, page),
+        unit=_unit_of(visit, balance["account"], kind=kind),
+        table_of_entries=entry_table(entries, kind, members),
+        numbers=ledger_view.NUMBERS,
+        names=entries.names,
+        following=entries.next,
         cells=list(cells),
-        kinds=_KINDS[balance["kind"]],
-        members=_members(visit, account) if balance["kind"] == "population" else {},
+        kinds=_KINDS[kind],
         fields=fields,
+        searched=fields.model_dump(),
         is_searched=search != EVERY_ENTRY,
         may_change_cap=balances.may_change_cap(*visit.by, account),
     )
@@ -139,7 +149,14 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
         else None
     )
     return visit.page(
-        "entry", balance=balance, shown=shown, entry=fields, text=text, ended=ended
+        "entry",
+        balance=balance,
+        shown=shown,
+        entry=fields,
+        purpose=details_of(shown.entry).get("purpose"),
+        neighbours=neighbours(sequence, shown.size),
+        text=text,
+        ended=ended,
     )
 
 
@@ -227,7 +244,12 @@ def list_populations(visit: Visitor, page: Page) -> Response:
     """
     listed = populations.list_populations(*visit.by, page)
     shown = [population.model_dump() for population in listed.populations]
-    return visit.page("populations", populations=shown, following=listed.next)
+    return visit.page(
+        "populations",
+        populations=shown,
+        following=listed.next,
+        may_open=not visit.caller.roles.isdisjoint({Role.OWNER, Role.ADMIN}),
+    )
 
 
 @population_pages.post("")

@@ -13,6 +13,13 @@ from pydantic import BaseModel
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages.forms import Form, checked, read_form, submitted
+from app.api.pages.model_view import (
+    class_rows,
+    evaluation_row,
+    example_row,
+    named_model,
+    row_fields,
+)
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, NameFilter, Page
@@ -32,6 +39,8 @@ from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
 _FIELD = "feature."
+_ALIASES = ["Alias", "Names", "Since (UTC)"]
+"""The columns of the table of aliases, for readers who may not move them."""
 
 
 class AliasFields(BaseModel):
@@ -149,21 +158,37 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
         history = if_permitted(
             lambda: models.show_alias(*visit.by, dataset, shown.alias, PageRequest())
         )
+    names = _names(visit, dataset)
+    aliases = models.list_aliases(
+        *visit.by, dataset, PageRequest(limits.MAX_PAGE_SIZE)
+    ).aliases
+    may_name = has_role(*visit.by, dataset, NAME_MODEL)
     return visit.page(
         "model",
         model=model,
         unit=unit_of(show.show_dataset(*visit.by, dataset).privacy_unit["column"]),
         shown=shown,
-        evaluations=evaluations.list_evaluations(
-            *visit.by, model_id, PageRequest()
-        ).evaluations,
+        row_fields=row_fields(model["schema"], shown.row),
+        prediction=class_rows(shown.prediction or ()),
+        example_row=example_row(model["schema"]),
+        evaluations=[
+            evaluation_row(evaluation)
+            for evaluation in evaluations.list_evaluations(
+                *visit.by, model_id, PageRequest()
+            ).evaluations
+        ],
         may_evaluate=has_role(*visit.by, dataset, TRAIN),
-        aliases=models.list_aliases(
-            *visit.by, dataset, PageRequest(limits.MAX_PAGE_SIZE)
-        ).aliases,
-        names=_names(visit, dataset),
+        aliases=[
+            (alias, named_model(alias.model_id, model["id"], names))
+            for alias in aliases
+        ],
+        columns_of_aliases=[*_ALIASES, "Change"] if may_name else _ALIASES,
         may_take=has_role(*visit.by, dataset, TAKE_MODEL),
-        may_name=has_role(*visit.by, dataset, NAME_MODEL),
+        may_name=may_name,
+        moves=[
+            (move, named_model(move.model_id, model["id"], names))
+            for move in (history.moves if history else ())
+        ],
         history=history,
         keys=keys.names_of_keys(
             *visit.by,

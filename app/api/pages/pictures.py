@@ -4,6 +4,7 @@ beside it do not say.
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
+from math import ceil
 from typing import Any
 
 from markupsafe import Markup
@@ -301,6 +302,15 @@ def share_class(left: str, cap: str) -> str:
     """
     share = 1 - Decimal(left) / (Decimal(cap) or Decimal(1))
     return f"share-{(share * 4).to_integral_value(ROUND_CEILING):f}"
+
+
+def part_class(count: float, whole: float) -> str:
+    """The class of a cell of a heat map, by its part of its row: ``share-0`` to
+    ``share-3``. A noisy count may lie outside its row.
+    """
+    # Noise makes counts negative, and larger than their row.
+    step = ceil(count / whole * 3)
+    return f"share-{min(max(step, 0), 3)}"
 
 
 def _hatching(start: Decimal, width: Decimal) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from secrets import token_urlsafe
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Depends, Request
@@ -19,6 +19,13 @@ from app.api import problems
 from app.api.addresses import base
 from app.api.authentication import SIGN_IN
 from app.api.pages import pictures, words
+from app.api.pages.views import (
+    ShownProblem,
+    navigation,
+    shown_problem,
+    signed_in_as,
+    tree_of,
+)
 from app.core import errors
 from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
@@ -54,6 +61,13 @@ class Visit:
     def by(self) -> tuple[Installation, Principal]:
         """The first two arguments of a service."""
         return self.installation, self.caller
+
+    @property
+    def refused_form(self) -> str:
+        """The end of the address of a form that was refused, or nothing."""
+        if self.refusal is None:
+            return ""
+        return self.request.url.path.rpartition("/")[2]
 
     def refused(
         self, refusal: GrovekeeperError | None, sent: Mapping[str, str] | None = None
@@ -111,7 +125,8 @@ def rendered(
     caller: Principal | None = getattr(request.state, "principal", None)
     shared = {
         "caller": caller,
-        "path": request.url.path,
+        "navigation": navigation(caller, request.url.path),
+        "signed_in_as": signed_in_as(caller),
         "is_later_page": "cursor" in request.query_params,
         "once": token_urlsafe(16),  # makes a form that is sent twice one request
     }
@@ -137,7 +152,9 @@ def _environment() -> Environment:
             "covered",
             "sentence",
             "entry",
-            "field_problem",
+            "grouped",
+            "listed",
+            "share",
         )
     }
     environment.filters |= {"percent": odds_words.percent, "minute": _minute}
@@ -145,6 +162,7 @@ def _environment() -> Environment:
         "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
         "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
+        "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
     }  # fmt: skip
     return environment
 
@@ -174,34 +192,14 @@ def page_of(request: Request, error: GrovekeeperError) -> Response:
     return response
 
 
-def shown_problem(error: GrovekeeperError) -> tuple[int, dict[str, Any]]:
-    """Return the status of a named error, and its problem with an ``advice``: what to
-    do next, or nothing.
-    """
-    body, row = problems.problem_of(error)
-    return row.status, {**body, "advice": _ADVICE.get(row.slug, "")}
-
-
 def unexpected(request: Request) -> HTMLResponse:
     """Return the page of an unexpected error: a request id and nothing else."""
     row = problems.INTERNAL
-    body = {
-        "title": row.title,
-        "detail": "An internal error. Quote the request id.",
-        "advice": "",
-    }
+    problem = ShownProblem(row.title, "An internal error. Quote the request id.")
     return rendered(
         request,
         "problem",
         status=row.status,
-        problem=body,
+        problem=problem,
         request_id=request.state.request_id,
     )
-
-
-_ADVICE = {
-    "not-found": "It does not exist, or your key has no grant on it. The owner of a dataset gives grants.",
-    "unavailable": "Nothing was charged by this request. Try again in a moment.",
-    "too-many-requests": "Nothing was charged by this request. Try again in a moment.",
-}
-"""What to do next, by slug of the problem."""

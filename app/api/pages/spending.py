@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from app.access.grants import TRAIN
 from app.access.idempotency import IdempotentRequest
+from app.api.pages import words
 from app.api.pages.datasets import population_of
 from app.api.pages.forms import Form, checked, identity, submitted
 from app.api.pages.rendering import Visit, Visitor
@@ -31,6 +32,7 @@ from app.wire.algorithms import AlgorithmOut
 from app.wire.populations import PopulationOut
 from app.wire.spending import AccountPlanOut
 from app.wire.training import ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
+from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.errors import GrovekeeperError
@@ -78,14 +80,11 @@ class SpendingFields(BaseModel):
             if (text := getattr(self, name).strip())
         }
 
-    def query(self) -> str:
-        """The query of a quote for the same request at another ε, which is to be
-        appended.
-        """
+    def asking(self, epsilon: str) -> str:
+        """The query of a quote for the same request at another ε."""
         kept = self.model_dump(exclude={"epsilon", "once", "name", "purpose"})
-        return urlencode(
-            {name: value for name, value in kept.items() if value}, doseq=True
-        )
+        given = {name: value for name, value in kept.items() if value}
+        return urlencode({"epsilon": epsilon, **given}, doseq=True)
 
     def choices(
         self, dataset: Mapping[str, Any]
@@ -147,6 +146,20 @@ class Quote(Generic[_Plan]):
     scope: str
     balance: Mapping[str, Any]
     population: PopulationOut | None
+
+    @property
+    def nothing_fits(self) -> str:
+        """Why no job fits where the plan would run, as a sentence."""
+        plan = self.plan
+        if plan is None:
+            return "Nothing fits now."
+        where = ""
+        if plan.scope:
+            where = " in these cells"
+        elif plan.limited_by == "cap":
+            where = " on the whole dataset"
+        limit = limit_in_words(plan.limited_by, plan.population)
+        return f"Nothing fits now{where}, limited by {limit}."
 
     def page(self, template: str, **context: Any) -> Response:
         """The page of the form that asked for the quote."""
@@ -262,7 +275,17 @@ def quote_training(
     needed = shown_quote.plan and _needed(
         shown_quote.plan.expected_accuracy, fields.recover
     )
-    return shown_quote.page("train", algorithms=_algorithms_for(shown), needed=needed)
+    return shown_quote.page(
+        "train",
+        title=shown_quote.plan and _title(shown_quote.plan),
+        algorithms=_algorithms_for(shown),
+        needed=needed,
+    )
+
+
+def _title(plan: PlanOut) -> str:
+    title = f"{plan.algorithm} at ε = {plan.price.epsilon}"
+    return f"{title} on {words.cell(plan.scope)}" if plan.scope else title
 
 
 @training_pages.post("")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import groupby
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
@@ -14,8 +15,10 @@ from app.api.addresses import base
 from app.core import limits
 from app.ledger import control
 from app.wire.acts import ActKind, ActOut
+from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 
 _DIGITS = 4
+_LISTED = 12
 
 
 def spent(amount: str) -> str:
@@ -26,6 +29,43 @@ def spent(amount: str) -> str:
 def left(amount: str) -> str:
     """An amount that is left, with at most four significant digits, rounded down."""
     return _rounded(amount, ROUND_FLOOR)
+
+
+def grouped(number: float) -> str:
+    """A number with its thousands separated."""
+    return f"{number:,}"
+
+
+def share(part: float) -> str:
+    """A part of a whole, in percent with one decimal place."""
+    return f"{100 * part:.1f} %"
+
+
+def listed(values: Sequence[object]) -> str:
+    """The first values of a list, and how many more there are."""
+    shown = ", ".join(str(value) for value in values[:_LISTED])
+    more = len(values) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def query_of(fields: Mapping[str, str], cursor: str = "") -> str:
+    """The query of an address that keeps the fields of a search; without empty ones.
+
+    Args:
+        cursor: of the page that follows; the first page by default.
+    """
+    given = {**fields, "cursor": cursor}
+    kept = {name: text for name, text in given.items() if text}
+    return urlencode(kept, quote_via=quote, safe="/")
+
+
+def limited(limited_by: LimitedBy, population: str | None = None) -> str:
+    """The limit that decides how much fits, as the end of a sentence; nothing for the
+    cap of the account.
+    """
+    if limited_by == "cap":
+        return ""
+    return f", limited by {limit_in_words(limited_by, population)}"
 
 
 def cell(scope: Mapping[str, Any]) -> str:

@@ -1,0 +1,262 @@
+"""Prepares the cards of datasets, and the columns, cells and uploads of a dataset."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from markupsafe import Markup
+
+from app.api.pages import pictures, words
+from app.core import limits
+from app.services.datasets.show import Standing
+from app.wire.ledger import CellOut, PartitionBalance
+from app.wire.uploads import UploadList
+from grovekeeper_common.limit_words import limit_in_words
+
+
+@dataclass(frozen=True)
+class DatasetCard:
+    """A dataset in the list.
+
+    Attributes:
+        fits: which jobs fit now, as a sentence.
+        facts: facts of the dataset in words, with dots between them.
+    """
+
+    dataset: Mapping[str, Any]
+    fits: Markup | str
+    may_submit: bool
+    facts: str
+
+
+def dataset_card(dataset: Mapping[str, Any], standing: Standing) -> DatasetCard:
+    """A dataset as its card in the list, for a key with a standing on it."""
+    facts = [f"{dataset['account']['accountant']} account"]
+    if standing.role:
+        facts.insert(0, f"your role: {standing.role}")
+    if dataset["protects"] == "label":
+        facts.append("protects labels only")
+    if dataset["population"]:
+        facts.append(f"population {dataset['population']}")
+    if not dataset["epochs"]:
+        facts.append("no rows yet")
+    fits = _what_fits(dataset, standing)
+    return DatasetCard(dataset, fits, standing.may_submit, " · ".join(facts))
+
+
+def _what_fits(dataset: Mapping[str, Any], standing: Standing) -> Markup | str:
+    limited_by, population = standing.limited_by, dataset["population"]
+    largest = standing.largest_that_fits
+    if limited_by == "frozen":
+        return "Frozen: no job is accepted."
+    if largest != "0":
+        return Markup(
+            'Jobs up to ε = <strong title="{}">{}</strong> fit now{}.'
+        ).format(largest, words.left(largest), words.limited(limited_by, population))
+    # Where the dataset has cells, the cap is spent at the tightest one: a job on others
+    # may still fit, and the reader must not take the sentence for all of them.
+    is_about_all = bool(dataset["partitions"]) and limited_by == "cap"
+    where = " on the whole dataset" if is_about_all else ""
+    limit = limit_in_words(limited_by, population)
+    return f"No job of your key{where} fits now, limited by {limit}."
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """A column of the declaration; ``values`` are its bounds or categories in words."""
+
+    name: str
+    type: str
+    values: str
+
+
+def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
+    """The columns that a dataset learns from, and at last the column to predict."""
+    columns = [
+        DeclaredColumn(feature["name"], feature["type"], _values(feature))
+        for feature in schema["features"]
+    ]
+    label = schema["label"]
+    return [
+        *columns,
+        DeclaredColumn(label["name"], "label", words.listed(label["classes"])),
+    ]
+
+
+def _values(feature: Mapping[str, Any]) -> str:
+    if feature["type"] == "categorical":
+        values = words.listed(feature["categories"])
+    else:
+        lower, upper = words.grouped(feature["lower"]), words.grouped(feature["upper"])
+        values = f"{lower} to {upper}"
+    return f"{values}, or missing" if feature.get("missing") else values
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """What is left in a cell.
+
+    Attributes:
+        name: of the cell.
+        left: what is left, rounded down.
+        amounts: all amounts of the cell, in words.
+        colour: the class of its colour, which is the stronger, the less is left.
+    """
+
+    name: str
+    left: str
+    amounts: str
+    colour: str
+
+
+def _shown_cells(cells: Sequence[CellOut], cap: str) -> list[ShownCell]:
+    return [
+        ShownCell(
+            name=str(cell.cell),
+            left=words.left(cell.remaining),
+            amounts=f"{cell.charged} charged, {cell.reserved} reserved, "
+            f"{cell.remaining} left",
+            colour=pictures.share_class(cell.remaining, cap),
+        )
+        for cell in cells
+    ]
+
+
+@dataclass(frozen=True)
+class ShownPartition:
+    """The cells of a partition."""
+
+    name: str
+    cells: list[ShownCell]
+
+
+def shown_partitions(
+    partitions: Sequence[PartitionBalance], cap: str
+) -> list[ShownPartition]:
+    """What is left in the cells of every partition of an account with a cap."""
+    return [
+        ShownPartition(partition.name, _shown_cells(partition.cells, cap))
+        for partition in partitions
+    ]
+
+
+@dataclass(frozen=True)
+class PairLink:
+    """A link to the grid of two partitions; ``pair`` names them in its address."""
+
+    pair: str
+    label: str
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is left in every pair of a cell of one partition and a cell of another.
+
+    Attributes:
+        label: the names of the two partitions.
+        columns: the name of the first partition, and the cells of the second.
+        rows: each cell of the first partition, with its pairs.
+        links: to the grids of other pairs; empty if there are none.
+    """
+
+    label: str
+    columns: list[str]
+    rows: list[ShownPartition]
+    links: list[PairLink]
+
+
+def pairs_of(partitions: Sequence[PartitionBalance]) -> list[tuple[str, str]]:
+    """Pairs of partitions that fit a page as a grid."""
+    return [
+        (first.name, second.name)
+        for first, second in combinations(partitions, 2)
+        if 0 < len(first.cells) * len(second.cells) <= limits.MAX_SHOWN_PAIRS
+    ]
+
+
+def grid_of(
+    pairs: Sequence[tuple[str, str]],
+    chosen: tuple[str, str],
+    listed: Sequence[tuple[object, Sequence[CellOut]]],
+    cap: str,
+) -> Grid:
+    """The grid of a pair of partitions.
+
+    Args:
+        pairs: all pairs that have a grid.
+        listed: each cell of the first partition, with the pairs that it is part of.
+    """
+    rows = [
+        ShownPartition(str(name), _shown_cells(cells, cap)) for name, cells in listed
+    ]
+    links = [
+        PairLink(
+            pair=",".join(pair),
+            label=" and ".join(pair),
+            is_current=pair == chosen,
+        )
+        for pair in pairs
+    ]
+    return Grid(
+        label=" and ".join(chosen),
+        columns=[chosen[0], *(cell.name for cell in rows[0].cells)],
+        rows=rows,
+        links=links if len(links) > 1 else [],
+    )
+
+
+@dataclass(frozen=True)
+class ShownUpload:
+    """An upload.
+
+    Attributes:
+        n_rows: the number of its stored rows, or a dash; for owners only.
+        is_erased: whether its rows are gone.
+        erased_at: when they were erased by themselves, and not with the dataset.
+    """
+
+    id: str
+    uploaded_at: str
+    n_rows: str
+    is_erased: bool
+    erased_at: str | None
+
+
+@dataclass(frozen=True)
+class ShownUploads:
+    """The uploads of a dataset, oldest first; ``are_counted``: the reader sees numbers
+    of rows.
+    """
+
+    uploads: list[ShownUpload]
+    are_counted: bool
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of their table."""
+        counted = ["Rows stored"] if self.are_counted else []
+        return ["Time (UTC)", "Upload", *counted, "State"]
+
+
+def shown_uploads(
+    dataset: Mapping[str, Any], counted: UploadList | None
+) -> ShownUploads:
+    """The uploads of a dataset, with numbers of rows where the reader may see them."""
+    listed = [] if counted is None else counted.uploads
+    n_rows = {item.epoch: item.rows for item in listed if item.rows is not None}
+    uploads = []
+    for epoch in dataset["epochs"]:
+        # Earlier versions stored no number, so a dash is no zero.
+        number = n_rows.get(epoch["epoch"])
+        uploads.append(
+            ShownUpload(
+                id=epoch["epoch"],
+                uploaded_at=epoch["uploaded_at"],
+                n_rows="–" if number is None else words.grouped(number),
+                is_erased=bool(epoch["erased_at"] or dataset["deleted_at"]),
+                erased_at=epoch["erased_at"],
+            )
+        )
+    return ShownUploads(uploads, are_counted=bool(n_rows))

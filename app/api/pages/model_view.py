@@ -1,0 +1,150 @@
+"""Prepares what the page of a model shows: its accuracy, a form of one row, aliases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+from app.api.pages import words
+from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
+
+_SHOWN_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """An evaluation of a model, its noisy numbers in words."""
+
+    id: str
+    name: str
+    dataset_name: str
+    created_at: str
+    accuracy: str
+    interval: str
+    majority: str
+
+
+def evaluation_row(evaluation: EvaluationOut) -> EvaluationRow:
+    """The row of an evaluation in the table of a model."""
+    return EvaluationRow(
+        id=evaluation.id,
+        name=evaluation.name or evaluation.id,
+        dataset_name=evaluation.dataset_name,
+        created_at=evaluation.created_at,
+        accuracy=_accuracy(evaluation.accuracy),
+        interval=_interval(evaluation.accuracy),
+        majority=_majority(evaluation.majority),
+    )
+
+
+def _accuracy(accuracy: AccuracyOut | None) -> str:
+    if accuracy is None:
+        return "not released"
+    if accuracy.estimate is None:
+        return "not told: the noise outweighs the counts"
+    return words.share(accuracy.estimate)
+
+
+def _interval(accuracy: AccuracyOut | None) -> str:
+    if accuracy is None or accuracy.estimate is None:
+        return ""
+    low = words.share(accuracy.interval.low).removesuffix(" %")
+    return f"{low} to {words.share(accuracy.interval.high)}"
+
+
+def _majority(majority: MajorityOut | None) -> str:
+    if majority is None:
+        return "not released"
+    return f"{words.share(majority.share)} ({majority.label}), noisy"
+
+
+@dataclass(frozen=True)
+class RowField:
+    """A field of the form for one row.
+
+    Attributes:
+        text: what was typed, or chosen.
+        categories: the choices; ``None`` for a field of a number.
+        bounds: of a number, in words.
+        may_be_missing: whether the field may be empty.
+    """
+
+    name: str
+    text: str
+    categories: Sequence[str] | None
+    bounds: str
+    may_be_missing: bool
+
+
+def row_fields(schema: Mapping[str, Any], row: Mapping[str, str]) -> list[RowField]:
+    """The fields of the form for one row of a schema, with what was sent in them."""
+    fields = []
+    for feature in schema["features"]:
+        is_number = feature["type"] != "categorical"
+        fields.append(
+            RowField(
+                name=feature["name"],
+                text=row.get(feature["name"], ""),
+                categories=None if is_number else feature["categories"],
+                bounds=f"{feature['lower']} to {feature['upper']}" if is_number else "",
+                may_be_missing=bool(feature.get("missing")),
+            )
+        )
+    return fields
+
+
+def example_row(schema: Mapping[str, Any]) -> Markup:
+    """A row of a schema as Python writes it: lower bounds, and first categories."""
+    cells = []
+    for feature in schema["features"]:
+        if feature["type"] == "categorical":
+            # A category is any text: it must end neither the string nor the page.
+            value = htmlsafe_json_dumps(feature["categories"][0])
+        else:
+            value = Markup.escape(feature["lower"])
+        cells.append(htmlsafe_json_dumps(feature["name"]) + Markup(": ") + value)
+    return Markup("{{{}}}").format(Markup(", ").join(cells))
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class of a prediction."""
+
+    name: str
+    probability: str
+    is_label: bool
+
+
+def class_rows(prediction: Sequence[tuple[str, float, bool]]) -> list[ClassRow]:
+    """The likeliest classes of a prediction, in descending order of probability."""
+    return [
+        ClassRow(name, words.share(probability), is_label)
+        for name, probability, is_label in prediction[:_SHOWN_CLASSES]
+    ]
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """The model that an alias names, or named.
+
+    Attributes:
+        id: ``None`` if the alias was removed.
+        is_shown: whether it is the model of the page.
+    """
+
+    id: str | None
+    name: str
+    is_shown: bool
+
+
+def named_model(id: str | None, shown: str, names: Mapping[str, str]) -> NamedModel:
+    """A model by its id.
+
+    Args:
+        shown: the id of the model of the page.
+        names: of models, by id.
+    """
+    name = "" if id is None else names.get(id, id)
+    return NamedModel(id, name, is_shown=id == shown)

@@ -1,0 +1,399 @@
+"""What pages show: sentences, rows and links that templates print as they are."""
+
+from typing import Any
+
+import pytest
+
+from app.access.grants import Principal, Role
+from app.api.pages import words
+from app.api.pages.dataset_view import (
+    dataset_card,
+    declared_columns,
+    grid_of,
+    pairs_of,
+    shown_uploads,
+)
+from app.api.pages.declaration_view import review_of, shown_step
+from app.api.pages.ledger_view import entry_table
+from app.api.pages.model_view import class_rows, example_row, named_model, row_fields
+from app.api.pages.pictures import part_class
+from app.api.pages.upload_view import shown_report
+from app.api.pages.views import (
+    navigation,
+    neighbours,
+    shown_problem,
+    signed_in_as,
+    tree_of,
+)
+from app.core.errors import (
+    CellsUnread,
+    ColumnProblem,
+    InvalidRequest,
+    NotFound,
+    RowsInvalid,
+    UnreadColumn,
+)
+from app.services.datasets.show import Standing
+from app.services.ledger.history import EntryPage, ListedEntry
+from app.wire.ledger import CellOut, DetailedEntryOut, PartitionBalance
+from app.wire.uploads import ListedUpload, UploadList
+from grovekeeper_common.limit_words import LimitedBy
+
+SCHEMA: dict[str, Any] = {
+    "features": [
+        {"name": "age", "type": "integer", "lower": 0, "upper": 1200},
+        {
+            "name": "sex",
+            "type": "categorical",
+            "categories": ["</f>", "m"],
+            "missing": True,
+        },
+    ],
+    "label": {"name": "income", "classes": [str(number) for number in range(14)]},
+}
+
+
+def _caller(*roles: Role, name: str = "") -> Principal:
+    return Principal("key_a", frozenset(roles), name=name)
+
+
+@pytest.mark.parametrize(
+    ("roles", "labels"),
+    [
+        ([], ["Datasets", "Jobs", "Models", "Ledger"]),
+        ([Role.OWNER], ["Datasets", "Jobs", "Models", "Ledger", "Populations"]),
+        (
+            [Role.AUDITOR],
+            ["Datasets", "Jobs", "Models", "Ledger", "Populations", "Acts"],
+        ),
+        (
+            [Role.ADMIN],
+            [
+                "Datasets",
+                "Jobs",
+                "Models",
+                "Ledger",
+                "Populations",
+                "Acts",
+                "Administration",
+            ],
+        ),
+    ],
+)
+def test_the_navigation_has_what_the_roles_open(
+    roles: list[Role], labels: list[str]
+) -> None:
+    assert [link.label for link in navigation(_caller(*roles), "/")] == labels
+    assert navigation(None, "/") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("/", "Datasets"),
+        ("/ui/datasets/ds_a/rows", "Datasets"),
+        ("/ui/evaluations/ev_a", "Models"),
+        ("/ui/models", "Models"),
+        ("/ui/ledger/ds_a", "Ledger"),
+        ("/ui/approvals", None),
+    ],
+)
+def test_one_link_is_that_of_the_page(path: str, label: str | None) -> None:
+    current = [link.label for link in navigation(_caller(), path) if link.is_current]
+    assert current == ([] if label is None else [label])
+
+
+def test_a_caller_is_shown_by_name_with_its_global_roles() -> None:
+    assert signed_in_as(_caller()) == "key_a"
+    both = _caller(Role.OWNER, Role.AUDITOR, name="ada")
+    assert signed_in_as(both) == "ada (auditor, owner)"
+    assert signed_in_as(None) == ""
+
+
+def test_a_refusal_names_the_wrong_fields_or_says_why() -> None:
+    status, problem = shown_problem(InvalidRequest.at("/unit_form", "not-an-amount"))
+    assert (status, problem.sentence) == (422, "")
+    assert [field.name for field in problem.wrong_fields] == ["unit form"]
+    assert shown_problem(InvalidRequest.at("", "x"))[1].wrong_fields[0].name == (
+        "the form"
+    )
+    status, problem = shown_problem(NotFound("dataset"))
+    assert (status, problem.wrong_fields) == (404, [])
+    assert problem.sentence.endswith(".")
+    assert "grant" in problem.advice
+
+
+def test_columns_of_an_upload_that_do_not_match_are_named_or_placed() -> None:
+    listed = [
+        ColumnProblem("age", "out-of-form", 1_000, row=3, suspected="a comma"),
+        ColumnProblem("", "not-declared", 2, positions=(2, 5)),
+        ColumnProblem("", "not-closed", 1, line=7),
+    ]
+    columns = shown_problem(RowsInvalid(listed))[1].columns
+    assert [
+        (column.name, column.problem, column.cells, column.first_row)
+        for column in columns
+    ] == [
+        ("age", "out of form: a comma", "1,000", "3"),
+        ("number 2, 5 of the header", "not declared", "2", ""),
+        ("the file", "not closed, line 7", "1", ""),
+    ]
+    assert not any(column.may_be_accepted for column in columns)
+    (unread,) = shown_problem(CellsUnread([UnreadColumn("age", "unknown", 1, 50.0)]))[
+        1
+    ].columns
+    assert (unread.cells, unread.may_be_accepted) == ("1 (50.0 %)", True)
+
+
+def test_a_report_says_whether_cells_were_mapped() -> None:
+    counts = {"name": "age", "clamped": 0, "missing": 0, "unknown": 0}
+    answer = {"epoch": "ep_a", "rows": 1_200, "warnings": [], "dropped": None}
+    clean = shown_report(answer | {"columns": [counts]})
+    mapped = shown_report(answer | {"columns": [counts, counts | {"clamped": 1_500}]})
+    assert (clean.stored, clean.has_mapped) == ("1,200 rows stored", False)
+    assert (mapped.has_mapped, mapped.columns[1].clamped) == (True, "1,500")
+    hidden = shown_report(answer | {"rows": None, "columns": []})
+    assert hidden.stored == "The upload is complete"
+
+
+def test_an_event_becomes_a_tree() -> None:
+    sequence, parts, inner = tree_of(
+        {"n": 2, "parts": [{"a": 1}, {"a": 2}], "inner": {"b": []}}
+    )
+    assert (sequence.name, sequence.text, sequence.events) == ("n", "2", ())
+    assert parts.is_list
+    assert [[node.text for node in event] for event in parts.events] == [["1"], ["2"]]
+    assert not inner.is_list
+    assert inner.events[0][0].text == "[]"
+
+
+def test_an_end_of_a_chain_has_one_neighbour() -> None:
+    found = [neighbours(sequence, 3) for sequence in (1, 2, 3)]
+    assert [(it.before, it.after) for it in found] == [(None, 2), (1, 3), (2, None)]
+    alone = neighbours(1, 1)
+    assert (alone.before, alone.after) == (None, None)
+
+
+def test_columns_are_shown_with_their_values() -> None:
+    age, sex, label = declared_columns(SCHEMA)
+    assert (age.values, sex.values) == ("0 to 1,200", "</f>, m, or missing")
+    assert (label.name, label.type) == ("income", "label")
+    assert label.values.endswith("10, 11 and 2 more")
+    assert words.listed(range(12)).endswith("10, 11")
+
+
+@pytest.mark.parametrize(
+    ("largest", "limited_by", "sentence"),
+    [
+        ("0", "frozen", "Frozen: no job is accepted."),
+        (
+            "0",
+            "cap",
+            "No job of your key on the whole dataset fits now, limited by the cap.",
+        ),
+        (
+            "0",
+            "quota",
+            "No job of your key fits now, limited by a quota of your key.",
+        ),
+        (
+            "1.23456",
+            "cap",
+            'Jobs up to ε = <strong title="1.23456">1.234</strong> fit now.',
+        ),
+        (
+            "1",
+            "quota",
+            'Jobs up to ε = <strong title="1">1</strong> fit now, limited by a quota of your key.',
+        ),
+    ],
+)
+def test_a_card_says_what_fits(
+    largest: str, limited_by: LimitedBy, sentence: str
+) -> None:
+    dataset = {
+        "account": {"accountant": "pure"}, "protects": "label", "population": None, "epochs": [],
+        "partitions": [{"name": "shard"}],
+    }  # fmt: skip
+    card = dataset_card(dataset, Standing("analyst", True, largest, limited_by))
+    assert card.fits == sentence
+    assert card.facts == (
+        "your role: analyst · pure account · protects labels only · no rows yet"
+    )
+
+
+def _cells(*names: int) -> list[CellOut]:
+    return [
+        CellOut(cell=name, charged="1", reserved="0", remaining="3") for name in names
+    ]
+
+
+def test_a_grid_names_its_pairs_and_links_to_others() -> None:
+    partitions = [
+        PartitionBalance(name=name, kind="hash", cells=_cells(0, 1)) for name in "abc"
+    ]
+    pairs = pairs_of([*partitions, PartitionBalance(name="d", kind="epoch", cells=[])])
+    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+    grid = grid_of(pairs, ("a", "c"), [(0, _cells(5, 6)), (1, _cells(5, 6))], "4")
+    assert (grid.label, grid.columns) == ("a and c", ["a", "5", "6"])
+    assert [link.pair for link in grid.links if link.is_current] == ["a,c"]
+    cell = grid.rows[1].cells[0]
+    assert (cell.left, cell.colour) == ("3", "share-1")
+    assert cell.amounts == "1 charged, 0 reserved, 3 left"
+    alone = grid_of(pairs[:1], pairs[0], [(0, _cells(5))], "4")
+    assert alone.links == []
+
+
+def test_uploads_are_counted_for_owners_alone() -> None:
+    epochs = [
+        {"epoch": f"ep_{name}", "uploaded_at": "2030", "erased_at": erased_at}
+        for name, erased_at in (("a", None), ("b", "2031"))
+    ]
+    dataset = {"epochs": epochs, "deleted_at": None}
+    assert shown_uploads(dataset, None).columns == ["Time (UTC)", "Upload", "State"]
+    counted = UploadList(
+        dataset="ds_a", dataset_name="a",
+        uploads=[ListedUpload(epoch="ep_a", uploaded_at="2030", erased_at=None, rows=1_000)],
+        next=None,
+    )  # fmt: skip
+    shown = shown_uploads(dataset, counted)
+    assert "Rows stored" in shown.columns
+    assert [upload.n_rows for upload in shown.uploads] == ["1,000", "–"]
+    assert [upload.is_erased for upload in shown.uploads] == [False, True]
+    erased = shown_uploads(dataset | {"deleted_at": "2032"}, None)
+    assert all(upload.is_erased for upload in erased.uploads)
+
+
+@pytest.mark.parametrize(
+    ("step", "carried"),
+    [
+        ("columns", ["epsilon", "p0.name"]),
+        ("budget", ["name", "f0.name", "f12.lower", "label.name"]),
+        (
+            "review",
+            ["name", "f0.name", "f12.lower", "label.name", "epsilon", "p0.name"],
+        ),
+    ],
+)
+def test_a_step_carries_the_fields_of_other_steps(
+    step: str, carried: list[str]
+) -> None:
+    names = ["go", "step", "name", "f0.name", "f12.lower", "label.name", "epsilon", "p0.name"]  # fmt: skip
+    form = dict.fromkeys(names, "x")
+    assert [name for name, _ in shown_step(step, form).carried] == carried
+
+
+def test_a_review_says_what_is_public_for_ever() -> None:
+    form = {
+        "name": "visits", "epsilon": "2", "delta": "1e-6", "protects": "label", "unit.column": "person",
+        "unit.max_rows": "3", "label.name": "income", "label.classes": "no\nyes",
+    }  # fmt: skip
+    columns = [
+        {"name": "age", "type": "integer", "lower": "0", "upper": "9", "bounds": "natural", "missing": "yes"},
+        {"name": "sex", "type": "categorical", "categories": "f\nm", "missing": ""},
+    ]  # fmt: skip
+    review = review_of(form, columns, "gdp", None)
+    assert dict(review.facts) == {
+        "Name": "visits",
+        "Account": "gdp (ε = 2, δ = 1e-6)",
+        "Protected": "labels of one value of person (text), at most 3",
+        "Size": "not declared",
+        "Cells": "none",
+    }
+    assert [values for _, _, values in review.columns] == [
+        "0 to 9 (natural), or empty",
+        "f, m",
+        "no, yes",
+    ]
+    assert dict(review_of({}, [], "pure", None).facts)["Account"] == "pure (ε = )"
+
+
+def _entry(**members: Any) -> DetailedEntryOut:
+    given = {
+        "sequence": 1, "kind": "cap", "amount": "1", "scope": {"shard": [1]}, "event": None, "job_id": None,
+        "actor": "key_a", "at": "2030", "previous_hash": "", "hash": "", "details": {},
+    }  # fmt: skip
+    return DetailedEntryOut.model_validate(given | members)
+
+
+def test_entries_have_a_running_balance_where_none_is_left_out() -> None:
+    def table(listed: ListedEntry, kind: str) -> tuple[list[str], str]:
+        page = EntryPage([listed], {}, {"shard": 1}, None)
+        made = entry_table(page, kind, {"ds_a": "census"})
+        assert made is not None
+        return list(made.columns), made.about_balances
+
+    columns, words_ = table(ListedEntry(_entry(), None, "1", "0"), "dataset")
+    assert columns[3:6] == ["Charged after", "Reserved after", "Cells"]
+    assert "shard=1, the tightest cell now;" in words_
+    columns, words_ = table(ListedEntry(_entry(), None, load="1"), "population")
+    assert columns[3:5] == ["All members after", "Member"]
+    columns, words_ = table(ListedEntry(_entry(), None), "dataset")
+    assert columns[3] == "Cells"
+    assert words_.endswith("search by cell or not at all.")
+    assert entry_table(EntryPage([], {}, {}, None), "dataset", {}) is None
+
+
+def test_an_entry_says_what_it_is_about() -> None:
+    details = {
+        "member": {"dataset": "ds_a", "sequence": 4},
+        "reason": "the board agreed",
+        "continues": {"dataset": "ds_b"},
+        "purpose": "a study",
+    }
+    page = EntryPage([ListedEntry(_entry(details=details), None)], {}, {}, None)
+    of_population = entry_table(page, "population", {"ds_a": "census"})
+    of_dataset = entry_table(page, "dataset", {})
+    assert of_population is not None
+    assert of_dataset is not None
+    (row,) = of_population.rows
+    assert row.member is not None
+    assert (row.member.name, row.member.sequence, row.cells) == ("census", 4, "")
+    (row,) = of_dataset.rows
+    assert (row.member, row.cells) == (None, "shard=1")
+    assert (row.reason, row.continued, row.purpose) == (
+        "the board agreed",
+        "ds_b",
+        "a study",
+    )
+
+
+def test_the_form_for_a_row_has_what_was_sent() -> None:
+    age, sex = row_fields(SCHEMA, {"age": "39"})
+    assert (age.text, age.categories, age.bounds) == ("39", None, "0 to 1200")
+    assert (sex.text, sex.may_be_missing) == ("", True)
+
+
+def test_an_example_of_a_row_is_python_and_no_markup() -> None:
+    assert example_row(SCHEMA) == '{"age": 0, "sex": "\\u003c/f\\u003e"}'
+
+
+def test_the_likeliest_classes_are_shown() -> None:
+    rows = class_rows([(str(number), 0.05, number == 0) for number in range(20)])
+    assert len(rows) == 10
+    assert (rows[0].probability, rows[0].is_label) == ("5.0 %", True)
+
+
+def test_an_alias_names_this_model_another_or_none() -> None:
+    named = [
+        named_model(it, "md_a", {"md_b": "spring"}) for it in ("md_a", "md_b", None)
+    ]
+    assert [(it.name, it.is_shown) for it in named] == [
+        ("md_a", True),
+        ("spring", False),
+        ("", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "colour"),
+    [(-5, 0), (0, 0), (0.1, 1), (4, 2), (7, 3), (10, 3), (99, 3)],
+)
+def test_a_noisy_count_has_the_colour_of_its_part(count: float, colour: int) -> None:
+    assert part_class(count, 10) == f"share-{colour}"
+
+
+def test_a_query_keeps_what_was_searched() -> None:
+    fields = {"name": "a b/&", "kind": ""}
+    assert words.query_of(fields) == "name=a%20b/%26"
+    assert words.query_of({}, "x=") == "cursor=x%3D"
