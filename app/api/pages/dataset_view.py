@@ -248,7 +248,7 @@ def shown_uploads(
     n_rows = {item.epoch: item.rows for item in listed if item.rows is not None}
     uploads = []
     for epoch in dataset["epochs"]:
-        # Earlier versions stored no number, so a dash is no zero.
+        # A number that the reader does not get is a dash, and no zero.
         number = n_rows.get(epoch["epoch"])
         uploads.append(
             ShownUpload(

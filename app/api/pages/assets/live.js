@@ -1,4 +1,5 @@
-// Makes pages live: replaces parts of a page by what the server renders. Every page works without this script.
+// Makes pages live: replaces parts of a page by what the server renders.
+// Every page works without this script.
 "use strict";
 
 const RETRY_MS = 3000;
@@ -49,7 +50,8 @@ function showWords(event) {
   if (output) output.textContent = part.dataset.words;
 }
 
-// Replaces every [data-part] by its namesake on another page, and marks the fields whose problem is named there.
+// Replaces every [data-part] by its namesake on another page,
+// and marks the fields whose problem is named there.
 function showParts(page) {
   for (const part of document.querySelectorAll("[data-part]")) {
     const fresh = page.getElementById(part.id);
@@ -57,13 +59,15 @@ function showParts(page) {
   }
   for (const problem of document.querySelectorAll(".problem[id]")) {
     const isWrong = problem.textContent.trim() !== "";
-    for (const field of document.querySelectorAll(`[aria-describedby~="${CSS.escape(problem.id)}"]`)) {
+    const described = `[aria-describedby~="${CSS.escape(problem.id)}"]`;
+    for (const field of document.querySelectorAll(described)) {
       field.setAttribute("aria-invalid", String(isWrong));
     }
   }
 }
 
-// Sends a form as it stands whenever a field changes, and shows the parts that the server renders for it.
+// Sends a form as it stands whenever a field changes,
+// and shows the parts that the server renders for it.
 function keepLive(form) {
   let timer, request;
   const send = async () => {
@@ -118,7 +122,8 @@ function upload(form) {
     const request = new XMLHttpRequest();
     request.upload.onprogress = ({ loaded, total }) => {
       bar.value = loaded / total;
-      status.textContent = loaded < total ? `${Math.floor((100 * loaded) / total)} % sent` : "Sent. The rows are checked.";
+      const percent = Math.floor((100 * loaded) / total);
+      status.textContent = loaded < total ? `${percent} % sent` : "Sent. The rows are checked.";
     };
     request.onerror = () => end("The upload did not arrive. Nothing was stored; try again.");
     request.onload = () => {
@@ -145,7 +150,8 @@ function readFile(chooser) {
 
 function switchTheme() {
   const root = document.documentElement;
-  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : prefersDark;
   root.dataset.theme = isDark ? "light" : "dark";
   localStorage.setItem("theme", root.dataset.theme);
 }
@@ -159,7 +165,8 @@ function addThemeButton() {
   document.querySelector("header").append(button);
 }
 
-if (localStorage.getItem("theme")) document.documentElement.dataset.theme = localStorage.getItem("theme");
+const theme = localStorage.getItem("theme");
+if (theme) document.documentElement.dataset.theme = theme;
 
 document.addEventListener("DOMContentLoaded", () => {
   addThemeButton();
