@@ -30,6 +30,8 @@ CONFIG = {
 no moving of tasks to workers that do not have the rows.
 """
 
+_FILES = ("ca_file", "cert_file", "key_file")
+
 
 @dataclass(frozen=True)
 class DaskCluster:
@@ -66,20 +68,18 @@ class DaskCluster:
 
     def to_json(self) -> dict[str, Any]:
         """For the child of a job."""
-        return {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in vars(self).items()
-        }
+        values = dict(vars(self))
+        for name in _FILES:
+            values[name] = values[name] and str(values[name])
+        return values
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Inverse of :meth:`to_json`."""
-        paths = {
-            name: path and Path(path)
-            for name, path in value.items()
-            if name.endswith("_file")
-        }
-        return cls(**{**value, **paths})
+        values = dict(value)
+        for name in _FILES:
+            values[name] = values[name] and Path(values[name])
+        return cls(**values)
 
 
 def _split(scheduler: str) -> SplitResult:
@@ -96,10 +96,11 @@ def _split(scheduler: str) -> SplitResult:
         )
     except ValueError:  # its message shows a part of the address
         raise wrong from None
-    is_more = (
+    # a password of the address would show, too
+    has_more = (
         "@" in scheduler or address.path.strip("/") or address.query or address.fragment
     )
-    if not is_place or is_more:
+    if not is_place or has_more:
         raise wrong
     return address
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+# of Linux' ``prctl.h`` and of glibc's ``malloc.h``, which Python does not name
 _PR_SET_DUMPABLE = 4
 _M_ARENA_MAX = -8
 _M_MMAP_THRESHOLD = -3
@@ -70,10 +71,10 @@ def share_arenas(n_arenas: int) -> None:
 
 
 def _mallopt(option: int, value: int) -> None:
+    if sys.platform != "linux":
+        return
     # musl has none
-    mallopt = (
-        getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    )
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(option, value)
 

@@ -24,6 +24,8 @@ import grovekeeper_common
 import grovekeeper_forests
 from app.core.memory import ONE_BLAS_THREAD
 
+# Only these: a child has private rows, and whatever else is in the environment (the
+# address of the database, keys, credentials of the store) it must not have.
 _INHERITED = (
     "PATH",
     "LANG",
@@ -165,11 +167,11 @@ def code_digest() -> str:
     is no change. Takes 15 ms.
     """
     digest = hashlib.sha256()
-    packages = (
-        Path(str(package.__file__)).parent
-        for package in (app, grovekeeper_common, grovekeeper_forests)
-    )
-    for path in sorted(path for package in packages for path in package.rglob("*.py")):
+    modules: list[Path] = []
+    for package in (app, grovekeeper_common, grovekeeper_forests):
+        modules += Path(str(package.__file__)).parent.rglob("*.py")
+    # sorted: a file system lists names in any order
+    for path in sorted(modules):
         digest.update(f"{path}\0".encode())
         with suppress(OSError):  # the file was removed meanwhile
             digest.update(path.read_bytes())

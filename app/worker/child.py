@@ -34,7 +34,7 @@ from app.core.memory import (
     without_collection,
 )
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # of Linux' ``prctl.h``
 _FAILURE = 1
 # counts, their noisy shares, the tables of the model and its bytes
 _COPIES_OF_OUTPUT = 4
@@ -66,6 +66,8 @@ def main(supervisor_pid: int) -> None:
     has_task = threading.Event()
     _load_or_exit(has_task)
     _tell()
+    # This byte lets the worker charge the job. What may fail for want of something on
+    # this machine stands above it, or in ``look``.
     text = _looked_for_jobs()
     has_task.set()
     _discard_standard_error()
@@ -79,6 +81,7 @@ def main(supervisor_pid: int) -> None:
         perform(task, on_tree_done=_tell)
     except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)
         os._exit(_FAILURE)
+    # not ``sys.exit``, which waits for threads of libraries and runs their hooks
     os._exit(0)
 
 
@@ -158,6 +161,7 @@ def _take_memory(n_bytes: int) -> None:
     """
     if n_bytes:
         with mmap.mmap(-1, n_bytes) as pages:
+            # Linux grants memory when it is written, so each page is
             for start in range(0, n_bytes, mmap.PAGESIZE):
                 pages[start] = 1
 
@@ -179,11 +183,12 @@ def load_modules() -> None:
 
 
 def _tell() -> None:
+    # past ``sys.stdout``, whose buffer would keep the byte
     os.write(1, b".")
 
 
 def _exit_when_stdin_closes(has_task: threading.Event) -> None:
-    has_task.wait()  # the main thread reads the task
+    has_task.wait()  # the main thread reads the task; two readers would share its bytes
     is_open = True
     while is_open:
         is_open = os.read(0, 4096) != b""

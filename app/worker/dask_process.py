@@ -178,7 +178,9 @@ async def _until_stopped(server: Any, is_used: Callable[[], Awaitable[bool]]) ->
     begun, now = asyncio.Event(), asyncio.Event()
 
     def stop() -> None:
-        (now if begun.is_set() else begun).set()
+        if begun.is_set():
+            now.set()
+        begun.set()
 
     async def drained() -> None:
         await begun.wait()
@@ -190,8 +192,8 @@ async def _until_stopped(server: Any, is_used: Callable[[], Awaitable[bool]]) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     _log.info("a process of the cluster is ready")
-    ended = [asyncio.ensure_future(drained()), asyncio.ensure_future(server.finished())]
-    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+    ends = [asyncio.ensure_future(drained()), asyncio.ensure_future(server.finished())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     return begun.is_set()
 
 
@@ -212,6 +214,8 @@ def main(kind: str, options: dict[str, Any]) -> int:
     dask.config.set(CONFIG)
     cluster = DaskCluster.from_json(options["cluster"])
     if kind == "look":
+        # Paths come on standard input: they are many, and arguments show in lists of
+        # processes.
         return 0 if has_workers(cluster, json.load(sys.stdin)) else 1
     if kind == "scheduler":
         was_stopped = asyncio.run(run_scheduler(cluster))

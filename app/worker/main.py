@@ -64,6 +64,7 @@ def run(
     code_cache.choose()
     forbid_core_dumps()
     CHILDREN.code = code
+    # before the installation is opened: a signal meanwhile ends this worker in order
     with stop_signals() as stop:
         installation = Installation.open(settings, pool_size=2)
         try:
@@ -126,6 +127,8 @@ class _Loop:
         self.cannot_load = threading.Event()
 
     def run(self) -> None:
+        # With public times, the first claim waits for one, too: the start of a worker
+        # that takes the job of a dead one is no public time.
         if self._interval_s:
             self._wait_for_a_job()
         while not self._stop.begun.is_set():
@@ -135,6 +138,7 @@ class _Loop:
                 # a job that was cancelled ended at no public time
                 worked = not self._interval_s
             except InstallationError:
+                # no repetition helps: the code or the installation changed
                 raise
             except Stopped:
                 worked = False
@@ -197,6 +201,7 @@ class _Loop:
                 stop=self._stop,
             )
             _log.info("job ended")
+        # the child of the next job loads while this worker looks for it
         if not self._stop.begun.is_set():
             CHILDREN.prepare()
         return True
@@ -211,6 +216,8 @@ class _Loop:
             raise Stopped
 
     def _sweep_when_due(self) -> None:
+        # The times are set first: a sweep that fails is tried again after the interval,
+        # and not before every look for a job.
         if time.monotonic() - self._swept_at >= limits.SWEEP_INTERVAL_S:
             self._swept_at = time.monotonic()
             self._publish_heads()

@@ -173,17 +173,16 @@ class Children:
 
     def take(self) -> "subprocess.Popen[bytes]":
         """The child that has loaded, for one job."""
+        # Taken out at once: a child that has read rows never gets a further job.
         child, self._waiting = self._waiting, None
         assert child is not None
         self._has_started = True
         return child
 
     def _begin(self) -> None:
-        self._waiting, self._waits_since, self._has_loaded = (
-            _new_child(),
-            time.monotonic(),
-            False,
-        )
+        self._waiting = _new_child()
+        self._waits_since = time.monotonic()
+        self._has_loaded = False
 
     def prepare(self) -> None:
         """Starts the child of the next job, after a job; a worker that ran no job has
@@ -359,6 +358,7 @@ class Supervisor:
             self._watch(child, lease, n_trees=task.n_trees)
         finally:
             end_child(child)
+        # before the exit code is looked at: success and failure show at public times
         self._wait_for_release(lease)
         if child.returncode != 0:
             raise JobFailed
@@ -373,13 +373,15 @@ class Supervisor:
             while True:
                 self._heed_signals()
                 if selector.select(self._pause_s()):
-                    done = os.read(child.stdout.fileno(), 4096)
-                    if not done:
+                    bytes_of_trees = os.read(child.stdout.fileno(), 4096)
+                    if not bytes_of_trees:
                         break
-                    self._trees_done = min(self._trees_done + len(done), n_trees)
+                    # the first byte leads from ``PREPARING`` to 0
+                    n_done = self._trees_done + len(bytes_of_trees)
+                    self._trees_done = min(n_done, n_trees)
                 self._report(lease)
                 if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
-                    return
+                    return  # the caller kills the child, whose job fails
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=limits.CHILD_EXIT_S)
 
@@ -414,8 +416,10 @@ class Supervisor:
 
     def _pause_s(self) -> float:
         """Seconds until the next look at the child: at a public time, or soon."""
-        left = self._next_shown_at - now()
-        return left if 0 < left < _POLL_S else _POLL_S
+        left_s = self._next_shown_at - now()
+        if 0 < left_s < _POLL_S:
+            return left_s
+        return _POLL_S
 
     def _trees_to_show(self) -> int:
         """The number of finished trees at the last public time."""

@@ -158,31 +158,28 @@ class DaskFleet:
         Raises:
             ClusterFailed: not every shard was read before the deadline.
         """
-        self._client, self._deadline_s, self._job_id = (
-            connection.client,
-            connection.deadline_s,
-            connection.job_id,
-        )
+        self._client = connection.client
+        self._deadline_s = connection.deadline_s
+        self._job_id = connection.job_id
         self._rows, self._numbers = rows, connection.numbers
+        # one deadline for all steps: the setting is the time until all rows are read
         ends_at = self._ends_at()
         workers = cycle(self._workers(ends_at))
-        self._orders = {
-            order.key: order for order in self._divided(files, workers, ends_at)
-        }
-        self._receipts = {
-            key: self._submit(
+        orders = self._divided(files, workers, ends_at)
+        self._orders = {order.key: order for order in orders}
+        # Dask drops the rows of a shard with the last future of its receipt, so this
+        # object holds the futures for as long as questions may come.
+        self._receipts: dict[str, Future[bytes]] = {}
+        for order in orders:
+            self._receipts[order.key] = self._submit(
                 shard_tasks.hold,
                 remote.dumps(order.to_tuple()),
                 rows,
-                key=key,
+                key=order.key,
                 worker=next(workers),
             )
-            for key, order in self._orders.items()
-        }
-        if any(
-            receipt != shard_tasks.ANSWER
-            for receipt in self._results(self._receipts.values(), ends_at)
-        ):
+        receipts = self._results(self._receipts.values(), ends_at)
+        if any(receipt != shard_tasks.ANSWER for receipt in receipts):
             raise ClusterFailed
 
     def _divided(
@@ -203,12 +200,11 @@ class DaskFleet:
         answers = self._results(tasks, ends_at)
         if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
             raise ClusterFailed
-        shards = [remote.loads(answer[1:]) for answer in answers]
-        return [
-            Order.of(self._job_id, self._rows, file, shard)
-            for file, some in zip(files, shards, strict=True)
-            for shard in some
-        ]
+        orders = []
+        for file, answer in zip(files, answers, strict=True):
+            for shard in remote.loads(answer[1:]):
+                orders.append(Order.of(self._job_id, self._rows, file, shard))
+        return orders
 
     def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
         """See ``Fleet``.
@@ -219,15 +215,17 @@ class DaskFleet:
         """
         ends_at = self._ends_at()
         groups = self._groups(ends_at)
-        answers = self._ask(groups, b"", brief, ends_at)
-        behind = [
-            group
-            for group, answer in zip(groups, answers, strict=True)
-            if answer == shard_tasks.UNKNOWN
-        ]
-        answers = [answer for answer in answers if answer != shard_tasks.UNKNOWN]
-        if behind:
-            answers += self._ask(behind, self._rows, full(), ends_at)
+        # Brief first: workers remember the state from the question before. A worker that
+        # does not, say because it took over shards of a lost one, gets the full question.
+        answers, groups_behind = [], []
+        brief_answers = self._ask(groups, b"", brief, ends_at)
+        for group, answer in zip(groups, brief_answers, strict=True):
+            if answer == shard_tasks.UNKNOWN:
+                groups_behind.append(group)
+            else:
+                answers.append(answer)
+        if groups_behind:
+            answers += self._ask(groups_behind, self._rows, full(), ends_at)
         if not all(answer.startswith(shard_tasks.ANSWER) for answer in answers):
             raise ClusterFailed
         return sum_of(remote.loads(answer[1:]) for answer in answers)
@@ -271,19 +269,18 @@ class DaskFleet:
         """The keys of the shards by a worker that has them; of shards that no worker
         has, by any worker.
         """
-        holders = self._by(
-            ends_at, lambda: self._client.who_has(list(self._receipts.values()))
-        )
-        everyone = (
-            []
-            if all(holders.get(key) for key in self._orders)
-            else self._workers(ends_at)
-        )
+        receipts = list(self._receipts.values())
+        holders = self._by(ends_at, lambda: self._client.who_has(receipts))
+        all_workers: list[str] = []
+        if not all(holders.get(key) for key in self._orders):
+            all_workers = self._workers(ends_at)
         groups: dict[str, list[str]] = {}
         for key in self._orders:
-            workers = sorted(holders.get(key) or everyone)
-            least = min(workers, key=lambda worker: len(groups.get(worker, ())))
-            groups.setdefault(least, []).append(key)
+            # sorted: equal loads choose the same worker in every question, which then
+            # knows the state
+            workers = sorted(holders.get(key) or all_workers)
+            idlest = min(workers, key=lambda worker: len(groups.get(worker, ())))
+            groups.setdefault(idlest, []).append(key)
         return list(groups.items())
 
     def _workers(self, ends_at: float) -> list[str]:
@@ -318,11 +315,10 @@ def security_of(cluster: DaskCluster) -> Security:
     """
     if cluster.ca_file is None:
         return Security(require_encryption=False)
-    certificate = {
-        f"tls_{role}_{kind}": str(path)
-        for role in ("scheduler", "worker", "client")
-        for kind, path in (("cert", cluster.cert_file), ("key", cluster.key_file))
-    }
+    certificate = {}
+    for role in ("scheduler", "worker", "client"):
+        certificate[f"tls_{role}_cert"] = str(cluster.cert_file)
+        certificate[f"tls_{role}_key"] = str(cluster.key_file)
     return Security(
         require_encryption=True, tls_ca_file=str(cluster.ca_file), **certificate
     )

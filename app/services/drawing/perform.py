@@ -47,18 +47,16 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """
     draw = DRAW[task.kind]
     with ExitStack() as stack:
-        read_codes = _reader(task, stack)
-        released = draw(
-            ChargedJob(
-                task,
-                task.work,
-                task.metadata,
-                SystemRandomness(),
-                on_tree_done,
-                read_codes,
-            )
+        job = ChargedJob(
+            task,
+            task.work,
+            task.metadata,
+            SystemRandomness(),
+            on_tree_done,
+            _reader(task, stack),
         )
-    task.write_output(released)
+        output = draw(job)
+    task.write_output(output)
 
 
 class ReadCodes(Protocol):
@@ -93,10 +91,8 @@ def _read_codes(
 
 
 def _selection(part: PartRows, *, keep_unlabelled: bool) -> Selection:
-    schema, partitions = (
-        Schema.from_json(part.schema),
-        Partitions.from_json(part.partitions),
-    )
+    schema = Schema.from_json(part.schema)
+    partitions = Partitions.from_json(part.partitions)
     return Selection(schema, partitions, part.scope, keep_unlabelled=keep_unlabelled)
 
 

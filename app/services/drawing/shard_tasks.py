@@ -30,6 +30,22 @@ from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.remote import ShardStates, StateMissing
 
+ANSWER: Final = b"\x01"
+"""First byte of an answer; the sums follow. Also the receipt of rows that were read."""
+
+UNKNOWN: Final = b"\x02"
+"""The answer of a process that does not have the state, or the order, that a brief
+question needs.
+"""
+
+VERSION: Final = version("grovekeeper").encode()
+"""Of the code that this process loaded; an upgrade may have replaced it on the disk
+since.
+"""
+
+FAILED: Final = b"\x00"
+"""The answer whatever went wrong."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -86,19 +102,18 @@ class Order:
 
     def read(self, rows: bytes) -> CodedRows:
         """Reads the PRIVATE rows of the shard."""
-        read = remote.loads(rows)
-        groups = RowGroups(
-            _sealed(self.file, read), self.file_id, self.start, self.stop
-        )
+        request = remote.loads(rows)
+        sealed = _sealed(self.file, request)
+        groups = RowGroups(sealed, self.file_id, self.start, self.stop)
         return private_rows.read_shard(
             groups,
-            _selection(read),
-            codes=CodeRequest(read["public"], read["with_ids"]),
+            _selection(request),
+            codes=CodeRequest(request["public"], request["with_ids"]),
         )
 
 
-def _sealed(file: str, read: dict[str, Any]) -> SealedFile:
-    return SealedFile(_stored(file), DataKey(read["data_key"]))
+def _sealed(file: str, request: dict[str, Any]) -> SealedFile:
+    return SealedFile(_stored(file), DataKey(request["data_key"]))
 
 
 def _stored(file: str) -> StoredFile:
@@ -111,32 +126,15 @@ def _stored(file: str) -> StoredFile:
     return StoredFile(_HERE.store, file)
 
 
-def _selection(read: dict[str, Any]) -> Selection:
-    partitions = Partitions.from_json(read["partitions"].value)
-    scope = Scope(read["scope"].value)
+def _selection(request: dict[str, Any]) -> Selection:
+    partitions = Partitions.from_json(request["partitions"].value)
+    scope = Scope(request["scope"].value)
     return Selection(
-        read["public"].schema,
+        request["public"].schema,
         partitions,
         scope,
-        keep_unlabelled=read["keep_unlabelled"],
+        keep_unlabelled=request["keep_unlabelled"],
     )
-
-
-ANSWER: Final = b"\x01"
-"""First byte of an answer; the sums follow. Also the receipt of rows that were read."""
-
-UNKNOWN: Final = b"\x02"
-"""The answer of a process that does not have the state, or the order, that a brief
-question needs.
-"""
-
-VERSION: Final = version("grovekeeper").encode()
-"""Of the code that this process loaded; an upgrade may have replaced it on the disk
-since.
-"""
-
-FAILED: Final = b"\x00"
-"""The answer whatever went wrong."""
 
 
 def read_from(store: Store | None) -> None:
@@ -154,10 +152,10 @@ async def look(files: bytes) -> bytes:
     Args:
         files: paths or names; see :class:`Order`.
     """
-    return await asyncio.to_thread(_looked, files)
+    return await asyncio.to_thread(_try_to_open, files)
 
 
-def _looked(files: bytes) -> bytes:
+def _try_to_open(files: bytes) -> bytes:
     try:
         for file in remote.loads(files):
             with _stored(file).open() as stored:
@@ -183,14 +181,13 @@ def divide(file: bytes, n_rows: bytes, rows: bytes) -> bytes:
         rows is; sums are, too.
     """
     try:
-        read = remote.loads(rows)
-        sealed = _sealed(remote.loads(file), read)
+        request = remote.loads(rows)
+        sealed = _sealed(remote.loads(file), request)
         shards = private_rows.shards(
-            sealed, _selection(read), n_rows=remote.loads(n_rows)
+            sealed, _selection(request), n_rows=remote.loads(n_rows)
         )
-        return ANSWER + remote.dumps(
-            tuple((shard.file_id, shard.start, shard.stop) for shard in shards)
-        )
+        places = tuple((shard.file_id, shard.start, shard.stop) for shard in shards)
+        return ANSWER + remote.dumps(places)
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
         return FAILED
 
@@ -221,11 +218,11 @@ def count(orders: bytes, rows: bytes, question: bytes, *_receipts: bytes) -> byt
         _receipts: of the shards; Dask runs this task where they are.
     """
     try:
-        asked = remote.loads(question)
-        counted = [
-            _shard(Order(*order), rows).answer(asked) for order in remote.loads(orders)
-        ]
-        return ANSWER + remote.dumps(sum_of(counted))
+        query = remote.loads(question)
+        shards = [_shard(Order(*order), rows) for order in remote.loads(orders)]
+        # Summed here, so that one table and not one for each shard leaves the worker.
+        sums = sum_of(shard.answer(query) for shard in shards)
+        return ANSWER + remote.dumps(sums)
     except StateMissing:
         return UNKNOWN
     except Exception:  # noqa: BLE001  (one opaque failure, whatever it was)
@@ -263,6 +260,8 @@ def rows_of(
 def _shard(order: Order, rows: bytes) -> ShardStates:
     if order.key not in _HERE.shards:
         if not rows:
+            # A brief question has no data key. The answer ``UNKNOWN`` asks for the full
+            # question, with which this process reads the shard again.
             raise StateMissing
         _HERE.shards[order.key] = ShardStates(partial(order.read, rows))
     return _HERE.shards[order.key]

@@ -80,6 +80,8 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
     """
     planned = _planned_before(installation, claim)
     with installation.database.write() as session:
+        # Keys, datasets, job, accounts: the order of locks of every transaction. The row
+        # is read without its lock first, because it names the keys and datasets.
         row = queue.job(session, claim.job_id)
         _hold_submitter(installation, session, row)
         # no deletion until the commit
@@ -89,9 +91,10 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
             raise LeaseLost  # a charged job is never run twice
         require_paid(session, row, planned)
         reservations.charge_job(session, row.id, actor=WORKER)
-        row.charged_at = at = installation.database.now(session)
-        _require_open(session, row, at=at)
-        notices.job_changed(session, row, notices.JOB_STARTED, at=at)
+        row.charged_at = charged_at = installation.database.now(session)
+        # after the charge, which has locked the accounts; a refusal rolls it back
+        _require_open(session, row, at=charged_at)
+        notices.job_changed(session, row, notices.JOB_STARTED, at=charged_at)
         return _task(installation, session, row)
 
 
@@ -107,7 +110,9 @@ def charged_task(installation: Installation, claim: Claim) -> JobTask | None:
     """
     with installation.database.write() as session:
         row = queue.leased(session, claim)
-        return None if row.charged_at is None else _task(installation, session, row)
+        if row.charged_at is None:
+            return None
+        return _task(installation, session, row)
 
 
 def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
@@ -141,10 +146,11 @@ def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | No
     try:
         with installation.database.read() as session:
             row = queue.job(session, claim.job_id)
-            planning = _planning(
-                row, [catalog.find(session, part.dataset) for part in row.parts]
-            )
-        return planning if kind_of(planning.kind).is_planned(planning) else None
+            datasets = [catalog.find(session, part.dataset) for part in row.parts]
+            planning = _planning(row, datasets)
+        if kind_of(planning.kind).is_planned(planning):
+            return planning
+        return None
     except (
         GrovekeeperError,
         ArithmeticError,
@@ -194,11 +200,13 @@ def require_paid(session: Session, row: JobRow, planned: StoredPlan | None) -> N
         for reservation in tables.reservations_of(session, [row.id])
     }
     named = [part.reservation_id for part in row.parts]
+    # The lengths differ if two parts name one reservation, which pays for one alone.
     if not named or by_id.keys() != set(named) or len(by_id) != len(named):
         raise TaskNotPaid
     try:
         is_paid = _is_paid(session, row, by_id, planned)
     except Unavailable:
+        # an outage of the database says nothing about the task, so the job waits
         raise
     except (GrovekeeperError, ArithmeticError, KeyError, TypeError, ValueError):
         # not of the form of a task
@@ -217,25 +225,23 @@ def _is_paid(
     parts = zip(row.parts, datasets, events_of(row), strict=True)
     for position, (part, dataset, event) in enumerate(parts):
         reservation = by_id[part.reservation_id]
-        asked = (position, row.submitted_by, row.purpose)
-        stated = (
+        in_queue = (position, row.submitted_by, row.purpose)
+        in_ledger = (
             reservation.part,
             reservation.reserved_by,
             (reservation.details or {}).get("purpose"),
         )
-        if asked != stated or not _is_part_paid(
-            session, reservation, dataset, part, event=event
-        ):
+        if in_queue != in_ledger:
             return False
-    first, n_trees = datasets[0], row.task["work"]["plan"].get("n_trees", 0)
-    of_job = (row.dataset_id, row.dataset_name, row.n_trees)
+        if not _is_part_paid(session, reservation, dataset, part, event=event):
+            return False
+    shown = (row.dataset_id, row.dataset_name, row.n_trees)
+    n_trees = row.task["work"]["plan"].get("n_trees", 0)
+    if shown != (datasets[0].id, datasets[0].name, n_trees):
+        return False
     planning = _planning(row, datasets)
     is_planned = planning == planned or kind_of(row.kind).is_planned(planning)
-    return (
-        is_planned
-        and _reads_named_models(session, row)
-        and of_job == (first.id, first.name, n_trees)
-    )
+    return is_planned and _reads_named_models(session, row)
 
 
 def _reads_named_models(session: Session, row: JobRow) -> bool:
@@ -261,9 +267,10 @@ def _is_part_paid(
     kept_states.require_declared(
         session, tables.account(session, dataset.id), dataset.facts
     )
-    accountant = accountants.by_name(
-        statements.highest_cap(session, dataset.id).amount.accountant
-    )
+    # The ledger states the accountant, and not the queue row: the row of a job has no
+    # hash, so a changed name there would choose a cheaper arithmetic.
+    highest_cap = statements.highest_cap(session, dataset.id)
+    accountant = accountants.by_name(highest_cap.amount.accountant)
     terms = replace(_terms(dataset, part.price), accountant=accountant.NAME)
     paid = JobPart(
         dataset=reservation.account_id,
@@ -275,16 +282,14 @@ def _is_part_paid(
         price=terms.stated(reservation.amount),
         reservation_id=reservation.id,
     )
-    if (
-        part != paid
-        or reservation.event != event
-        or reservation.amount != terms.price()
-    ):
+    if part != paid or reservation.event != event:
         return False
-    of_unit = accountant.group(dataset.max_rows) * accountant.loss(
-        events.from_json(event), adjacency=dataset.adjacency
-    )
-    return of_unit <= Fraction(reservation.amount, 10**accountant.PLACES)
+    if reservation.amount != terms.price():
+        return False
+    # A loss is that of one row; a privacy unit may have several.
+    row_loss = accountant.loss(events.from_json(event), adjacency=dataset.adjacency)
+    unit_loss = accountant.group(dataset.max_rows) * row_loss
+    return unit_loss <= Fraction(reservation.amount, 10**accountant.PLACES)
 
 
 def _paid_uploads(
@@ -296,9 +301,9 @@ def _paid_uploads(
     came after the reservation, too; a part reads the first ones.
     """
     uploads = dataset.uploads_in(scope, catalog.upload_ids(session, dataset.id))
-    return (
-        uploads[:n_uploads] if dataset.partitions.epoch_partition is None else uploads
-    )
+    if dataset.partitions.epoch_partition is None:
+        return uploads[:n_uploads]
+    return uploads
 
 
 def _terms(dataset: Dataset, price: Mapping[str, Any]) -> Terms:
@@ -381,9 +386,8 @@ def cluster_of(
     """
     if not kind_of(row.kind).counts_codes(row.algorithm):
         return None
+    # The declared size and never the number of rows, which is private: who reads the
+    # rows shows in times and in logs.
     size = catalog.find(session, row.dataset_id).row.public_size or 0
-    return (
-        installation.settings.dask_cluster
-        if size >= installation.settings.dask_rows
-        else None
-    )
+    settings = installation.settings
+    return settings.dask_cluster if size >= settings.dask_rows else None

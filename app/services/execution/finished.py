@@ -73,10 +73,9 @@ def read(installation: Installation, job_id: str) -> Note | None:
 
 def noted_jobs(installation: Installation) -> list[str]:
     """Ids of the jobs that have a note."""
-    names = [file.basename for file in installation.files.files(FINISHED_FOLDER)]
-    return [
-        name.removesuffix(_ENDING) for name in names if not name.endswith(UNFINISHED)
-    ]
+    files = installation.files.files(FINISHED_FOLDER)
+    names = [file.basename for file in files if not file.basename.endswith(UNFINISHED)]
+    return [name.removesuffix(_ENDING) for name in names]
 
 
 def erase_unfinished(installation: Installation, *, before: datetime) -> None:

@@ -56,7 +56,7 @@ class Lease:
     def __init__(self, installation: Installation, claim: Claim) -> None:
         self._installation = installation
         self._claim = claim
-        self._trees_done = self._stored = 0
+        self._trees_done = self._stored_trees = 0
         self._lost = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(
@@ -108,23 +108,21 @@ class Lease:
         return outcome.result()
 
     def _extend_until_the_end(self) -> None:
-        interval_s, extended_at = (
-            min(self._installation.settings.lease_ttl_s / 4, _MOST_S),
-            time.monotonic(),
-        )
+        # a quarter: three extensions may fail before the lease ends
+        interval_s = min(self._installation.settings.lease_ttl_s / 4, _MOST_S)
+        extended_at = time.monotonic()
         while not (self._lost.is_set() or self._ended.wait(min(_NEWS_S, interval_s))):
-            if (
-                self._trees_done != self._stored
-                or time.monotonic() - extended_at >= interval_s
-            ):
+            has_news = self._trees_done != self._stored_trees
+            if has_news or time.monotonic() - extended_at >= interval_s:
                 self._extend()
                 extended_at = time.monotonic()
 
     def _extend(self) -> None:
+        # read once: the main thread may set a newer number while this one is stored
         trees_done = self._trees_done
         try:
             heartbeat(self._installation, self._claim, trees_done=trees_done)
-            self._stored = trees_done
+            self._stored_trees = trees_done
         except LeaseLost:
             self._lost.set()
         except Unavailable:

@@ -126,11 +126,9 @@ def claim_next(installation: Installation) -> Claim | None:
     Jobs of frozen or deleted datasets stay in the queue, and jobs of kinds or
     algorithms that this version does not know: a newer worker takes them.
     """
-    database, known, ttl_s = (
-        installation.database,
-        known_work(),
-        installation.settings.lease_ttl_s,
-    )
+    database, known = installation.database, known_work()
+    # A read first: most looks find no job, and a write transaction would take the one
+    # writer of SQLite from requests.
     with database.read() as session:
         closed = _closed(session, at=database.now(session))
         if not queue.has_queued(session, closed=closed, known=known):
@@ -138,9 +136,14 @@ def claim_next(installation: Installation) -> Claim | None:
                 _warn_of_newer_jobs()
             return None
     with database.write() as session:
-        at = database.now(session)
+        now = database.now(session)
         return queue.claim(
-            session, at=at, ttl_s=ttl_s, closed=_closed(session, at=at), known=known
+            session,
+            at=now,
+            ttl_s=installation.settings.lease_ttl_s,
+            # again: a dataset may have been frozen since the read
+            closed=_closed(session, at=now),
+            known=known,
         )
 
 
@@ -217,6 +220,8 @@ def _charged(
         _bring_rows(installation, claim, lease, stop=stop)
         needs = _needs(installation, claim)
         _require_room(installation, claim, lease, needs.output_bytes, stop=stop)
+        # The child is up before the charge, and the charge is committed before the child
+        # gets the task with the key of the rows.
         load(lease, needs)
         return _charge(installation, claim, stop=stop)
     except TaskNotPaid:
@@ -244,10 +249,8 @@ def _charged(
 def _needs(installation: Installation, claim: Claim) -> Needs:
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        cluster, output_bytes = (
-            cluster_of(installation, session, row),
-            planned_bytes(session, row),
-        )
+        cluster = cluster_of(installation, session, row)
+        output_bytes = planned_bytes(session, row)
         names = [name.as_posix() for part in row.parts for name in row_names(part)]
     store = installation.files
     if isinstance(store, Directory):
@@ -294,10 +297,13 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         for digest in digests:
             path = input_path(folder, digest)
             durable_files.make_folder(path.parent)
+            # an artifact is for callers with a role alone: nobody else reads the copy
             path.touch(mode=0o600)
             path.write_bytes(installation.store.get(digest))
             lease.require()
     except ArtifactLost:
+        # A deleted model ends the job for good. A model that is registered without its
+        # file is a damage that an operator can repair, so the job waits.
         with installation.database.read() as session:
             if all(models.is_referenced(session, digest) for digest in digests):
                 raise
@@ -312,6 +318,7 @@ def _try_to_write(folder: Path) -> None:
     """Writes a file in a folder where the job will write."""
     durable_files.make_folder(folder)
     probe = folder / f"probe-{os.getpid()}"
+    # an empty file would fit on a full disk
     probe.write_bytes(bytes(limits.JOB_PROBE_BYTES))
     probe.unlink()
 
@@ -424,14 +431,12 @@ def _require_room(
     """
 
     def look() -> None:
-        needed = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
-        if (
-            shutil.disk_usage(installation.job_folder(claim.job_id).parent).free
-            < needed
-        ):
+        required_bytes = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
+        jobs_folder = installation.job_folder(claim.job_id).parent
+        if shutil.disk_usage(jobs_folder).free < required_bytes:
             raise OSError(errno.ENOSPC, "too little space for the output of a job")
         if n_bytes:
-            installation.store.require_room(needed)
+            installation.store.require_room(required_bytes)
         if not isinstance(installation.files, Directory):
             # rows may be copied after the charge
             _try_to_write(installation.home / "cache")
@@ -493,12 +498,12 @@ def _run_and_end(
 ) -> None:
     try:
         durable_files.make_folder(task.folder)
-        run(
-            lease.wait_for(
-                partial(located, installation, task, stop=stop), stopping=stop.now
-            ),
-            lease,
+        # Only ``stop.now`` ends the wait: the job is charged, so a first signal lets it
+        # finish.
+        local_task = lease.wait_for(
+            partial(located, installation, task, stop=stop), stopping=stop.now
         )
+        run(local_task, lease)
         lease.show(task.n_trees)
         released = task.output_path.read_bytes()
         output = _answer(partial(keep, installation, task, released), stop=stop)
@@ -514,6 +519,8 @@ def _run_and_end(
         )
         _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     else:
+        # The note comes first: if this worker is killed before the commit, a sweep
+        # registers the paid output from the note.
         finished.note(installation, claim, output)
         _succeed(installation, claim, output, stop=stop)
 
@@ -574,6 +581,8 @@ def _succeed(
     try:
         _until_reached(partial(_register, installation, claim, output), stop=stop)
     except LeaseLost:
+        # A commit whose answer was lost has ended the job, and the repetition finds no
+        # lease. To discard the output at once would delete a registered model.
         if not _until_reached(partial(_has_succeeded, installation, claim), stop=stop):
             output.discard(installation)
             finished.forget(installation, claim.job_id)
@@ -611,6 +620,7 @@ def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
             return transaction()
         except Unavailable:
             if stop.begun.is_set():
+                # counted once, from the first attempt after the signal
                 stops_at = min(stops_at, time.monotonic() + COMMIT_STOP_S)
             left_s = max(stops_at - time.monotonic(), 0)
             if stop.now.wait(min(pause_s, left_s)) or time.monotonic() >= stops_at:

@@ -83,6 +83,7 @@ def tidy_jobs(installation: Installation) -> None:
             if queue.is_unfinished(session, job_folder.name):
                 continue
             row = session.get(JobRow, job_folder.name)
+        # A folder without a job may be that of a database restored from a backup.
         if row is None or (row.kind in kinds.KINDS and kinds.kind_of(row.kind).is_file):
             _remove_unregistered(installation, job_folder)
         shutil.rmtree(job_folder, ignore_errors=True)
@@ -111,11 +112,10 @@ def tidy_rows(installation: Installation) -> None:
         erase_remains(installation, dataset_id)
     for dataset_id, file in files:
         epoch_id = row_files.upload_of(file)
-        if (
-            epoch_id is not None
-            and epoch_id not in epochs
-            and file.changed_at < stale_before
-        ):
+        if epoch_id is None or epoch_id in epochs:
+            continue
+        # a younger file may belong to an upload that has not committed yet
+        if file.changed_at < stale_before:
             row_files.erase_epoch(store, dataset_id, epoch_id)
     installation.database.forget_deleted()
     row_files.erase_unfinished(store, before=stale_before)
@@ -170,17 +170,16 @@ def _settle(
         )
         return False
     with database.write() as session:
-        row, at = queue.locked(session, job_id), database.now(session)
+        row, now = queue.locked(session, job_id), database.now(session)
         if row.lease_until is not None:
-            row.lease_until = min(
-                row.lease_until,
-                at + timedelta(seconds=installation.settings.lease_ttl_s),
-            )
+            # a clock that was set back has left a lease that ends too late
+            longest_lease = timedelta(seconds=installation.settings.lease_ttl_s)
+            row.lease_until = min(row.lease_until, now + longest_lease)
         is_paid = row.state == JobState.RUNNING and row.charged_at is not None
         if is_paid:
-            is_settled = _end_paid(installation, session, row, note, at=at)
+            is_settled = _end_paid(installation, session, row, note, at=now)
         else:
-            is_settled = _end_unpaid(session, row, at=at, closed=closed)
+            is_settled = _end_unpaid(session, row, at=now, closed=closed)
     # after the commit: a sweep that is rolled back has ended no job
     if is_paid and is_settled:
         _tell_end(installation, row)
@@ -218,6 +217,7 @@ def _end_paid(
 ) -> bool:
     if row.lease_until is None or row.lease_until >= at:
         return False
+    # The note of another claim is not the output of the run that was charged.
     if note is not None and note.token == row.lease_token:
         finished.register(session, row, note.output, at=at)
         return True
@@ -245,21 +245,17 @@ def _may_be_extended(
 def _end_unpaid(
     session: Session, row: JobRow, *, at: datetime, closed: Collection[str]
 ) -> bool:
+    waited = at - row.waits_since
+    # A frozen job cannot start, so its time in the queue does not end it.
     can_start = all(part.dataset not in closed for part in row.parts)
-    waited_too_long = can_start and row.waits_since < at - timedelta(
-        seconds=limits.MAX_QUEUE_S
-    )
-    if (
-        row.state == JobState.RUNNING
-        and row.lease_until is not None
-        and row.lease_until < at
-    ):
+    waited_too_long = can_start and waited > timedelta(seconds=limits.MAX_QUEUE_S)
+    lease_until = row.lease_until
+    if row.state == JobState.RUNNING and lease_until is not None and lease_until < at:
         queue.requeue(row)
         if not waited_too_long:
             return True
-    is_undecided = row.state == JobState.WAITING and row.waits_since < at - timedelta(
-        seconds=limits.MAX_APPROVAL_S
-    )
+    max_approval = timedelta(seconds=limits.MAX_APPROVAL_S)
+    is_undecided = row.state == JobState.WAITING and waited > max_approval
     if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
         reservations.expire_job(session, row.id, actor=SWEEPER)
         reason = EndReason.NOT_APPROVED if is_undecided else EndReason.NOT_STARTED
