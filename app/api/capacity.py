@@ -120,6 +120,8 @@ class Turns:
         """
         if client.is_gone:
             raise ClientDisconnect
+        # once: the key may become known while the request waits, and the thread is given
+        # back to the key that took it
         key_id = client.key_id
         # so no other request of the key waits, and no other key waits for a free thread
         if self._may_run(key_id):
@@ -164,9 +166,8 @@ class Turns:
             self._waiting[key_id] = queue
 
     def _may_run(self, key_id: str | None) -> bool:
-        return self._n_free > 0 and self._running[key_id] < (
-            self._n_without_key if key_id is None else self._n_of_key
-        )
+        most = self._n_without_key if key_id is None else self._n_of_key
+        return self._n_free > 0 and self._running[key_id] < most
 
     def _take(self, key_id: str | None) -> None:
         self._n_free -= 1
@@ -203,12 +204,9 @@ class Capacities:
         await turns.begin(client)
         try:
             # other answers are small, or come in pieces
-            is_large = work in (Work.READ, Work.PREDICTION)
-            if (
-                key_id
-                and is_large
-                and self.n_unread[key_id] >= limits.MAX_UNREAD_BYTES_PER_KEY
-            ):
+            may_be_large = work in (Work.READ, Work.PREDICTION)
+            n_unread = self.n_unread[key_id]
+            if key_id and may_be_large and n_unread >= limits.MAX_UNREAD_BYTES_PER_KEY:
                 raise TooManyRequests
             yield
         finally:
@@ -268,11 +266,9 @@ def work_of_authentication(
     """Return the kind of work that checks a header: a token may wait for the provider,
     and no key waits for tokens.
     """
-    return (
-        Work.PROVIDER
-        if provider is not None and is_token(authorization)
-        else Work.AUTHENTICATION
-    )
+    if provider is not None and is_token(authorization):
+        return Work.PROVIDER
+    return Work.AUTHENTICATION
 
 
 def capacities(request: Request) -> Capacities:

@@ -94,9 +94,14 @@ class _Seats:
         while self._without_key and (
             n_surplus > 0 or len(self._without_key) > limits.MAX_CONNECTIONS_WITHOUT_KEY
         ):
+            # A dictionary keeps the order of arrival.
             oldest = next(iter(self._without_key))
+            # It may have sent a key since. Looked up here alone, so that requests pay
+            # nothing for it.
             key_id = oldest.key_id
             del self._without_key[oldest]
+            # A key with many connections protects no more of them, or one client could
+            # take all seats.
             if (
                 key_id is not None
                 and self._n_of_keys[key_id] < limits.MAX_CONNECTIONS_PER_KEY
@@ -117,10 +122,13 @@ class _Seats:
         key_id = self._of_keys.pop(connection, None)
         if key_id is not None:
             self._n_of_keys[key_id] -= 1
+            # a Counter keeps zeros, and keys come and go
             if not self._n_of_keys[key_id]:
                 del self._n_of_keys[key_id]
 
 
+# By the state that uvicorn shares among the connections of a server: tests run several
+# servers in a process.
 _SEATS: WeakKeyDictionary[ServerState, _Seats] = WeakKeyDictionary()
 
 
@@ -186,9 +194,11 @@ class BoundedHttp(HttpToolsProtocol):
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             self._parse(piece)
+            # refused: what follows is no request
             if self.transport.is_closing():
                 return
-            self._n_head_bytes += len(piece) if self._is_in_head else 0
+            if self._is_in_head:
+                self._n_head_bytes += len(piece)
             if self._n_head_bytes > limits.MAX_REQUEST_HEAD_BYTES:
                 self.refuse(
                     _too_long("the head of the request", limits.MAX_REQUEST_HEAD_BYTES)
@@ -217,10 +227,9 @@ class BoundedHttp(HttpToolsProtocol):
                     self.parser = HttpRequestParser(self)
                     # as uvicorn does
                     self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-                    piece, self._head_again = (
-                        self._head_again + piece[offer.args[0] :],
-                        b"",
-                    )
+                    # The exception says how many bytes of the piece were the head.
+                    rest = piece[offer.args[0] :]
+                    piece, self._head_again = self._head_again + rest, b""
         except HttpParserError:
             self.send_400_response("")
 
@@ -230,19 +239,14 @@ class BoundedHttp(HttpToolsProtocol):
         What follows is then no request, whoever believes that the connection has become
         another protocol.
         """
-        method, version = (
-            self.parser.get_method(),
-            self.parser.get_http_version().encode(),
-        )
-        fields = [
-            field
-            for field in self.headers
-            if field[0] not in (b"connection", b"upgrade")
-        ]
-        lines = [
-            b"%s: %s\r\n" % field for field in (*fields, (b"connection", b"close"))
-        ]
-        return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
+        method = self.parser.get_method()
+        version = self.parser.get_http_version().encode()
+        head = [b"%s %s HTTP/%s\r\n" % (method, self.url, version)]
+        for name, value in self.headers:
+            if name not in (b"connection", b"upgrade"):
+                head.append(b"%s: %s\r\n" % (name, value))
+        head.append(b"connection: close\r\n\r\n")
+        return b"".join(head)
 
     def _answer_held(self, cycle: RequestResponseCycle, addressed: Prediction) -> None:
         """Answers the prediction whose body was waited for, or starts its task."""
@@ -268,17 +272,18 @@ class BoundedHttp(HttpToolsProtocol):
             cycle.more_body or cycle.disconnected or self.flow.write_paused
         )
         scope: Any = cycle.scope
-        at_once = self._at_once if is_alone else None
-        answer = (
-            None if at_once is None else at_once(addressed, scope, bytes(cycle.body))
-        )
+        answer = None
+        if is_alone and self._at_once is not None:
+            answer = self._at_once(addressed, scope, bytes(cycle.body))
         if answer is None:
             return self._has_task(cycle)
         fields, body = answer
         if not cycle.keep_alive:
             fields.append((b"connection", b"close"))
+        # what uvicorn would do at the end of the task
         cycle.response_started = cycle.response_complete = True
         self.server_state.total_requests += 1
+        # one write, so that head and body leave in one packet
         self.transport.write(
             _head(200, [*self.server_state.default_headers, *fields]) + body
         )
@@ -305,6 +310,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._begin(cycle, partial(self._has_task, cycle))
 
     def on_message_complete(self) -> None:
+        # The parser took a request without a body; the next one reads the same head.
         if self._head_again:
             return
         super().on_message_complete()
@@ -367,7 +373,8 @@ class BoundedHttp(HttpToolsProtocol):
         Raises:
             ValueError: the parser stops, and the connection is refused.
         """
-        # before its percent signs are decoded
+        # Before its percent signs are decoded: a decoded path is shorter, and a proxy
+        # counts what is sent.
         if len(self.url.partition(b"?")[0]) > limits.MAX_PATH_BYTES:
             self._stop_parser(_too_long("the path", limits.MAX_PATH_BYTES))
         version = self.parser.get_http_version()
@@ -379,12 +386,11 @@ class BoundedHttp(HttpToolsProtocol):
                 codings.append(value.lower())
         if version not in ("1.0", "1.1") or (version == "1.0" and codings):
             raise ValueError("a version of HTTP that is not served")
-        if (
-            len(hosts) > 1
-            or (version == "1.1" and not hosts)
-            or b"".join(hosts).translate(None, _HOST)
-        ):
+        is_absent = version == "1.1" and not hosts
+        if is_absent or len(hosts) > 1 or b"".join(hosts).translate(None, _HOST):
             raise ValueError("not one host")
+        # Where a proxy and this server disagree about the end of a body, its rest is
+        # taken for the request of another client.
         if codings and codings != [b"chunked"]:
             raise ValueError("an encoding of the body that is not read")
         if self.parser.should_upgrade():
@@ -430,12 +436,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._key_id = self._client.key_id or self._key_id
         scope: Any = cycle.scope
         self._client = scope["state"]["client"] = Client()
+        # A client that waits for 100 sends its body only after the application reads.
         waits_for_body = cycle.more_body and not cycle.waiting_for_100_continue
-        addressed = (
-            prediction_of(scope)
-            if waits_for_body and self._at_once is not None
-            else None
-        )
+        addressed = None
+        if waits_for_body and self._at_once is not None:
+            addressed = prediction_of(scope)
         if addressed is None:
             self._begin(cycle, partial(self._has_task, cycle))
             return
@@ -452,6 +457,7 @@ class BoundedHttp(HttpToolsProtocol):
         running = self._running
         if running is not None and not running.response_complete:
             running.disconnected = True  # it sends nothing behind the refusal
+            # wakes a task that waits for the rest of its body
             running.message_event.set()
             if running.response_started or not running.more_body:
                 self.transport.close()
@@ -467,6 +473,5 @@ class BoundedHttp(HttpToolsProtocol):
 
 def _head(status: int, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The head of an answer."""
-    return b"".join(
-        [STATUS_LINE[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"]
-    )
+    lines = [b"%b: %b\r\n" % field for field in fields]
+    return b"".join([STATUS_LINE[status], *lines, b"\r\n"])

@@ -181,11 +181,9 @@ class Predictions:
                 json_lengths=_json_lengths(scope),
             )
             return _inferred(await self._capacities.run(Work.PREDICTION, work))
-        form = (
-            PredictionForm.ARROW
-            if media_type == PredictionForm.ARROW
-            else PredictionForm.JSON
-        )
+        form = PredictionForm.JSON
+        if media_type == PredictionForm.ARROW:
+            form = PredictionForm.ARROW
         answer_form = _form_of_answer(scope, form)
         predicted = partial(predict, *asked, body, form=form, answer_form=answer_form)
         answer = await self._capacities.run(Work.PREDICTION, predicted)
@@ -205,14 +203,16 @@ class Predictions:
             inferred = infer_at_once(
                 *asked, addressed.version, body, json_lengths=_json_lengths(scope)
             )
-            return None if inferred is None else _inferred(inferred)
+            if inferred is None:
+                return None
+            return _inferred(inferred)
         check_media_type(scope)
         if _form_of_answer(scope, PredictionForm.JSON) is not PredictionForm.JSON:
             return None
         answer = answer_at_once(*asked, body)
-        return (
-            None if answer is None else (_fields(PredictionForm.JSON, answer), answer)
-        )
+        if answer is None:
+            return None
+        return _fields(PredictionForm.JSON, answer), answer
 
 
 def _fields(media_type: str, answer: bytes) -> list[tuple[bytes, bytes]]:
@@ -240,16 +240,17 @@ def _json_lengths(scope: Scope) -> list[str]:
 def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
     """The form of the request, unless the field ``Accept`` names the other form alone."""
     accepted = [value for name, value in scope["headers"] if name == b"accept"]
-    return (_only_form(b",".join(accepted)) or form) if accepted else form
+    if not accepted:
+        return form
+    return _only_form(b",".join(accepted)) or form
 
 
 @lru_cache(maxsize=64)
 def _only_form(accepted: bytes) -> PredictionForm | None:
     """The form that a field names, unless it names both or none."""
-    named = [
-        form for form in PredictionForm if accepts(accepted.decode("latin-1"), form)
-    ]
-    return named[0] if len(named) == 1 else None
+    field = accepted.decode("latin-1")
+    forms = [form for form in PredictionForm if accepts(field, form)]
+    return forms[0] if len(forms) == 1 else None
 
 
 class EveryRequest:
@@ -557,18 +558,15 @@ class Compression:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_kept = (
-            scope["type"] != "http"
-            or scope["method"] != "GET"
-            or _UNCOMPRESSED.fullmatch(scope["path"])
-        )
-        coding = Headers(scope=scope).get("accept-encoding", "") if not is_kept else ""
-        # Starlette looks for the letters alone, and would compress for a client that
-        # refuses gzip with the weight 0.
-        is_refused = "gzip" in coding and not accepts(coding, "gzip")
-        await (self._app if is_kept or is_refused else self._compressed)(
-            scope, receive, send
-        )
+        app = self._app
+        is_get = scope["type"] == "http" and scope["method"] == "GET"
+        if is_get and not _UNCOMPRESSED.fullmatch(scope["path"]):
+            coding = Headers(scope=scope).get("accept-encoding", "")
+            # Starlette looks for the letters alone, and would compress for a client that
+            # refuses gzip with the weight 0.
+            is_refused = "gzip" in coding and not accepts(coding, "gzip")
+            app = self._app if is_refused else self._compressed
+        await app(scope, receive, send)
 
 
 class Application(FastAPI):
@@ -592,27 +590,21 @@ class Application(FastAPI):
 
 
 def _answer_to(error: GrovekeeperError, request: Request) -> Response:
-    return (
-        page_of(request, error)
-        if is_page(request.url.path)
-        else problems.answer_to(error, request)
-    )
+    if is_page(request.url.path):
+        return page_of(request, error)
+    return problems.answer_to(error, request)
 
 
 def _answer_to_unexpected(error: Exception, request: Request) -> Response:
     if isinstance(error, OSError):
-        is_full = error.errno in _DISK_FULL
-        why = (
-            "the disk is full"
-            if is_full
-            else "a file of the service cannot be read or written"
-        )
+        # the text of the error has the path of a file
+        why = "a file of the service cannot be read or written"
+        if error.errno in _DISK_FULL:
+            why = "the disk is full"
         return _answer_to(Unavailable(why, DISK_RETRY_S), request)
-    return (
-        unexpected(request)
-        if is_page(request.url.path)
-        else problems.internal_error(request)
-    )
+    if is_page(request.url.path):
+        return unexpected(request)
+    return problems.internal_error(request)
 
 
 def _below_the_prefix(
@@ -642,27 +634,21 @@ class _Answered:
         if message["type"] == "http.response.start":
             self.has_started = True
             self.status = message["status"]
-            headers = [
-                *(
-                    _below_the_prefix(message.get("headers", ()))
-                    if base()
-                    else message.get("headers", ())
-                ),
-                (b"x-request-id", self._scope["state"]["request_id"].encode("ascii")),
-                *_ON_EVERY_ANSWER,
-            ]
-            message = {**message, "headers": headers}
-        elif len(
-            message.get("body", b"")
-        ) > limits.LARGE_ANSWER_BYTES and not message.get("more_body", False):
+            headers = message.get("headers", ())
+            if base():
+                headers = _below_the_prefix(headers)
+            request_id = self._scope["state"]["request_id"].encode("ascii")
+            fields = [*headers, (b"x-request-id", request_id), *_ON_EVERY_ANSWER]
+            return self._send({**message, "headers": fields})
+        is_large = len(message.get("body", b"")) > limits.LARGE_ANSWER_BYTES
+        # the pieces of a stream wait for their client one by one
+        if is_large and not message.get("more_body", False):
             return self._until_read(message)
         return self._send(message)
 
     async def _until_read(self, message: Message) -> None:
-        n_unread, key_id = (
-            self._scope["app"].state.capacities.n_unread,
-            CLIENT.get().key_id,
-        )
+        n_unread = self._scope["app"].state.capacities.n_unread
+        key_id = CLIENT.get().key_id
         n_unread[key_id] += len(message["body"])
         try:
             await self._send({**message, "more_body": True})

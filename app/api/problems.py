@@ -211,6 +211,8 @@ _FORMS = {
 }
 """What the patterns of requests accept, in words."""
 
+_FIELD_NAME = re.compile(r"[a-z]+(_[a-z]+)*", re.ASCII)
+
 _BOUNDS = {
     "ge": "at least",
     "le": "at most",
@@ -245,12 +247,11 @@ def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
     """Return a problem's body and its row of the table."""
     if isinstance(error, forest_errors.ParameterInvalid):
         error = errors.InvalidRequest.of(error)
-    row = next(
-        (PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL
-    )
-    return row.body(_UNEXPECTED if row is INTERNAL else str(error)) | _members(
-        error
-    ), row
+    # the nearest class wins: a subclass has the problem of its parent or its own
+    kinds = [kind for kind in type(error).__mro__ if kind in PROBLEMS]
+    row = PROBLEMS[kinds[0]] if kinds else INTERNAL
+    detail = _UNEXPECTED if row is INTERNAL else str(error)
+    return row.body(detail) | _members(error), row
 
 
 def response_to(error: GrovekeeperError, path: str = "") -> Response:
@@ -292,13 +293,13 @@ def internal_error(request: Request) -> Response:
 def _response(body: dict[str, Any], path: str, headers: Mapping[str, str]) -> Response:
     # whose clients look for the error in a member of this name
     if path.startswith(INFERENCE_PATHS):
-        listed = [f"{item['at']} {item['problem']}" for item in body.get("errors", ())]
-        body = {
-            "error": ": ".join((body["detail"], "; ".join(listed)))
-            if listed
-            else body["detail"],
-            **body,
-        }
+        problems = [
+            f"{item['at']} {item['problem']}" for item in body.get("errors", ())
+        ]
+        error = body["detail"]
+        if problems:
+            error = f"{error}: {'; '.join(problems)}"
+        body = {"error": error, **body}
     text = json.dumps(body, ensure_ascii=False)
     return Response(
         text, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE
@@ -308,9 +309,9 @@ def _response(body: dict[str, Any], path: str, headers: Mapping[str, str]) -> Re
 async def on_validation_error(request: Request, error: Exception) -> NoReturn:
     """Name the validation errors of query parameters and headers."""
     assert isinstance(error, RequestValidationError)
-    raise invalid_request(
-        [{**item, "loc": item["loc"][1:]} for item in error.errors()]
-    ) from None
+    # without "query" or "header", with which the framework begins a place
+    items = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
+    raise invalid_request(items) from None
 
 
 def invalid_request(
@@ -323,13 +324,13 @@ def invalid_request(
         model: of the body. An unknown field is then answered with the names of the
             fields that its place takes.
     """
-    invalid = [
-        _unknown_field(item, model)
-        if item["type"] == "extra_forbidden"
-        else _located(item)
-        for item in validation
-    ]
-    return errors.InvalidRequest(list(dict.fromkeys(invalid)))
+    problems = []
+    for item in validation:
+        if item["type"] == "extra_forbidden":
+            problems.append(_unknown_field(item, model))
+        else:
+            problems.append(_located(item))
+    return errors.InvalidRequest(list(dict.fromkeys(problems)))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
@@ -353,15 +354,11 @@ def _methods_of(request: Request) -> list[str]:
     path can have several.
     """
     routes: Sequence[BaseRoute] = request.app.routes
-    scopes = [
-        {**request.scope, "method": method}
-        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
-    ]
-    methods = [
-        scope["method"]
-        for scope in scopes
-        if any(route.matches(scope)[0] is Match.FULL for route in routes)
-    ]
+    methods = []
+    for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in routes):
+            methods.append(method)
     # HEAD is answered wherever GET is
     return sorted({*methods, "HEAD"}) if "GET" in methods else methods
 
@@ -374,20 +371,15 @@ def documented(
     """
     keyed = (errors.Unauthenticated, errors.TooManyRequests, errors.Unavailable)
     # No call reads a head that is too long, or an unknown query parameter.
-    common = (
-        errors.MalformedRequest,
-        errors.InvalidRequest,
-        *(keyed if needs_key else ()),
-    )
-    rows = sorted(
-        {PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL},
-        key=lambda row: (row.status, row.slug),
-    )
+    every_kind = {*kinds, errors.MalformedRequest, errors.InvalidRequest}
+    if needs_key:
+        every_kind.update(keyed)
+    problems = {INTERNAL, *(PROBLEMS[kind] for kind in every_kind)}
+    rows = sorted(problems, key=lambda row: (row.status, row.slug))
     result: dict[int | str, dict[str, Any]] = {}
     for row in rows:
-        slugs = ", ".join(
-            f"`{other.slug}`" for other in rows if other.status == row.status
-        )
+        same_status = [other for other in rows if other.status == row.status]
+        slugs = ", ".join(f"`{other.slug}`" for other in same_status)
         result[row.status] = _documented(slugs)
     return result
 
@@ -404,22 +396,18 @@ def _documented(slugs: str) -> dict[str, Any]:
 def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
-            return {
-                "errors": [
-                    _field_problem(item)
-                    for item in error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]
-                ]
-            }
+            shown = error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]
+            return {"errors": [_field_problem(item) for item in shown]}
         case errors.RowsInvalid() | errors.CellsUnread():
             columns = [
                 {name: value for name, value in vars(item).items() if value}
                 for item in error.columns
             ]
             return {"columns": [{"name": ""} | column for column in columns]}
-    names = next(
-        (listed for kind, listed in _MEMBERS.items() if isinstance(error, kind)), ()
-    )
-    return {name: getattr(error, name) for name in names}
+    for kind, names in _MEMBERS.items():
+        if isinstance(error, kind):
+            return {name: getattr(error, name) for name in names}
+    return {}
 
 
 def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
@@ -452,22 +440,22 @@ def _unknown_field(
     )
 
 
-_FIELD_NAME = re.compile(r"[a-z]+(_[a-z]+)*", re.ASCII)
-
-
 def _fields_at(model: type[BaseModel], place: Sequence[object]) -> tuple[str, ...]:
     """The names of the fields that a body of a model takes at a place."""
     models = [model]
     for member in place:
-        if isinstance(member, str):  # an index stays within the same models
-            fields = (_named_fields(each).get(member) for each in models)
-            models = [
-                inner
-                for field in fields
-                if field is not None
-                for inner in _models(field.annotation)
-            ]
-    return tuple(dict.fromkeys(name for each in models for name in _named_fields(each)))
+        if not isinstance(member, str):
+            continue  # an index stays within the same models
+        inner_models = []
+        for outer in models:
+            field = _named_fields(outer).get(member)
+            if field is not None:
+                inner_models += _models(field.annotation)
+        models = inner_models
+    names: dict[str, None] = {}
+    for inner in models:
+        names.update(dict.fromkeys(_named_fields(inner)))
+    return tuple(names)
 
 
 def _named_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -502,12 +490,8 @@ def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
     form = context.get("form") or _FORMS.get(context.get("pattern", ""))
     if form:
         return (form,)
-    choices = re.findall("'([^']*)'", str(context.get("expected", "")))
-    return (
-        *choices,
-        *(
-            f"{words} {context[name]}"
-            for name, words in _BOUNDS.items()
-            if name in context
-        ),
-    )
+    accepted = re.findall("'([^']*)'", str(context.get("expected", "")))
+    for name, words in _BOUNDS.items():
+        if name in context:
+            accepted.append(f"{words} {context[name]}")
+    return tuple(accepted)

@@ -80,11 +80,9 @@ class Body(StrEnum):
 
     @property
     def max_nodes(self) -> int:
-        return (
-            limits.MAX_DECLARATION_BODY_NODES
-            if self is Body.DECLARATION
-            else limits.MAX_JSON_BODY_NODES
-        )
+        if self is Body.DECLARATION:
+            return limits.MAX_DECLARATION_BODY_NODES
+        return limits.MAX_JSON_BODY_NODES
 
 
 @dataclass(frozen=True)
@@ -164,13 +162,15 @@ class BodyRoute(APIRoute):
         handler = super().get_route_handler()
         limits_here: _Limits = self.endpoint.__dict__.get("_limits", _Limits())
         body = limits_here.body
-        usual = Work.READ if self.methods == {"GET"} else Work.WRITE
-        work = limits_here.work or (
-            Work.ADMINISTRATION if is_administration(self.path) else usual
-        )
-        model: Any = (
-            None if self.body_field is None else self.body_field.field_info.annotation
-        )
+        if limits_here.work is not None:
+            work = limits_here.work
+        elif is_administration(self.path):
+            work = Work.ADMINISTRATION
+        else:
+            work = Work.READ if self.methods == {"GET"} else Work.WRITE
+        model: Any = None
+        if self.body_field is not None:
+            model = self.body_field.field_info.annotation
         # An async endpoint chooses the threads for each of its steps, and may wait for
         # its client between them.
         is_async = iscoroutinefunction(self.endpoint)
@@ -252,20 +252,17 @@ async def _whole(receive: Receive) -> bytes:
             return part
         body += part
         if not message.get("more_body", False):
-            return (
-                cast(bytes, body)
-                if len(body) > limits.LARGE_BODY_BYTES
-                else bytes(body)
-            )
+            if len(body) > limits.LARGE_BODY_BYTES:
+                return cast(bytes, body)
+            return bytes(body)
 
 
 def _check_length(declared: str | None, max_bytes: int) -> None:
-    if (
-        declared is not None
-        and declared.isdecimal()
-        and len(declared) <= _LENGTH_DIGITS
-        and int(declared) > max_bytes
-    ):
+    # Python refuses to read thousands of digits; the server's parser has refused what is
+    # no number.
+    if declared is None or not declared.isdecimal() or len(declared) > _LENGTH_DIGITS:
+        return
+    if int(declared) > max_bytes:
         raise TooLarge("the body", max_bytes)
 
 
@@ -335,19 +332,20 @@ class _Incoming:
             self._keeps = False
             await self._scope["app"].state.capacities.begin_large_body()
         self._is_complete = not message.get("more_body", False)
-        if self._key_age_s > (
-            limits.KEY_AGE_S if self._is_complete else limits.SLOW_KEY_AGE_S
-        ):
+        # After a long wait the key may have been revoked; only the last message leads to
+        # work for it.
+        most_s = limits.KEY_AGE_S if self._is_complete else limits.SLOW_KEY_AGE_S
+        if self._key_age_s > most_s:
             await self._confirm_key()
         return message
 
     async def _confirm_key(self) -> None:
-        here, state = self._scope["app"].state, self._scope["state"]
+        process, request = self._scope["app"].state, self._scope["state"]
         self._key_age_s = 0.0
-        if "principal" in state:
-            state["principal"] = await here.capacities.run(
+        if "principal" in request:
+            request["principal"] = await process.capacities.run(
                 Work.AUTHENTICATION,
-                lambda: confirm(here.installation, state["principal"]),
+                lambda: confirm(process.installation, request["principal"]),
             )
 
 

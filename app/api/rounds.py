@@ -65,14 +65,13 @@ class Rounds:
         or their time is over.
         """
         self._is_full, self._used_s = False, 0.0
-        self._n_accepted = (
-            self._n_accepted + self._accepts
-        ) % limits.MAX_ROUNDS_OF_CONNECTIONS
-        later = (
-            self._waiting.pop(None, None)
-            if self._accepts and self._n_accepted
-            else None
-        )
+        n_accepted = self._n_accepted + self._accepts
+        self._n_accepted = n_accepted % limits.MAX_ROUNDS_OF_CONNECTIONS
+        later = None
+        if self._accepts and self._n_accepted:
+            # Requests without a known key wait, but not for ever: a client that always
+            # connects would keep them out, so each time the count is full they go on.
+            later = self._waiting.pop(None, None)
         self._accepts = False
         ends_at, is_over = time.monotonic() + limits.ROUND_S, False
         while self._waiting and not is_over:

@@ -128,17 +128,13 @@ class JobEvents:
             TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already,
                 or the key has ``limits.MAX_FOLLOWERS_PER_KEY``.
         """
-        of_keys = [
-            (follower.key_id, len(queues))
-            for (follower, _), queues in self._followers.items()
-        ]
-        n_of_key = sum(
-            n_streams for key_id, n_streams in of_keys if key_id == caller.key_id
-        )
-        if (
-            n_of_key >= limits.MAX_FOLLOWERS_PER_KEY
-            or sum(n for _, n in of_keys) >= limits.MAX_FOLLOWERS
-        ):
+        n_streams = n_of_key = 0
+        for (follower, _), queues in self._followers.items():
+            n_streams += len(queues)
+            if follower.key_id == caller.key_id:
+                n_of_key += len(queues)
+        is_full = n_streams >= limits.MAX_FOLLOWERS
+        if is_full or n_of_key >= limits.MAX_FOLLOWERS_PER_KEY:
             raise TooManyRequests
         return await self._capacities.run(
             Work.READ, lambda: show_jobs.show_job(installation, caller, job_id)
@@ -199,9 +195,11 @@ class JobEvents:
             except Exception:  # noqa: BLE001 - otherwise the followers would wait for ever
                 _log.exception("followed jobs could not be read")
                 continue
-            for each in followed:
-                for queue in self._followers.get(each, ()):
-                    queue.put_nowait(visible.get(each))
+            for follower in followed:
+                # a stream may have ended since the look
+                for queue in self._followers.get(follower, ()):
+                    # ``None`` ends the stream of a caller who may not see the job
+                    queue.put_nowait(visible.get(follower))
 
 
 def _comment_time() -> float:
@@ -257,29 +255,26 @@ async def receive_upload(
         Work.AUTHENTICATION,
         lambda: require_role(installation, caller, dataset, MANAGE_DATASET),
     )
+    # To a file and not to a thread of uploads: a slow client would occupy the thread for
+    # as long as it sends.
     with capacities(request).upload(), installation.spool() as file:
         spool = Spool(file)
         digest = hashlib.sha256()
         async for chunk in chunks:
             digest.update(chunk)
             await to_thread.run_sync(_append, installation, spool, chunk)
-        body = SpooledBody(
-            await to_thread.run_sync(spool.reader), terms, digest.digest()
-        )
+        reader = await to_thread.run_sync(spool.reader)
+        body = SpooledBody(reader, terms, digest.digest())
         # By id, so that an idempotency key does not depend on whether the URL names the
         # dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
-        identity = (
-            None
-            if key is None
-            else IdempotentRequest(caller.key_id, route, key, digest.digest())
+        identity = None
+        if key is not None:
+            identity = IdempotentRequest(caller.key_id, route, key, digest.digest())
+        store = partial(
+            upload_rows, installation, caller, dataset_id, body, request=identity
         )
-        return await run(
-            Work.UPLOAD,
-            lambda: upload_rows(
-                installation, caller, dataset_id, body, request=identity
-            ),
-        )
+        return await run(Work.UPLOAD, store)
 
 
 def _append(installation: Installation, spool: Spool, part: bytes) -> None:

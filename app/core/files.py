@@ -41,9 +41,8 @@ def note_text(content: bytes) -> str:
     """The text of a file with a signed note, with the line ends that were signed: git,
     mail and editors change them.
     """
-    return (
-        content.decode("utf-8-sig", "replace").replace("\r\n", "\n").rstrip("\n") + "\n"
-    )
+    text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    return text.rstrip("\n") + "\n"
 
 
 def close_to_others(paths: Iterable[Path]) -> None:
@@ -95,12 +94,11 @@ class SeekableReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[
-            whence
-        ]
-        if start + offset < 0:
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}
+        position = starts[whence] + offset
+        if position < 0:
             raise ValueError("a position before the start of a file")
-        self._position = start + offset
+        self._position = position
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
@@ -237,13 +235,14 @@ class Directory:
         return path
 
     def files(self, folder: str) -> Iterator[Listed]:
-        for parent, _, names in os.walk(self.path(folder)):
-            for path in (Path(parent, name) for name in names):
+        for parent, _, basenames in os.walk(self.path(folder)):
+            for basename in basenames:
+                path = Path(parent, basename)
                 with suppress(FileNotFoundError):  # deleted since the listing
-                    facts, name = path.stat(), path.relative_to(self.folder).as_posix()
-                    yield Listed(
-                        name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC)
-                    )
+                    facts = path.stat()
+                    name = path.relative_to(self.folder).as_posix()
+                    changed_at = datetime.fromtimestamp(facts.st_mtime, UTC)
+                    yield Listed(name, facts.st_size, changed_at)
 
     def delete(self, name: str) -> None:
         path = self.path(name)

@@ -103,9 +103,8 @@ class DataKey:
                 file.
             n_bytes: length of the secret.
         """
-        return HKDF(algorithm=SHA256(), length=n_bytes, salt=salt, info=purpose).derive(
-            self.secret
-        )
+        hkdf = HKDF(algorithm=SHA256(), length=n_bytes, salt=salt, info=purpose)
+        return hkdf.derive(self.secret)
 
     def seal(self, text: bytes, *, purpose: bytes) -> bytes:
         """Encrypts a short text with the key of a purpose."""
@@ -167,9 +166,10 @@ class StorageKeys:
     def wrap(self, key: DataKey, *, dataset_id: str) -> bytes:
         """Encrypts a data key with the newest storage key, for one dataset."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = AESGCM(self._keys[self._newest]).encrypt(
-            nonce, key.secret, _wrap_context(self._newest, dataset_id)
-        )
+        # The dataset is authenticated: who writes to the database cannot give a dataset
+        # the key, and so the rows, of another.
+        context = _wrap_context(self._newest, dataset_id)
+        sealed = AESGCM(self._keys[self._newest]).encrypt(nonce, key.secret, context)
         return _WRAP_VERSION + self._newest + nonce + sealed
 
     def unwrap(self, wrapped: bytes, *, dataset_id: str) -> DataKey:
@@ -183,10 +183,9 @@ class StorageKeys:
         storage_key = self._keys.get(key_id)
         if storage_key is None:
             raise _unknown(key_id)
+        context = _wrap_context(key_id, dataset_id)
         try:
-            return DataKey(
-                _decrypted(storage_key, sealed, _wrap_context(key_id, dataset_id))
-            )
+            return DataKey(_decrypted(storage_key, sealed, context))
         except SealBroken:
             raise InstallationError(
                 "the data key of a dataset is damaged; restore the database"
@@ -202,8 +201,8 @@ class StorageKeys:
         Raises:
             InstallationError: a storage key is missing.
         """
-        for one in wrapped:
-            key_id, _ = _parts(one)
+        for wrapped_key in wrapped:
+            key_id, _ = _parts(wrapped_key)
             if key_id not in self._keys:
                 raise _unknown(key_id)
 
@@ -315,6 +314,8 @@ class Writer:
                 self._waiting.clear()
             piece = view[taken : taken + CHUNK_BYTES - len(self._waiting)]
             taken += len(piece)
+            # A whole chunk of a large text is encrypted in place. The last one waits: it
+            # may be the last of the file, which only the next call knows.
             if len(piece) == CHUNK_BYTES and taken < len(view):
                 self._put(piece, is_last=False)
             else:
@@ -358,14 +359,13 @@ class Reader(SeekableReader):
         n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
         self._n_chunks = -(-n_sealed // _STRIDE)
         super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
-        if (
-            self._n_chunks < 1
-            or self.size < 0
-            or (self._n_chunks - 1) * CHUNK_BYTES > self.size
-        ):
+        # A last chunk that is shorter than its tag makes the size too small.
+        has_short_chunk = (self._n_chunks - 1) * CHUNK_BYTES > self.size
+        if self._n_chunks < 1 or self.size < 0 or has_short_chunk:
             raise SealBroken
         self._index, self._chunk = -1, memoryview(b"")
-        self._kept(self._n_chunks - 1)
+        # Authenticates the length before anything is read by it.
+        self._chunk_at(self._n_chunks - 1)
 
     @property
     def file_id(self) -> bytes:
@@ -390,16 +390,15 @@ class Reader(SeekableReader):
             if len(piece) == CHUNK_BYTES:
                 self._decrypt(index, piece)
             else:
-                piece[:] = self._kept(index)[offset : offset + len(piece)]
+                piece[:] = self._chunk_at(index)[offset : offset + len(piece)]
             filled += len(piece)
 
     def authenticate(self) -> None:
         """Decrypts every chunk into the same memory, which nobody reads."""
         text = memoryview(bytearray(CHUNK_BYTES))
         for index in range(self._n_chunks):
-            self._decrypt(
-                index, text[: min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)]
-            )
+            n_bytes = min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)
+            self._decrypt(index, text[:n_bytes])
 
     def close(self) -> None:
         """Closes the file, too."""
@@ -407,26 +406,23 @@ class Reader(SeekableReader):
             self._file.close()
         super().close()
 
-    def _kept(self, index: int) -> memoryview:
+    def _chunk_at(self, index: int) -> memoryview:
         """The text of a chunk. The last one of these is kept, since consecutive reads
         often share a chunk.
         """
         if index != self._index:
-            self._index, self._chunk = (
-                -1,
-                memoryview(
-                    bytearray(min(CHUNK_BYTES, self.size - index * CHUNK_BYTES))
-                ),
-            )
+            # no chunk, until it is authentic: a failed one may have been decrypted in part
+            self._index = -1
+            n_bytes = min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)
+            self._chunk = memoryview(bytearray(n_bytes))
             self._decrypt(index, self._chunk)
             self._index = index
         return self._chunk
 
     def _decrypt(self, index: int, text: memoryview) -> None:
         self._file.seek(HEADER_BYTES + index * _STRIDE)
-        self._seal.decrypt(
-            self._file.read(_STRIDE), index, text, is_last=index == self._n_chunks - 1
-        )
+        is_last = index == self._n_chunks - 1
+        self._seal.decrypt(self._file.read(_STRIDE), index, text, is_last=is_last)
 
 
 class Spool:
@@ -457,18 +453,15 @@ class _Seal:
 
     def __init__(self, header: bytes, key: DataKey, name: str) -> None:
         self.header = header
-        purpose = (
-            _FILE_KEY + name.encode()
-            if header.startswith(_PREFIX)
-            else _UNNAMED_FILE_KEY
-        )
+        purpose = _UNNAMED_FILE_KEY
+        if header.startswith(_PREFIX):
+            purpose = _FILE_KEY + name.encode()
         self._cipher = AESGCM(key.derived(purpose, salt=header[-FILE_ID_BYTES:]))
 
     @classmethod
     def new(cls, key: DataKey, name: str) -> "_Seal":
-        return cls(
-            _PREFIX + _key_id(key) + secrets.token_bytes(FILE_ID_BYTES), key, name
-        )
+        file_id = secrets.token_bytes(FILE_ID_BYTES)
+        return cls(_PREFIX + _key_id(key) + file_id, key, name)
 
     @classmethod
     def of(cls, header: bytes, key: DataKey, name: str) -> "_Seal":
@@ -480,16 +473,17 @@ class _Seal:
     def encrypted(
         self, text: bytearray | memoryview, index: int, *, is_last: bool
     ) -> bytes:
-        return self._cipher.encrypt(
-            index.to_bytes(12), text, self._context(index, is_last=is_last)
-        )
+        # A counter may be the nonce, because each file has a key of its own.
+        context = self._context(index, is_last=is_last)
+        return self._cipher.encrypt(index.to_bytes(_NONCE_BYTES), text, context)
 
     def decrypt(
         self, sealed: bytes, index: int, text: memoryview, *, is_last: bool
     ) -> None:
+        context = self._context(index, is_last=is_last)
         try:
             self._cipher.decrypt_into(
-                index.to_bytes(12), sealed, self._context(index, is_last=is_last), text
+                index.to_bytes(_NONCE_BYTES), sealed, context, text
             )
         except (InvalidTag, ValueError):
             raise SealBroken from None

@@ -141,12 +141,13 @@ class _SealedCounts:
         self._least_slots = min(max_rows, _LEAST_SLOTS)
 
     def sealed(self, unit: bytes, counts: Mapping[int, int]) -> bytes:
+        # A power of two: the length of the text tells the number of uploads roughly.
         n_slots = max(self._least_slots, 1 << (len(counts) - 1).bit_length())
         numbers = [number for pair in counts.items() for number in pair]
-        text = struct.pack(
-            f">{2 * n_slots}I", *numbers, *[0] * (2 * n_slots - len(numbers))
-        )
+        padding = [0] * (2 * n_slots - len(numbers))
+        text = struct.pack(f">{2 * n_slots}I", *numbers, *padding)
         nonce = secrets.token_bytes(_NONCE_BYTES)
+        # with the unit as associated data: counts of one unit are not those of another
         return nonce + self._cipher.encrypt(nonce, text, unit)
 
     def opened(self, unit: bytes, sealed: bytes) -> dict[int, int]:
@@ -191,12 +192,8 @@ class AdmissionBook:
             InstallationError: the book lacks an epoch, so rows over the limit of k
                 could be admitted.
         """
-        known = {
-            name: ordinal
-            for ordinal, name in self._connection.execute(
-                "SELECT ordinal, id FROM epochs"
-            )
-        }
+        rows = self._connection.execute("SELECT id, ordinal FROM epochs")
+        known: dict[str, int] = dict(rows)
         # Counts that the earliest versions did not encrypt: e23dda68 encrypts them at
         # its next upload, as it is.
         plain = self._connection.execute(
@@ -211,9 +208,8 @@ class AdmissionBook:
         )
         # larger than every other one, because no row is ever deleted
         self._epoch = int(inserted.fetchone()[0])
-        self._counted = {known[name] for name in committed if name not in freed} | {
-            self._epoch
-        }
+        self._counted = {known[name] for name in committed if name not in freed}
+        self._counted.add(self._epoch)
 
     def admit(self, unit_ids: Sequence[bytes]) -> "NDArray[np.bool_]":
         """Decides which of the next rows are admitted, in their order, and counts the
@@ -226,13 +222,14 @@ class AdmissionBook:
             PRIVATE bool, one per row.
         """
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
+        # sorted: SQLite's table is in the order of its keys
         counts, changed = self._read(sorted(set(unit_ids))), set[bytes]()
-        taken = {unit: sum(by_epoch.values()) for unit, by_epoch in counts.items()}
+        n_admitted = {unit: sum(by_epoch.values()) for unit, by_epoch in counts.items()}
         for index, unit in enumerate(unit_ids):
-            count = taken.get(unit, 0)
-            if count < self._max_rows:
+            n_before = n_admitted.get(unit, 0)
+            if n_before < self._max_rows:
                 admitted[index] = True
-                taken[unit] = count + 1
+                n_admitted[unit] = n_before + 1
                 by_epoch = counts.setdefault(unit, {})
                 by_epoch[self._epoch] = by_epoch.get(self._epoch, 0) + 1
                 changed.add(unit)
@@ -247,10 +244,10 @@ class AdmissionBook:
         counts: dict[bytes, dict[int, int]] = {}
         for start in range(0, len(units), _READ_AT_ONCE):
             block = units[start : start + _READ_AT_ONCE]
-            for unit, sealed in self._connection.execute(
-                _READ.format(", ".join("?" * len(block))), block
-            ):
+            query = _READ.format(", ".join("?" * len(block)))
+            for unit, sealed in self._connection.execute(query, block):
                 by_epoch = self._counts.opened(unit, sealed)
+                # not those of uploads that were rolled back or whose places are free
                 counts[unit] = {
                     epoch: n for epoch, n in by_epoch.items() if epoch in self._counted
                 }
@@ -327,6 +324,7 @@ def opened_home_book(
     """
     file = home / row_files.admission_name(dataset_id)
     durable_files.make_folder(file.parent)
+    # SQLite would create the file readable by others
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
@@ -454,10 +452,9 @@ class StoredBook(AdmissionBook):
     def _read_stored(self, epoch_id: str) -> None:
         try:
             with self._sealed(epoch_id).open() as reader:
-                file = cast(
-                    BinaryIO,
-                    io.BufferedReader(cast(io.RawIOBase, reader), _BOOK_BUFFER_BYTES),
-                )
+                raw = cast(io.RawIOBase, reader)
+                # a unit is read in three short pieces
+                file = cast(BinaryIO, io.BufferedReader(raw, _BOOK_BUFFER_BYTES))
                 self._connection.executemany(_ADD_EPOCH, json.loads(file.readline()))
                 self._connection.executemany(WRITE, _units(file))
         except SealBroken:
@@ -468,15 +465,13 @@ class StoredBook(AdmissionBook):
     def _read_restored(self) -> None:
         """Reads the book of a backup whose installation kept its books on one machine."""
         file = self._store.local(row_files.admission_name(self._dataset_id))
-        with closing(
-            sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
-        ) as restored:
-            self._connection.executemany(
-                _ADD_EPOCH, restored.execute("SELECT ordinal, id FROM epochs")
-            )
-            self._connection.executemany(
-                WRITE, restored.execute("SELECT unit, counts FROM units")
-            )
+        # immutable: SQLite writes no lock and no shared memory beside the copy
+        address = f"{file.as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(address, uri=True)) as restored:
+            epochs = restored.execute("SELECT ordinal, id FROM epochs")
+            self._connection.executemany(_ADD_EPOCH, epochs)
+            units = restored.execute("SELECT unit, counts FROM units")
+            self._connection.executemany(WRITE, units)
 
     def _sealed(self, epoch_id: str) -> SealedFile:
         return SealedFile(
@@ -511,21 +506,21 @@ def decoder_seat(home: Path) -> Iterator[None]:
         Unavailable: no seat became free in time, or too many uploads of this process
             wait.
     """
-    seat = _taken(home)
+    seat = _free_seat(home)
     if seat is None:
         with waiting_seat():
-            seat = _waited_for(home)
+            seat = _wait_for_seat(home)
     try:
         yield
     finally:
         os.close(seat)
 
 
-def _waited_for(home: Path) -> int:
+def _wait_for_seat(home: Path) -> int:
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         time.sleep(_LOOK_S)
-        seat = _taken(home)
+        seat = _free_seat(home)
         if seat is not None:
             return seat
     raise Unavailable(
@@ -533,7 +528,7 @@ def _waited_for(home: Path) -> int:
     )
 
 
-def _taken(home: Path) -> int | None:
+def _free_seat(home: Path) -> int | None:
     """The descriptor of a seat that was free; ``None`` if none was."""
     for number in range(limits.MAX_DECODERS):
         descriptor = os.open(

@@ -39,6 +39,13 @@ from grovekeeper_forests.privacy.partitions import (
 )
 from grovekeeper_forests.privacy.scope import Scope
 
+PROTECTS_LABEL = "label"
+"""Value of ``protects`` for datasets whose features and membership are public: only
+labels are protected.
+"""
+
+_LOADED_AT_ONCE = 4
+
 
 class DatasetRow(Base):
     """A dataset's declaration, fixed before the first upload; a tombstone once
@@ -122,14 +129,6 @@ def _named(
     }
 
 
-PROTECTS_LABEL = "label"
-"""Value of ``protects`` for datasets whose features and membership are public: only
-labels are protected.
-"""
-
-_LOADED_AT_ONCE = 4
-
-
 @dataclass(frozen=True)
 class Dataset:
     """A dataset's declaration, typed. Its row changes when the dataset is deleted, or
@@ -164,11 +163,9 @@ class Dataset:
         """What the account protects: a row's presence, or its label where features and
         membership are public.
         """
-        return (
-            Adjacency.LABEL
-            if self.row.protects == PROTECTS_LABEL
-            else Adjacency.ADD_REMOVE_ONE
-        )
+        if self.row.protects == PROTECTS_LABEL:
+            return Adjacency.LABEL
+        return Adjacency.ADD_REMOVE_ONE
 
     @property
     def unit_column(self) -> str | None:
@@ -187,7 +184,9 @@ class Dataset:
         unit column without a form.
         """
         unit = self.row.privacy_unit
-        return unit if unit["column"] is None else {**unit, "form": self.unit_form}
+        if unit["column"] is None:
+            return unit
+        return {**unit, "form": self.unit_form}
 
     @property
     def max_rows(self) -> int:
@@ -258,9 +257,10 @@ class Dataset:
                 f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)
             ) from None
         by_upload = self.partitions.epoch_partition
-        if by_upload is not None and not set(uploads).issuperset(
-            scope.get(by_upload.name, ())
-        ):
+        if by_upload is None:
+            return scope
+        # the declaration does not list these cells
+        if not set(uploads).issuperset(scope.get(by_upload.name, ())):
             raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
         return scope
 
@@ -324,10 +324,9 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
     except IntegrityError:  # another declaration of the name committed in between
         raise NameTaken from None
     if earlier := erased(session, row.name):
-        row.created_at = max(
-            row.created_at,
-            find(session, earlier[0]).row.created_at + timedelta(microseconds=1),
-        )
+        # A name means the newest dataset that had it, also after a clock was set back.
+        newest = find(session, earlier[0]).row.created_at
+        row.created_at = max(row.created_at, newest + timedelta(microseconds=1))
         session.flush()
     return Dataset(row)
 
@@ -359,9 +358,8 @@ def of_same_columns(
 
 def require_free(session: Session, name: str) -> None:
     """Raises :class:`NameTaken` if a living dataset has the name."""
-    if session.execute(
-        select(DatasetRow.id).where(DatasetRow.living_name == name)
-    ).first():
+    living = select(DatasetRow.id).where(DatasetRow.living_name == name)
+    if session.execute(living).first():
         raise NameTaken
 
 
@@ -382,14 +380,11 @@ def find(session: Session, reference: str) -> Dataset:
         raise NotFound("dataset")
     row = session.get(DatasetRow, reference, populate_existing=True)
     if row is None:
-        row = session.execute(
-            select(DatasetRow)
-            .where(
-                or_(DatasetRow.living_name == reference, DatasetRow.name == reference)
-            )
-            .order_by(*_BY_NAME)
-            .limit(1)
-        ).scalar_one_or_none()
+        has_name = or_(
+            DatasetRow.living_name == reference, DatasetRow.name == reference
+        )
+        query = select(DatasetRow).where(has_name).order_by(*_BY_NAME).limit(1)
+        row = session.execute(query).scalar_one_or_none()
     if row is None:
         raise NotFound("dataset")
     return Dataset(row)
@@ -405,15 +400,17 @@ def listed_id(session: Session, reference: str, *, among: Sequence[str] | None) 
     Raises:
         NotFound: no such dataset; an empty list would say that it has nothing.
     """
-    named = select(DatasetRow.id).where(
+    query = select(DatasetRow.id).where(
         or_(DatasetRow.id == reference, DatasetRow.name == reference)
     )
     if among is not None:
-        named = named.where(DatasetRow.id.in_(among))
-    found = session.execute(named.order_by(*_BY_NAME).limit(1)).scalar_one_or_none()
-    if found is None:
+        # in the query, so that a hidden dataset of the name hides no visible one
+        query = query.where(DatasetRow.id.in_(among))
+    query = query.order_by(*_BY_NAME).limit(1)
+    dataset_id = session.execute(query).scalar_one_or_none()
+    if dataset_id is None:
         raise NotFound("dataset")
-    return found
+    return dataset_id
 
 
 def locked(session: Session, dataset_id: str) -> Dataset:
@@ -451,12 +448,9 @@ def page(
     if ids is not None:
         query = query.where(DatasetRow.id.in_(ids))
     if after is not None:
-        if (
-            session.execute(
-                query.where(DatasetRow.id == after).with_only_columns(DatasetRow.id)
-            ).first()
-            is None
-        ):
+        # a cursor of a dataset that the caller may not see is no cursor
+        last = query.where(DatasetRow.id == after).with_only_columns(DatasetRow.id)
+        if session.execute(last).first() is None:
             raise NotFound("dataset")
         query = query.where(DatasetRow.id > after)
     if name is not None:
@@ -496,6 +490,7 @@ def uploads_as_text() -> ColumnElement[str | None]:
     """A column with the ids and the order of a dataset's uploads, for queries of
     datasets; :func:`uploads_of_text`.
     """
+    # Neither database promises an order within the text, so each id has its ordinal.
     upload = cast(EpochRow.ordinal, Text) + ":" + EpochRow.id
     uploads = select(func.aggregate_strings(upload, " ")).where(
         EpochRow.dataset_id == DatasetRow.id
@@ -505,13 +500,11 @@ def uploads_as_text() -> ColumnElement[str | None]:
 
 def uploads_of_text(text: str | None) -> list[str]:
     """Ids of the uploads in :func:`uploads_as_text`, in order."""
-    pairs = (upload.split(":") for upload in (text or "").split())
-    return [
-        upload_id
-        for _, upload_id in sorted(
-            (int(ordinal), upload_id) for ordinal, upload_id in pairs
-        )
-    ]
+    by_ordinal: dict[int, str] = {}
+    for upload in (text or "").split():
+        ordinal, upload_id = upload.split(":")
+        by_ordinal[int(ordinal)] = upload_id
+    return [by_ordinal[ordinal] for ordinal in sorted(by_ordinal)]
 
 
 def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:
@@ -520,11 +513,9 @@ def epoch(session: Session, dataset_id: str, epoch_id: str) -> EpochRow:
     Raises:
         NotFound: the dataset has no such upload.
     """
-    row = (
-        session.get(EpochRow, epoch_id, populate_existing=True)
-        if is_reference(epoch_id)
-        else None
-    )
+    row = None
+    if is_reference(epoch_id):
+        row = session.get(EpochRow, epoch_id, populate_existing=True)
     if row is None or row.dataset_id != dataset_id:
         raise NotFound("upload")
     return row
@@ -540,11 +531,11 @@ def erased_uploads(session: Session) -> list[tuple[Dataset, list[str]]]:
     by_dataset: dict[str, list[str]] = {}
     for row in session.execute(query).scalars():
         by_dataset.setdefault(row.dataset_id, []).append(row.id)
-    found = of_each(session, list(by_dataset))
+    datasets = of_each(session, list(by_dataset))
     return [
-        (found[name], uploads)
-        for name, uploads in by_dataset.items()
-        if not found[name].is_deleted
+        (datasets[dataset_id], uploads)
+        for dataset_id, uploads in by_dataset.items()
+        if not datasets[dataset_id].is_deleted
     ]
 
 
@@ -567,10 +558,8 @@ def epochs_of_each(
 
 def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
     """Several datasets in one query, by id; deleted datasets included."""
-    rows = session.execute(
-        select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))
-    ).scalars()
-    return {row.id: Dataset(row) for row in rows}
+    query = select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))
+    return {row.id: Dataset(row) for row in session.execute(query).scalars()}
 
 
 def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, NamedDataset]:
@@ -584,6 +573,8 @@ def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
     """
     row.deleted_at = at
     row.living_name = None
+    # The rows are unreadable from the commit on, whatever becomes of their files and of
+    # copies of them.
     row.wrapped_key = None
 
 
@@ -607,10 +598,9 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
 
 def wrapped_keys(session: Session) -> list[bytes]:
     """The wrapped data keys of all living datasets."""
-    stored = session.execute(
-        select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))
-    ).scalars()
-    return [wrapped for wrapped in stored if wrapped is not None]
+    query = select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))
+    keys = session.execute(query).scalars()
+    return [wrapped for wrapped in keys if wrapped is not None]
 
 
 def epoch_ids(session: Session) -> set[str]:
@@ -643,8 +633,5 @@ def closing_ids(session: Session) -> frozenset[str]:
 
 def deleted_ids(session: Session) -> set[str]:
     """Ids of all deleted datasets: none of their row files may exist."""
-    return set(
-        session.execute(
-            select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))
-        ).scalars()
-    )
+    query = select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))
+    return set(session.execute(query).scalars())

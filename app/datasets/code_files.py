@@ -53,18 +53,20 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | 
         return None
     digest, path = _digest(public), rows.file.local()
     path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
-    return SealedFile.at(
-        path, DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id))
-    )
+    # The whole digest is in the key: bins whose names are equal by chance cannot read
+    # the codes of one another.
+    key = DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id))
+    return SealedFile.at(path, key)
 
 
 def _digest(public: Encoding) -> bytes:
     """A digest of everything that the codes of a row depend on, except the row."""
     digest = hashlib.sha256(repr(public.schema.features).encode())
     for edges in public.edges:
-        digest.update(
-            b"|" if edges is None else len(edges).to_bytes(4) + edges.tobytes()
-        )
+        if edges is None:
+            digest.update(b"|")
+        else:
+            digest.update(len(edges).to_bytes(4) + edges.tobytes())
     return digest.digest()
 
 
@@ -86,24 +88,23 @@ class CodeReader:
         group_rows: Sequence[int],
         is_wide: bool,
     ) -> None:
-        self._n_columns, self._group_rows, self._is_wide = (
-            n_columns,
-            group_rows,
-            is_wide,
-        )
-        self._ends = [
-            0,
-            *accumulate(n_columns * self._row_bytes(n_rows) for n_rows in group_rows),
-        ]
+        self._n_columns = n_columns
+        self._group_rows = group_rows
+        self._is_wide = is_wide
+        group_bytes = [n_columns * self._row_bytes(n_rows) for n_rows in group_rows]
+        self._ends = [0, *accumulate(group_bytes)]
         self._reader: Reader | None = None
         if file is not None:
             with suppress(SealBroken, OSError):
                 self._reader = file.open()
+        # of another layout
         if self._reader is not None and self._reader.size != self._ends[-1]:
             self.close()
 
     def _row_bytes(self, n_rows: int) -> int:
-        return n_rows + (-(-n_rows // 8) if self._is_wide else 0)
+        if not self._is_wide:
+            return n_rows
+        return n_rows + -(-n_rows // 8)
 
     @property
     def has_codes(self) -> bool:
@@ -121,11 +122,9 @@ class CodeReader:
             self._reader.read_into(start, text.data)
         except (SealBroken, OSError):
             return None
-        high = (
-            text[n_low:].reshape(self._n_columns, -1)
-            if self._is_wide
-            else np.empty((0, 0), dtype=np.uint8)
-        )
+        high = np.empty((0, 0), dtype=np.uint8)
+        if self._is_wide:
+            high = text[n_low:].reshape(self._n_columns, -1)
         return CodedBlock(text[:n_low].reshape(self._n_columns, -1), high)
 
     def close(self) -> None:
@@ -175,12 +174,9 @@ class CodeWriter:
         too.
         """
         assert isinstance(self._file.file.store, Directory)
-        left = (
-            shutil.disk_usage(self._file.file.store.folder).free
-            - block.low.nbytes
-            - block.high.nbytes
-        )
-        if left < limits.MIN_FREE_UPLOAD_BYTES:
+        free_bytes = shutil.disk_usage(self._file.file.store.folder).free
+        left_bytes = free_bytes - block.low.nbytes - block.high.nbytes
+        if left_bytes < limits.MIN_FREE_UPLOAD_BYTES:
             raise OSError(errno.ENOSPC, "too little space for codes")
 
     def __exit__(
@@ -205,5 +201,6 @@ def _make_room(file: StoredFile) -> None:
         for other in file.store.files("")
         if other.name.startswith(upload) and other.name != file.name
     ]
-    for other in sorted(others, key=lambda other: other.changed_at)[: -(MAX_FILES - 1)]:
+    others.sort(key=lambda other: other.changed_at)
+    for other in others[: -(MAX_FILES - 1)]:
         file.store.delete(other.name)

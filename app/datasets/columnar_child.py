@@ -122,6 +122,7 @@ def main() -> None:
     """Decodes the body that the service describes, and says why if it is refused."""
     _give_up()
     line = b""
+    # byte by byte: what follows the line is the body
     while not line.endswith(b"\n"):
         line += b"".join(_received(1))
     request = json.loads(line)
@@ -150,11 +151,14 @@ def _give_up() -> None:
         # recognises the reason.
         (resource.RLIMIT_CPU, limits.DECODER_CPU_S, limits.DECODER_CPU_S + 5),
         (resource.RLIMIT_FSIZE, 0, 0),
+        # Descriptors that are open stay so: the pipes. No file or socket can be opened.
         (resource.RLIMIT_NOFILE, 0, 0),
     ):
+        # only root may raise a limit that the account has
         present = resource.getrlimit(kind)[1]
-        most = hard if present == resource.RLIM_INFINITY else min(hard, present)
-        resource.setrlimit(kind, (min(soft, most), most))
+        if present != resource.RLIM_INFINITY:
+            hard = min(hard, present)
+        resource.setrlimit(kind, (min(soft, hard), hard))
 
 
 def _emit(piece: Piece) -> None:
@@ -165,6 +169,7 @@ def _emit(piece: Piece) -> None:
 
 def _send(kind: bytes, payload: Piece) -> None:
     head = HEAD.pack(kind, len(payload))
+    # Head and payload in one call, which may take a part of them.
     n_written = os.writev(_OUT, [head, payload])
     for part in (head, payload):
         view = memoryview(part)[n_written:]
@@ -252,23 +257,19 @@ def decode(
 def _opened(
     file: BinaryIO, form: BodyForm, categories: Collection[str]
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    options = pa_ipc.IpcReadOptions(use_threads=False)
     match form:
         case BodyForm.PARQUET:
             return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
-            stream = pa_ipc.open_stream(
-                _Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False)
-            )
+            stream = pa_ipc.open_stream(_Ahead(file), options=options)
             return stream.schema, _checked(stream)
         case BodyForm.ARROW_FILE:
-            opened = pa_ipc.open_file(
-                _Ahead(file), options=pa_ipc.IpcReadOptions(use_threads=False)
-            )
-            if opened.num_record_batches > limits.MAX_ROW_GROUPS:
+            reader = pa_ipc.open_file(_Ahead(file), options=options)
+            if reader.num_record_batches > limits.MAX_ROW_GROUPS:
                 raise BodyRefused(BodyProblem.ROW_GROUPS)
-            return opened.schema, _checked(
-                map(opened.get_batch, range(opened.num_record_batches))
-            )
+            batches = map(reader.get_batch, range(reader.num_record_batches))
+            return reader.schema, _checked(batches)
         case _:
             raise ValueError("not a columnar form")
 
@@ -288,7 +289,9 @@ class _Ahead(io.BufferedReader):
         not taken.
         """
         left = max(self._end - self.tell(), 0)
-        return super().read(left if size is None or size < 0 else min(size, left))
+        if size is None or size < 0:
+            return super().read(left)
+        return super().read(min(size, left))
 
 
 def _checked(batches: Any) -> Iterator[pa.RecordBatch]:
@@ -323,7 +326,9 @@ def _is_plain_text(column: pa.Array) -> bool:
     ]
     if text is None or np.any(used[1:] < used[:-1]):
         return False
-    return bool(np.frombuffer(text, np.int8)[used[0] : used[-1]].min(initial=0) >= 0)
+    # as signed bytes, those beyond ASCII are negative
+    characters = np.frombuffer(text, np.int8)[used[0] : used[-1]]
+    return bool(characters.min(initial=0) >= 0)
 
 
 def _parquet(
@@ -336,49 +341,47 @@ def _parquet(
         "thrift_string_size_limit": limits.MAX_PARQUET_METADATA_BYTES,
         "thrift_container_size_limit": limits.MAX_PARQUET_METADATA_BYTES,
     }
-    opened = pq.ParquetFile(file, **limited)
-    facts = opened.metadata
+    parquet = pq.ParquetFile(file, **limited)
+    facts = parquet.metadata
     if facts.num_row_groups > limits.MAX_ROW_GROUPS:
         raise BodyRefused(BodyProblem.ROW_GROUPS)
     if facts.num_rows > forest_limits.MAX_ROWS_PER_DATASET:
         raise BodyRefused(BodyProblem.ROWS)
-    texts = _texts_in_dictionaries(opened, categories)
+    texts = _texts_in_dictionaries(parquet, categories)
     if texts:
-        opened = pq.ParquetFile(file, metadata=facts, read_dictionary=texts, **limited)
+        # Opened again, because the library is told at the opening.
+        parquet = pq.ParquetFile(file, metadata=facts, read_dictionary=texts, **limited)
     fewest, most = _BATCH_ROWS
     n_rows = min(max(_BATCH_CELLS // max(facts.num_columns, 1), fewest), most)
-    batches = opened.iter_batches(batch_size=n_rows, use_threads=False)
-    return opened.schema_arrow, _counted(_with_legal_indices(batches), facts.num_rows)
+    batches = parquet.iter_batches(batch_size=n_rows, use_threads=False)
+    return parquet.schema_arrow, _counted(_with_legal_indices(batches), facts.num_rows)
 
 
 def _texts_in_dictionaries(
-    opened: pq.ParquetFile, categories: Collection[str]
+    parquet: pq.ParquetFile, categories: Collection[str]
 ) -> list[str]:
     """Columns of texts that the library can read as indices of texts.
 
     It cannot read the DELTA encodings so, with which DuckDB and others write format
     version 2; those are read plainly.
     """
-    facts = opened.metadata
-    of_categories = {
+    facts = parquet.metadata
+    categorical = {
         field.name
-        for field in opened.schema_arrow
+        for field in parquet.schema_arrow
         if has_text(field.type) and _composed(field.name) in categories
     }
-    leaves = [
-        leaf
-        for leaf in range(facts.num_columns)
-        if facts.schema.column(leaf).path in of_categories
-    ]
     groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-    return [
-        facts.schema.column(leaf).path
-        for leaf in leaves
-        if all(
-            _IN_DICTIONARIES.issuperset(group.column(leaf).encodings)
-            for group in groups
-        )
-    ]
+    names = []
+    for leaf in range(facts.num_columns):
+        name = facts.schema.column(leaf).path
+        if name not in categorical:
+            continue
+        # in every row group, because the library reads a column in one way
+        encodings = {code for group in groups for code in group.column(leaf).encodings}
+        if encodings <= _IN_DICTIONARIES:
+            names.append(name)
+    return names
 
 
 def _with_legal_indices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -427,13 +430,13 @@ def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
     if len(schema) > limits.MAX_UPLOAD_COLUMNS:
         raise BodyRefused(BodyProblem.COLUMNS)
     emit(packed_names([_header(name) for name in schema.names]))
-    unreadable = tuple(
-        field.name
-        for field in schema
-        if not _is_readable(field.type, is_unit=_composed(field.name) == unit)
-    )
+    unreadable = []
+    for field in schema:
+        is_unit = _composed(field.name) == unit
+        if not _is_readable(field.type, is_unit=is_unit):
+            unreadable.append(field.name)
     if unreadable:
-        raise BodyRefused(BodyProblem.TYPE, unreadable)
+        raise BodyRefused(BodyProblem.TYPE, tuple(unreadable))
 
 
 def _header(name: str) -> str:
@@ -446,17 +449,19 @@ def _header(name: str) -> str:
 
 def _is_readable(kind: pa.DataType, *, is_unit: bool) -> bool:
     if pa.types.is_dictionary(kind):
-        return not pa.types.is_dictionary(kind.value_type) and _is_readable(
-            kind.value_type, is_unit=is_unit
-        )
+        # dictionaries of dictionaries could be nested without end
+        if pa.types.is_dictionary(kind.value_type):
+            return False
+        return _is_readable(kind.value_type, is_unit=is_unit)
+    # an extension type passes the tests of the type that stores it
+    if isinstance(kind, pa.BaseExtensionType):
+        return False
     tests = [pa.types.is_integer, pa.types.is_null, has_text]
     if is_unit:
         tests += [_is_decimal_of_integers]
     else:
         tests += [pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal]
-    return not isinstance(kind, pa.BaseExtensionType) and any(
-        test(kind) for test in tests
-    )
+    return any(test(kind) for test in tests)
 
 
 def _is_decimal_of_integers(kind: pa.DataType) -> bool:
@@ -481,7 +486,9 @@ class _Kind(Enum):
 def _kind(name: str, numbers: Collection[str], categories: Collection[str]) -> _Kind:
     if _composed(name) in numbers:
         return _Kind.NUMBER
-    return _Kind.CATEGORY if _composed(name) in categories else _Kind.OTHER
+    if _composed(name) in categories:
+        return _Kind.CATEGORY
+    return _Kind.OTHER
 
 
 def _write(
@@ -513,29 +520,24 @@ def _most_bytes(column: pa.Array, kind: _Kind) -> int:
 
 
 def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
-    columns = [
-        _column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)
-    ]
+    columns = [*map(_column, batch.columns, kinds)]
     texts = [column for column in columns if isinstance(column, Texts)]
+    # Rows are measured only if together they are longer than a row may be.
     if sum(len(column.text) for column in texts) > limits.MAX_CSV_LINE_BYTES:
-        row_bytes = sum(
-            (column.row_bytes for column in texts), np.zeros(batch.num_rows, np.int64)
-        )
+        row_bytes = np.zeros(batch.num_rows, np.int64)
+        for column in texts:
+            row_bytes += column.row_bytes
         if row_bytes.max() > limits.MAX_CSV_LINE_BYTES:
             raise BodyRefused(BodyProblem.LONG_LINE)
     return packed_block(batch.num_rows, columns)
 
 
 def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
-    if kind is _Kind.NUMBER and (
-        has_numbers(column.type) or pa.types.is_boolean(column.type)
-    ):
+    is_numeric = has_numbers(column.type) or pa.types.is_boolean(column.type)
+    if kind is _Kind.NUMBER and is_numeric:
         return _numbers(column)
-    if (
-        kind is _Kind.CATEGORY
-        and pa.types.is_dictionary(column.type)
-        and _is_sent_once(column)
-    ):
+    has_dictionary = pa.types.is_dictionary(column.type)
+    if kind is _Kind.CATEGORY and has_dictionary and _is_sent_once(column):
         offsets, text = offsets_and_text(_cells(column.dictionary))
         if len(text) <= _DICTIONARY_BYTES:
             return _in_dictionary(column, offsets, text)
@@ -546,6 +548,7 @@ def _is_sent_once(column: pa.DictionaryArray) -> bool:
     """Whether a dictionary is sent itself: it has few texts, and no more of them than
     the column has rows.
     """
+    # less one, which is the empty text of a null
     return len(column.dictionary) <= min(MAX_DIFFERENT_TEXTS - 1, len(column))
 
 
@@ -562,9 +565,9 @@ def _in_dictionary(
 def _numbers(column: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    return floats(
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    )
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return floats(column)
 
 
 def _with_declared(
@@ -579,16 +582,15 @@ def _with_declared(
             texts = pc.if_else(batch.column(place), _scalar(of_true), _scalar(of_false))
             batch = batch.set_column(place, field.name, texts)
         elif with_point and _are_numbers(field.type):
-            batch = batch.set_column(
-                place, field.name, _declared(_cells(batch.column(place)), with_point)
-            )
+            texts = _declared(_cells(batch.column(place)), with_point)
+            batch = batch.set_column(place, field.name, texts)
     return batch
 
 
 def _are_numbers(kind: pa.DataType) -> bool:
-    return has_numbers(kind) or pa.types.is_decimal(
-        kind.value_type if pa.types.is_dictionary(kind) else kind
-    )
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return has_numbers(kind) or pa.types.is_decimal(kind)
 
 
 def _declared(texts: pa.Array, with_point: Sequence[str]) -> pa.Array:
@@ -603,9 +605,9 @@ def _cells(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(column.type):
         return _texts_of_floats(floats(column))
     if pa.types.is_decimal(column.type):
-        return _array(
-            ["" if cell is None else format(cell, "f") for cell in column.to_pylist()]
-        )
+        # "f" writes no exponent, as no database does
+        cells = column.to_pylist()
+        return _array(["" if cell is None else format(cell, "f") for cell in cells])
     return column.cast(pa.string())
 
 
@@ -613,6 +615,7 @@ def _texts_of_floats(numbers: NDArray[np.float64]) -> pa.Array:
     """Texts of floats; a null for NaN, which is an empty cell, as in a column of
     numbers.
     """
+    # Whole numbers are written by Arrow, all at once; the others one by one in Python.
     is_plain = (np.rint(numbers) == numbers) & (np.abs(numbers) < _EXACT_INTEGERS)
     texts = _integers(np.where(is_plain, numbers, 0)).cast(pa.string())
     texts = pc.if_else(mask(is_plain), texts, pa.nulls(1, pa.string())[0])

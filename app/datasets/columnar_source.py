@@ -106,10 +106,8 @@ class ColumnarSource:
         )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._rows, self._requests = (
-            self._child.stdout.fileno(),
-            self._child.stdin.fileno(),
-        )
+        self._rows = self._child.stdout.fileno()
+        self._requests = self._child.stdin.fileno()
         # a process that was taken over may take nothing
         os.set_blocking(self._requests, False)
         # a pipe holds 64 KiB otherwise, and the two processes would often wait
@@ -118,13 +116,14 @@ class ColumnarSource:
                 with contextlib.suppress(PermissionError):
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, MAX_FRAME_BYTES)
         self._size = body.seek(0, os.SEEK_END)
-        names = {"numbers": list(numbers), "categories": dict(categories), "unit": unit}
-        self._write(
-            json.dumps({"form": form.value, "size": self._size, **names}).encode(
-                "ascii"
-            )
-            + b"\n"
-        )
+        request = {
+            "form": form.value,
+            "size": self._size,
+            "numbers": list(numbers),
+            "categories": dict(categories),
+            "unit": unit,
+        }
+        self._write(json.dumps(request).encode("ascii") + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -143,16 +142,15 @@ class ColumnarSource:
         with self._reading:
             while not self._n_waiting and not self._has_ended:
                 self._receive()
-            n_read = (
-                self._fill(buffer[: self._n_waiting])
-                if self._n_waiting and not self._has_ended
-                else 0
-            )
+            if self._has_ended:
+                return 0
+            n_read = self._fill(buffer[: self._n_waiting])
             self._n_waiting -= n_read
         return n_read
 
     def close(self) -> None:
         """Ends the child, and a read that another thread waits in."""
+        # Killed before the lock: a read holds the lock until the child sends or ends.
         self._child.kill()
         with self._reading:
             self._has_ended = True
@@ -173,6 +171,7 @@ class ColumnarSource:
             self._n_waiting = length
         elif kind == READ and length == RANGE.size:
             offset, n_bytes = RANGE.unpack(self._exactly(length))
+            # A read beyond the end would be short, and the child would wait for ever.
             if n_bytes > MAX_FRAME_BYTES or offset + n_bytes > self._size:
                 raise self._broken()
             self._body.seek(offset)
@@ -226,13 +225,12 @@ class ColumnarSource:
         """
         self._has_ended = True
         self._child.kill()
+        # the kernel's signal at the limit of CPU time, if it came before the kill
         if self._child.wait() == -signal.SIGXCPU:
             return TooLarge(*_CPU_TIME)
-        return (
-            TooLarge(*_TIME)
-            if self._waited_s > limits.DECODER_WAIT_S
-            else _of(BodyProblem.MALFORMED, [""])
-        )
+        if self._waited_s > limits.DECODER_WAIT_S:
+            return TooLarge(*_TIME)
+        return _error(BodyProblem.MALFORMED, [""])
 
     def _refusal(self, verdict: bytearray) -> GrovekeeperError | None:
         """The refusal that the child reports, of which only known words and declared
@@ -240,18 +238,19 @@ class ColumnarSource:
         """
         try:
             value = json.loads(verdict)
-            problem = (
-                None if value["problem"] is None else BodyProblem(value["problem"])
-            )
+            if value["problem"] is None:
+                return None
+            problem = BodyProblem(value["problem"])
+            # Another name may be a cell, which a child that was taken over sends.
             columns = [
                 name if name in self._declared else "" for name in value["columns"]
             ]
         except (ValueError, TypeError, LookupError, RecursionError):
             problem, columns = BodyProblem.MALFORMED, []
-        return None if problem is None else _of(problem, columns or [""])
+        return _error(problem, columns or [""])
 
 
-def _of(problem: BodyProblem, columns: list[str]) -> GrovekeeperError:
+def _error(problem: BodyProblem, columns: list[str]) -> GrovekeeperError:
     if problem in _LIMITS:
         return TooLarge(*_LIMITS[problem])
     suspected = _SUSPECTED.get(problem)

@@ -25,6 +25,11 @@ The bytes of the rows are blocks of columns::
 
 All integers are unsigned and little-endian. A column may be numbers in one block and
 text in the next.
+
+Two formats that exist would not do. Arrow IPC has metadata that the service would have
+to parse, in a process that has the database and the keys, although a hostile body may
+have taken over the child. CSV would turn every number into text and be parsed again.
+The blocks have nothing but lengths, offsets and cells, each checked by a line below.
 """
 
 import json
@@ -47,6 +52,8 @@ from app.core.errors import RowsInvalid, TooLarge
 from app.datasets.upload_bodies import text_of, whole_file_problem
 from grovekeeper_common import suspicions
 
+# Frames are headed in big-endian order, blocks in that of the arrays in memory, which
+# are then sent without a copy.
 HEAD = struct.Struct(">cI")
 RANGE = struct.Struct(">QI")
 READ, TEXT, VERDICT = b"R", b"T", b"V"
@@ -59,6 +66,7 @@ MAX_DIFFERENT_TEXTS = 256
 
 _COUNT = struct.Struct("<I")
 _NUMBERS, _TEXT, _DICTIONARY = b"NTD"
+# Above what an honest child sends, which counts its longest cells against a quarter.
 _MAX_BLOCK_BYTES = 4 * limits.MAX_BLOCK_BYTES
 _MAX_HEADER_BYTES = 8 * 1024 * 1024
 
@@ -108,17 +116,11 @@ class Texts:
 
     def packed(self) -> list[Piece]:
         """The column in a block."""
-        pieces: list[Piece] = [
-            _bytes_of(self.offsets.astype("<u4", copy=False)),
-            self.text,
-        ]
-        if self.indices is not None:
-            return [
-                _COUNT.pack(len(self.offsets) - 1),
-                *pieces,
-                _bytes_of(self.indices),
-            ]
-        return pieces
+        offsets = _bytes_of(self.offsets.astype("<u4", copy=False))
+        if self.indices is None:
+            return [offsets, self.text]
+        n_texts = _COUNT.pack(len(self.offsets) - 1)
+        return [n_texts, offsets, self.text, _bytes_of(self.indices)]
 
 
 def packed_names(names: Sequence[str]) -> bytes:
@@ -134,11 +136,10 @@ def packed_block(
     kinds = bytes(map(_kind, columns))
     pieces: list[Piece] = [_COUNT.pack(n_rows) + kinds]
     for column in columns:
-        pieces += (
-            column.packed()
-            if isinstance(column, Texts)
-            else [_bytes_of(column.astype("<f8", copy=False))]
-        )
+        if isinstance(column, Texts):
+            pieces += column.packed()
+        else:
+            pieces.append(_bytes_of(column.astype("<f8", copy=False)))
     return pieces
 
 
@@ -158,6 +159,7 @@ def offsets_and_text(cells: pa.Array) -> tuple[NDArray[np.int32], memoryview]:
     _, ends, text = valid.buffers()
     if not len(valid) or text is None:
         return np.zeros(len(cells) + 1, np.int32), memoryview(b"")
+    # A slice shares its buffers with the whole column: only its part may be sent.
     used = np.frombuffer(ends, np.int32)[valid.offset : valid.offset + len(valid) + 1]
     offsets = used - used[0]
     if cells.null_count:
@@ -192,13 +194,12 @@ class Blocks:
         """
         names: list[str] | None = None
         text = self._exactly(self._count(_MAX_HEADER_BYTES))
+        # nested lists, a few bytes each, exhaust the parser's stack
         with suppress(ValueError, RecursionError):
             names = json.loads(bytes(text))
-        if not isinstance(names, list) or not all(
-            isinstance(name, str) for name in names
-        ):
+        if not isinstance(names, list) or len(names) > limits.MAX_UPLOAD_COLUMNS:
             raise _broken()
-        if len(names) > limits.MAX_UPLOAD_COLUMNS:
+        if not all(isinstance(name, str) for name in names):
             raise _broken()
         return names
 
@@ -230,12 +231,11 @@ class Blocks:
             if start is None:
                 return None
             (n_rows,) = _COUNT.unpack(start + self._exactly(_COUNT.size - 1).tobytes())
+            # before memory is taken for the rows
             if n_rows > limits.MAX_BLOCK_ROWS:
                 raise _broken()
-            return [
-                self._column(kind, n_rows)
-                for kind in self._exactly(len(self._order)).tobytes()
-            ]
+            kinds = self._exactly(len(self._order)).tobytes()
+            return [self._column(kind, n_rows) for kind in kinds]
         except RowsInvalid as refusal:
             refusal.columns = [
                 replace(problem, row=n_read + 1) for problem in refusal.columns
@@ -252,6 +252,7 @@ class Blocks:
         if kind == _DICTIONARY:
             texts = self._texts(self._count(MAX_DIFFERENT_TEXTS))
             indices = self._exactly(n_rows)
+            # Arrow believes indices, and would read beyond the texts.
             if n_rows and indices.max() >= len(texts):
                 raise _broken()
             self._count_unfolded(texts, indices)
@@ -268,16 +269,13 @@ class Blocks:
 
     def _texts(self, n_texts: int) -> pa.Array:
         offsets = self._exactly(4 * (n_texts + 1)).view("<u4")
-        if (
-            offsets[0] != 0
-            or np.any(offsets[1:] < offsets[:-1])
-            or offsets[-1] > _MAX_BLOCK_BYTES
-        ):
+        # Arrow believes offsets, too. The comparison is of unsigned numbers: a
+        # difference would wrap.
+        is_ascending = not np.any(offsets[1:] < offsets[:-1])
+        if offsets[0] != 0 or not is_ascending or offsets[-1] > _MAX_BLOCK_BYTES:
             raise _broken()
-        return _strings(
-            offsets.astype(np.int32, copy=False),
-            self._exactly(int(offsets[-1])).tobytes(),
-        )
+        text = self._exactly(int(offsets[-1])).tobytes()
+        return _strings(offsets.astype(np.int32, copy=False), text)
 
     def _count(self, most: int) -> int:
         (count,) = _COUNT.unpack(self._exactly(_COUNT.size).data)
@@ -308,6 +306,8 @@ class Blocks:
     def _count_bytes(self, n_bytes: int) -> None:
         self._n_bytes += n_bytes
         self._n_block_bytes += n_bytes
+        # An index of one byte may stand for a long text in every row, so what is counted
+        # is more than what arrives.
         if self._n_bytes > self._max_bytes:
             raise TooLarge("the unpacked upload in bytes", self._max_bytes)
         if self._n_block_bytes > _MAX_BLOCK_BYTES:

@@ -118,7 +118,9 @@ class _Texts:
 
     def of_cells(self, images: pa.Array) -> pa.Array:
         """The image of each cell; ``images``: of each value."""
-        return images if self._indices is None else images.take(self._indices)
+        if self._indices is None:
+            return images
+        return images.take(self._indices)
 
 
 class _Column:
@@ -135,29 +137,24 @@ class _Column:
     @property
     def problems(self) -> list[ColumnProblem]:
         """The problems so far. The arrays of a column with problems must not be stored."""
-        counts = ((problem, self._problems[problem]) for problem in PROBLEMS)
-        return [
-            ColumnProblem(
-                self.report.name,
-                problem,
-                count,
-                self._first_rows.get(problem),
-                suspected=self._suspected.get(problem),
-            )
-            for problem, count in counts
-            if count
-        ]
-
-    def _refuse(self, problem: str, count: int) -> None:
-        self._problems[problem] += count
+        problems = []
+        for slug in PROBLEMS:
+            count = self._problems[slug]
+            if count:
+                row = self._first_rows.get(slug)
+                suspected = self._suspected.get(slug)
+                name = self.report.name
+                problems.append(
+                    ColumnProblem(name, slug, count, row, suspected=suspected)
+                )
+        return problems
 
     def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
         count = int(np.count_nonzero(is_refused))
         if count:
-            self._first_rows.setdefault(
-                problem, self._n_read + int(is_refused.argmax()) + 1
-            )
-        self._refuse(problem, count)
+            first_row = self._n_read + int(is_refused.argmax()) + 1
+            self._first_rows.setdefault(problem, first_row)
+        self._problems[problem] += count
 
     def _look_at_undeclared(
         self, texts: _Texts, is_undeclared: pa.Array | None = None
@@ -165,11 +162,9 @@ class _Column:
         """Refuses bytes and line breaks that no declared value contains, in cells that
         are no declared value.
         """
-        values = (
-            texts.values
-            if is_undeclared is None
-            else texts.values.filter(is_undeclared)
-        )
+        values = texts.values
+        if is_undeclared is not None:
+            values = values.filter(is_undeclared)
         for problem, is_refused in (
             ("not-text", pc.match_substring(values, NOT_TEXT)),
             ("line-break", pc.match_substring_regex(values, _LINE_BREAK)),
@@ -205,10 +200,11 @@ class NumberColumn(_Column):
         """
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
-        is_text = pa.types.is_string(cells.type)
-        values: NDArray[np.float64] = (
-            self._parse(cells) if is_text else cells.to_numpy(zero_copy_only=False)
-        )
+        values: NDArray[np.float64]
+        if pa.types.is_string(cells.type):
+            values = self._parse(cells)
+        else:
+            values = cells.to_numpy(zero_copy_only=False)
         is_empty = np.isnan(values)
         self._empty(is_empty, is_legal=self._feature.missing)
         if self._feature.type == "integer":
@@ -225,18 +221,17 @@ class NumberColumn(_Column):
         """The cells as floats, NaN for empty cells and zero for refused ones, which are
         no numbers.
         """
+        # Three attempts: in most blocks the first one succeeds, without expressions.
         parsed = _cast(text, pa.float64())
         if parsed is None:  # a cell is empty, or has spaces, or is no number
             text = pc.ascii_trim(text, characters=BLANKS)
             text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             parsed = _cast(text, pa.float64())
         if parsed is None:
-            text = self._refused(
-                text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text"
-            )
-            text = self._refused(
-                text, pc.match_substring_regex(text, NUMBER), problem="not-a-number"
-            )
+            is_text = pc.invert(pc.match_substring(text, NOT_TEXT))
+            text = self._refused(text, is_text, problem="not-text")
+            is_number = pc.match_substring_regex(text, NUMBER)
+            text = self._refused(text, is_number, problem="not-a-number")
             parsed = text.cast(pa.float64())
         # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell
         # here.
@@ -254,16 +249,10 @@ class NumberColumn(_Column):
         which are a problem.
         """
         is_legal = pc.fill_null(is_legal, True)
-        if (
-            problem == "not-a-number"
-            and problem not in self._suspected
-            and is_legal.false_count
-        ):
-            sample = (
-                cells.filter(pc.invert(is_legal))
-                .slice(0, suspicions.SAMPLE)
-                .to_pylist()
-            )
+        has_no_cause = problem == "not-a-number" and problem not in self._suspected
+        if has_no_cause and is_legal.false_count:
+            refused = cells.filter(pc.invert(is_legal))
+            sample = refused.slice(0, suspicions.SAMPLE).to_pylist()
             self._suspected[problem] = suspicions.of_no_numbers(map(str, sample))
         self._refuse_rows(problem, ~is_legal.to_numpy(zero_copy_only=False))
         return pc.if_else(is_legal, cells, pa.scalar("0").cast(cells.type))
@@ -283,10 +272,8 @@ class CategoryColumn(_Column):
         codes = pc.index_in(texts.values, self._categories)
         if codes.null_count:  # no category is empty
             is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
-            self._empty(
-                texts.of_cells(is_empty).to_numpy(zero_copy_only=False),
-                is_legal=self._feature.missing,
-            )
+            empty_cells = texts.of_cells(is_empty).to_numpy(zero_copy_only=False)
+            self._empty(empty_cells, is_legal=self._feature.missing)
             self.report.unknown += texts.count(is_undeclared) - texts.count(is_empty)
             self._look_at_undeclared(texts, is_undeclared)
             self._suspect(
@@ -360,13 +347,11 @@ class UnitColumn(_Column):
         return names
 
     def _count_marks(self, names: pa.Array) -> None:
-        is_mark = pc.is_in(
-            pc.ascii_lower(pc.ascii_trim_whitespace(names)), value_set=_MARKS
-        )
+        plain_names = pc.ascii_lower(pc.ascii_trim_whitespace(names))
+        is_mark = pc.is_in(plain_names, value_set=_MARKS)
         if is_mark.true_count:
-            first = (
-                self._n_read + int(is_mark.to_numpy(zero_copy_only=False).argmax()) + 1
-            )
+            index = int(is_mark.to_numpy(zero_copy_only=False).argmax())
+            first = self._n_read + index + 1
             before = self.marks or ColumnProblem(
                 self.report.name, "missing-mark", 0, first, suspected=suspicions.MARK
             )
@@ -377,9 +362,9 @@ class UnitColumn(_Column):
 def _canonical_texts(cells: pa.Array) -> pa.Array:
     """The canonical form of PRIVATE names of units."""
     characters = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
-    if not characters.size or (
-        characters.min() > ord(" ") and characters.max() < _DELETE
-    ):
+    if not characters.size:
+        return cells
+    if characters.min() > ord(" ") and characters.max() < _DELETE:
         # neither white space, nor a control, nor a sign beyond ASCII: every text is
         # canonical
         return cells

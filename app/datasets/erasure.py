@@ -33,18 +33,14 @@ def stored_ids(
     """PRIVATE: those of some row ids that a row of any upload has; raises what
     :func:`erase_rows` raises.
     """
-    found: set[bytes] = set()
+    present_ids: set[bytes] = set()
     for epoch_id in epoch_ids:
-        with row_layout.reading(
-            row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
-        ) as stored:
+        file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
+        with row_layout.reading(file) as stored:
             ids = _ids(stored)
-            found.update(
-                ids.filter(pc.is_in(ids, value_set=pa.array(row_ids, ids.type)))
-                .unique()
-                .to_pylist()
-            )
-    return found
+            is_asked = pc.is_in(ids, value_set=pa.array(row_ids, ids.type))
+            present_ids.update(ids.filter(is_asked).unique().to_pylist())
+    return present_ids
 
 
 def erase_rows(
@@ -73,11 +69,10 @@ def erase_rows(
     n_erased = 0
     for epoch_id in epoch_ids:
         file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
-        n_rows = _erase_from(
-            file,
-            row_files.sealed_prints(store, dataset_id, epoch_id, key=key),
-            row_id=row_id,
-        )
+        prints = row_files.sealed_prints(store, dataset_id, epoch_id, key=key)
+        n_rows = _erase_from(file, prints, row_id=row_id)
+        # Codes of the old file cannot be read with the new one, so a crash before this
+        # line leaves nothing readable.
         if n_rows:
             row_files.erase_codes(store, dataset_id, epoch_id)
         n_erased += n_rows
@@ -99,6 +94,8 @@ def erase_upload(
     Raises:
         FileNotFoundError: the dataset was erased during the call.
     """
+    # A missing file is an error here: the next lines would make a new one, in the folder
+    # of an erased dataset.
     store.open(row_files.rows_name(dataset_id, epoch_id)).close()
     # first: no fingerprint outlives its row
     store.delete(row_files.prints_name(dataset_id, epoch_id))
@@ -110,10 +107,9 @@ def erase_upload(
 
 def has_remains(store: Store, dataset_id: str, epoch_id: str, *, key: DataKey) -> bool:
     """Whether an upload that was to be erased has rows still, or a damaged file."""
+    file = row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
     try:
-        with row_layout.reading(
-            row_files.sealed_rows(store, dataset_id, epoch_id, key=key)
-        ) as stored:
+        with row_layout.reading(file) as stored:
             return bool(stored.metadata.num_rows)
     except FileNotFoundError:
         return False
@@ -137,9 +133,8 @@ def _stays(
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """PRIVATE: which rows of a file have another id."""
     ids = _ids(stored)
-    stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.not_equal(
-        ids, pa.scalar(row_id, ids.type)
-    ).to_numpy()
+    is_other = pc.not_equal(ids, pa.scalar(row_id, ids.type))
+    stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = is_other.to_numpy()
     return stays
 
 
@@ -154,14 +149,14 @@ def _copy(
 ) -> None:
     start, digest = 0, row_layout.cells_digest(stored)
     with row_layout.writer(written, stored.schema_arrow) as writer:
+        # of the upload as it was sent: the same file is still recognised
         if digest is not None:
             row_layout.add_cells_digest(writer, digest)
         for group in range(stored.num_row_groups):
             table = stored.read_row_group(group, use_threads=False)
-            writer.write_table(
-                table.filter(pa.array(stays[start : start + table.num_rows]))
-            )
-            start += table.num_rows
+            end = start + table.num_rows
+            writer.write_table(table.filter(pa.array(stays[start:end])))
+            start = end
 
 
 def _keep(

@@ -96,9 +96,9 @@ class ErasureLog:
         existing: Existing = "keep",
     ) -> None:
         """Writes a record durably. Safe to repeat."""
-        note = self._sign(
-            f"{_FIRST_LINE}\n{name}\n{json.dumps(facts or {}, sort_keys=True)}\n"
-        )
+        # The name is signed, too: a copy under another name would erase other rows.
+        text = json.dumps(facts or {}, sort_keys=True)
+        note = self._sign(f"{_FIRST_LINE}\n{name}\n{text}\n")
         with self._store.new(f"{FOLDER}/{name}", existing=existing) as file:
             file.write(note.encode())
 
@@ -125,19 +125,18 @@ class ErasureLog:
         """
         for name, facts in sorted(self.records.items()):
             if name.startswith(f"{dataset_id}.") and name.endswith(UNIT):
-                yield ErasedUnit(
-                    key.open(bytes.fromhex(facts["row_id"]), purpose=_PURPOSE),
-                    facts["last_upload"],
-                )
+                row_id = key.open(bytes.fromhex(facts["row_id"]), purpose=_PURPOSE)
+                yield ErasedUnit(row_id, facts["last_upload"])
 
     @kept_property
     def records(self) -> dict[str, dict[str, Any]]:
         """The facts of every signed record, by its name."""
-        return {
-            name: facts
-            for name, content in self._files.items()
-            if (facts := self._facts(name, content)) is not None
-        }
+        records = {}
+        for name, content in self._files.items():
+            facts = self._facts(name, content)
+            if facts is not None:
+                records[name] = facts
+        return records
 
     @kept_property
     def unsigned(self) -> dict[str, bytes]:
@@ -157,12 +156,12 @@ class ErasureLog:
             for file in self._store.files(FOLDER)
             if not file.name.endswith(durable_files.UNFINISHED)
         ]
+        # an object store takes a round trip for each file
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            contents = pool.map(
-                lambda name: StoredFile(self._store, f"{FOLDER}/{name}").read_bytes(),
-                names,
-            )
-            return dict(zip(names, contents, strict=True))
+            return dict(zip(names, pool.map(self._content, names), strict=True))
+
+    def _content(self, name: str) -> bytes:
+        return StoredFile(self._store, f"{FOLDER}/{name}").read_bytes()
 
     def _facts(self, name: str, content: bytes) -> dict[str, Any] | None:
         note = files.note_text(content)

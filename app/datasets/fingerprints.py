@@ -59,6 +59,7 @@ _UNDECLARED = "\0"
 _EMPTY = ""
 _REDUCTION = 0x87  # of CMAC's subkeys for blocks of 128 bits
 _STORED = np.dtype("<u8")
+_NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
 _PASS_BYTES = 64 * 1024 * 1024
 _CHUNK = 2**20
 
@@ -88,18 +89,24 @@ class RowHash:
         row_key = AES256(hmac.digest(key, _ROW_KEY, "sha256"))
         self._aes = Cipher(row_key, ECB()).encryptor()  # noqa: S305
         text_key = hmac.digest(key, _TEXT_KEY, "sha256")
-        texts = [
-            feature.categories if feature.is_categorical else None
-            for feature in schema.features
-        ]
-        self._words = [
-            None
-            if column is None
-            else _words_of([*column, _UNDECLARED, _EMPTY], text_key)
-            for column in (*texts, schema.label.classes)
-        ]
-        of_zero = int.from_bytes(self._encrypted(np.zeros((1, 2), _STORED)).tobytes())
-        subkey = (of_zero << 1) % 2**128 ^ (_REDUCTION if of_zero >> 127 else 0)
+        self._words: list[NDArray[np.uint64] | None] = []
+        for feature in schema.features:
+            words = None
+            if feature.is_categorical:
+                # in the order of the codes: categories, OTHER, MISSING
+                texts = [*feature.categories, _UNDECLARED, _EMPTY]
+                words = _words_of(texts, text_key)
+            self._words.append(words)
+        # Code −1, an unknown class, takes the last word.
+        classes = [*schema.label.classes, _UNDECLARED, _EMPTY]
+        self._words.append(_words_of(classes, text_key))
+        # The first subkey, twice the encrypted zero in the field of 128 bits (RFC 4493,
+        # section 2.3). Zeros fill the last block, so CMAC's second subkey has no use.
+        zero = self._encrypted(np.zeros((1, 2), _STORED))
+        encrypted_zero = int.from_bytes(zero.tobytes())
+        subkey = (encrypted_zero << 1) % 2**128
+        if encrypted_zero >> 127:
+            subkey ^= _REDUCTION
         self._subkey = np.frombuffer(subkey.to_bytes(16), _STORED)
 
     def of_rows(self, columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
@@ -112,10 +119,12 @@ class RowHash:
         if not len(columns[0]):
             return _NOTHING
         states = np.zeros((len(columns[0]), 2), _STORED)
+        # The number of columns comes first: the last block is filled with zeros, so that
+        # messages of two lengths could be equal otherwise.
         states[:, 0] = len(columns)
-        for place, (column, words) in enumerate(
-            zip(columns, self._words, strict=True), start=1
-        ):
+        pairs = zip(columns, self._words, strict=True)
+        for place, (column, words) in enumerate(pairs, start=1):
+            # two words are a block
             if place % 2 == 0:
                 states = self._encrypted(states)
             cells = column.to_numpy()
@@ -140,7 +149,7 @@ def _words_of(texts: Sequence[str], key: bytes) -> NDArray[np.uint64]:
 def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
     """The bits of numbers; equal numbers have equal bits."""
     values = numbers + 0.0  # -0.0 becomes 0.0
-    values[np.isnan(values)] = np.nan
+    values[np.isnan(values)] = np.nan  # a NaN has many patterns of bits
     return values.view(np.uint64)
 
 
@@ -210,10 +219,9 @@ def compare(
         FileNotFoundError: a file was erased meanwhile.
         InstallationError: a file is damaged.
     """
-    files = {
-        *uploads.values(),
-        *(file for named in others.values() for file in named.values()),
-    }
+    files = set(uploads.values())
+    for named in others.values():
+        files.update(named.values())
     n_parts = sum(map(_size_bytes, files)) // _PASS_BYTES + 1
     rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
     shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
@@ -229,14 +237,14 @@ def compare(
             }
             # Sorted once for the whole set: sorting it for each upload takes hours for
             # a dataset with daily uploads.
-            in_any, n_uploads = np.unique(
-                np.concatenate([_NOTHING, *theirs.values()]), return_counts=True
-            )
+            prints = np.concatenate([_NOTHING, *theirs.values()])
+            in_any, n_uploads = np.unique(prints, return_counts=True)
+            # An upload of the set finds its own rows there once, so it shares those that
+            # the set has twice.
             in_several = in_any[n_uploads > 1]
             for upload, part_prints in parts.items():
-                shared[upload][name] += _n_within(
-                    part_prints, in_several if upload in theirs else in_any
-                )
+                ordered = in_several if upload in theirs else in_any
+                shared[upload][name] += _n_within(part_prints, ordered)
     return {
         upload: Overlap(rows[upload], distinct[upload], shared[upload])
         for upload in uploads
@@ -248,23 +256,18 @@ def _size_bytes(file: SealedFile) -> int:
         return stored.seek(0, os.SEEK_END)
 
 
-_NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
-
-
 def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
-    places = np.searchsorted(ordered, prints, side="right") - np.searchsorted(
-        ordered, prints, side="left"
-    )
-    return int(np.count_nonzero(places))
+    first = np.searchsorted(ordered, prints, side="left")
+    last = np.searchsorted(ordered, prints, side="right")
+    return int(np.count_nonzero(last - first))
 
 
 def _part(file: SealedFile, part: int, n_parts: int) -> NDArray[np.uint64]:
     """The fingerprints of a file that belong to one part. Keyed hashes make the parts
     equally large.
     """
-    return np.concatenate(
-        [_NOTHING, *(chunk[chunk % n_parts == part] for chunk in _chunks(file))]
-    )
+    chunks = [chunk[chunk % n_parts == part] for chunk in _chunks(file)]
+    return np.concatenate([_NOTHING, *chunks])
 
 
 def _chunks(file: SealedFile) -> Iterator[NDArray[np.uint64]]:

@@ -56,9 +56,9 @@ from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema, composed
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 
-_COMPARED_BYTES = 8
+_COMPARED_BYTES = 8  # of a digest; equal by chance once in 2⁶⁴ pairs of units
 _WITH_POINT = re.compile(r"-?[0-9]+\.0")
-_KEPT_UNITS = 1_000
+_KEPT_UNITS = 1_000  # units over the bound that stay in memory between blocks
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
 """Fewest and most rows of a row group; between them, a row group ends when it holds
@@ -210,23 +210,25 @@ def _opened(
         numbers = [
             composed(feature.name) for feature in features if not feature.is_categorical
         ]
-        names = {"declared": _declared(rules), "numbers": numbers}
         unit = None if rules.unit_column is None else composed(rules.unit_column)
         with ColumnarSource(
-            source, form, **names, unit=unit, categories=_texts_of_values(rules)
+            source,
+            form,
+            declared=_declared_columns(rules),
+            numbers=numbers,
+            unit=unit,
+            categories=_texts_of_values(rules),
         ) as stream:
             yield Blocks(stream, max_bytes=max_bytes)
     else:
-        is_gzip = form is BodyForm.GZIP
-        with closing(
-            CsvSource(
-                source,
-                is_gzip=is_gzip,
-                max_bytes=max_bytes,
-                max_line_bytes=limits.MAX_CSV_LINE_BYTES,
-                declared=_declared(rules),
-            )
-        ) as text:
+        csv_source = CsvSource(
+            source,
+            is_gzip=form is BodyForm.GZIP,
+            max_bytes=max_bytes,
+            max_line_bytes=limits.MAX_CSV_LINE_BYTES,
+            declared=_declared_columns(rules),
+        )
+        with closing(csv_source) as text:
             yield text
 
 
@@ -235,23 +237,18 @@ def _texts_of_values(rules: RowRules) -> dict[str, list[str]]:
     have texts alone, and those that whole numbers mean with the end ``.0``.
     """
     label = rules.schema.label
-    columns = {
-        feature.name: feature.categories
-        for feature in rules.schema.features
-        if feature.is_categorical
-    }
-    columns |= {
-        partition.column: partition.categories
-        for partition in own_column_partitions(rules.partitions)
-    }
+    columns = {}
+    for feature in rules.schema.features:
+        if feature.is_categorical:
+            columns[feature.name] = feature.categories
+    for partition in own_column_partitions(rules.partitions):
+        columns[partition.column] = partition.categories
     columns[label.name] = label.classes
-    return {
-        composed(name): [
-            *(_text_of(truth, texts) for truth in (False, True)),
-            *_with_point(texts),
-        ]
-        for name, texts in columns.items()
-    }
+    values = {}
+    for name, texts in columns.items():
+        truths = [_text_of(False, texts), _text_of(True, texts)]
+        values[composed(name)] = [*truths, *_with_point(texts)]
+    return values
 
 
 def _with_point(declared: Sequence[str]) -> list[str]:
@@ -284,9 +281,8 @@ def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     ratio = limits.MAX_COLUMNAR_RATIO if form.is_columnar else limits.MAX_GZIP_RATIO
-    return min(
-        max(size * ratio, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES
-    )
+    unpacked_bytes = max(size * ratio, limits.FREE_UNPACKED_BYTES)
+    return min(unpacked_bytes, limits.MAX_UPLOAD_CSV_BYTES)
 
 
 def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
@@ -300,24 +296,19 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
             ``unknown-column`` by the columns' places, because a headerless file has a
             person's values where names should be.
     """
-    declared = _declared(rules)
-    by_name = {composed(name): name for name in declared} | {
-        name: name for name in declared
-    }
+    declared = _declared_columns(rules)
+    by_name = {composed(name): name for name in declared}
+    # an exact name wins where two declared names look the same
+    by_name.update(zip(declared, declared, strict=True))
     names = [by_name.get(name) or by_name.get(composed(name), name) for name in header]
     counts = Counter(names)
-    missing = suspicions.of_missing_columns(
-        (name for name in declared if name not in counts), names
-    )
-    problems = [
-        ColumnProblem(name, "missing-column", 1, suspected=suspected)
-        for name, suspected in missing.items()
-    ]
-    problems += [
-        ColumnProblem(name, "duplicate-column", counts[name])
-        for name in declared
-        if counts[name] > 1
-    ]
+    missing = [name for name in declared if name not in counts]
+    problems = []
+    for name, suspected in suspicions.of_missing_columns(missing, names).items():
+        problems.append(ColumnProblem(name, "missing-column", 1, suspected=suspected))
+    for name in declared:
+        if counts[name] > 1:
+            problems.append(ColumnProblem(name, "duplicate-column", counts[name]))
     unknown = {
         place: name for place, name in enumerate(names, start=1) if name not in by_name
     }
@@ -335,7 +326,7 @@ def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
     return [position[name] for name in names]
 
 
-def _declared(rules: RowRules) -> list[str]:
+def _declared_columns(rules: RowRules) -> list[str]:
     """The columns that an upload has, in the order of the declaration."""
     features = [feature.name for feature in rules.schema.features]
     further = [
@@ -353,21 +344,17 @@ class _Intake:
         prints: Fingerprints,
         printed: Writer,
     ) -> None:
+        own_partitions = own_column_partitions(rules.partitions)
         self.columns: list[Column] = [
             *map(new_column, rules.schema.features),
             LabelColumn(rules.schema.label),
+            *map(new_column, map(as_feature, own_partitions)),
         ]
-        self._n_own = len(own_column_partitions(rules.partitions))
-        self.columns += [
-            new_column(as_feature(partition))
-            for partition in own_column_partitions(rules.partitions)
-        ]
+        self._n_own = len(own_partitions)
         self.n_rows = 0
-        self._unit = (
-            None
-            if rules.unit_column is None
-            else UnitColumn(rules.unit_column, rules.unit_form)
-        )
+        self._unit: UnitColumn | None = None
+        if rules.unit_column is not None:
+            self._unit = UnitColumn(rules.unit_column, rules.unit_form)
         self._book = book
         self._printed = printed
         self._row_hash = RowHash(prints.key, rules.schema)
@@ -393,19 +380,17 @@ class _Intake:
         smallest, largest = _ROW_GROUP_ROWS
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
         group: list[pa.RecordBatch] = []
+        blocks = body.blocks() if isinstance(body, Blocks) else self._parsed(body)
         with row_layout.writer(file, self._stored_form) as writer:
-            for block in (
-                body.blocks() if isinstance(body, Blocks) else self._parsed(body)
-            ):
-                cells = [
-                    column.read(block[index])
-                    for index, column in enumerate(self.columns)
-                ]
-                units = (
-                    None
-                    if self._unit is None
-                    else self._unit.read(block[len(self.columns)])
-                )
+            for block in blocks:
+                # the unit column, if there is one, is the last
+                pairs = zip(self.columns, block[: len(self.columns)], strict=True)
+                cells = [column.read(block_cells) for column, block_cells in pairs]
+                units = None
+                if self._unit is not None:
+                    units = self._unit.read(block[len(self.columns)])
+                # The rest is read and counted, not stored: the owner learns of all
+                # problems of the file at once.
                 if self._problems():
                     group.clear()
                     continue
@@ -489,15 +474,14 @@ class _Intake:
         # rows of other uploads.
         recognised = [prints, *(column.to_numpy() for column in arrays[first_own:])]
         if units is None:
+            # random: by its position, the cell of a row would depend on the rows before
             row_ids = os.urandom(ROW_ID_BYTES * len(arrays[0]))
         else:
             unit_ids, is_admitted = self._admit(units)
             recognised.append(unit_ids)
             row_ids = unit_ids[is_admitted].tobytes()
-            arrays, prints = (
-                [column.filter(pa.array(is_admitted)) for column in arrays],
-                prints[is_admitted],
-            )
+            arrays = [column.filter(pa.array(is_admitted)) for column in arrays]
+            prints = prints[is_admitted]
         self._recognised.update(side_by_side(recognised))
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
@@ -539,6 +523,7 @@ class _Intake:
         if self._rules.unit_form == unit_names.TEXT:
             self._compare(names, ids)
         is_admitted = self._book.admit(ids)
+        # rows as the owner counts them in the file, from 1, dropped rows included
         n_before = self.n_rows + self.dropped.without_unit + self.dropped.over_bound
         rows = (np.flatnonzero(has_unit)[~is_admitted] + n_before + 1).tolist()
         self._count_over(zip(itertools.compress(ids, ~is_admitted), rows, strict=True))
@@ -557,9 +542,8 @@ class _Intake:
             count, first = self._over.get(unit, (0, row))
             self._over[unit] = (count + 1, first)
         if len(self._over) > _KEPT_UNITS:
-            self._over = dict(
-                sorted(self._over.items(), key=lambda item: -item[1][0])[:_KEPT_UNITS]
-            )
+            by_count = sorted(self._over.items(), key=lambda item: -item[1][0])
+            self._over = dict(by_count[:_KEPT_UNITS])
 
     @property
     def most_over(self) -> tuple[int, int] | None:
@@ -571,6 +555,7 @@ class _Intake:
         """
         self._n_compared += len(names)
         if self._n_compared > limits.MAX_COMPARED_UNIT_ROWS:
+            # frees the memory that the limit is for
             self._folds, self._names = [], []
             return
         folds = [unit_names.folded(name) for name in names]
@@ -582,10 +567,8 @@ class _Intake:
     def n_similar_units(self) -> int | None:
         if self._n_compared > limits.MAX_COMPARED_UNIT_ROWS:
             return None
-        folds, names = (
-            np.frombuffer(b"".join(parts), np.uint64)
-            for parts in (self._folds, self._names)
-        )
+        folds = np.frombuffer(b"".join(self._folds), np.uint64)
+        names = np.frombuffer(b"".join(self._names), np.uint64)
         return unit_names.n_similar(folds, names)
 
 

@@ -95,6 +95,8 @@ class Selection:
         stored = {
             column.partition.name: column.name for column in stored_columns(partitions)
         }
+        feature_names = [feature.name for feature in schema.features]
+        # An error: a restriction that is ignored would read cells that nobody paid for.
         if not scope.keys() <= declared.keys():
             raise ValueError("the declaration has no such partition")
         for name, cells in scope.items():
@@ -102,42 +104,32 @@ class Selection:
             if not all(map(partition.is_cell, cells)):
                 raise ValueError("the declaration has no such cell")
             if isinstance(partition, HashPartition):
-                self._tests.append(
-                    (stored[name], None, np.array(cells, dtype=np.int32))
-                )
+                cell_numbers = np.array(cells, dtype=np.int32)
+                self._tests.append((stored[name], None, cell_numbers))
             elif isinstance(partition, ColumnPartition):
-                codes = np.array(
-                    [partition.listed_cells.index(str(cell)) for cell in cells],
-                    dtype=np.int32,
-                )
+                listed_cells = partition.listed_cells
+                codes = [listed_cells.index(str(cell)) for cell in cells]
                 column = stored.get(name, "")
                 if partition.is_feature:
-                    index = [declared.name for declared in schema.features].index(
-                        partition.column
-                    )
+                    index = feature_names.index(partition.column)
                     column = row_layout.feature_column(index)
-                self._tests.append((column, partition, codes))
-        self.columns = [
-            *(column for column, _, _ in self._tests),
-            row_layout.LABEL_COLUMN,
-        ]
+                self._tests.append((column, partition, np.array(codes, np.int32)))
+        test_columns = [column for column, _, _ in self._tests]
+        self.columns = [*test_columns, row_layout.LABEL_COLUMN]
 
     def among(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table."""
         kept = np.ones(table.num_rows, dtype=np.bool_)
         for column, partition, selected in self._tests:
             codes = integers(table.column(column))
-            kept &= np.isin(
-                codes
-                if partition is None
-                else sanitise_codes(as_feature(partition), codes),
-                selected,
-            )
-        return (
-            kept
-            if self._keep_unlabelled
-            else kept & has_known_label(self.schema.label, _labels(table))
-        )
+            # A damaged code becomes OTHER here as it does in growth: the row is in
+            # exactly one cell whatever its file holds.
+            if partition is not None:
+                codes = sanitise_codes(as_feature(partition), codes)
+            kept &= np.isin(codes, selected)
+        if self._keep_unlabelled:
+            return kept
+        return kept & has_known_label(self.schema.label, _labels(table))
 
 
 def start_reading() -> None:
@@ -197,11 +189,9 @@ def read(
     Raises:
         InstallationError: a file is absent, damaged or of an unknown form.
     """
-    return (
-        _read_values(files, selection)
-        if codes is None
-        else _read_codes(files, selection, codes)
-    )
+    if codes is None:
+        return _read_values(files, selection)
+    return _read_codes(files, selection, codes)
 
 
 def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGroups]:
@@ -260,21 +250,17 @@ def _joined(stored: pa.ChunkedArray, of_null: Element) -> NDArray[Element]:
     null = pa.Array.from_buffers(
         pa.from_numpy_dtype(of_null.dtype), 1, [None, pa.py_buffer(of_null.tobytes())]
     )[0]
-    chunks: list[NDArray[Element]] = [
-        np.frombuffer(
-            chunk.buffers()[1],
-            of_null.dtype,
-            count=len(chunk),
-            offset=chunk.offset * of_null.itemsize,
-        )
-        for chunk in pc.fill_null(stored, null).chunks
-        if len(chunk)
-    ]
-    return (
-        chunks[0]
-        if len(chunks) == 1
-        else np.concatenate([np.empty(0, of_null.dtype), *chunks])
-    )
+    arrays: list[NDArray[Element]] = []
+    for chunk in pc.fill_null(stored, null).chunks:
+        # an empty chunk may have no buffer
+        if len(chunk):
+            start = chunk.offset * of_null.itemsize
+            values = chunk.buffers()[1]
+            arrays.append(np.frombuffer(values, of_null.dtype, len(chunk), start))
+    # without a copy where possible: a column may be gigabytes
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate([np.empty(0, of_null.dtype), *arrays])
 
 
 def _read_values(files: Sequence[SealedFile], selection: Selection) -> SanitisedRows:
@@ -284,12 +270,11 @@ def _read_values(files: Sequence[SealedFile], selection: Selection) -> Sanitised
     y = _classes(selection.schema.label, table)
     columns = []
     for index, feature in enumerate(selection.schema.features):
-        columns.append(
-            _feature_values(feature, table.column(row_layout.feature_column(index)))
-        )
+        name = row_layout.feature_column(index)
+        columns.append(_feature_values(feature, table.column(name)))
         # Arrow's copy of a column is dropped as soon as ours exists, so that rows are
         # in memory once, not twice.
-        table = table.drop_columns([row_layout.feature_column(index)])
+        table = table.drop_columns([name])
     return SanitisedRows(
         features=SanitisedColumns(tuple(columns), table.num_rows),
         y=y,
@@ -307,15 +292,13 @@ def _read_codes(
     """Reads rows as codes by public bins, a row group at a time; ``within``: only these
     row groups of the only file.
     """
-    others = {
-        *selection.columns,
-        *([row_layout.ROW_ID_COLUMN] if request.with_ids else []),
-    }
+    others = {*selection.columns}
+    if request.with_ids:
+        others.add(row_layout.ROW_ID_COLUMN)
     features = CodedColumns(request.public)
-    y, ids = (
-        [np.empty(0, dtype=np.int32)],
-        [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)],
-    )
+    # the first arrays are for a scope without rows, since numpy joins no empty list
+    y = [np.empty(0, dtype=np.int32)]
+    ids = [np.empty((0, ROW_ID_BYTES), dtype=np.uint8)]
     for file in files:
         for codes, table in _coded_groups(
             file, selection, request.public, others=sorted(others), within=within
@@ -345,28 +328,28 @@ def _coded_groups(
     with ExitStack() as stack, _opened(file, selection) as (reader, stored):
         if within is not None and within.file_id != reader.file_id:
             raise ValueError("another file of rows")
-        group_rows = [
-            stored.metadata.row_group(group).num_rows
-            for group in range(stored.num_row_groups)
-        ]
+        groups = range(stored.num_row_groups)
+        group_rows = [stored.metadata.row_group(group).num_rows for group in groups]
+        # By the random id of the file: codes of a file that an erasure replaced are
+        # never found again.
         coded = code_files.file_of(file, reader.file_id, public)
         known = code_files.CodeReader(
             coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide
         )
         stack.enter_context(closing(known))
+        # A shard has a part of the codes, and a file of codes has those of all rows.
         is_new = within is None and not known.has_codes
         written: code_files.CodeWriter | None = None
         if coded is not None and is_new and sum(group_rows) >= code_files.FEWEST_ROWS:
             written = stack.enter_context(code_files.CodeWriter(coded))
-        groups = range(stored.num_row_groups)[
-            slice(None) if within is None else slice(within.start, within.stop)
-        ]
+        if within is not None:
+            groups = groups[within.start : within.stop]
+        # A thread reads and decrypts the next group while growth takes this one.
         ahead = stack.enter_context(closing(made_ahead(groups, known.read)))
         for group, codes in zip(groups, ahead, strict=True):
             if codes is None:
-                codes = CodedBlock.of(
-                    _codes_of_values(stored, group, public), is_wide=is_wide
-                )
+                values = _codes_of_values(stored, group, public)
+                codes = CodedBlock.of(values, is_wide=is_wide)
                 if written is not None:
                     written.write(codes)
             yield codes, stored.read_row_group(group, columns=others, use_threads=False)
@@ -409,6 +392,7 @@ def _opened(
         with file.open() as reader, pq.ParquetFile(reader) as stored:
             if row_layout.is_layout_of(stored.schema_arrow, selection.form):
                 yield reader, stored
+                # only after the block, in which the rows are read
                 is_readable = True
     except (pa.ArrowException, SealBroken, OSError, ValueError):
         is_readable = False
@@ -446,8 +430,7 @@ def _row_ids(stored: pa.ChunkedArray) -> NDArray[np.uint8]:
     for chunk in stored.chunks:
         start, end = end, end + len(chunk)
         if len(chunk):
-            bytes_of_chunk = np.frombuffer(chunk.buffers()[1], dtype=np.uint8).reshape(
-                -1, ROW_ID_BYTES
-            )
-            ids[start:end] = bytes_of_chunk[chunk.offset : chunk.offset + len(chunk)]
+            id_bytes = np.frombuffer(chunk.buffers()[1], dtype=np.uint8)
+            ids_of_buffer = id_bytes.reshape(-1, ROW_ID_BYTES)
+            ids[start:end] = ids_of_buffer[chunk.offset : chunk.offset + len(chunk)]
     return ids

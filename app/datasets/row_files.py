@@ -95,6 +95,7 @@ def bytes_beside(file: StoredFile) -> int:
     For limits only; never part of an answer.
     """
     folder, _, basename = file.name.rpartition("/")
+    # "in", because an unfinished file has the name and more
     return sum(
         other.size_bytes
         for other in file.store.files(folder)
@@ -106,6 +107,7 @@ def erase_codes(store: Store, dataset_id: str, epoch_id: str) -> None:
     """Erases the codes of the rows of one upload, durably, where they are beside the
     rows. Safe to repeat.
     """
+    # a list first: files would be deleted while the store lists them
     for file in list(store.files(_folder(dataset_id, kind=CODES_FOLDER))):
         if file.basename.startswith(f"{epoch_id}."):
             store.delete(file.name)
@@ -146,11 +148,9 @@ def upload_of(file: Listed) -> str | None:
     other files.
     """
     epoch_id = file.basename.partition(".")[0]
-    return (
-        epoch_id
-        if file.basename.endswith(_ENDINGS) and _ID.fullmatch(epoch_id)
-        else None
-    )
+    if file.basename.endswith(_ENDINGS) and _ID.fullmatch(epoch_id):
+        return epoch_id
+    return None
 
 
 def erase_unfinished(store: Store, *, before: datetime) -> int:
@@ -160,16 +160,14 @@ def erase_unfinished(store: Store, *, before: datetime) -> int:
     Args:
         before: aware; earlier than the start of any upload that may still run.
     """
-    files = (
-        file
-        for kind in FOLDERS_OF_ROWS
-        for file in store.files(kind)
-        if _is_unfinished(file)
-    )
-    left = [file for file in files if file.changed_at < before]
-    for file in left:
-        store.delete(file.name)
-    return len(left)
+    remains: list[str] = []
+    for kind in FOLDERS_OF_ROWS:
+        for file in store.files(kind):
+            if _is_unfinished(file) and file.changed_at < before:
+                remains.append(file.name)
+    for name in remains:
+        store.delete(name)
+    return len(remains)
 
 
 def erase_uncommitted(

@@ -50,6 +50,8 @@ from grovekeeper_forests.privacy.partitions import (
 UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"
 ROW_ID_COLUMN = "row_id"
+CELL_COLUMN = "cell"
+_KEY_BYTES = 32
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout gets a new number; the reader refuses
 unknown numbers.
@@ -112,22 +114,21 @@ def arrow_schema(
     ``body`` is the fingerprint of the upload's body, which the file of the upload
     keeps.
     """
-    fields = [
-        pa.field(feature_column(index), pa.int32(), nullable=False)
-        if feature.is_categorical
-        else pa.field(feature_column(index), pa.float64())
-        for index, feature in enumerate(schema.features)
-    ]
+    fields = []
+    for index, feature in enumerate(schema.features):
+        # MISSING of a category is a code, so only numbers have nulls
+        if feature.is_categorical:
+            fields.append(pa.field(feature_column(index), pa.int32(), nullable=False))
+        else:
+            fields.append(pa.field(feature_column(index), pa.float64()))
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
-    fields += [
-        pa.field(column.name, pa.int32(), nullable=False)
-        for column in stored_columns(partitions)
-    ]
-    stated = {**FORMAT, _MEANING: _meaning_of(schema)}
-    return pa.schema(
-        fields, metadata=stated if body is None else {**stated, _BODY: body.hex()}
-    )
+    for column in stored_columns(partitions):
+        fields.append(pa.field(column.name, pa.int32(), nullable=False))
+    metadata: dict[bytes, bytes | str] = {**FORMAT, _MEANING: _meaning_of(schema)}
+    if body is not None:
+        metadata[_BODY] = body.hex()
+    return pa.schema(fields, metadata=metadata)
 
 
 def _meaning_of(schema: Schema) -> str:
@@ -138,9 +139,8 @@ def _meaning_of(schema: Schema) -> str:
         [feature.name, feature.type, feature.categories, feature.missing]
         for feature in schema.features
     ]
-    return hashlib.sha256(
-        json.dumps([features, schema.label.classes]).encode()
-    ).hexdigest()
+    text = json.dumps([features, schema.label.classes])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_layout_of(stored: pa.Schema, declared: pa.Schema) -> bool:
@@ -192,7 +192,9 @@ def add_cells_digest(written: pq.ParquetWriter, digest: bytes) -> None:
 
 def _from_footer(stored: pq.ParquetFile, name: bytes) -> bytes | None:
     digest = (stored.metadata.metadata or {}).get(name)
-    return None if digest is None else bytes.fromhex(digest.decode())
+    if digest is None:
+        return None
+    return bytes.fromhex(digest.decode())
 
 
 @contextmanager
@@ -241,13 +243,9 @@ def writer(file: Writer, form: pa.Schema) -> pq.ParquetWriter:
             for field in form
             if field.type == pa.float64()
         },
+        # The smallest and largest value of each group; nothing reads them.
         write_statistics=False,
     )
-
-
-_KEY_BYTES = 32
-
-CELL_COLUMN = "cell"
 
 
 def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]:
@@ -255,14 +253,12 @@ def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]
 
     With one key for all partitions, their cells would depend on one another.
     """
-    names = [
-        partition.name
-        for partition in partitions.declared
-        if isinstance(partition, HashPartition)
-    ]
-    return {
-        name: hmac.digest(dataset_key, name.encode("utf-8"), "sha256") for name in names
-    }
+    keys = {}
+    for partition in partitions.declared:
+        if isinstance(partition, HashPartition):
+            name = partition.name
+            keys[name] = hmac.digest(dataset_key, name.encode("utf-8"), "sha256")
+    return keys
 
 
 def hash_cells(
@@ -290,11 +286,12 @@ def hash_cells(
     n_rows, rest = divmod(len(row_ids), ROW_ID_BYTES)
     if rest:
         raise ValueError(f"a row id has {ROW_ID_BYTES} bytes")
-    digest, read, k = hmac.digest, int.from_bytes, partition.cells
+    # Local names: the expression runs once for each row of an upload.
+    digest, number_of, n_cells = hmac.digest, int.from_bytes, partition.cells
     starts = range(0, len(row_ids), ROW_ID_BYTES)
+    ids = (row_ids[start : start + ROW_ID_BYTES] for start in starts)
     cells = (
-        read(digest(dataset_key, row_ids[at : at + ROW_ID_BYTES], "sha256"), "big") % k
-        for at in starts
+        number_of(digest(dataset_key, id_, "sha256"), "big") % n_cells for id_ in ids
     )
     return np.fromiter(cells, dtype=np.int32, count=n_rows)
 
@@ -311,16 +308,16 @@ def stored_columns(partitions: Partitions) -> list[StoredColumn]:
     """``cell``, ``cell1``, ``cell2`` … for the partitions that need a column of their
     own, in declared order.
     """
-    needed = [
-        partition
-        for partition in partitions.declared
-        if isinstance(partition, HashPartition)
-        or (isinstance(partition, ColumnPartition) and not partition.is_feature)
-    ]
-    return [
-        StoredColumn(f"{CELL_COLUMN}{index or ''}", partition)
-        for index, partition in enumerate(needed)
-    ]
+    columns: list[StoredColumn] = []
+    for partition in partitions.declared:
+        if not isinstance(partition, HashPartition | ColumnPartition):
+            continue
+        if isinstance(partition, ColumnPartition) and partition.is_feature:
+            continue
+        # the first one has no number
+        name = f"{CELL_COLUMN}{len(columns) or ''}"
+        columns.append(StoredColumn(name, partition))
+    return columns
 
 
 def own_column_partitions(partitions: Partitions) -> list[ColumnPartition]:

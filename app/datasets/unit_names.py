@@ -115,17 +115,18 @@ def _number(value: str) -> tuple[str, int] | None:
     part = match["part"] or ""
     digits = re.sub(f"[{_BETWEEN_THOUSANDS}]", "", match["whole"]) + part
     significant, power = _scaled(digits, int(match["power"] or 0) - len(part))
-    return (
-        f"-{significant}"
-        if match["sign"] == "-" and significant != "0"
-        else significant
-    ), power
+    # -0 and 0 are one number
+    if match["sign"] == "-" and significant != "0":
+        significant = f"-{significant}"
+    return significant, power
 
 
 def _scaled(digits: str, power: int) -> tuple[str, int]:
     significant = digits.rstrip("0")
+    if not significant:
+        return "0", 0
     power += len(digits) - len(significant)
-    return (significant.lstrip("0"), power) if significant else ("0", 0)
+    return significant.lstrip("0"), power
 
 
 def similar_spellings(name: str) -> set[str]:
@@ -133,9 +134,10 @@ def similar_spellings(name: str) -> set[str]:
     are, because ids are keyed.
     """
     number = _number(name)
-    spellings = set(
-        _spellings_of_text(name) if number is None else _spellings_of_number(*number)
-    )
+    if number is None:
+        spellings = set(_spellings_of_text(name))
+    else:
+        spellings = set(_spellings_of_number(*number))
     fold = folded(name)
     return {
         text
@@ -151,9 +153,10 @@ def _spellings_of_text(name: str) -> Iterator[str]:
 
 
 def _spellings_of_number(digits: str, power: int) -> Iterator[str]:
-    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+    prefixes = ("-",) if digits.startswith("-") else ("", "+")
+    digits = digits.removeprefix("-")
     for spelling in (*_without_exponent(digits, power), *_with_exponent(digits, power)):
-        yield from (f"{sign}{spelling}",) if sign else (spelling, f"+{spelling}")
+        yield from (f"{prefix}{spelling}" for prefix in prefixes)
 
 
 def _without_exponent(digits: str, power: int) -> Iterator[str]:
@@ -173,11 +176,10 @@ def _without_exponent(digits: str, power: int) -> Iterator[str]:
 
 def _in_thousands(whole: str, separator: str) -> str:
     first = len(whole) % 3
-    groups = [
-        whole[:first],
-        *(whole[start : start + 3] for start in range(first, len(whole), 3)),
-    ]
-    return separator.join(filter(None, groups))
+    groups = [whole[:first]] if first else []
+    for start in range(first, len(whole), 3):
+        groups.append(whole[start : start + 3])
+    return separator.join(groups)
 
 
 def _with_exponent(digits: str, power: int) -> Iterator[str]:

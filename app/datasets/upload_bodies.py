@@ -98,11 +98,9 @@ class CsvSource:
         """
         self.refusal: GrovekeeperError | None = None
         self.closed = False
-        self._source = (
-            cast(BinaryIO, gzip.GzipFile(fileobj=source, mode="rb"))
-            if is_gzip
-            else source
-        )
+        self._source = source
+        if is_gzip:
+            self._source = cast(BinaryIO, gzip.GzipFile(fileobj=source, mode="rb"))
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
         self._max_line_bytes = max_line_bytes
@@ -158,9 +156,8 @@ class CsvSource:
         """Puts a header before the remaining lines that names each column by its
         position in the declaration.
         """
-        self._waiting = (
-            ",".join(map(str, positions)).encode("ascii") + b"\n" + self._waiting
-        )
+        header = ",".join(map(str, positions)).encode("ascii")
+        self._waiting = header + b"\n" + self._waiting
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes: fewer only at the end, so that the parser's blocks have
@@ -230,13 +227,14 @@ class CsvSource:
                     TooLarge("the unpacked upload in bytes", self._max_bytes)
                 )
             if self._ends_long_line(piece):
+                # where the line begins, from 1
                 byte = self._n_bytes - self._n_line_bytes + 1
-                return self._refuse(
-                    whole_file_problem(
-                        "line-too-long", byte=byte, suspected=suspicions.LONG_LINE
-                    )
+                too_long = whole_file_problem(
+                    "line-too-long", byte=byte, suspected=suspicions.LONG_LINE
                 )
+                return self._refuse(too_long)
             text = self._decoder.decode(piece, final=self._ended)
+        # The usual text is encoded without a search for bytes that were not decoded.
         try:
             return text.encode("utf-8")
         except UnicodeEncodeError:
@@ -253,9 +251,8 @@ class CsvSource:
         if self._n_line_bytes + end > self._max_line_bytes:
             self._n_line_bytes += len(piece)
             return True
-        self._n_line_bytes = (
-            len(piece) - 1 - max(piece.rfind(b"\n"), piece.rfind(b"\r"))
-        )
+        last_end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
+        self._n_line_bytes = len(piece) - 1 - last_end
         return False
 
     def _refuse(self, refusal: GrovekeeperError) -> bytes:

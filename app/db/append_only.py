@@ -85,10 +85,10 @@ def append_only_tables(connection: Connection) -> frozenset[str]:
             "SELECT relname, tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
             " WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal"
         )
+    # by the name, since a foreign key has triggers of its own
+    triggers = connection.execute(text(query))
     return frozenset(
-        table
-        for table, name in connection.execute(text(query))
-        if name == f"{_PREFIX}_{table}_update"
+        table for table, name in triggers if name == f"{_PREFIX}_{table}_update"
     )
 
 
@@ -114,10 +114,12 @@ def grant_to_service(connection: Connection, role: str) -> None:
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {quote(role)}"
     )
     for name in names.all():
+        # Revoked first: an earlier version or an operator may have granted more.
         rights = "SELECT, INSERT, UPDATE, DELETE"
         if name in append_only:
             rights = "SELECT, INSERT"
         elif name == "alembic_version":
+            # the service checks the revision, and never sets it
             rights = "SELECT"
         connection.exec_driver_sql(
             f"REVOKE ALL ON {schema}.{quote(name)} FROM {quote(role)}"

@@ -40,9 +40,9 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(
-            Text() if dialect.name == "sqlite" else DateTime(timezone=True)
-        )
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(Text())
+        return dialect.type_descriptor(DateTime(timezone=True))
 
     def process_bind_param(
         self, value: datetime | None, dialect: Dialect
@@ -58,11 +58,10 @@ class UtcDateTime(TypeDecorator[datetime]):
     ) -> datetime | None:
         if value is None:
             return None
-        return (
-            datetime.fromisoformat(value)
-            if isinstance(value, str)
-            else value.astimezone(UTC)
-        )
+        if isinstance(value, str):
+            return datetime.fromisoformat(value)
+        # PostgreSQL returns a time in the zone of the connection, which an address sets.
+        return value.astimezone(UTC)
 
 
 class ExactInteger(TypeDecorator[int]):
@@ -76,13 +75,14 @@ class ExactInteger(TypeDecorator[int]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         # An automatic key needs SQLite's row id, which only a column declared INTEGER
         # can be.
-        return dialect.type_descriptor(
-            Integer() if dialect.name == "sqlite" else BigInteger()
-        )
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(Integer())
+        return dialect.type_descriptor(BigInteger())
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
         if value is None:
             return None
+        # ``True`` is an ``int`` in Python, and would be stored as 1
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError("an exact integer column takes integers only")
         if value not in _INT64:
@@ -134,7 +134,10 @@ def find_row(
         NotFound: no such row.
     """
     row: Row | None = None
+    # An id comes from a path: a NUL in it would be an error of PostgreSQL's driver, and
+    # no missing row.
     if stamps.is_reference(row_id):
+        # ``populate_existing``: the session may have read the row before the lock
         row = session.get(
             table, row_id, populate_existing=lock, with_for_update=lock or None
         )

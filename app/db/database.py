@@ -72,8 +72,12 @@ KEPT = "kept"
 
 _SQLITE_PRAGMAS = (
     f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}",
+    # readers see a snapshot while a writer commits
     "PRAGMA journal_mode = WAL",
+    # With NORMAL, a write-ahead log is not synced at a commit: a loss of power would undo
+    # a charge whose release has left.
     "PRAGMA synchronous = FULL",
+    # SQLite does not enforce foreign keys by default.
     "PRAGMA foreign_keys = ON",
     # KiB of pages that a connection keeps. A commit of another connection makes them
     # void, so more are of little use.
@@ -109,11 +113,15 @@ readers.
 """
 
 _TEMPORARY_ON_SQLITE = frozenset(
-    (
-        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
-    )
-)  # fmt: skip
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
 """Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such
 as a missing table.
 """
@@ -149,10 +157,8 @@ def parse_url(url: str) -> URL:
         raise InstallationError("the database address cannot be read") from None
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
-        if any(
-            "@" in part
-            for part in (parsed.host or "", parsed.database or "", *parsed.query)
-        ):
+        parts = (parsed.host or "", parsed.database or "", *parsed.query)
+        if any("@" in part for part in parts):
             # The user's name has a sign that ends it: the rest, with the password,
             # would be a host or database.
             raise InstallationError(
@@ -209,15 +215,17 @@ def open_engine(
     """
     if dialect_of(url) == "sqlite":
         return _open_sqlite(url, pool_size=pool_size)
+    # the address of an operator wins
+    defaults = {
+        key: value
+        for key, value in _POSTGRESQL_DEFAULTS.items()
+        if key not in url.query
+    }
     engine = create_engine(
-        url.update_query_dict(
-            {
-                key: value
-                for key, value in _POSTGRESQL_DEFAULTS.items()
-                if key not in url.query
-            }
-        ),
+        url.update_query_dict(defaults),
         pool_size=pool_size,
+        # A connection beyond the pool would be one of the server's, which has a limit
+        # for all processes; a thread waits instead.
         max_overflow=0,
         pool_timeout=limits.DATABASE_POOL_WAIT_S,
         hide_parameters=True,
@@ -291,12 +299,14 @@ def _create_private(path: Path) -> None:
     to be the last one and delete the write-ahead log, and commits of this process would
     be lost.
     """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    # The lock keeps other threads from opening the new file before its descriptor is
+    # closed: the close would end their locks.
     with _CREATION:
         try:
-            os.close(
-                os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            )
+            os.close(os.open(path, flags, 0o600))
         except FileExistsError:
+            # ``access`` opens nothing
             if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
@@ -311,10 +321,14 @@ def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) 
 
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get(ACCESS) == "write"
-    # a pragma takes as long as SQLAlchemy's work for a statement
+    if writes:
+        query_only, begin = "OFF", "BEGIN IMMEDIATE"
+    else:
+        query_only, begin = "ON", "BEGIN"
+    # past SQLAlchemy, whose work for a statement takes as long as a pragma
     driver: Any = connection.connection.driver_connection
-    driver.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}").close()
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver.execute(f"PRAGMA query_only = {query_only}").close()
+    connection.exec_driver_sql(begin)
 
 
 def time_column(dialect: DialectName) -> ColumnElement[datetime]:
@@ -322,8 +336,10 @@ def time_column(dialect: DialectName) -> ColumnElement[datetime]:
     something else, too.
     """
     if dialect == "sqlite":
-        # at every execution
+        # A callable, so that a statement that is kept reads the clock at every execution.
         return bindparam("time", callable_=lambda: stamps.now(), type_=UtcDateTime)
+    # not ``now()``, which is the time when the transaction began, before its waits for
+    # locks
     return func.clock_timestamp(type_=UtcDateTime)
 
 
@@ -335,15 +351,13 @@ def transaction_time(session: Session, *, read: datetime | None = None) -> datet
     if read is not None:
         session.info[_TIME] = read
     elif _TIME not in session.info:
-        dialect = session.get_bind().dialect.name
-        is_local = dialect == "sqlite"
-        session.info[_TIME] = (
-            stamps.now()
-            if is_local
-            else session.execute(select(time_column("postgresql"))).scalar_one()
-        )
-    at: datetime = session.info[_TIME]
-    return at
+        if session.get_bind().dialect.name == "sqlite":
+            session.info[_TIME] = stamps.now()
+        else:
+            query = select(time_column("postgresql"))
+            session.info[_TIME] = session.execute(query).scalar_one()
+    time: datetime = session.info[_TIME]
+    return time
 
 
 class Database:
@@ -366,19 +380,20 @@ class Database:
         self.dialect: DialectName = dialect_of(url)
         self.engine: Engine = open_engine(url, pool_size=pool_size)
         self.errors: Tally[str] = Tally()
-        self._write_lock = (
-            WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
-        )
+        self._write_lock: WriteLock | None = None
+        if self.dialect == "sqlite":
+            self._write_lock = WriteLock.of(database_file(url))
         self.kept: dict[str, Any] = {}
+        # Rows are used after the commit, for answers and log lines: an expired row would
+        # begin a further transaction at its first attribute.
+        options: dict[str, Any] = {"expire_on_commit": False, "info": {KEPT: self.kept}}
         writing = self.engine.execution_options(**{ACCESS: "write"})
-        self._writers = sessionmaker(
-            writing, expire_on_commit=False, info={KEPT: self.kept}
-        )
-        self._beside = create_engine(
+        self._writers = sessionmaker(writing, **options)
+        self._readers = sessionmaker(self._reading(), **options)
+        # For :meth:`named_lock`, whose connection is in use for minutes: a few of them
+        # would empty a pool.
+        self._unpooled_engine = create_engine(
             self.engine.url, poolclass=NullPool, hide_parameters=True
-        )
-        self._readers = sessionmaker(
-            self._reading(), expire_on_commit=False, info={KEPT: self.kept}
         )
 
     @classmethod
@@ -448,7 +463,7 @@ class Database:
             return
         with ExitStack() as closes:
             with self._unavailable_if_unreachable(writes=True):
-                connection = closes.enter_context(self._beside.connect())
+                connection = closes.enter_context(self._unpooled_engine.connect())
                 take_name(connection, name, wait_s=wait_s)
             yield
 
@@ -484,11 +499,15 @@ class Database:
         self.engine.dispose()
 
     def _exclusive(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._write_lock is None else self._write_lock.locked()
+        if self._write_lock is None:
+            return nullcontext()
+        return self._write_lock.locked()
 
     def _reading(self) -> Engine:
         if self.dialect == "sqlite":
             return self.engine.execution_options(**{ACCESS: "read"})
+        # One snapshot for all statements, as on SQLite: with read committed, an answer
+        # could have an account and its entries from different times.
         return self.engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
@@ -513,6 +532,7 @@ def _is_temporary(error: DBAPIError) -> bool:
     connection, disk or server failed.
     """
     if isinstance(error.orig, sqlite3.OperationalError):
+        # the low byte of an extended code is the code
         return error.orig.sqlite_errorcode & 0xFF in _TEMPORARY_ON_SQLITE
     # The end of a transaction that was idle for too long is an InternalError of the
     # driver.

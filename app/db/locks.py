@@ -37,9 +37,15 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from app.core import limits
 from app.core.errors import Unavailable
 
+# Advisory locks of transactions, which the server frees at their end; those of sessions
+# would stay with a connection that returns to the pool.
 _number: BindParameter[int] = bindparam("number", type_=BigInteger)
 _LOCK_ALONE = select(func.pg_advisory_xact_lock(_number))
 _LOCK_SHARED = select(func.pg_advisory_xact_lock_shared(_number))
+
+# Weak: when all engines of a file have gone, their lock goes, too.
+_locks_by_path: "WeakValueDictionary[Path, WriteLock]" = WeakValueDictionary()
+_locks_guard = threading.Lock()
 
 
 @contextmanager
@@ -96,12 +102,11 @@ def lock_names(
     if session.get_bind().dialect.name == "sqlite":
         return
     connection = session.connection()
-    # a statement for each: SQL promises no order within one
+    # A statement for each, since SQL promises no order within a statement; in one order
+    # everywhere, since two transactions that lock crosswise would wait for ever.
     for name in sorted({*shared, *exclusive}):
-        connection.execute(
-            _LOCK_ALONE if name in exclusive else _LOCK_SHARED,
-            {"number": number_of(name)},
-        )
+        lock = _LOCK_ALONE if name in exclusive else _LOCK_SHARED
+        connection.execute(lock, {"number": number_of(name)})
 
 
 def lock_rows(
@@ -140,6 +145,7 @@ def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
     be idle for any time.
     """
     connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+    # the limit of a statement would end a wait that the next limit allows
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text(f"SET LOCAL lock_timeout = {int(wait_s * 1000)}"))
     connection.execute(_LOCK_ALONE, {"number": number_of(name)})
@@ -147,9 +153,9 @@ def take_name(connection: Connection, name: str, *, wait_s: float) -> None:
 
 def number_of(name: str) -> int:
     """PostgreSQL names such a lock by 64 bits."""
-    return int.from_bytes(
-        hashlib.sha256(name.encode("utf-8")).digest()[:8], "big", signed=True
-    )
+    # not ``hash()``, which differs from process to process
+    digest = hashlib.sha256(name.encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 class WriteLock:
@@ -165,6 +171,7 @@ class WriteLock:
     ) -> None:
         self._path = path
         self._wait_s = wait_s
+        # ``flock`` does not separate threads that share a descriptor
         self._threads = threading.Lock()
         self._owner: int | None = None
         self._wait: _Wait | None = None
@@ -174,10 +181,10 @@ class WriteLock:
         """The lock of a database file; one object per file."""
         path = database.resolve()
         lock_path = path.with_name(f"{path.name}.lock")
-        with _registry_guard:
-            lock = _registry.get(lock_path)
+        with _locks_guard:
+            lock = _locks_by_path.get(lock_path)
             if lock is None:
-                lock = _registry[lock_path] = cls(lock_path)
+                lock = _locks_by_path[lock_path] = cls(lock_path)
             return lock
 
     @contextmanager
@@ -189,6 +196,7 @@ class WriteLock:
                 lock file cannot be used.
             RuntimeError: this thread holds the lock already.
         """
+        # at once: the thread would wait for itself until the time is over
         if self._owner == threading.get_ident():
             raise RuntimeError("a write transaction inside a write transaction")
         if not self._threads.acquire(timeout=self._wait_s):
@@ -278,7 +286,3 @@ def _free(descriptor: int) -> None:
     # hold a copy of the descriptor, and LOCK_UN frees the lock for every copy.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
-
-
-_registry: WeakValueDictionary[Path, WriteLock] = WeakValueDictionary()
-_registry_guard = threading.Lock()

@@ -57,12 +57,11 @@ def upgrade(url: str, *, migration_url: str | None = None) -> None:
                 run_migrations(connection)
             return
         except OperationalError as error:
-            is_locked = getattr(error.orig, "sqlstate", None) in (
-                _LOCK_NOT_AVAILABLE,
-                _DEADLOCK,
-            )
+            state = getattr(error.orig, "sqlstate", None)
+            is_locked = state in (_LOCK_NOT_AVAILABLE, _DEADLOCK)
             if not is_locked or attempt == _LOCK_ATTEMPTS:
                 raise
+            # those who waited behind the migration go on meanwhile
             time.sleep(_LOCK_PAUSE_S)
 
 
@@ -76,21 +75,19 @@ def owned_by(url: str, *, migration_url: str | None) -> Iterator[Connection]:
             databases.
     """
     service, owner = parse_url(url), parse_url(migration_url or url)
-    if (service.get_backend_name(), service.database) != (
-        owner.get_backend_name(),
-        owner.database,
-    ):
+    of_service = service.get_backend_name(), service.database
+    of_owner = owner.get_backend_name(), owner.database
+    if of_service != of_owner:
         raise InstallationError(
             "the migration address and the database address name different databases"
         )
     with migration_transaction(migration_url or url) as connection:
         yield connection
-        if (
-            connection.dialect.name == "postgresql"
-            and service.username
-            and service.username != owner.username
-        ):
-            grant_to_service(connection, service.username)
+        # In the same transaction: the service would fail on a new table that it may not
+        # read yet.
+        has_own_role = service.username and service.username != owner.username
+        if connection.dialect.name == "postgresql" and has_own_role:
+            grant_to_service(connection, str(service.username))
 
 
 def run_migrations(connection: Connection, revision: str = "head") -> None:
@@ -120,35 +117,33 @@ def _require_released(connection: Connection) -> None:
     present = _columns(connection)
     if stored == (revisions.head_revision(),) or not (stored or present):
         return
-    if (
-        len(stored) == 1
-        and stored[0].isdecimal()
-        and stored[0] > revisions.head_revision()
-    ):
-        raise InstallationError(revisions.NEWER)
-    if len(stored) == 1 and stored[0].isdecimal() and stored[0] < revisions.FIRST:
-        raise InstallationError(
-            f"the database is at revision {stored[0]}. {revisions.HOW_TO_MOVE}"
-        )
+    # Revisions of this program are numbers of four digits, so texts compare as numbers.
+    if len(stored) == 1 and stored[0].isdecimal():
+        if stored[0] > revisions.head_revision():
+            raise InstallationError(revisions.NEWER)
+        if stored[0] < revisions.FIRST:
+            raise InstallationError(
+                f"the database is at revision {stored[0]}. {revisions.HOW_TO_MOVE}"
+            )
     unknown = set(stored) - revisions.known_revisions()
     if unknown or len(stored) > 1:
         raise InstallationError(
             f"the database is at revision {', '.join(sorted(stored))}, which no version of this program has. An "
             "unreleased version or another program made it; use the program that made it, or an empty database"
         )
-    made = _columns_of(*stored)
+    expected = _columns_of(*stored)
     if stored:
-        at = f"says that it is at revision {stored[0]}"
-        wrong = {
-            f"{table}.{column}"
-            for table in made
-            for column in made[table] ^ present.get(table, set())
-        }
+        claim = f"says that it is at revision {stored[0]}"
+        wrong = set[str]()
+        for table, columns in expected.items():
+            for column in columns ^ present.get(table, set()):
+                wrong.add(f"{table}.{column}")
     else:
-        at, wrong = "has no revision", made.keys() & present.keys()
+        claim, wrong = "has no revision", expected.keys() & present.keys()
     if wrong:
+        examples = ", ".join(sorted(wrong)[:3])
         raise InstallationError(
-            f"the database {at}, but its tables are not those of a released version ({', '.join(sorted(wrong)[:3])}). "
+            f"the database {claim}, but its tables are not those of a released version ({examples}). "
             "An unreleased version made it, or somebody changed it by hand; restore a backup, or use an empty database"
         )
 
@@ -157,6 +152,7 @@ def _columns_of(revision: str | None = None) -> dict[str, set[str]]:
     """The columns of every table that the migrations make up to a revision; of the
     newest without one.
     """
+    # in memory, where the migrations take a fraction of a second
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as memory:
@@ -198,39 +194,43 @@ def migration_transaction(url: str) -> Iterator[Connection]:
                 connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")
             with connection.begin():
                 if dialect_of(parsed) == "postgresql":
-                    for limit in (
-                        "lock_timeout",
-                        "statement_timeout",
-                        "idle_in_transaction_session_timeout",
-                    ):
-                        # a migration may take hours
-                        connection.execute(text(f"SET LOCAL {limit} = 0"))
-                    connection.execute(
-                        text("SELECT pg_advisory_xact_lock(:key)"),
-                        {"key": _ADVISORY_LOCK},
-                    )
-                    # of tables
-                    connection.execute(
-                        text(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'")
-                    )
+                    _exclude_migrations(connection)
                 yield connection
-                if (
-                    dialect_of(parsed) == "sqlite"
-                    and connection.exec_driver_sql("PRAGMA foreign_key_check").first()
-                ):
-                    raise RuntimeError(
-                        "a migration violates a foreign key; the database is unchanged"
-                    )
+                if dialect_of(parsed) == "sqlite":
+                    _require_foreign_keys(connection)
     finally:
         engine.dispose()
 
 
-def _exclusive(url: URL) -> AbstractContextManager[None]:
-    return (
-        WriteLock.of(database_file(url)).locked()
-        if dialect_of(url) == "sqlite"
-        else nullcontext()
+def _exclude_migrations(connection: Connection) -> None:
+    """Waits for every other migration on PostgreSQL, and limits later waits for tables."""
+    for limit in (
+        "lock_timeout",
+        "statement_timeout",
+        "idle_in_transaction_session_timeout",
+    ):
+        # a migration may take hours
+        connection.execute(text(f"SET LOCAL {limit} = 0"))
+    connection.execute(
+        text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK}
     )
+    # From here on, waits are for tables, and transactions of the service wait behind
+    # them.
+    connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'"))
+
+
+def _require_foreign_keys(connection: Connection) -> None:
+    """Checks what SQLite did not enforce during a migration; an error rolls it back."""
+    if connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+        raise RuntimeError(
+            "a migration violates a foreign key; the database is unchanged"
+        )
+
+
+def _exclusive(url: URL) -> AbstractContextManager[None]:
+    if dialect_of(url) == "sqlite":
+        return WriteLock.of(database_file(url)).locked()
+    return nullcontext()
 
 
 def _config() -> Config:

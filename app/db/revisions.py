@@ -62,10 +62,8 @@ def known_revisions() -> frozenset[str]:
     Raises:
         InstallationError: the installation has no migrations.
     """
-    known = frozenset(
-        file.stem.partition("_")[0]
-        for file in (script_folder() / "versions").glob("*.py")
-    )
+    files = (script_folder() / "versions").glob("*.py")
+    known = frozenset(file.stem.partition("_")[0] for file in files)
     if not known:
         raise InstallationError("this installation has no migrations; install it again")
     return known
@@ -87,11 +85,14 @@ def script_folder() -> Path:
     """The folder of the migrations, in a wheel or in a checkout."""
     package = Path(app.__file__).parent
     in_wheel = package / "_migrations"
-    return in_wheel if in_wheel.is_dir() else package.parent / "migrations"
+    if in_wheel.is_dir():
+        return in_wheel
+    return package.parent / "migrations"
 
 
 def revision_of(session: Session) -> str | None:
     """The revision of the database of a session; see :func:`current_revision`."""
+    # Asked first: on PostgreSQL, a SELECT from a missing table would end the transaction.
     if not inspect(session.connection()).has_table("alembic_version"):
         return None
     revision: str | None = session.scalar(

@@ -51,6 +51,8 @@ _CLAIMS_AT_ONCE = 16
 transaction is claiming.
 """
 
+_WORKERS_KEPT_FOR: Final = timedelta(days=1)
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -71,13 +73,8 @@ def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
     with sent_together(session):
         session.execute(_ADD_JOB, {name: getattr(row, name) for name in columns})
         if dataset_ids:
-            session.execute(
-                _ADD_READS,
-                [
-                    {"job_id": row.id, "dataset_id": dataset_id}
-                    for dataset_id in dataset_ids
-                ],
-            )
+            reads = [{"job_id": row.id, "dataset_id": id_} for id_ in dataset_ids]
+            session.execute(_ADD_READS, reads)
 
 
 def has_queued(
@@ -89,12 +86,8 @@ def has_queued(
     """Whether any job can be claimed; an idle worker reads this without the write lock.
     Arguments: :func:`claim`.
     """
-    return (
-        session.execute(
-            select(JobRow.id).where(_is_free(closed, known)).limit(1)
-        ).first()
-        is not None
-    )
+    query = select(JobRow.id).where(_is_free(closed, known)).limit(1)
+    return session.execute(query).first() is not None
 
 
 def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
@@ -168,12 +161,13 @@ def claim(
         known: names of the kinds and algorithms whose jobs the caller can run;
             ``None``: all.
     """
+    # The order is read without locks, which PostgreSQL does not allow with window
+    # functions. So each job is locked and looked at again.
     for job_id in session.execute(_in_order(closed, known)).scalars().all():
-        job = (
-            select(JobRow).where(JobRow.id == job_id).with_for_update(skip_locked=True)
-        )
+        query = select(JobRow).where(JobRow.id == job_id)
+        query = query.with_for_update(skip_locked=True)
         row = session.execute(
-            job.execution_options(populate_existing=True)
+            query.execution_options(populate_existing=True)
         ).scalar_one_or_none()
         # else another transaction has or had it
         if row is not None and row.state == JobState.QUEUED:
@@ -206,10 +200,8 @@ def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
     """When a job of a submitter last left the queue: at its charge, or else at the end
     of its lease or its own end.
     """
-    theirs, uncharged = (
-        JobRow.submitted_by == queued.c.submitted_by,
-        JobRow.charged_at.is_(None),
-    )
+    theirs = JobRow.submitted_by == queued.c.submitted_by
+    uncharged = JobRow.charged_at.is_(None)
     ended = (
         select(JobRow.finished_at)
         .where(theirs, uncharged, JobRow.finished_at.is_not(None))
@@ -310,6 +302,8 @@ def heartbeat(
     Raises:
         LeaseLost: the claim no longer holds; nothing was written.
     """
+    # Without a lock before: the token in the condition is the fence, and a job whose
+    # charge is under way is waited for by the update.
     changed = session.execute(
         update(JobRow)
         .where(JobRow.id == claim.job_id, JobRow.lease_token == claim.token)
@@ -394,16 +388,12 @@ def overdue(
         & (JobRow.waits_since < queued_since)
     )
     reasons = (or_(lost, unanswered), unclaimed)
-    overdue_jobs = union_all(
-        *(select(JobRow.id).where(reason) for reason in reasons)
-    ).subquery()
+    queries = [select(JobRow.id).where(reason) for reason in reasons]
+    overdue_jobs = union_all(*queries).subquery()
     # In any order: jobs that cannot end, because their account differs from its
     # entries, must not hide the others.
-    return list(
-        session.execute(
-            select(overdue_jobs.c.id).order_by(func.random()).limit(limit)
-        ).scalars()
-    )
+    query = select(overdue_jobs.c.id).order_by(func.random()).limit(limit)
+    return list(session.execute(query).scalars())
 
 
 def job(session: Session, job_id: str) -> JobRow:
@@ -613,16 +603,13 @@ def page_of_waiting(
     )
 
 
-_KEPT: Final = timedelta(days=1)
-
-
 def see_worker(session: Session, worker_id: str, *, at: datetime) -> None:
     """Notes that a worker lives, and forgets workers that were killed a day ago."""
     seen = insert(session, WorkerRow).values(id=worker_id, seen_at=at)
     session.execute(
         seen.on_conflict_do_update(index_elements=["id"], set_={"seen_at": at})
     )
-    session.execute(delete(WorkerRow).where(WorkerRow.seen_at < at - _KEPT))
+    session.execute(delete(WorkerRow).where(WorkerRow.seen_at < at - _WORKERS_KEPT_FOR))
 
 
 def forget_worker(session: Session, worker_id: str) -> None:

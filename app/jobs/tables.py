@@ -41,13 +41,14 @@ def part_fields(parts: Sequence[JobPart]) -> dict[str, Any]:
     in ``unlabelled``.
     """
     first, *others = parts
-    names = ("dataset", "dataset_name", "reservation_id", "price")
+    unlabelled = None
+    if others:
+        names = ("dataset", "dataset_name", "reservation_id", "price")
+        unlabelled = {name: getattr(others[0], name) for name in names}
     return {
         "reservation_id": first.reservation_id,
         "price": first.price,
-        "unlabelled": {name: getattr(others[0], name) for name in names}
-        if others
-        else None,
+        "unlabelled": unlabelled,
     }
 
 

@@ -52,21 +52,18 @@ def rules_of(body: RulesIn, accountant: str) -> Rules:
     Raises:
         InvalidRequest: an amount is less than one step, or above every cap.
     """
-    quotas = [
-        Quota(
-            frozenset(quota.keys),
-            _steps(quota.cap, accountant, at=f"/quotas/{number}/cap"),
-        )
-        for number, quota in enumerate(body.quotas)
-    ]
+    quotas = set[Quota]()
+    for number, quota in enumerate(body.quotas):
+        cap = _steps(quota.cap, accountant, at=f"/quotas/{number}/cap")
+        quotas.add(Quota(frozenset(quota.keys), cap))
+    # In one order: rules that another owner sends again are compared as JSON.
+    in_order = sorted(quotas, key=lambda quota: (sorted(quota.keys), quota.cap))
     return Rules(
         largest_job=_optional_steps(body.largest_job, accountant, at="/largest_job"),
         approval_above=_optional_steps(
             body.approval_above, accountant, at="/approval_above"
         ),
-        quotas=tuple(
-            sorted(set(quotas), key=lambda quota: (sorted(quota.keys), quota.cap))
-        ),
+        quotas=tuple(in_order),
         is_frozen=body.frozen,
         erase_rows_at=body.erase_rows_at,
     )
@@ -87,26 +84,27 @@ def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
 
 
 def _steps(amount: Fraction, accountant: str, *, at: str) -> int:
+    # down: a limit that is rounded up would admit more than the owner wrote
     steps = steps_down(amount, accountants.by_name(accountant).PLACES)
     if steps == 0:
-        raise InvalidRequest.at(
-            at, "too-small", accepted=[f"at least {Amount(accountant, 1).text}"]
-        )
+        smallest = Amount(accountant, 1).text
+        raise InvalidRequest.at(at, "too-small", accepted=[f"at least {smallest}"])
     if steps > limits.MAX_STEPS:
-        raise InvalidRequest.at(
-            at,
-            "too-large",
-            accepted=[f"at most {Amount(accountant, limits.MAX_STEPS).text}"],
-        )
+        largest = Amount(accountant, limits.MAX_STEPS).text
+        raise InvalidRequest.at(at, "too-large", accepted=[f"at most {largest}"])
     return steps
 
 
 def _optional_steps(amount: Fraction | None, accountant: str, *, at: str) -> int | None:
-    return None if amount is None else _steps(amount, accountant, at=at)
+    if amount is None:
+        return None
+    return _steps(amount, accountant, at=at)
 
 
 def _optional_text(accountant: str, steps: int | None) -> str | None:
-    return None if steps is None else Amount(accountant, steps).text
+    if steps is None:
+        return None
+    return Amount(accountant, steps).text
 
 
 def show_rules(
@@ -136,26 +134,23 @@ def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | N
     """The proposed rules, their owner and the time, until the proposal expires."""
     if row is None or row.proposal is None:
         return None
-    expires_at = stamps.from_text(row.proposal["at"]) + timedelta(
-        seconds=limits.MAX_PROPOSAL_S
-    )
-    return row.proposal if at <= expires_at else None
+    proposed_at = stamps.from_text(row.proposal["at"])
+    if at > proposed_at + timedelta(seconds=limits.MAX_PROPOSAL_S):
+        return None
+    return row.proposal
 
 
 def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
     """Formats the rules of a dataset."""
-    row, accountant = (
-        rules.row_of(session, dataset.id),
-        tables.account(session, dataset.id).accountant,
-    )
+    row = rules.row_of(session, dataset.id)
+    accountant = tables.account(session, dataset.id).accountant
     in_force = rules.rules_of(row)
     keys = frozenset[str]().union(*(quota.keys for quota in in_force.quotas))
     by_key = rules.usage(session, dataset.id, keys, key="").by_key
     shown = json_of(in_force, accountant)
-    for quota, listed in zip(in_force.quotas, shown["quotas"], strict=True):
-        listed["spent"] = Amount(
-            accountant, sum(by_key.get(key, 0) for key in quota.keys)
-        ).text
+    for quota, quota_out in zip(in_force.quotas, shown["quotas"], strict=True):
+        steps = sum(by_key.get(key, 0) for key in quota.keys)
+        quota_out["spent"] = Amount(accountant, steps).text
     return RulesOut.model_validate(
         {
             "dataset": dataset.id,
@@ -246,18 +241,17 @@ class _Change:
             if rules != self._before or self._proposal is not None:
                 self._put(rules, proposed_by=None)
             return
-        by = None if self._proposal is None else str(self._proposal["by"])
-        is_proposed = self._proposal is not None and self._proposal["rules"] == json_of(
-            rules, self.accountant
-        )
-        if (
-            is_proposed
-            and by is not None
-            and by != self._principal.key_id
-            and self._is_owner(by)
-        ):
-            self._put(rules, proposed_by=by)
-        elif not is_proposed or by != self._principal.key_id:
+        proposer, is_proposed = None, False
+        if self._proposal is not None:
+            proposer = str(self._proposal["by"])
+            is_proposed = self._proposal["rules"] == json_of(rules, self.accountant)
+        # A key that sends its own proposal again changes nothing: it cannot agree with
+        # itself, and the proposal keeps its time.
+        if is_proposed and proposer == self._principal.key_id:
+            return
+        if is_proposed and proposer is not None and self._is_owner(proposer):
+            self._put(rules, proposed_by=proposer)
+        else:
             self._propose(rules)
 
     def _is_owner(self, key_id: str) -> bool:
@@ -273,8 +267,11 @@ class _Change:
 
     def _put(self, rules: Rules, *, proposed_by: str | None) -> None:
         self._require_unchanged()
+        # Jobs that could not start while the dataset was frozen wait anew. They are
+        # locked before the account, as everywhere.
         if self._before.is_frozen and not rules.is_frozen:
             queue.restart_waits(self._session, self._dataset.id, at=self.at)
+        # a charge checks the rules under this lock
         tables.locked_account(self._session, self._dataset.id)
         put(
             self._session,
@@ -310,16 +307,14 @@ def _require_keys(session: Session, body: RulesIn) -> None:
     """Refuses quotas that name a key twice, or a key that does not exist, which would
     limit nothing.
     """
-    existing = keys.existing(
-        session, {key_id for quota in body.quotas for key_id in quota.keys}
-    )
+    named = set[str]().union(*(quota.keys for quota in body.quotas))
+    existing = keys.existing(session, named)
     for number, quota in enumerate(body.quotas):
-        is_distinct = len(set(quota.keys)) == len(quota.keys)
-        if not (is_distinct and existing.issuperset(quota.keys)):
-            raise InvalidRequest.at(
-                f"/quotas/{number}/keys",
-                "unknown-key" if is_distinct else "not-distinct",
-            )
+        pointer = f"/quotas/{number}/keys"
+        if len(set(quota.keys)) != len(quota.keys):
+            raise InvalidRequest.at(pointer, "not-distinct")
+        if not existing.issuperset(quota.keys):
+            raise InvalidRequest.at(pointer, "unknown-key")
 
 
 def list_approvals(
@@ -338,16 +333,14 @@ def list_approvals(
             lambda row: row.id,
         )
         undecided = queue.open_approvals(session, [row.id for row in shown])
-        listed = [
-            _approval_out(
-                session,
-                principal,
-                row,
-                [each for each in undecided[row.id] if owned is None or each in owned],
-            )
-            for row in shown
-        ]
-        return ApprovalList(approvals=listed, next=following)
+        approvals = []
+        for row in shown:
+            dataset_ids = undecided[row.id]
+            # a job may wait for owners of other datasets, too
+            if owned is not None:
+                dataset_ids = [id_ for id_ in dataset_ids if id_ in owned]
+            approvals.append(_approval_out(session, principal, row, dataset_ids))
+        return ApprovalList(approvals=approvals, next=following)
 
 
 def decide(
@@ -367,20 +360,22 @@ def decide(
     """
     with write_as(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
-        asked = queue.approvals_of_job(session, job_id)
-        owned = _owned_datasets(
-            session, principal, [each.dataset_id for each in asked] or [row.dataset_id]
-        )
+        approvals = queue.approvals_of_job(session, job_id)
+        # a job that never waited is shown or hidden by its own dataset
+        job_datasets = [approval.dataset_id for approval in approvals]
+        owned = _owned_datasets(session, principal, job_datasets or [row.dataset_id])
         if row.submitted_by == principal.key_id:
             raise SameSubmitter
         at = installation.database.now(session)
-        decided = [
-            each for each in asked if each.decision is None and each.dataset_id in owned
+        undecided = [
+            approval
+            for approval in approvals
+            if approval.decision is None and approval.dataset_id in owned
         ]
-        if row.state != JobState.WAITING or at > _expires_at(row) or not decided:
+        if row.state != JobState.WAITING or at > _expires_at(row) or not undecided:
             raise NotWaiting
-        queue.record_decisions(decided, body.decision, by=principal.key_id, at=at)
-        dataset_ids = [each.dataset_id for each in decided]
+        queue.record_decisions(undecided, body.decision, by=principal.key_id, at=at)
+        dataset_ids = [approval.dataset_id for approval in undecided]
         if body.decision == "reject":
             reservations.void_jobs(session, [row.id], actor=principal.key_id)
             notices.end_job(
@@ -388,7 +383,7 @@ def decide(
             )
         else:
             _cover(session, row, dataset_ids)
-            if all(each.decision == "approve" for each in asked):
+            if all(approval.decision == "approve" for approval in approvals):
                 queue.admit(row, at=at)
                 notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
         facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}

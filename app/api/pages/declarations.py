@@ -75,6 +75,31 @@ _FIELD_OF_REFUSAL: Mapping[type[GrovekeeperError], str] = {
 """The field of the form that a refusal is about."""
 _REFUSALS: tuple[type[GrovekeeperError], ...] = (InvalidRequest, *_FIELD_OF_REFUSAL)
 
+_SIMPLE = {
+    "/name": "name",
+    "/schema/features": "columns",
+    "/schema/label/name": "label.name",
+    "/schema/label/classes": "label.classes",
+    "/budget/epsilon": "epsilon",
+    "/budget/delta": "delta",
+    "/budget": "delta",
+    "/public_size": "public_size",
+    "/privacy_unit/column": "unit.column",
+    "/privacy_unit/form": "unit.form",
+    "/privacy_unit/max_rows": "unit.max_rows",
+    "/population": "population",
+    "/other_people": "other_people",
+}
+"""Fields of the form by the pointers of problems at them and below them."""
+
+_COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
+_NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
+_WHOLE_NUMBERS = "The form says whole numbers until you change it."
+_NO_FIELD = (
+    "this form has no field for it, and a declaration cannot get it later. Declare with grovekeeper datasets create, "
+    "or go on without it."
+)
+
 
 @declaration_pages.get("")
 @limited(needs=Role.OWNER)
@@ -132,11 +157,14 @@ class _Draft:
         """
         would_be, problems = self._checked(step)
         if not self.form.get("tried"):
+            # An empty field is no mistake before somebody leaves the step.
             problems = {
                 field: words
                 for field, words in problems.items()
                 if self.form.get(field, "").strip()
             }
+        if unread is not None:
+            problems = {**problems, "dictionary": unread}
         shared = populations.list_populations(
             *self.visit.by, PageRequest(limits.MAX_PAGE_SIZE)
         ).populations
@@ -161,7 +189,7 @@ class _Draft:
             wrong_fields=[item for item in problems.items() if item[0]],
             populations=[(name, name or "none") for name in sorted(names)],
             would_be=would_be,
-            problems=problems if unread is None else {**problems, "dictionary": unread},
+            problems=problems,
             to_confirm=to_confirm,
         )
 
@@ -171,10 +199,8 @@ class _Draft:
         for earlier in STEPS[: STEPS.index(step)]:
             if tried._checked(earlier)[1]:
                 return tried.page(step=earlier, status=422)
-        return replace(
-            self,
-            form={name: text for name, text in self.form.items() if name != "tried"},
-        ).page(step=step)
+        form = {name: text for name, text in self.form.items() if name != "tried"}
+        return replace(self, form=form).page(step=step)
 
     def _read(self) -> Response:
         """The form filled from a data dictionary; what the dictionary lacks is shown as
@@ -198,17 +224,12 @@ class _Draft:
             "once": self.form.get("once", ""),
             "tried": "yes",
         }
-        untyped = [
-            remark.text for remark in draft.lacking if remark.at.endswith("/type")
-        ]
         to_confirm = [remark.text for remark in draft.to_confirm]
-        to_confirm += [
-            f"{text}. The form says whole numbers until you change it."
-            for text in untyped
-        ]
-        to_confirm += [
-            f"{text}: {_NO_FIELD}" for text in _without_field(draft.declaration)
-        ]
+        for remark in draft.lacking:
+            if remark.at.endswith("/type"):
+                to_confirm.append(f"{remark.text}. {_WHOLE_NUMBERS}")
+        for text in _without_field(draft.declaration):
+            to_confirm.append(f"{text}: {_NO_FIELD}")
         return replace(self, form=form).page(step="columns", to_confirm=to_confirm)
 
     def _with_row(self, action: str, place: str) -> "_Draft":
@@ -259,25 +280,6 @@ class _Draft:
             return None, {_FIELD_OF_REFUSAL[type(refusal)]: sentence(str(refusal))}
 
 
-_SIMPLE = {
-    "/name": "name",
-    "/schema/features": "columns",
-    "/schema/label/name": "label.name",
-    "/schema/label/classes": "label.classes",
-    "/budget/epsilon": "epsilon",
-    "/budget/delta": "delta",
-    "/budget": "delta",
-    "/public_size": "public_size",
-    "/privacy_unit/column": "unit.column",
-    "/privacy_unit/form": "unit.form",
-    "/privacy_unit/max_rows": "unit.max_rows",
-    "/population": "population",
-    "/other_people": "other_people",
-}
-_COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
-_NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
-
-
 def declaration(form: Form, *, step: str) -> dict[str, Any]:
     """The declaration as far as it is filled in; stand-ins take the place of the steps
     after ``step``.
@@ -288,6 +290,8 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     }
     if budget["accountant"] != "pure":
         budget["delta"] = form.get("delta", "").strip()
+    if step == "columns":
+        budget = {"accountant": "pure", "epsilon": "1"}
     body: dict[str, Any] = {
         "name": form.get("name", "").strip(),
         "schema": {
@@ -297,9 +301,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
                 "classes": _lines(form.get("label.classes", "")),
             },
         },
-        "budget": {"accountant": "pure", "epsilon": "1"}
-        if step == "columns"
-        else budget,
+        "budget": budget,
     }
     if step == "columns":
         return body
@@ -308,13 +310,12 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "public_size": _number(form.get("public_size", "")),
     }
     unit_column = form.get("unit.column", "").strip()
+    max_rows = _number(form.get("unit.max_rows", ""))
     return body | {
         "privacy_unit": {
             "column": unit_column or None,
             "form": (form.get("unit.form") or None) if unit_column else None,
-            "max_rows": 1
-            if (max_rows := _number(form.get("unit.max_rows", ""))) is None
-            else max_rows,
+            "max_rows": 1 if max_rows is None else max_rows,
         },
         "protects": form.get("protects", "row"),
         "population": form.get("population") or None,
@@ -359,12 +360,6 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     return form | _fields("p", _partitions(drafted))
 
 
-_NO_FIELD = (
-    "this form has no field for it, and a declaration cannot get it later. Declare with grovekeeper datasets create, "
-    "or go on without it."
-)
-
-
 def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
     """What a declaration says and the form cannot."""
     if _object(drafted.get("budget")).get("delta_set_aside") is not None:
@@ -375,8 +370,10 @@ def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _partitions(drafted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    listed = drafted.get("partitions")
-    return [_object(each) for each in listed] if isinstance(listed, list) else []
+    partitions = drafted.get("partitions")
+    if not isinstance(partitions, list):
+        return []
+    return [_object(partition) for partition in partitions]
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -387,44 +384,46 @@ def _object(value: object) -> Mapping[str, Any]:
 def rows(form: Form, prefix: str) -> list[dict[str, str]]:
     """The rows of a table of the form, at most ``limits.MAX_FORM_COLUMNS``."""
     count = form.get(f"n_{prefix}", "0")
-    n_rows = min(int(count), limits.MAX_FORM_COLUMNS) if _COUNT.fullmatch(count) else 0
-    return [
-        {name: form.get(f"{prefix}{index}.{name}", "") for name in _TABLES[prefix]}
-        for index in range(n_rows)
-    ]
+    if not _COUNT.fullmatch(count):
+        return []
+    table = []
+    for index in range(min(int(count), limits.MAX_FORM_COLUMNS)):
+        row = f"{prefix}{index}"
+        table.append({name: form.get(f"{row}.{name}", "") for name in _TABLES[prefix]})
+    return table
 
 
 def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
     """The problems of a declaration in words, by field of the form; ``""`` for what
     belongs to no field.
     """
-    shown: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     for error in errors:
-        shown.setdefault(_field(error.at), []).append(
-            field_problem(error.problem, error.accepted)
-        )
-    return {
-        field: " ".join(dict.fromkeys(sentences)) for field, sentences in shown.items()
-    }
+        of_field = sentences.setdefault(_field(error.at), [])
+        words = field_problem(error.problem, error.accepted)
+        if words not in of_field:
+            of_field.append(words)
+    return {field: " ".join(of_field) for field, of_field in sentences.items()}
 
 
 def _field(pointer: str) -> str:
-    known = [at for at in _SIMPLE if pointer == at or pointer.startswith(f"{at}/")]
     if nested := _NESTED.match(pointer):
         prefix = "p" if pointer.startswith("/partitions") else "f"
         return f"{prefix}{nested[1]}.{nested[2] or 'name'}"
-    return _SIMPLE[max(known, key=len)] if known else ""
+    above = [at for at in _SIMPLE if pointer == at or pointer.startswith(f"{at}/")]
+    if not above:
+        return ""
+    return _SIMPLE[max(above, key=len)]
 
 
 def _fields(prefix: str, described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     fields = {f"n_{prefix}": "0"}
     for index, row in enumerate(described):
         fields[f"n_{prefix}"] = str(index + 1)
-        fields |= {
-            f"{prefix}{index}.{name}": text
-            for name in _TABLES[prefix]
-            if (text := _text(row.get(name)))
-        }
+        for name in _TABLES[prefix]:
+            text = _text(row.get(name))
+            if text:
+                fields[f"{prefix}{index}.{name}"] = text
     return fields
 
 
@@ -490,8 +489,7 @@ def _number(text: str) -> int | Decimal | str | None:
         return text
     if not number.is_finite():
         return text or None
-    return (
-        int(number)
-        if number == number.to_integral_value() and abs(number.adjusted()) < 18
-        else number
-    )
+    # an integer of billions of digits, such as 1e999999999, would fill the memory
+    if number == number.to_integral_value() and abs(number.adjusted()) < 18:
+        return int(number)
+    return number

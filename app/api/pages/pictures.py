@@ -35,9 +35,12 @@ def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> 
         requested: what a request asks for.
     """
     cap = Decimal(account["cap"])
-    amounts = {name: Decimal(account[name]) for name in ("charged", "reserved")} | {
-        "requested": Decimal(requested)
+    amounts = {
+        "charged": Decimal(account["charged"]),
+        "reserved": Decimal(account["reserved"]),
+        "requested": Decimal(requested),
     }
+    # never 0, which the parts are divided by
     whole = max(cap, sum(amounts.values()), Decimal(1).scaleb(-30))
     parts, start = [], Decimal(0)
     for kind, amount in amounts.items():
@@ -79,18 +82,19 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     # the height says which part of the cap is spent
     whole = max(Decimal(balance["cap"]), highest)
     width = Decimal(_WIDTH) / max(len(steps), 6)
-    columns = [
-        _step(
+    columns = []
+    for index, charge in enumerate(steps):
+        mechanism = charge.job_id or charge.description
+        who, minute = words.who(charge.by, charge.by_name), words.minute(charge.at)
+        step = _step(
             index * width,
             width,
             top=Decimal(charge.total) / whole,
             height=Decimal(charge.amount) / whole,
             link=f"{base()}/ui/ledger/{balance['account']}/entries/{charge.sequence}",
-            text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: "
-            f"{charge.job_id or charge.description}, {words.who(charge.by, charge.by_name)}, {words.minute(charge.at)}",
+            text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: {mechanism}, {who}, {minute}",
         )
-        for index, charge in enumerate(steps)
-    ]
+        columns.append(step)
     y = _number(_height(Decimal(balance["cap"]) / whole))
     cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(
         _WIDTH, y=y
@@ -150,28 +154,19 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
         ("wide", accuracy.population_interval.low, accuracy.population_interval.high),
         ("interval", accuracy.interval.low, accuracy.interval.high),
     ]
-    bars = Markup("").join(
-        Markup('<rect class="{}" x="{}" y="8" width="{}" height="16"/>').format(
-            kind,
-            _number(_across(low)),
-            _number(max(_across(high) - _across(low), Decimal(1))),
-        )
-        for kind, low, high in ends
-    )
-    mark = "" if majority is None else _vertical("cap", _across(majority.share), 2, 30)
-    dot = (
-        ""
-        if accuracy.estimate is None
-        else _vertical("estimate", _across(accuracy.estimate), 4, 28)
-    )
-    words = (
-        ""
-        if majority is None
-        else f"; the largest class alone {_percent(majority.share)}"
-    )
-    estimate = (
-        "no estimate" if accuracy.estimate is None else _percent(accuracy.estimate)
-    )
+    bar = Markup('<rect class="{}" x="{}" y="8" width="{}" height="16"/>')
+    bars = []
+    for kind, low, high in ends:
+        width = max(_across(high) - _across(low), Decimal(1))
+        bars.append(bar.format(kind, _number(_across(low)), _number(width)))
+    mark = words = ""
+    if majority is not None:
+        mark = _vertical("cap", _across(majority.share), 2, 30)
+        words = f"; the largest class alone {_percent(majority.share)}"
+    dot, estimate = "", "no estimate"
+    if accuracy.estimate is not None:
+        dot = _vertical("estimate", _across(accuracy.estimate), 4, 28)
+        estimate = _percent(accuracy.estimate)
     return Markup(
         '<svg class="plot accuracy" viewBox="0 0 {w} 32" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<rect class="empty" y="12" width="{w}" height="8"/>{bars}{mark}{dot}</svg>'
@@ -179,7 +174,7 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
         w=_WIDTH,
         label=f"Accuracy {estimate}, between {_percent(accuracy.interval.low)} and "
         f"{_percent(accuracy.interval.high)}{words}",
-        bars=bars,
+        bars=Markup("").join(bars),
         mark=mark,
         dot=dot,
     )
@@ -190,14 +185,12 @@ def roc(histogram: Sequence[Sequence[float]]) -> Markup:
     then of the second.
     """
     first, second = ([max(count, 0.0) for count in counts] for counts in histogram)
+    n_first, n_second = sum(first) or 1.0, sum(second) or 1.0
     mistaken = detected = 0.0
     points = ["0,200"]
     for wrong, right in zip(reversed(first), reversed(second), strict=True):
         mistaken, detected = mistaken + wrong, detected + right
-        x, y = (
-            part / (whole or 1.0) * 200
-            for part, whole in ((mistaken, sum(first)), (detected, sum(second)))
-        )
+        x, y = mistaken / n_first * 200, detected / n_second * 200
         points.append(f"{x:.1f},{200 - y:.1f}")
     return Markup(
         '<svg class="roc" viewBox="-2 -2 204 204" role="img" aria-label="ROC curve from noisy counts">'
@@ -224,11 +217,13 @@ def odds_scale(odds: str, *, label: str) -> Markup:
     """Draw a scale from a coin (50 %) to certainty (100 %) with a mark at the odds, and
     marks at ε = 0.1, 1 and 3.
     """
+    mark = Markup(
+        '<line class="mark" x1="{x}" x2="{x}" y1="16" y2="24"/><text x="{x}" y="38">ε = {e}</text>'
+    )
+    # the odds are 1 / (1 + exp(−ε))
+    odds_of_epsilon = (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
     marks = Markup("").join(
-        Markup(
-            '<line class="mark" x1="{x}" x2="{x}" y1="16" y2="24"/><text x="{x}" y="38">ε = {e}</text>'
-        ).format(x=_place(at), e=epsilon)
-        for epsilon, at in (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
+        mark.format(x=_place(odds), e=epsilon) for epsilon, odds in odds_of_epsilon
     )
     return Markup(
         '<svg class="odds" viewBox="0 0 {w} 44" role="img" aria-label="{label}">'
@@ -259,23 +254,19 @@ def recovered_shares(
     height = len(tables) * _ROW_HEIGHT + 24
     low, middle, high = (_share_place(share) for share in band)
     foot = height - 20
-    rows = Markup("").join(
-        Markup(
-            '<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>'
-        ).format(
-            text_y=index * _ROW_HEIGHT + 15,
-            y=index * _ROW_HEIGHT + 11,
-            x=_number(_share_place(at.share)),
-            name=at.table,
-        )
-        for index, at in enumerate(tables)
+    row = Markup(
+        '<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>'
     )
-    marks = Markup("").join(
-        Markup('<text class="at" x="{x}" y="{y}">{percent} %</text>').format(
-            x=_number(_share_place(percent / 100)), y=height - 4, percent=percent
-        )
-        for percent in (0, 50, 100)
-    )
+    rows = []
+    for index, recovered in enumerate(tables):
+        top = index * _ROW_HEIGHT
+        x = _number(_share_place(recovered.share))
+        rows.append(row.format(text_y=top + 15, y=top + 11, x=x, name=recovered.table))
+    mark = Markup('<text class="at" x="{x}" y="{y}">{percent} %</text>')
+    marks = []
+    for percent in (0, 50, 100):
+        x = _number(_share_place(percent / 100))
+        marks.append(mark.format(x=x, y=height - 4, percent=percent))
     return Markup(
         '<svg class="shares" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">'
         '<rect class="band" x="{x}" y="0" width="{band}" height="{foot}"/>'
@@ -291,8 +282,8 @@ def recovered_shares(
         foot=foot,
         left=_number(_share_place(0)),
         right=_number(_share_place(1)),
-        rows=rows,
-        marks=marks,
+        rows=Markup("").join(rows),
+        marks=Markup("").join(marks),
     )
 
 
@@ -323,21 +314,15 @@ def _hatching(start: Decimal, width: Decimal) -> Markup:
         foot = start - _BAR_HEIGHT + step * _HATCH_STEP
         left, right = max(foot, start), min(foot + _BAR_HEIGHT, start + width)
         if left < right:
-            ends = (
-                (left, _BAR_HEIGHT - (left - foot)),
-                (right, _BAR_HEIGHT - (right - foot)),
-            )
-            lines.append(
-                "M{} {}L{} {}".format(*(_number(at) for end in ends for at in end))
-            )
+            low, high = _BAR_HEIGHT - (left - foot), _BAR_HEIGHT - (right - foot)
+            ends = map(_number, (left, low, right, high))
+            lines.append("M{} {}L{} {}".format(*ends))
     return Markup('<path class="hatching" d="{}"/>').format("".join(lines))
 
 
 def _place(odds: str) -> str:
-    return _number(
-        _SCALE_EDGE
-        + (Decimal(odds) - Decimal("0.5")) * 2 * (_SCALE_WIDTH - 2 * _SCALE_EDGE)
-    )
+    share = (Decimal(odds) - Decimal("0.5")) * 2
+    return _number(_SCALE_EDGE + share * (_SCALE_WIDTH - 2 * _SCALE_EDGE))
 
 
 def _share_place(share: float) -> Decimal:

@@ -72,11 +72,10 @@ def cell(scope: Mapping[str, Any]) -> str:
     """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names
     no partition.
     """
-    listed = {
-        name: cells if isinstance(cells, list) else [cells]
-        for name, cells in scope.items()
-    }
-    parts = [f"{name}={', '.join(_runs(cells))}" for name, cells in listed.items()]
+    parts = []
+    for name, cells in scope.items():
+        listed_cells = cells if isinstance(cells, list) else [cells]
+        parts.append(f"{name}={', '.join(_runs(listed_cells))}")
     return "; ".join(parts) or "the whole dataset"
 
 
@@ -84,12 +83,11 @@ def covered(scope: Mapping[str, Any]) -> str:
     """The scope of an entry in words; a number stands for the first uploads that
     entries of the ledger named.
     """
-    return cell(
-        {
-            name: f"the first {cells}" if isinstance(cells, int) else cells
-            for name, cells in scope.items()
-        }
-    )
+    words = dict(scope)
+    for name, cells in scope.items():
+        if isinstance(cells, int):
+            words[name] = f"the first {cells}"
+    return cell(words)
 
 
 def unit_of(column: str | None) -> str:
@@ -109,18 +107,22 @@ def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> s
     its job ended, if known.
     """
     details = fields.get("details") or {}
+    purpose = f"job {fields['job_id']}"
+    if "attested_by" in details:
+        attester, description = details["attested_by"], details["description"]
+        purpose = (
+            f"a mechanism outside the service, attested by {attester}: {description}"
+        )
     words = {
         "amount": f"{fields['amount']} {symbol}",
-        "purpose": f"job {fields['job_id']}" if "attested_by" not in details else f"a mechanism outside the service, "
-        f"attested by {details['attested_by']}: {details['description']}",
+        "purpose": purpose,
         "reason": details.get("reason"),
         "member": details.get("member", {}).get("dataset"),
         "erased": details.get("continues", {}).get("dataset"),
         "why": _WHY_EXPIRED.get(ended, "the job did not start in time"),
-    }  # fmt: skip
-    return _ENTRIES[
-        "opening-load" if "continues" in details else fields["kind"]
-    ].format(**words)
+    }
+    kind = "opening-load" if "continues" in details else fields["kind"]
+    return _ENTRIES[kind].format(**words)
 
 
 _ENTRIES: Mapping[str, str] = {
@@ -156,7 +158,9 @@ def field_problem(problem: str, accepted: Sequence[str] | None = None) -> str:
     if problem in _FIELD_PROBLEMS:
         return _FIELD_PROBLEMS[problem]
     words = f"{problem.replace('-', ' ').capitalize()}."
-    return f"{words} Accepted: {', '.join(accepted[:12])}." if accepted else words
+    if not accepted:
+        return words
+    return f"{words} Accepted: {', '.join(accepted[:12])}."
 
 
 _FIELD_PROBLEMS: Mapping[str, str] = {
@@ -186,13 +190,18 @@ def minute(time: str) -> str:
 
 def _runs(cells: list[Any]) -> list[str]:
     """Cells as texts; three or more consecutive numbers as ``0–7``."""
+
+    def run_of(item: tuple[int, Any]) -> object:
+        # Consecutive numbers at consecutive places have the same difference to them.
+        index, cell = item
+        return cell - index if isinstance(cell, int) else item
+
     texts: list[str] = []
-    for _, grouped in groupby(
-        enumerate(cells),
-        key=lambda item: item[1] - item[0] if isinstance(item[1], int) else item,
-    ):
+    for _, grouped in groupby(enumerate(cells), key=run_of):
         run = [str(cell) for _, cell in grouped]
-        texts += run if len(run) < 3 else [f"{run[0]}–{run[-1]}"]
+        if len(run) >= 3:
+            run = [f"{run[0]}–{run[-1]}"]
+        texts += run
     return texts
 
 
@@ -260,7 +269,7 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
     """
     details = act.details
     words = {
-        name: _detail(name, value, details, names) for name, value in details.items()
+        name: _words_of_detail(name, value, names) for name, value in details.items()
     }
     optional = {"expires_at": "", "proposed_by": ""}
     if act.kind == "cap-changed":
@@ -287,9 +296,7 @@ def _before(details: Mapping[str, Any], names: Mapping[str, str]) -> Markup | st
     return ""
 
 
-def _detail(
-    name: str, value: Any, details: Mapping[str, Any], names: Mapping[str, str]
-) -> Markup | str:
+def _words_of_detail(name: str, value: Any, names: Mapping[str, str]) -> Markup | str:
     match name:
         case "dataset":
             return _dataset(value, names)
@@ -308,11 +315,9 @@ def _detail(
         case "expires_at":
             return f", until {minute(value)} UTC"
         case "proposed_by":
-            return (
-                ""
-                if value is None
-                else Markup(", as proposed by {}").format(named(value, names))
-            )
+            if value is None:
+                return ""
+            return Markup(", as proposed by {}").format(named(value, names))
         case "role" | "reason":
             return str(value)
     return Markup("<code>{}</code>").format(value)
@@ -321,9 +326,9 @@ def _detail(
 def named(reference: str, names: Mapping[str, str]) -> Markup:
     """A key or a model by its name, if it has a known one, and its id."""
     code = Markup("<code>{}</code>").format(reference)
-    return (
-        Markup("{} {}").format(names[reference], code) if reference in names else code
-    )
+    if reference not in names:
+        return code
+    return Markup("{} {}").format(names[reference], code)
 
 
 def _dataset(dataset: str, names: Mapping[str, str]) -> Markup:
@@ -337,9 +342,8 @@ def _link(path: str, words: str) -> Markup:
 def _roles(roles: Sequence[str]) -> str:
     if not roles:
         return ", without a global role"
-    return (
-        f", with the global {'role' if len(roles) == 1 else 'roles'} {', '.join(roles)}"
-    )
+    noun = "role" if len(roles) == 1 else "roles"
+    return f", with the global {noun} {', '.join(roles)}"
 
 
 def _rules(rules: Mapping[str, Any], names: Mapping[str, str]) -> Markup:

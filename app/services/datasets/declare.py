@@ -74,6 +74,11 @@ _FIELDS = {
     "epoch": ("how",),
 }
 _REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
+_READABLE = (
+    "a text with a visible character, without marks that turn the direction of the text"
+)
+_OBEYED = re.compile("[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Line separators, and marks that reverse the direction of a text."""
 
 
 def register_dataset(
@@ -131,14 +136,11 @@ def check_declaration(
     with installation.database.read() as session:
         caller = refreshed(installation, session, principal)
         caller.require(Role.OWNER)
-        is_new = declaration.other_people is None and not catalog.erased(
-            session, declaration.name
-        )
-        facts = (
-            checked.facts(session, caller, keys, at=installation.database.now(session))
-            if is_new
-            else {}
-        )
+        erased = catalog.erased(session, declaration.name)
+        is_new = declaration.other_people is None and not erased
+        if is_new:
+            now = installation.database.now(session)
+            facts = checked.facts(session, caller, keys, at=now)
     if not is_new:
         with write_as(installation, principal) as (session, caller):
             caller.require(Role.OWNER)
@@ -215,12 +217,9 @@ class _Checked:
             declaration.partitions, schema, unit_column=unit_column
         )
         if "visibility" in declaration.model_fields_set:
+            problem = "every-dataset-is-private"
             problems.append(
-                FieldProblem(
-                    "/visibility",
-                    "every-dataset-is-private",
-                    accepted=(_NO_VISIBILITY,),
-                )
+                FieldProblem("/visibility", problem, accepted=(_NO_VISIBILITY,))
             )
         try:
             cap = cap_of(declaration.budget)
@@ -301,18 +300,21 @@ class _Checked:
 
     def _new_account(self, dataset: Dataset) -> accounts.NewAccount:
         budget = self.declaration.budget
+        delta = delta_set_aside = None
+        if budget.delta is not None:
+            delta = amounts.to_text(budget.delta)
+        if budget.delta_set_aside is not None:
+            delta_set_aside = amounts.to_text(budget.delta_set_aside)
         return accounts.NewAccount(
             id=dataset.id,
             name=dataset.name,
             accountant=budget.accountant,
             adjacency=dataset.adjacency.value,
             cap=self.cap,
-            delta=None if budget.delta is None else amounts.to_text(budget.delta),
+            delta=delta,
             privacy_unit=dataset.row.privacy_unit,
             partitions=dataset.partitions,
-            delta_set_aside=None
-            if budget.delta_set_aside is None
-            else amounts.to_text(budget.delta_set_aside),
+            delta_set_aside=delta_set_aside,
         )
 
 
@@ -321,11 +323,9 @@ def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:
     without a form is text.
     """
     stored: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
-    return (
-        stored
-        if unit.column is None
-        else {**stored, "form": unit.form or unit_names.TEXT}
-    )
+    if unit.column is not None:
+        stored["form"] = unit.form or unit_names.TEXT
+    return stored
 
 
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
@@ -343,12 +343,12 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
             problems.append(FieldProblem("/privacy_unit/form", "needs-a-unit-column"))
         return problems
     problem = column_name_problem(unit.column)
-    if unit.column in (
-        schema.label.name,
-        *(feature.name for feature in schema.features),
-    ):
+    names = {schema.label.name, *(feature.name for feature in schema.features)}
+    if unit.column in names:
         problem = "not-distinct"
-    return [FieldProblem("/privacy_unit/column", problem)] if problem else []
+    if problem is None:
+        return []
+    return [FieldProblem("/privacy_unit/column", problem)]
 
 
 def read_partitions(
@@ -375,11 +375,12 @@ def partition_problems(
     declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None
 ) -> list[FieldProblem]:
     """The rules that partitions break; see :func:`read_partitions`."""
-    return [
-        FieldProblem(f"/partitions/{index}/{name}", problem)
-        for index, partition in enumerate(declared)
-        for name, problem in _problems(partition, declared[:index], schema, unit_column)
-    ]
+    problems = []
+    for index, partition in enumerate(declared):
+        earlier = declared[:index]
+        for name, problem in _problems(partition, earlier, schema, unit_column):
+            problems.append(FieldProblem(f"/partitions/{index}/{name}", problem))
+    return problems
 
 
 def _problems(
@@ -390,8 +391,9 @@ def _problems(
 ) -> Iterator[tuple[str, str]]:
     if partition.name in (other.name for other in earlier):
         yield "name", "not-distinct"
-    for name in sorted({name for names in _FIELDS.values() for name in names}):
-        if name not in _FIELDS[partition.kind] and getattr(partition, name) is not None:
+    of_other_kinds = set[str]().union(*_FIELDS.values()) - set(_FIELDS[partition.kind])
+    for name in sorted(of_other_kinds):
+        if getattr(partition, name) is not None:
             yield name, f"not-for-{partition.kind}"
     required = _REQUIRED[partition.kind]
     if getattr(partition, required) is None:
@@ -525,21 +527,17 @@ def take_up(
         SameSubmitter: the key declared the erased dataset of which it states that it
             was about other people.
     """
-    ids = catalog.erased(session, dataset.name)
-    erased = (
-        catalog.find(session, accounts.newest_with_load(session, ids) or ids[0])
-        if ids
-        else None
-    )
-    if erased is not None and Role.OWNER not in principal.acts_as(
-        grants.granted(session, principal, erased.id)
-    ):
-        raise NameTaken
     reason = declaration.other_people
-    if erased is None:
+    ids = catalog.erased(session, dataset.name)
+    if not ids:
         if reason is not None:
             raise InvalidRequest.at("/other_people", "no-erased-dataset")
         return {}, []
+    erased = catalog.find(session, accounts.newest_with_load(session, ids) or ids[0])
+    # The error of a living dataset: it does not say whether one was erased.
+    role = grants.granted(session, principal, erased.id)
+    if Role.OWNER not in principal.acts_as(role):
+        raise NameTaken
     if reason is not None:
         if erased.row.declared_by == principal.key_id and not principal.is_admin:
             raise SameSubmitter(
@@ -547,11 +545,9 @@ def take_up(
                 "about other people"
             )
         return {"erased": erased.id, "other_people": reason}, []
-    population = (
-        None
-        if declaration.population is None
-        else find_population(session, declaration.population)
-    )
+    population = None
+    if declaration.population is not None:
+        population = find_population(session, declaration.population)
     population_id = None if population is None else population.id
     if not accounts.continue_account(
         session,
@@ -578,10 +574,8 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
     # by name: the erased datasets of a name lead to the account of the newest
     newest: dict[str, str] = {}
     for dataset_id, named in catalog.of_same_columns(session, dataset, owned).items():
-        newest.setdefault(
-            named.name,
-            f"{named.name} ({dataset_id}{', erased' if named.deleted_at else ''})",
-        )
+        state = ", erased" if named.deleted_at else ""
+        newest.setdefault(named.name, f"{named.name} ({dataset_id}{state})")
     if not newest:
         return []
     shown = ", ".join(list(newest.values())[: limits.MAX_SHOWN_SAME_COLUMNS])
@@ -614,29 +608,19 @@ def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
     stay readable.
     """
     problems = []
-    for at, texts in _texts(declaration):
+    for pointer, texts in _texts(declaration):
         if "".join(texts).isascii():
             continue
+        problem, accepted = None, _READABLE
         if any(map(_OBEYED.search, texts)):
-            problems.append(
-                FieldProblem(at, "control-character", accepted=(_READABLE,))
-            )
+            problem = "control-character"
         elif any(text and not _look(text) for text in texts):
-            problems.append(FieldProblem(at, "not-visible", accepted=(_READABLE,)))
+            problem = "not-visible"
         elif len(set(map(_look, texts))) < len(set(texts)):
-            problems.append(
-                FieldProblem(
-                    at, "not-distinct", accepted=("texts that look different",)
-                )
-            )
+            problem, accepted = "not-distinct", "texts that look different"
+        if problem is not None:
+            problems.append(FieldProblem(pointer, problem, accepted=(accepted,)))
     return problems
-
-
-_READABLE = (
-    "a text with a visible character, without marks that turn the direction of the text"
-)
-_OBEYED = re.compile("[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Line separators, and marks that reverse the direction of a text."""
 
 
 def _look(text: str) -> str:

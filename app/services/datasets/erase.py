@@ -165,13 +165,10 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
                 session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED
             )
     except BalanceMismatch:
-        return (
-            0
-            if len(job_ids) == 1
-            else sum(
-                _n_ended(installation, [job_id], actor=actor) for job_id in job_ids
-            )
-        )
+        if len(job_ids) == 1:
+            return 0
+        # one account that differs from its entries does not hold up the other jobs
+        return sum(_n_ended(installation, [job_id], actor=actor) for job_id in job_ids)
     return len(job_ids)
 
 
@@ -293,6 +290,7 @@ def _free_places(
         authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
         catalog.locked(session, dataset_id).living()
         row = catalog.epoch(session, dataset_id, upload)
+        # An external mechanism may have read any upload that was there.
         is_covered = queue.reads_upload(
             session, dataset_id, upload
         ) or reservations.is_charged_externally_since(
@@ -451,11 +449,9 @@ def _spellings(unit: str, form: str) -> list[str]:
     an integer has one spelling.
     """
     name = _canonical(unit, form)
-    return (
-        [name]
-        if form == unit_names.INTEGER
-        else [name, *sorted(unit_names.similar_spellings(name))]
-    )
+    if form == unit_names.INTEGER:
+        return [name]
+    return [name, *sorted(unit_names.similar_spellings(name))]
 
 
 def _canonical(unit: str, form: str) -> str:

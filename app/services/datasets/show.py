@@ -128,20 +128,16 @@ def _all_out(
     session: Session, datasets: Sequence[catalog.Dataset], principal: Principal
 ) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
-    balances, epochs = (
-        statements.balances_for(session, ids, principal.key_id),
-        catalog.epochs_of_each(session, ids),
-    )
+    # each for all datasets at once: a list has up to a page of them
+    balances = statements.balances_for(session, ids, principal.key_id)
+    epochs = catalog.epochs_of_each(session, ids)
     continued = tables.continued_by(session, ids)
-    return [
-        _out(
-            dataset,
-            balances[dataset.id],
-            epochs[dataset.id],
-            continues=continued.get(dataset.id),
-        )
-        for dataset in datasets
-    ]
+    shown = []
+    for dataset in datasets:
+        id_ = dataset.id
+        continues = continued.get(id_)
+        shown.append(_out(dataset, balances[id_], epochs[id_], continues=continues))
+    return shown
 
 
 def _out(
@@ -179,11 +175,11 @@ def _out(
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
-    uploaded_at, erased_at = (
-        stamps.to_text(row.uploaded_at),
-        stamps.text_or_none(row.erased_at),
-    )
-    return {"epoch": row.id, "uploaded_at": uploaded_at, "erased_at": erased_at}
+    return {
+        "epoch": row.id,
+        "uploaded_at": stamps.to_text(row.uploaded_at),
+        "erased_at": stamps.text_or_none(row.erased_at),
+    }
 
 
 def list_uploads(
@@ -196,11 +192,8 @@ def list_uploads(
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         is_owner = dataset.id in grants.granted_as(session, principal, Role.OWNER)
         after = page.sequence()
-        epochs = [
-            epoch
-            for epoch in catalog.epochs(session, dataset.id)
-            if epoch.ordinal > after
-        ]
+        all_epochs = catalog.epochs(session, dataset.id)
+        epochs = [epoch for epoch in all_epochs if epoch.ordinal > after]
         shown, following = page_of(
             page, lambda limit: epochs[:limit], lambda epoch: str(epoch.ordinal)
         )
@@ -249,9 +242,9 @@ def show_overlaps(
         epochs = catalog.epochs(session, dataset.id)
         facts = {dataset_id: catalog.find(session, dataset_id) for dataset_id in owned}
         files = {
-            dataset_id: _files(installation, session, facts[dataset_id], keys)
-            for dataset_id in owned
-            if not facts[dataset_id].is_deleted
+            dataset_id: _files(installation, session, other, keys)
+            for dataset_id, other in facts.items()
+            if not other.is_deleted
         }
     try:
         overlaps = fingerprints.compare(files.get(dataset.id, {}), files)
@@ -272,17 +265,15 @@ def _files(
     keys: StorageKeys,
 ) -> dict[str, SealedFile]:
     """Fingerprint files by epoch, without epochs whose file is missing."""
-    key, printed = (
-        dataset.data_key(keys),
-        row_files.printed(installation.files, dataset.id),
-    )
-    return {
-        epoch.id: row_files.sealed_prints(
-            installation.files, dataset.id, epoch.id, key=key
-        )
-        for epoch in catalog.epochs(session, dataset.id)
-        if epoch.id in printed
-    }
+    store, key = installation.files, dataset.data_key(keys)
+    printed = row_files.printed(store, dataset.id)
+    files = {}
+    for epoch_id in catalog.upload_ids(session, dataset.id):
+        if epoch_id in printed:
+            files[epoch_id] = row_files.sealed_prints(
+                store, dataset.id, epoch_id, key=key
+            )
+    return files
 
 
 def _overlap_out(

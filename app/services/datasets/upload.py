@@ -4,7 +4,12 @@ epoch.
 
 import hmac
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO
@@ -146,26 +151,19 @@ def upload_rows(
         # with a keyed digest of the body: nobody tests guesses of rows against the
         # database
         if request is not None:
-            keyed = hmac.digest(
-                key.derived(_BODY_DIGEST), request.body_sha256, "sha256"
-            )
+            digest_of_bodies = key.derived(_BODY_DIGEST)
+            keyed = hmac.digest(digest_of_bodies, request.body_sha256, "sha256")
             request = replace(request, body_sha256=keyed)
             earlier = stored(session, request)
             if earlier is not None:
                 return _opened(earlier, key)
     try:
         if dataset.unit_column is None:
-            return _opened(
-                _Upload(installation, principal, dataset, key, book=None).run(
-                    body, request
-                ),
-                key,
-            )
+            upload = _Upload(installation, principal, dataset, key, book=None)
+            return _opened(upload.run(body, request), key)
         with opened_book(installation, dataset, key) as book:
-            return _opened(
-                _Upload(installation, principal, dataset, key, book).run(body, request),
-                key,
-            )
+            upload = _Upload(installation, principal, dataset, key, book)
+            return _opened(upload.run(body, request), key)
     except FileNotFoundError:
         with installation.database.read() as session:
             # if the dataset was erased meanwhile, this is the error
@@ -292,11 +290,10 @@ class _Upload:
             body=self._fingerprint(body),
         )
         form = body.terms.form
-        with (
-            admission.decoder_seat(self._installation.home)
-            if form.is_columnar
-            else nullcontext()
-        ):
+        seat: AbstractContextManager[None] = nullcontext()
+        if form.is_columnar:
+            seat = admission.decoder_seat(self._installation.home)
+        with seat:
             return ingest.ingest_rows(
                 body.file,
                 destination,
@@ -324,12 +321,9 @@ class _Upload:
     def _read_facts(self, epochs: Sequence[str]) -> None:
         from app.datasets import row_layout
 
-        files, new = (
-            self._installation.files,
-            [epoch for epoch in epochs if epoch not in self._earlier],
-        )
+        unread = [epoch for epoch in epochs if epoch not in self._earlier]
         self._earlier |= row_layout.stored_uploads(
-            files, self._dataset.id, new, key=self._key
+            self._installation.files, self._dataset.id, unread, key=self._key
         )
 
     def _refuse_repeated(
@@ -346,15 +340,15 @@ class _Upload:
         """The earlier uploads of the same key with an equal body or, once the body has
         been read, equal rows.
         """
-        fingerprint, earlier = self._fingerprint(body), self._earlier.items()
-        cells = None if report is None else report.cells
-        equal = [
-            epoch
-            for epoch, upload in earlier
-            if upload.body == fingerprint
-            or (cells is not None and upload.cells == cells)
-        ]
-        return [epoch for epoch in equal if epoch != body.terms.replaces]
+        fingerprint = self._fingerprint(body)
+        equal = []
+        for epoch, upload in self._earlier.items():
+            has_equal_body = upload.body == fingerprint
+            has_equal_cells = report is not None and upload.cells == report.cells
+            is_replaced = epoch == body.terms.replaces
+            if (has_equal_body or has_equal_cells) and not is_replaced:
+                equal.append(epoch)
+        return equal
 
     def _add_epoch(
         self,
@@ -367,7 +361,8 @@ class _Upload:
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
         epochs = catalog.upload_ids(session, dataset_id)
-        # the file system has no locks
+        # The book excludes other uploads by a lock of the file system, which some file
+        # systems do not have.
         if self._book is not None and epochs != self._before:
             raise Unavailable("another upload to this dataset ended meanwhile")
         if (

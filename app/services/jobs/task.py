@@ -46,14 +46,13 @@ class Needs:
 
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input: what the child itself uses."""
-        read_here = () if self.cluster else self.files
-        return json.dumps(
-            {
-                "folder": str(self.folder),
-                "output_bytes": self.output_bytes,
-                "files": read_here,
-            }
-        )
+        needs = {
+            "folder": str(self.folder),
+            "output_bytes": self.output_bytes,
+            # workers of a cluster read the files, which this machine may not have
+            "files": () if self.cluster else self.files,
+        }
+        return json.dumps(needs)
 
     @classmethod
     def from_text(cls, text: str) -> "Needs":
@@ -102,10 +101,8 @@ class PartRows:
     def from_json(cls, value: dict[str, Any]) -> "PartRows":
         """Inverse of :meth:`to_json`."""
         scope = Scope(value["scope"])
-        row_files, key = (
-            tuple(Path(path) for path in value["row_files"]),
-            DataKey(bytes.fromhex(value["data_key"])),
-        )
+        row_files = tuple(map(Path, value["row_files"]))
+        key = DataKey(bytes.fromhex(value["data_key"]))
         return cls(**{**value, "row_files": row_files, "scope": scope, "data_key": key})
 
 
@@ -145,28 +142,19 @@ class JobTask:
 
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""
-        parts = [part.to_json() for part in self.parts]
-        cluster = self.cluster and self.cluster.to_json()
-        return json.dumps(
-            {
-                **vars(self),
-                "folder": str(self.folder),
-                "parts": parts,
-                "cluster": cluster,
-            }
-        )
+        task = {
+            **vars(self),
+            "folder": str(self.folder),
+            "parts": [part.to_json() for part in self.parts],
+            "cluster": self.cluster and self.cluster.to_json(),
+        }
+        return json.dumps(task)
 
     @classmethod
     def from_text(cls, text: str) -> "JobTask":
         """Inverse of :meth:`to_text`."""
         value = json.loads(text)
-        parts = tuple(PartRows.from_json(part) for part in value["parts"])
-        cluster = value["cluster"] and DaskCluster.from_json(value["cluster"])
-        return cls(
-            **{
-                **value,
-                "folder": Path(value["folder"]),
-                "parts": parts,
-                "cluster": cluster,
-            }
-        )
+        value["folder"] = Path(value["folder"])
+        value["parts"] = tuple(map(PartRows.from_json, value["parts"]))
+        value["cluster"] = value["cluster"] and DaskCluster.from_json(value["cluster"])
+        return cls(**value)

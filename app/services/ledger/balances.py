@@ -15,7 +15,7 @@ from app.access.grants import MANAGE_DATASET, SEE_BALANCE, SEE_LEDGER, Principal
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
-from app.core.stamps import to_text
+from app.core.stamps import text_or_none
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import accounts, control, populations, rules, statements
@@ -240,22 +240,17 @@ def _of_dataset(
 ) -> AccountBalance:
     uploads = catalog.upload_ids(session, dataset.id)
     box = dataset.with_uploads(dataset.read_scope(scope, uploads), uploads)
-    detail, highest = (
-        statements.detail(session, dataset.id, box),
-        statements.highest_cap(session, dataset.id),
-    )
+    detail = statements.detail(session, dataset.id, box)
+    highest = statements.highest_cap(session, dataset.id)
     delta = statements.delta_balance(session, dataset.id, box)
-    partitions = [
-        PartitionBalance(
-            name=partition.name,
-            kind=partition.kind,
-            cells=[
-                cell_out(cell.cell[partition.name], cell, detail.balance)
-                for cell in detail.cells[partition.name]
-            ],
-        )
-        for partition in dataset.partitions.declared
-    ]
+    partitions = []
+    for partition in dataset.partitions.declared:
+        name = partition.name
+        cells = [
+            cell_out(cell.cell[name], cell, detail.balance)
+            for cell in detail.cells[name]
+        ]
+        partitions.append(PartitionBalance(name=name, kind=partition.kind, cells=cells))
     allowance = rules.allowance(session, dataset.id, principal.key_id)
     limit = statements.printable_at(highest, cap=detail.balance.cap, load=detail.load)
     balance = detail.balance.within(allowance.room, allowance.limited_by).unless_erased(
@@ -296,14 +291,15 @@ def _members(account: Account, balance: statements.Balance) -> dict[str, object]
 
 
 def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]:
-    dataset = account.dataset
+    dataset_id = dataset_name = deleted_at = None
+    if account.dataset is not None:
+        dataset_id, dataset_name = account.dataset.id, account.dataset.name
+        deleted_at = text_or_none(account.dataset.row.deleted_at)
     return {
         **account.facts,
-        "dataset": None if dataset is None else dataset.id,
-        "dataset_name": None if dataset is None else dataset.name,
-        "deleted_at": None
-        if dataset is None or dataset.row.deleted_at is None
-        else to_text(dataset.row.deleted_at),
+        "dataset": dataset_id,
+        "dataset_name": dataset_name,
+        "deleted_at": deleted_at,
         **balance.shown,
     }
 
@@ -328,12 +324,9 @@ def _delta(delta: statements.DeltaBalance) -> DeltaOut:
 
 def largest_epsilon(accountant: str) -> int:
     """The largest ε of a cap: amounts are stored in 64 bits."""
-    takes_delta = accountants.by_name(accountant).TAKES_DELTA
-    return (
-        forest_limits.MAX_CAP_EPSILON_WITH_DELTA
-        if takes_delta
-        else limits.MAX_CAP_EPSILON
-    )
+    if accountants.by_name(accountant).TAKES_DELTA:
+        return forest_limits.MAX_CAP_EPSILON_WITH_DELTA
+    return limits.MAX_CAP_EPSILON
 
 
 def cap_of(budget: BudgetIn) -> int:
@@ -380,20 +373,16 @@ def change_cap(
         )
     # The route of the idempotency key names the id, because a name may come to mean
     # another dataset.
-    identity = (
-        None
-        if request is None
-        else replace(request, route=f"POST /ledger/{account.id}/cap")
-    )
+    identity = None
+    if request is not None:
+        identity = replace(request, route=f"POST /ledger/{account.id}/cap")
     with write_as(installation, principal) as (session, principal):
         account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:
-            dataset = (
-                None
-                if account.dataset is None
-                else catalog.locked(session, account.id).living()
-            )
+            dataset = None
+            if account.dataset is not None:
+                dataset = catalog.locked(session, account.id).living()
             entry = _changed(
                 session, principal, account.id, cap=cap, reason=body.reason
             )

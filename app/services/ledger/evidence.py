@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -178,30 +177,26 @@ def _verified(
     note, last = signer.sign(head), head.size
     if last > limits.MAX_VERIFIED_ENTRIES:
         return Verification(last, note, None)
-    with ExitStack() as opened:
-        export, checkpoint, key = (
-            opened.enter_context(installation.spool()) for _ in range(3)
-        )
-        export.writelines(
-            json_lines(header, entries_up_to(installation, head.account_id, last))
-        )
+    with (
+        installation.spool() as export,
+        installation.spool() as checkpoint,
+        installation.spool() as key,
+    ):
+        entries = entries_up_to(installation, head.account_id, last)
+        export.writelines(json_lines(header, entries))
         checkpoint.write(note.encode("utf-8"))
         key.write(signer.public_pem.encode("ascii"))
-        descriptors = []
         for file in (export, checkpoint, key):
+            # also writes what Python holds back; the verifier reads by the descriptor
             file.seek(0)
-            descriptors.append(file.fileno())
-        return Verification(last, note, _run(*descriptors))
+        result = _run(export.fileno(), checkpoint.fileno(), key.fileno())
+        return Verification(last, note, result)
 
 
 def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
     """The verifier's result for files without a name, which it opens by their
     descriptors.
     """
-    files = {"--checkpoint": checkpoint, "--public-key": key}
-    options = [
-        text for name, file in files.items() for text in (name, f"/dev/fd/{file}")
-    ]
     try:
         ended = subprocess.run(
             [
@@ -209,7 +204,10 @@ def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
                 "-m",
                 "grovekeeper_verifier",
                 f"/dev/fd/{export}",
-                *options,
+                "--checkpoint",
+                f"/dev/fd/{checkpoint}",
+                "--public-key",
+                f"/dev/fd/{key}",
                 "--json",
             ],
             stdin=subprocess.DEVNULL,
@@ -247,21 +245,12 @@ def show_deployment(
             datasets = sorted(
                 populations.of_ids(session, [account.id])[account.id].members
             )
-        slugs = sorted(
-            set[str]().union(
-                *(
-                    queue.charged_algorithms(session, dataset_id)
-                    for dataset_id in datasets
-                )
-            )
-        )
-        n_external = sum(
-            tables.n_external_reservations(session, dataset_id)
-            for dataset_id in datasets
-        )
-        n_uploads = sum(
-            len(catalog.epochs(session, dataset_id)) for dataset_id in datasets
-        )
+        algorithms, n_external, n_uploads = set[str](), 0, 0
+        for dataset_id in datasets:
+            algorithms.update(queue.charged_algorithms(session, dataset_id))
+            n_external += tables.n_external_reservations(session, dataset_id)
+            n_uploads += len(catalog.epochs(session, dataset_id))
+        slugs = sorted(algorithms)
         head = checkpoint_of(session, account.id, statements.size(session, account.id))
     highest_cap = limit.amount.text
     words = _words(account, balance) | {
@@ -269,9 +258,8 @@ def show_deployment(
         "uploads": n_uploads,
         "algorithms": _titles(slugs),
     }
-    document = _filled(
-        _template(), words | {"source_type": "Static" if n_uploads <= 1 else "Dynamic"}
-    )
+    words["source_type"] = "Static" if n_uploads <= 1 else "Dynamic"
+    document = _filled(_template(), words)
     document["record"]["deployment"]["privacy_loss"]["privacy_parameters"] = (
         _parameters(balance, highest_cap)
     )
@@ -286,12 +274,8 @@ def show_deployment(
 
 @cache
 def _template() -> dict[str, Any]:
-    text = (
-        resources.files(__package__)
-        .joinpath("deployment.yaml")
-        .read_text(encoding="utf-8")
-    )
-    template: dict[str, Any] = yaml.safe_load(text)
+    file = resources.files(__package__).joinpath("deployment.yaml")
+    template: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return template
 
 
@@ -299,7 +283,9 @@ def _filled(part: Any, words: dict[str, Any]) -> Any:
     """A copy of a part of the template, with the words in braces replaced."""
     if isinstance(part, dict):
         return {name: _filled(value, words) for name, value in part.items()}
-    return part.format_map(words) if isinstance(part, str) else part
+    if isinstance(part, str):
+        return part.format_map(words)
+    return part
 
 
 def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
@@ -307,12 +293,10 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
     protects_labels = holder.adjacency == Adjacency.LABEL.value
     unit = "Label of a row" if protects_labels else "Row"
     if holder.unit_column is not None:
-        rows = (
-            f", at most {holder.max_rows} rows of each"
-            if isinstance(holder, Dataset)
-            else ""
-        )
-        unit = f"All rows with one value of the column {holder.unit_column}{rows}"
+        unit = f"All rows with one value of the column {holder.unit_column}"
+        # members of a population have bounds of their own
+        if isinstance(holder, Dataset):
+            unit += f", at most {holder.max_rows} rows of each"
     domain = "Tables of datasets that are declared to be about the same people, each with its declared schema."
     public = "The declarations of the member datasets."
     if account.dataset is not None:
@@ -320,10 +304,9 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
         domain = f"Tables with {len(schema['features'])} declared features and the label {schema['label']['name']}, "
         domain += "whose bounds and categories are public."
         public = "The declaration: names, bounds, categories and classes of columns. Declared public size: "
-        public += f"{account.dataset.row.public_size or 'none'}. Partitions: "
-        public += (
-            f"{', '.join(partition['name'] for partition in partitions) or 'none'}. "
-        )
+        names = ", ".join(partition["name"] for partition in partitions)
+        public += f"{account.dataset.row.public_size or 'none'}. "
+        public += f"Partitions: {names or 'none'}. "
         public += "Number and times of uploads and jobs."
     return balance.model_dump(
         include={"unit", "cap", "charged", "reserved", "remaining"}
@@ -360,19 +343,15 @@ def _at_least(text: str) -> float:
     rounded up.
     """
     number = float(text)
-    return (
-        number
-        if Fraction(number) >= Fraction(text)
-        else math.nextafter(number, math.inf)
-    )
+    if Fraction(number) >= Fraction(text):
+        return number
+    return math.nextafter(number, math.inf)
 
 
 def _titles(slugs: list[str]) -> str:
     pages: dict[str, Any] = {str(item["slug"]): item for item in catalogue.algorithms()}
-    return (
-        "; ".join(
-            f"{pages[slug]['title']} ({pages[slug]['about']['proof']})"
-            for slug in slugs
-        )
-        or "no model yet"
-    )
+    titles = []
+    for slug in slugs:
+        page = pages[slug]
+        titles.append(f"{page['title']} ({page['about']['proof']})")
+    return "; ".join(titles) or "no model yet"

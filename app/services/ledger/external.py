@@ -88,11 +88,9 @@ class _Charge:
 
     @property
     def limited_by(self) -> LimitedBy:
-        return (
-            "delta_set_aside"
-            if self.delta > self.delta_room
-            else self.balance.limited_by
-        )
+        if self.delta > self.delta_room:
+            return "delta_set_aside"
+        return self.balance.limited_by
 
 
 def _priced(
@@ -148,11 +146,9 @@ def _receipt(
     words = receipts.in_words(
         stated, accountant=accountant, adjacency=dataset.adjacency, max_rows=rows
     )
-    return (
-        words
-        if per == "row"
-        else f"{words}\nStated for one unit with all its rows, where it says one row."
-    )
+    if per == "row":
+        return words
+    return f"{words}\nStated for one unit with all its rows, where it says one row."
 
 
 def _event(value: dict[str, Any] | None) -> Event:
@@ -184,12 +180,12 @@ def _coverable(dataset: Dataset, scope: Scope) -> Scope:
     """
     if dataset.unit_column is None:
         return scope
-    of_the_unit = [
+    hash_partitions = [
         partition.name
         for partition in dataset.partitions.declared
         if partition.kind == "hash"
     ]
-    return scope.restricted_to(of_the_unit)
+    return scope.restricted_to(hash_partitions)
 
 
 def _amount(
@@ -200,9 +196,8 @@ def _amount(
     loss = _loss(dataset, accountant, stated)
     if loss == 0:
         raise InvalidRequest.at("/event", "costs-nothing")
-    return Amount(
-        accountant, steps_up(unit.group(_rows(dataset, per=per)) * loss, unit.PLACES)
-    )
+    unit_loss = unit.group(_rows(dataset, per=per)) * loss
+    return Amount(accountant, steps_up(unit_loss, unit.PLACES))
 
 
 def _rows(dataset: Dataset, *, per: str) -> int:
@@ -253,11 +248,11 @@ def quote_external(
             session, tables.account(session, dataset.id), dataset.facts
         )
         charge = _priced(session, principal, dataset, body)
-    balance, adjacency, delta = (
-        charge.balance,
-        dataset.adjacency,
-        Fraction(charge.delta, 10**accountants.DELTA_PLACES),
-    )
+    balance, adjacency = charge.balance, dataset.adjacency
+    delta = Fraction(charge.delta, 10**accountants.DELTA_PLACES)
+    delta_remaining = None
+    if charge.delta:
+        delta_remaining = accountants.delta_text(charge.delta_room)
     return ExternalQuote(
         dataset=dataset.id,
         dataset_name=dataset.name,
@@ -267,9 +262,7 @@ def quote_external(
         receipt=_receipt(dataset, balance.accountant, charge.stated, per=body.per),
         fits=charge.amount.steps <= balance.room and charge.delta <= charge.delta_room,
         remaining=balance.text(balance.remaining),
-        delta_remaining=accountants.delta_text(charge.delta_room)
-        if charge.delta
-        else None,
+        delta_remaining=delta_remaining,
         largest_that_fits=charge.largest_that_fits,
         limited_by=charge.limited_by,
         warnings=of_large_amount(
@@ -297,10 +290,9 @@ def charge_external(
             return locked
         # The clock may have been ahead at an upload. An erasure compares the two times
         # to see what may have been read.
-        uploaded = [
-            upload.uploaded_at for upload in catalog.epochs(session, dataset.id)
-        ]
-        transaction_time(session, read=max([locked.now, *uploaded]))
+        uploads = catalog.epochs(session, dataset.id)
+        upload_times = [upload.uploaded_at for upload in uploads]
+        transaction_time(session, read=max([locked.now, *upload_times]))
         charge = _priced(session, principal, dataset, body)
         actor = principal.key_id
         new_reservation = _reservation(dataset, charge, body, attested_by=actor)
@@ -393,15 +385,13 @@ def _reservation_out(
     session: Session, dataset: Dataset, row: ReservationRow
 ) -> ReservationOut:
     details = row.details or {}
-    stated = (
-        declared.from_json(details["declared"])
-        if row.event is None
-        else events.from_json(row.event)
-    )
-    accountant, per = (
-        statements.highest_cap(session, dataset.id).amount.accountant,
-        details["per"],
-    )
+    stated: Event | DeclaredLoss
+    if row.event is None:
+        stated = declared.from_json(details["declared"])
+    else:
+        stated = events.from_json(row.event)
+    accountant = statements.highest_cap(session, dataset.id).amount.accountant
+    per = details["per"]
     return ReservationOut(
         reservation_id=row.id,
         dataset=dataset.id,

@@ -30,6 +30,9 @@ from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
 from grovekeeper_forests.privacy import events, receipts
 from grovekeeper_forests.privacy.scope import WHOLE, JointCell, Scope
 
+Result = TypeVar("Result")
+EXPORT_BATCH = 100
+
 
 def matching_entries(
     following: Callable[[int, int], list[Entry]],
@@ -57,16 +60,31 @@ def matching_entries(
                 size += json_text.n_bytes((entry.scope, entry.event, entry.details))
             is_full = len(entries) == page.limit or size >= limits.MAX_PAGE_BYTES
             if is_full or n_read == limits.MAX_SEARCHED_ENTRIES:
+                # No cursor at the end: a client would ask for an empty page.
                 return entries, str(last) if following(last, 1) else None
     return entries, None
 
 
-T = TypeVar("T")
-EXPORT_BATCH = 100
 CSV_COLUMNS = (
-    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash", "details",
-    "purpose", "job_kind", "algorithm", "job_name", "models", "submitted_by", "submitted_by_name",
-)  # fmt: skip
+    "sequence",
+    "kind",
+    "amount",
+    "scope",
+    "event",
+    "job_id",
+    "actor",
+    "at",
+    "previous_hash",
+    "hash",
+    "details",
+    "purpose",
+    "job_kind",
+    "algorithm",
+    "job_name",
+    "models",
+    "submitted_by",
+    "submitted_by_name",
+)
 """The fields of an entry as it was hashed, its job's purpose out of ``details``, and
 the public facts of its job.
 """
@@ -88,10 +106,9 @@ def export_json_lines(
 
 def json_lines(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
     """The lines of an export: a header, then every entry as it was hashed."""
-    lines = (entry.to_json() for entry in entries)
-    return (
-        rfc8785.dumps(line) + b"\n" for line in itertools.chain([dict(header)], lines)
-    )
+    yield rfc8785.dumps(dict(header)) + b"\n"
+    for entry in entries:
+        yield rfc8785.dumps(entry.to_json()) + b"\n"
 
 
 def export_csv(
@@ -123,17 +140,11 @@ def _csv_lines(
     names = grants.names_of_keys(
         session, principal, dataset_id, {job.submitted_by for job in jobs.values()}
     )
-    return [
-        _csv_line(
-            _csv_cells(
-                {
-                    **entry.to_json(),
-                    **_job_cells(entry, jobs.get(entry.job_id or ""), names),
-                }
-            )
-        )
-        for entry in batch
-    ]
+    lines = []
+    for entry in batch:
+        facts_of_job = _job_cells(entry, jobs.get(entry.job_id or ""), names)
+        lines.append(_csv_line(_csv_cells({**entry.to_json(), **facts_of_job})))
+    return lines
 
 
 def _job_cells(
@@ -165,8 +176,8 @@ def _in_batches(
     installation: Installation,
     account_id: str,
     last: int,
-    read: Callable[[Session, list[Entry]], list[T]],
-) -> Iterator[T]:
+    read: Callable[[Session, list[Entry]], list[Result]],
+) -> Iterator[Result]:
     """What ``read`` makes of the entries up to ``last``; no transaction stays open
     while the client takes it.
     """
@@ -176,8 +187,9 @@ def _in_batches(
             batch = tables.entries(
                 session, account_id, after=after, limit=min(EXPORT_BATCH, last - after)
             )
-            made = read(session, batch)
-        yield from made
+            results = read(session, batch)
+        # outside the transaction: a slow client would keep a connection
+        yield from results
         after = batch[-1].sequence
 
 
@@ -194,7 +206,9 @@ def _csv_cells(value: Mapping[str, Any]) -> list[str]:
         if isinstance(cell, dict):
             cell = json.dumps(cell, sort_keys=True, separators=(",", ":"))
         text = "" if cell is None else str(cell)
-        cells.append(f"'{text}" if text.startswith(_READ_AS_FORMULAS) else text)
+        if text.startswith(_READ_AS_FORMULAS):
+            text = f"'{text}"
+        cells.append(text)
     return cells
 
 
@@ -229,11 +243,9 @@ class Search:
             InvalidRequest: the actor caused no entry of the account, or its name stands
                 for several keys that did.
         """
-        actor = (
-            None
-            if self.actor is None
-            else _actor(session, principal, account, self.actor)
-        )
+        actor = None
+        if self.actor is not None:
+            actor = _actor(session, principal, account, self.actor)
         return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=actor)
 
 
@@ -358,16 +370,13 @@ def search_entries(
     with installation.database.read() as session:
         account = find_account(session, principal, reference, SEE_LEDGER)
         scope = _scope(session, account, search)
-        balance = (
-            statements.balance(session, account.id, scope)
-            if scope
-            else balance_of(session, account)
-        )
+        if scope:
+            balance = statements.balance(session, account.id, scope)
+        else:
+            balance = balance_of(session, account)
         cell, read = balance.tightest_cell, list[Entry]()
-        chosen, uploads = (
-            search.by_fields(session, principal, account),
-            statements.named_uploads(session, account.id),
-        )
+        chosen = search.by_fields(session, principal, account)
+        uploads = statements.named_uploads(session, account.id)
 
         def before(last: int, limit: int) -> list[Entry]:
             return statements.newest_entries(
@@ -389,15 +398,12 @@ def search_entries(
         names = _names(session, principal, account, entries, jobs)
         is_complete = chosen == EntryFilter()
         spent = _spent_after(session, account, read, balance) if is_complete else {}
-        listed = [
-            ListedEntry(
-                entry_out(entry),
-                jobs.get(entry.job_id or ""),
-                **spent.get(entry.sequence, {}),
-            )
-            for entry in entries
-        ]
-        return EntryPage(listed, names, cell, following)
+        listed_entries = []
+        for entry in entries:
+            job = jobs.get(entry.job_id or "")
+            amounts = spent.get(entry.sequence, {})
+            listed_entries.append(ListedEntry(entry_out(entry), job, **amounts))
+        return EntryPage(listed_entries, names, cell, following)
 
 
 def show_entry(
@@ -437,9 +443,9 @@ def _batch_size(scope: Scope, page: PageRequest) -> int:
     """The number of entries that are read at a time; those that cover no part of a
     scope are no matches.
     """
-    return (
-        limits.DEFAULT_PAGE_SIZE if scope else min(limits.DEFAULT_PAGE_SIZE, page.limit)
-    )
+    if scope:
+        return limits.DEFAULT_PAGE_SIZE
+    return min(limits.DEFAULT_PAGE_SIZE, page.limit)
 
 
 def _scope(session: Session, account: Account, search: Search) -> Scope:
@@ -506,10 +512,7 @@ def _names(
     dataset_id = None if account.dataset is None else account.dataset.id
     # In the order of their first entry: a set of texts has another order in every
     # process.
-    keys = dict.fromkeys(
-        [
-            *(entry.actor for entry in entries),
-            *(job.submitted_by for job in jobs.values()),
-        ]
-    )
-    return grants.names_of_keys(session, principal, dataset_id, list(keys))
+    actors = [entry.actor for entry in entries]
+    submitters = [job.submitted_by for job in jobs.values()]
+    keys = list(dict.fromkeys([*actors, *submitters]))
+    return grants.names_of_keys(session, principal, dataset_id, keys)

@@ -88,10 +88,8 @@ def list_charges(
         names = grants.names_of_keys(session, principal, dataset_id, keys)
         charges, uploads = [], statements.named_uploads(session, dataset_id)
         for entry in entries[:limit]:
-            by, details = (
-                asked_by.get(entry.job_id or "", entry.actor),
-                entry.details or {},
-            )
+            by = asked_by.get(entry.job_id or "", entry.actor)
+            details = entry.details or {}
             covers = tables.listed(entry.scope, uploads).covers(balance.tightest_cell)
             charges.append(
                 Charge(
@@ -109,7 +107,9 @@ def list_charges(
                     total=balance.text(level),
                 )
             )
-            level -= entry.amount if covers else 0
+            # backwards: the entries come newest first
+            if covers:
+                level -= entry.amount
         return Spend(
             charges[::-1], before=balance.text(level), are_all=len(entries) <= limit
         )
@@ -138,10 +138,8 @@ def show_pairs(
         detail = statements.detail(session, dataset.id)
         if first == second or not {first, second} <= set(detail.cells):
             raise InvalidRequest.at("/pair", "unknown-partition")
-        if (
-            len(detail.cells[first]) * len(detail.cells[second])
-            > limits.MAX_SHOWN_PAIRS
-        ):
+        n_pairs = len(detail.cells[first]) * len(detail.cells[second])
+        if n_pairs > limits.MAX_SHOWN_PAIRS:
             raise InvalidRequest.at("/pair", "too-many")
         cells = {
             name: [cell.cell[name] for cell in detail.cells[name]]

@@ -147,9 +147,9 @@ def draft_declaration(
     described = _chosen(_tables(_parsed(text)), table)
     label = label or described.label or None
     columns = {column.feature["name"]: column for column in described.columns}
-    for asked in (label, unit):
-        if asked is not None and asked not in columns:
-            raise NotADictionary(f"the data dictionary has no column {asked}")
+    for name_of_column in (label, unit):
+        if name_of_column is not None and name_of_column not in columns:
+            raise NotADictionary(f"the data dictionary has no column {name_of_column}")
     features = [
         column
         for column in described.columns
@@ -168,19 +168,18 @@ def draft_declaration(
     }
     if unit is not None:
         declaration["privacy_unit"] = {"column": unit, "max_rows": None}
-    to_confirm = tuple(
-        Remark(
-            f"/schema/features/{index}/missing",
-            f"{column.feature['name']}: the dictionary writes a missing value as {', '.join(column.marks)}; in an "
-            "upload only an empty cell is missing",
-        )
-        for index, column in enumerate(features)
-        if column.marks
-    )
+    to_confirm = []
+    for index, column in enumerate(features):
+        if column.marks:
+            sentence = (
+                f"{column.feature['name']}: the dictionary writes a missing value as {', '.join(column.marks)}; in an "
+                "upload only an empty cell is missing"
+            )
+            to_confirm.append(Remark(f"/schema/features/{index}/missing", sentence))
     return Draft(
         declaration,
         tuple(_lacking(declaration, features)),
-        to_confirm,
+        tuple(to_confirm),
         tuple(_optional(declaration)),
     )
 
@@ -246,15 +245,10 @@ def _of_resource(resource: Mapping[str, Any]) -> _Table:
     schema = resource["schema"]
     if not isinstance(schema, dict):
         raise NotADictionary("the table schema is in another file: convert that file")
-    marks = tuple(
-        mark
-        for mark in _list(schema.get("missingValues"))
-        if isinstance(mark, str) and mark
-    )
-    return _Table(
-        _name(resource),
-        [_of_field(given, marks) for given in _objects(schema, "fields")],
-    )
+    values = _list(schema.get("missingValues"))
+    marks = tuple(mark for mark in values if isinstance(mark, str) and mark)
+    columns = [_of_field(field, marks) for field in _objects(schema, "fields")]
+    return _Table(_name(resource), columns)
 
 
 def _of_declaration(given: Mapping[str, Any]) -> _Column:
@@ -283,9 +277,15 @@ def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
     marks = marks if missing else ()
     values, hint = given.get("categories", rules.get("enum")), ""
     if kind == "boolean" and not isinstance(values, list):
-        ways = [_list(given.get(which)) for which in ("falseValues", "trueValues")]
-        values = [*ways[0], *ways[1]] if [len(way) for way in ways] == [1, 1] else None
-        hint = f"; the dictionary allows {', '.join(map(_text, [*ways[0], *ways[1]] or _TRUTH_VALUES))}"
+        false_texts = _list(given.get("falseValues"))
+        true_texts = _list(given.get("trueValues"))
+        # Several texts of one truth value would be several categories: the owner says
+        # which of them the rows have.
+        values = None
+        if len(false_texts) == len(true_texts) == 1:
+            values = [*false_texts, *true_texts]
+        texts = [*false_texts, *true_texts] or _TRUTH_VALUES
+        hint = f"; the dictionary allows {', '.join(map(_text, texts))}"
     if isinstance(values, list) or kind in ("boolean", "string"):
         ordered = bool(given.get("categoriesOrdered"))
         return _Column(
@@ -329,18 +329,18 @@ def _categorical(
     """A categorical feature. An empty text among its values, which may have labels,
     stands for a missing value.
     """
-    listed = [
-        value.get("value") if isinstance(value, dict) else value
-        for value in _list(values)
-    ]
-    texts = list(dict.fromkeys(map(_text, listed)))
-    categories = [text for text in texts if text] or None
-    kept = {
-        "categories": categories,
+    texts: list[str] = []
+    for value in _list(values):
+        text = _text(value.get("value") if isinstance(value, dict) else value)
+        if text not in texts:
+            texts.append(text)
+    return {
+        "name": _name(given),
+        "type": "categorical",
+        "categories": [text for text in texts if text] or None,
         "ordered": ordered,
         "missing": missing or "" in texts,
     }
-    return {"name": _name(given), "type": "categorical", **kept}
 
 
 def _bound(
@@ -431,14 +431,10 @@ def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
 
 
 def _objects(value: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    listed = value.get(name)
-    if not isinstance(listed, list) or not all(
-        isinstance(item, dict) for item in listed
-    ):
-        raise NotADictionary(
-            f'"{name}" in the data dictionary is not a list of objects'
-        )
-    return listed
+    items = value.get(name)
+    if isinstance(items, list) and all(isinstance(item, dict) for item in items):
+        return items
+    raise NotADictionary(f'"{name}" in the data dictionary is not a list of objects')
 
 
 def _list(value: object) -> list[Any]:

@@ -176,10 +176,9 @@ def of_header_line(line: str, declared: Collection[str]) -> HeaderProblem | None
     by_comma = _names(line, ",")
     for separator, words in _SEPARATORS.items():
         names = _names(line, separator)
+        n_known, n_known_by_comma = len(known & {*names}), len(known & {*by_comma})
         is_plain = len(by_comma) == 1 < min(len(names), len(known))
-        if is_plain or len(known.intersection(names)) > len(
-            known.intersection(by_comma)
-        ):
+        if is_plain or n_known > n_known_by_comma:
             suspected = f"cells seem to be separated by {words}; commas are needed"
             return HeaderProblem("separator", suspected)
     return None
@@ -217,9 +216,9 @@ def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None
     form = _OTHER_FORMS.get(next(iter(names)).lstrip()[:1])
     if form is not None:
         return f"not CSV: it looks like {form}"
-    return (
-        _NO_HEADER if any(_NUMBER.fullmatch(name.strip()) for name in names) else None
-    )
+    if any(_NUMBER.fullmatch(name.strip()) for name in names):
+        return _NO_HEADER
+    return None
 
 
 def of_no_numbers(cells: Iterable[str]) -> str | None:
@@ -235,7 +234,9 @@ def _why_no_number(cell: str) -> str | None:
         return _TRUTH
     if _COMMA_NUMBER.fullmatch(text):
         return _COMMA
-    return _DATE if _DATE_TEXT.fullmatch(text) else None
+    if _DATE_TEXT.fullmatch(text):
+        return _DATE
+    return None
 
 
 def of_undeclared(cells: Iterable[str], declared: Sequence[str]) -> str | None:
@@ -260,7 +261,9 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
             return _POINT
         if has_truths and text.casefold() in _TRUTHS:
             return _TRUTH
-        return _ZEROS if text.isdigit() and text.lstrip("0") in without_zeros else None
+        if text.isdigit() and text.lstrip("0") in without_zeros:
+            return _ZEROS
+        return None
 
     return why
 
@@ -277,4 +280,6 @@ def _folded(text: str) -> str:
 def _most_frequent(causes: Iterable[str | None]) -> str | None:
     counts = Counter(causes)
     del counts[None]
-    return counts.most_common(1)[0][0] if counts else None
+    if not counts:
+        return None
+    return counts.most_common(1)[0][0]
