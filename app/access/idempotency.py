@@ -87,10 +87,11 @@ def _hidden(body: bytes, request: IdempotentRequest) -> bytes:
     """A body as it is stored, and the reverse."""
     if request.hidden_by is None:
         return body
-    stream = hashlib.shake_256(f"{request.route}\0{request.hidden_by}".encode()).digest(
-        len(body)
-    )
-    return bytes(one ^ other for one, other in zip(body, stream, strict=True))
+    # The route is in the seed: one key on two routes would hide two answers by one
+    # stream, whose exclusive or is that of the answers.
+    seed = f"{request.route}\0{request.hidden_by}".encode()
+    stream = hashlib.shake_256(seed).digest(len(body))
+    return bytes(byte ^ mask for byte, mask in zip(body, stream, strict=True))
 
 
 def stored(session: Session, request: IdempotentRequest) -> Answer | None:
@@ -143,11 +144,9 @@ def once(
         return answer_again(session, request)
     answer = work()
     row = session.get_one(AnswerRow, request.identity)
-    row.status, row.location, row.body = (
-        answer.status,
-        answer.location,
-        _hidden(answer.body, request),
-    )
+    row.status = answer.status
+    row.location = answer.location
+    row.body = _hidden(answer.body, request)
     session.flush()
     return answer
 
@@ -170,10 +169,8 @@ def put(
         "body": _hidden(answer.body, request),
         "answered_at": at,
     }
-    return (
-        session.execute(_insertion(dialect_of_session(session)), row).first()
-        is not None
-    )
+    insertion = _insertion(dialect_of_session(session))
+    return session.execute(insertion, row).first() is not None
 
 
 @cache

@@ -185,10 +185,9 @@ def secret_matches(row: KeyRow | None, secret: str) -> bool:
     Without a key, it differs.
     """
     expected = None if row is None else row.secret_sha256
-    return (
-        hmac.compare_digest(expected or bytes(32), _digest(secret))
-        and expected is not None
-    )
+    # The comparison comes first, also without a key: an unknown id takes as long.
+    is_equal = hmac.compare_digest(expected or bytes(32), _digest(secret))
+    return is_equal and expected is not None
 
 
 def living_admin_exists(session: Session, *, at: datetime) -> bool:
@@ -243,15 +242,14 @@ class LastUses:
 
     def forget(self, written: Mapping[str, datetime]) -> None:
         """Drops notes that were written."""
+        if not written:
+            return
+        newest = max(written.values())
         with self._lock:
-            self._written = {
-                **{
-                    key: at
-                    for key, at in self._written.items()
-                    if at >= max(written.values())
-                },
-                **written,
-            }
+            # those of earlier hours would only fill the memory
+            recent = {key: at for key, at in self._written.items() if at >= newest}
+            self._written = recent | dict(written)
+            # a later use may have been noted since :meth:`take`
             self._noted = {
                 key: at for key, at in self._noted.items() if written.get(key) != at
             }
@@ -299,7 +297,9 @@ class CachedAuthority:
         that was stopped asks, too.
         """
         entry = self._entries.get(name)
-        return None if entry is None or elapsed_s() >= entry.ends_s else entry.value
+        if entry is None or elapsed_s() >= entry.ends_s:
+            return None
+        return entry.value
 
     def read(self, name: Hashable, reader: Callable[[], tuple[Value, float]]) -> Value:
         """Reads a value from the database and keeps it.
@@ -308,11 +308,11 @@ class CachedAuthority:
             reader: returns the value and the number of seconds for which it is valid,
                 counted from the call.
         """
+        # Before the read: a revocation that commits during it is not in the value.
         began_s = elapsed_s()
         value, valid_s = reader()
-        entry = _Entry(
-            value, began_s + min(valid_s, _SHARE_OF_WAIT * limits.REVOCATION_S)
-        )
+        longest_s = _SHARE_OF_WAIT * limits.REVOCATION_S
+        entry = _Entry(value, began_s + min(valid_s, longest_s))
         with self._lock:
             if len(self._entries) >= limits.MAX_CACHED_AUTHORITIES:
                 self._entries = {}

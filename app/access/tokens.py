@@ -122,6 +122,7 @@ class SigningKeys:
         key = named(self._fresh(), key_id)
         if key is not None:
             return key
+        # Without a wait: a slow provider would occupy every thread for tokens.
         if not self._reading.acquire(blocking=False):
             raise _unavailable(retry_after_s=1)
         try:
@@ -135,10 +136,11 @@ class SigningKeys:
 
     def _fresh(self) -> Mapping[str, SigningKey]:
         """The keys, unless they are too old."""
+        # read once: another thread may put new keys there
         known = self._known
-        return (
-            known.keys if monotonic() - known.read_at_s < limits.KEY_SET_AGE_S else {}
-        )
+        if monotonic() - known.read_at_s >= limits.KEY_SET_AGE_S:
+            return {}
+        return known.keys
 
     def _read(self) -> None:
         """Reads the keys once. A failure leaves the known keys as they are."""
@@ -184,12 +186,13 @@ def parse_key_set(text: bytes) -> dict[str, SigningKey]:
         raise NotAKeySet
     items = [item for item in listed if isinstance(item, dict)]
     ids = [item.get("kid", "") for item in items]
-    keys = {
-        key_id: key
-        for key_id, item in zip(ids, items, strict=True)
-        if isinstance(key_id, str) and ids.count(key_id) == 1
-        if (key := _signing_key(item)) is not None
-    }
+    keys: dict[str, SigningKey] = {}
+    for key_id, item in zip(ids, items, strict=True):
+        if not isinstance(key_id, str) or ids.count(key_id) > 1:
+            continue
+        key = _signing_key(item)
+        if key is not None:
+            keys[key_id] = key
     if len(keys) > 1:
         keys.pop("", None)
     if not keys:
@@ -226,19 +229,16 @@ def _discovered(issuer: str) -> str:
     The document may name an address with TLS, or one of the issuer's own origin: it
     leads the service to no other program on this machine.
     """
+    well_known = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     try:
-        document = strict_json.loads(
-            _fetched(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        )
+        document = strict_json.loads(_fetched(well_known))
         named_issuer, address = document["issuer"], document["jwks_uri"]
         origin, own = urlsplit(address)[:2], urlsplit(issuer)[:2]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise NotAKeySet from None
-    if (
-        named_issuer != issuer
-        or not isinstance(address, str)
-        or (origin[0] != "https" and origin != own)
-    ):
+    if named_issuer != issuer or not isinstance(address, str):
+        raise NotAKeySet
+    if origin[0] != "https" and origin != own:
         raise NotAKeySet
     return address
 
@@ -356,10 +356,10 @@ def verify(
     if key is None:
         raise _refused("kid-missing" if key_id is None else "key-unknown")
 
+    # the names of the key's algorithm alone: the header of a token chooses none
+    names = _names(key.algorithm)
     try:
-        payload = _signatures().decode(
-            text, key.key.key, algorithms=_names(key.algorithm)
-        )
+        payload = _signatures().decode(text, key.key.key, algorithms=names)
     except jwt.PyJWTError:
         raise _refused("signature") from None
     return _token(_object(payload), rules, at=at)
@@ -394,9 +394,9 @@ def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Tok
     if expires_s <= at.timestamp():
         raise _refused("expired")
     not_before = claims.get("nbf")
-    if issued_s > latest_s or (
-        not_before is not None and _seconds(not_before) > latest_s
-    ):
+    if issued_s > latest_s:
+        raise _refused("early")
+    if not_before is not None and _seconds(not_before) > latest_s:
         raise _refused("early")
     return Token(
         issuer=rules.issuer,

@@ -86,8 +86,10 @@ class ArrowCells:
 
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """Every row with a value, unless the column has the feature's type."""
-        fits = (has_text if feature.is_categorical else has_numbers)(self.kind)
-        return np.empty(0, dtype=np.intp) if fits else np.flatnonzero(self._are_valid)
+        fits = has_text if feature.is_categorical else has_numbers
+        if fits(self.kind):
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(self._are_valid)
 
     def empty(self, feature: Feature) -> NDArray[np.intp]:
         """Rows with a null, with NaN in place of a number, or with a text of no
@@ -95,8 +97,9 @@ class ArrowCells:
         """
         if feature.is_categorical and has_text(self.kind):
             return np.flatnonzero(~self._have_characters)
-        is_number = not feature.is_categorical and has_numbers(self.kind)
-        return np.flatnonzero(np.isnan(self._floats) if is_number else ~self._are_valid)
+        if not feature.is_categorical and has_numbers(self.kind):
+            return np.flatnonzero(np.isnan(self._floats))
+        return np.flatnonzero(~self._are_valid)
 
     def numbers(self) -> NDArray[np.float64]:
         """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
@@ -150,21 +153,18 @@ class ArrowCells:
                 continue
             indices = array.indices
             places = elements(indices.cast(pa.int64(), safe=False), np.int64)
-            of_all = np.append(of_values(array.dictionary), of_null)
-            parts.append(
-                of_all[np.where(are_valid(indices), places, len(array.dictionary))]
-            )
+            # what a null becomes stands behind the values of the dictionary
+            images = np.append(of_values(array.dictionary), of_null)
+            is_valid = are_valid(indices)
+            parts.append(images[np.where(is_valid, places, len(array.dictionary))])
+        # usually one batch, which is not copied
         return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
 def have_characters(texts: pa.Array) -> NDArray[np.bool_]:
     """Whether each text is neither null nor empty."""
-    return np.asarray(
-        pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(
-            zero_copy_only=False
-        ),
-        bool,
-    )
+    are_long = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False)
+    return np.asarray(are_long.to_numpy(zero_copy_only=False), bool)
 
 
 def read(body: bytes, declared: Schema) -> ArrowTable:
@@ -189,8 +189,8 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
             _check_columns(schema, {feature.name for feature in declared.features})
             batches = _checked(stream, len(schema), max_rows=max_rows(declared))
             columns = [
-                ArrowCells(kind, [it.column(i) for it in batches])
-                for i, kind in enumerate(schema.types)
+                ArrowCells(kind, [batch.column(index) for batch in batches])
+                for index, kind in enumerate(schema.types)
             ]
             metadata = schema.metadata or {}
             read_out = metadata.get(_READ_OUT, b"").decode("utf-8") or None
@@ -291,12 +291,11 @@ def _member(buffer: memoryview, table: int, index: int) -> int:
     places = table - struct.unpack_from("<i", buffer, table)[0]
     (n_bytes,) = struct.unpack_from("<H", buffer, places)
     place = 4 + 2 * index
-    offset = (
-        int(struct.unpack_from("<H", buffer, places + place)[0])
-        if place < n_bytes
-        else 0
-    )
-    return table + offset if offset else 0
+    # a writer leaves out members of later versions, and those with their default
+    if place >= n_bytes:
+        return 0
+    (offset,) = struct.unpack_from("<H", buffer, places + place)
+    return table + int(offset) if offset else 0
 
 
 def _check_columns(schema: pa.Schema, features: Collection[str]) -> None:
@@ -304,15 +303,17 @@ def _check_columns(schema: pa.Schema, features: Collection[str]) -> None:
         raise TooLarge("the number of columns", forest_limits.MAX_FEATURES)
     if len(set(schema.names)) < len(schema):
         raise InvalidRequest.at("/columns", "not-distinct")
-    refused = [field.name for field in schema if not _is_readable(field.type)]
-    if refused:
-        places = (
-            pointer(("columns", name)) if name in features else "/columns"
-            for name in refused
-        )
+    places: dict[str, None] = {}
+    for field in schema:
+        if _is_readable(field.type):
+            continue
+        # another name came from outside like a value
+        is_known = field.name in features
+        places[pointer(("columns", field.name)) if is_known else "/columns"] = None
+    if places:
         problems = [
-            FieldProblem(at, "unsupported-type", accepted=_ACCEPTED)
-            for at in dict.fromkeys(places)
+            FieldProblem(place, "unsupported-type", accepted=_ACCEPTED)
+            for place in places
         ]
         raise InvalidRequest(problems[: forest_limits.MAX_REPORTED_PROBLEMS])
 

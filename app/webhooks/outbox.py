@@ -152,16 +152,10 @@ def audience(
     query = select(WebhookRow).where(
         or_(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.id == watcher)
     )
-    rows = (
-        session.execute(
-            query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
-        )
-        .scalars()
-        .all()
-    )
-    return [row for row in rows if row.dataset_id in dataset_ids], any(
-        row.threshold is not None for row in rows
-    )
+    query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
+    rows = session.execute(query).scalars().all()
+    listeners = [row for row in rows if row.dataset_id in dataset_ids]
+    return listeners, any(row.threshold is not None for row in rows)
 
 
 def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:
@@ -177,9 +171,9 @@ def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[Webho
 
 def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
     """Whether a webhook is one of a dataset's."""
-    row = (
-        session.get(WebhookRow, webhook_id) if stamps.is_reference(webhook_id) else None
-    )
+    if not stamps.is_reference(webhook_id):
+        return False
+    row = session.get(WebhookRow, webhook_id)
     return row is not None and row.dataset_id == dataset_id
 
 
@@ -190,15 +184,13 @@ def locked(session: Session, dataset_id: str, webhook_id: str) -> WebhookRow:
     Raises:
         NotFound: the dataset has no such webhook.
     """
-    lock = {"key_share": True}
-    is_id = stamps.is_reference(webhook_id)
-    row = (
-        session.get(
+    row = None
+    if stamps.is_reference(webhook_id):
+        # not the lock that conflicts with the share locks of transactions with events
+        lock = {"key_share": True}
+        row = session.get(
             WebhookRow, webhook_id, populate_existing=True, with_for_update=lock
         )
-        if is_id
-        else None
-    )
     if row is None or row.dataset_id != dataset_id:
         raise NotFound("webhook")
     return row
@@ -213,23 +205,19 @@ def rotate(
     An earlier secret whose overlap has not ended is dropped: a receiver needs the
     secret that it was given last.
     """
-    has_overlap = overlap_s > 0
-    row.sealed_earlier_secret = row.sealed_secret if has_overlap else None
-    row.earlier_secret_until = (
-        at + timedelta(seconds=overlap_s) if has_overlap else None
-    )
+    row.sealed_earlier_secret = row.earlier_secret_until = None
+    if overlap_s > 0:
+        row.sealed_earlier_secret = row.sealed_secret
+        row.earlier_secret_until = at + timedelta(seconds=overlap_s)
     row.sealed_secret = sealed_secret
 
 
 def sealed_secrets(row: WebhookRow, *, at: datetime) -> list[bytes]:
     """The sealed secrets that sign a delivery, the newest first."""
-    if (
-        row.sealed_earlier_secret is None
-        or row.earlier_secret_until is None
-        or row.earlier_secret_until <= at
-    ):
+    earlier, until = row.sealed_earlier_secret, row.earlier_secret_until
+    if earlier is None or until is None or until <= at:
         return [row.sealed_secret]
-    return [row.sealed_secret, row.sealed_earlier_secret]
+    return [row.sealed_secret, earlier]
 
 
 def has_ended_secrets(session: Session, *, at: datetime) -> bool:
@@ -292,6 +280,8 @@ def _has_place(session: Session, webhook_id: str, event: str, by: str | None) ->
     n_more = n_left - waiting.get(event, 0)  # of which this kind may take half
     if by is None or n_more <= 0:
         return n_more > 0
+    # In canonical JSON, a member has one spelling. Only the name of a key is searched
+    # for, and no text of a body contains quotation marks that are not escaped.
     is_of_key = type_coerce(DeliveryRow.body, Text).contains(
         f'"by":"{by}"', autoescape=True
     )

@@ -230,10 +230,13 @@ class _Restore:
                 self._signer,
                 checkpoints.pinned_keys(session),
             )
+            # The acts of erasures are in the control chain: without its end, the records
+            # beside the heads are the only ones.
             if any(loss.account_id == control.CHAIN for loss in losses):
-                head = next(
-                    (head for head in heads if head.account_id == control.CHAIN), None
-                )
+                chain_heads = [
+                    head for head in heads if head.account_id == control.CHAIN
+                ]
+                head = chain_heads[0] if chain_heads else None
                 signed_heads.require_erasures(session, log, head)
             self._copy_files()
             problems += self._incomplete_books(session)
@@ -335,6 +338,7 @@ class _Restore:
                     f"a record of an erased unit of {dataset_id} has another data key"
                 ) from None
             for unit in units:
+                # a person may have come back in a later upload
                 affected = [
                     epoch.id for epoch in epochs if epoch.ordinal <= unit.last_upload
                 ]
@@ -458,9 +462,8 @@ def _revoke_everybody(session: Session, *, at: datetime) -> None:
     whose roles it states anew.
     """
     subjects = set()
-    for key in session.execute(
-        select(KeyRow).where(KeyRow.revoked_at.is_(None)).order_by(KeyRow.id)
-    ).scalars():
+    living = select(KeyRow).where(KeyRow.revoked_at.is_(None)).order_by(KeyRow.id)
+    for key in session.execute(living).scalars():
         if key.issuer is not None:
             subjects.add(key.id)
             continue
@@ -468,11 +471,9 @@ def _revoke_everybody(session: Session, *, at: datetime) -> None:
         control.record(
             session, EntryKind.KEY_REVOKED, actor=control.OPERATOR, key=key.id
         )
-    for grant in (
-        session.execute(select(GrantRow).order_by(GrantRow.key_id, GrantRow.dataset_id))
-        .scalars()
-        .all()
-    ):
+    all_grants = select(GrantRow).order_by(GrantRow.key_id, GrantRow.dataset_id)
+    # read completely, because the loop removes rows
+    for grant in session.execute(all_grants).scalars().all():
         if grant.key_id in subjects and grants.remove(
             session, dataset_id=grant.dataset_id, key_id=grant.key_id
         ):

@@ -122,13 +122,8 @@ def _tell_of_job(
             "state": row.state,
             "reason": row.reason,
         }
-        _put(
-            session,
-            [each for each in listeners if each.dataset_id == dataset_id],
-            event,
-            facts,
-            at=at,
-        )
+        of_dataset = [row for row in listeners if row.dataset_id == dataset_id]
+        _put(session, of_dataset, event, facts, at=at)
 
 
 def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
@@ -139,13 +134,11 @@ def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> 
         error, BudgetExceeded | QuotaExceeded | TooManyCells | Frozen | ErasureDue
     ):
         return
+    # A read first: refusals are frequent, and a write transaction would take the one
+    # writer of SQLite.
     with installation.database.read() as session:
-        listeners = [
-            row
-            for row in outbox.of_dataset(session, error.dataset)
-            if REFUSED in row.events
-        ]
-    if not listeners:
+        webhooks = outbox.of_dataset(session, error.dataset)
+    if not any(REFUSED in row.events for row in webhooks):
         return
     facts = {"dataset": error.dataset, "problem": _REFUSALS[type(error)], "by": by}
     with installation.database.write() as session:
@@ -165,12 +158,11 @@ def budgets_changed(
     if not outbox.watch_budgets(session):
         return
     changed = {*account_ids, *populations.ids_of(session, account_ids).values()}
-    members = {
-        member
-        for population in populations.of_ids(session, changed).values()
-        for member in population.members
-    }
-    tell_low(session, members.union(account_ids), at=at)
+    # What a member spends leaves less to every other member.
+    dataset_ids = set(account_ids)
+    for population in populations.of_ids(session, changed).values():
+        dataset_ids.update(population.members)
+    tell_low(session, dataset_ids, at=at)
 
 
 def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) -> None:

@@ -121,8 +121,16 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
         row: the job.
         holds: why jobs are not started, by dataset, as a claim decides it.
     """
+    # ``PREPARING`` is negative
     trees_done = max(row.trees_done, 0)
+    progress = min(trees_done / max(row.n_trees, 1), 1.0)
+    # a release without trees has no other progress
+    if row.state == JobState.SUCCEEDED:
+        progress = 1.0
     held_by = [holds[part.dataset] for part in row.parts if part.dataset in holds]
+    release_ids: dict[str, str | None] = dict.fromkeys(_RELEASE_IDS.values())
+    if row.kind in _RELEASE_IDS:
+        release_ids[_RELEASE_IDS[row.kind]] = row.release_id
     return JobOut.model_validate(
         {
             "id": row.id,
@@ -138,15 +146,10 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
             "held_by": held_by[0] if held_by and row.state == JobState.QUEUED else None,
             "charged": row.charged_at is not None,
             "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
-            "progress": 1.0
-            if row.state == JobState.SUCCEEDED
-            else min(trees_done / max(row.n_trees, 1), 1.0),
+            "progress": progress,
             "trees_done": trees_done,
             "n_trees": row.n_trees,
-            **{
-                name: row.release_id if row.kind == kind else None
-                for kind, name in _RELEASE_IDS.items()
-            },
+            **release_ids,
             **part_fields(row.parts),
             "submitted_at": stamps.to_text(row.submitted_at),
         }
@@ -165,15 +168,16 @@ def charged_jobs(
 
 
 def _charged_job(row: JobRow) -> ChargedJob:
-    evaluated = [model["id"] for model in row.task["work"].get("models", [])]
+    # the model that a training released, or those that an evaluation measured
+    models = [model["id"] for model in row.task["work"].get("models", [])]
+    if row.kind == MODEL and row.release_id is not None:
+        models = [row.release_id]
     return ChargedJob.model_validate(
         {
             "kind": row.kind,
             "algorithm": row.algorithm,
             "name": row.name,
-            "models": [row.release_id]
-            if row.kind == MODEL and row.release_id is not None
-            else evaluated,
+            "models": models,
             "submitted_by": row.submitted_by,
         }
     )
@@ -186,19 +190,17 @@ def look_at(
     and grant are read again.
     """
     with installation.database.read() as session:
-        rows = {
-            row.id: row
-            for row in queue.several(
-                session, sorted({job_id for _, job_id in followed})
-            )
-        }
+        job_ids = sorted({job_id for _, job_id in followed})
+        rows = {row.id: row for row in queue.several(session, job_ids)}
         holds = _holds(installation, session, rows.values())
-        return {
-            (follower, job_id): job_out(rows[job_id], holds)
-            for follower, job_id in followed
-            if job_id in rows
-            and _may_still_see(installation, session, follower, rows[job_id])
-        }
+        visible = {}
+        for follower, job_id in followed:
+            row = rows.get(job_id)
+            if row is None:
+                continue
+            if _may_still_see(installation, session, follower, row):
+                visible[follower, job_id] = job_out(row, holds)
+        return visible
 
 
 def _may_still_see(

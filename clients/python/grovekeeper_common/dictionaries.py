@@ -329,11 +329,10 @@ def _categorical(
     """A categorical feature. An empty text among its values, which may have labels,
     stands for a missing value.
     """
-    texts: list[str] = []
+    texts: dict[str, None] = {}  # each once, in their order
     for value in _list(values):
         text = _text(value.get("value") if isinstance(value, dict) else value)
-        if text not in texts:
-            texts.append(text)
+        texts[text] = None
     return {
         "name": _name(given),
         "type": "categorical",
