@@ -310,13 +310,12 @@ def stored_columns(partitions: Partitions) -> list[StoredColumn]:
     """
     columns: list[StoredColumn] = []
     for partition in partitions.declared:
-        if not isinstance(partition, HashPartition | ColumnPartition):
-            continue
-        if isinstance(partition, ColumnPartition) and partition.is_feature:
-            continue
         # the first one has no number
         name = f"{CELL_COLUMN}{len(columns) or ''}"
-        columns.append(StoredColumn(name, partition))
+        if isinstance(partition, HashPartition):
+            columns.append(StoredColumn(name, partition))
+        elif isinstance(partition, ColumnPartition) and not partition.is_feature:
+            columns.append(StoredColumn(name, partition))
     return columns
 
 

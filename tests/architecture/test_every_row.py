@@ -75,16 +75,14 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ): "the first part of the codes of one row group",
         (
             "CodeWriter._require_room",
-            "left < limits.MIN_FREE_UPLOAD_BYTES",
+            "left_bytes < limits.MIN_FREE_UPLOAD_BYTES",
         ): "whether codes are stored",
         (
             "_make_room",
-            "sorted(others, key=lambda other: other.changed_at)[:-(MAX_FILES - 1)]",
+            "others[:-(MAX_FILES - 1)]",
         ): "files of codes",
     },
-    "app/datasets/erasure.py": {
-        ("_copy", "stays[start:start + table.num_rows]"): IN_BLOCKS
-    },
+    "app/datasets/erasure.py": {("_copy", "stays[start:end]"): IN_BLOCKS},
     "app/datasets/private_rows.py": {
         ("Selection.__init__", "scope.keys() <= declared.keys()"): PUBLIC,
         (
@@ -97,26 +95,24 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "_coded_groups",
             "sum(group_rows) >= code_files.FEWEST_ROWS",
         ): "whether codes are stored, not what is read",
-        ("_coded_groups", "slice(None)"): "every row group",
         (
             "_coded_groups",
-            "slice(within.start, within.stop)",
+            "groups[within.start:within.stop]",
         ): "the row groups of a shard (tests/pure/datasets/test_shards.py)",
         ("_codes_of_values", "enumerate(public.schema.features)"): FEATURES,
         ("_row_ids", "ids[start:end]"): IN_BLOCKS,
         (
             "_row_ids",
-            "bytes_of_chunk[chunk.offset:chunk.offset + len(chunk)]",
+            "ids_of_buffer[chunk.offset:chunk.offset + len(chunk)]",
         ): "all rows of a chunk",
     },
     "app/datasets/row_layout.py": {
         ("arrow_schema", "enumerate(schema.features)"): FEATURES,
         (
             "hash_cells",
-            "read(digest(dataset_key, row_ids[at:at + ROW_ID_BYTES], 'sha256'), 'big') % k",
+            "number_of(digest(dataset_key, id_, 'sha256'), 'big') % n_cells",
         ): "a cell, by hash",
-        ("hash_cells", "row_ids[at:at + ROW_ID_BYTES]"): "the id of one row",
-        ("stored_columns", "enumerate(needed)"): PUBLIC,
+        ("hash_cells", "row_ids[start:start + ROW_ID_BYTES]"): "the id of one row",
     },
     "grovekeeper_forests/algorithms/bms_rf/grow.py": {
         (

@@ -15,7 +15,7 @@ from app.access.grants import MANAGE_DATASET, SEE_BALANCE, SEE_LEDGER, Principal
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
-from app.core.stamps import text_or_none
+from app.core.stamps import to_text
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import accounts, control, populations, rules, statements
@@ -294,7 +294,8 @@ def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]
     dataset_id = dataset_name = deleted_at = None
     if account.dataset is not None:
         dataset_id, dataset_name = account.dataset.id, account.dataset.name
-        deleted_at = text_or_none(account.dataset.row.deleted_at)
+        if account.dataset.row.deleted_at is not None:
+            deleted_at = to_text(account.dataset.row.deleted_at)
     return {
         **account.facts,
         "dataset": dataset_id,
