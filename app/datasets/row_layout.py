@@ -312,9 +312,9 @@ def stored_columns(partitions: Partitions) -> list[StoredColumn]:
     for partition in partitions.declared:
         # the first one has no number
         name = f"{CELL_COLUMN}{len(columns) or ''}"
-        if isinstance(partition, HashPartition):
-            columns.append(StoredColumn(name, partition))
-        elif isinstance(partition, ColumnPartition) and not partition.is_feature:
+        if isinstance(partition, HashPartition) or (
+            isinstance(partition, ColumnPartition) and not partition.is_feature
+        ):
             columns.append(StoredColumn(name, partition))
     return columns
 
