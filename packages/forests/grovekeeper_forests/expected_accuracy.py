@@ -181,32 +181,30 @@ class Comparison:
         """
         load = self.rows * epsilon / self.divisor
         similar = [table for table in _tables() if self._is_similar(table)]
-        reached = {
-            table.name: _interpolated(table, table.accuracy.get(self._run), load)
-            for table in similar
-        }
-        measured = [
-            (table, at) for table in similar if (at := reached[table.name]) is not None
-        ]
-        with_gain = [(table, at) for table, at in measured if table.has_gain]
+        with_gain, without_gain, recovered = [], [], []
+        for table in similar:
+            accuracy = _interpolated(table, table.accuracy.get(self._run), load)
+            if accuracy is None:
+                continue
+            if table.has_gain:
+                with_gain.append(table)
+                recovered.append(Recovered(table.name, table.share(accuracy)))
+            else:
+                # A share of a tiny gain would be noise, and of no gain a division by 0.
+                without_gain.append(table.name)
         if len(with_gain) < _FEWEST_TABLES:
             return None
-        tables = sorted(
-            (Recovered(table.name, table.share(at)) for table, at in with_gain),
-            key=attrgetter("share"),
-        )
-        low, middle, high = _quartiles([table.share for table in tables])
+        recovered.sort(key=attrgetter("share"))
+        low, middle, high = _quartiles([table.share for table in recovered])
         return Band(
             epsilon,
             low,
             middle,
             high,
-            tuple(tables),
-            without_gain=tuple(
-                table.name for table, _ in measured if not table.has_gain
-            ),
-            majority=statistics.median(table.majority for table, _ in with_gain),
-            forest=statistics.median(table.forest for table, _ in with_gain),
+            tuple(recovered),
+            without_gain=tuple(without_gain),
+            majority=statistics.median(table.majority for table in with_gain),
+            forest=statistics.median(table.forest for table in with_gain),
             auroc=self._auroc(similar, load),
         )
 
@@ -214,20 +212,18 @@ class Comparison:
         """The AUROC of all similar tables of two classes, if the schema has two."""
         if len(self.schema.label.classes) != _CLASSES_OF_AUROC:
             return None
-        measured = [
-            (at, table.forest_auroc)
-            for table in similar
-            if (at := _interpolated(table, table.auroc.get(self._run), load))
-            is not None
-            and table.forest_auroc is not None
-        ]
-        if len(measured) < _FEWEST_TABLES:
+        with_privacy, without_privacy = [], []
+        for table in similar:
+            auroc = _interpolated(table, table.auroc.get(self._run), load)
+            if auroc is not None and table.forest_auroc is not None:
+                with_privacy.append(auroc)
+                without_privacy.append(table.forest_auroc)
+        if len(with_privacy) < _FEWEST_TABLES:
             return None
-        quartiles = _quartiles([at for at, _ in measured])
         return AurocBand(
-            *quartiles,
-            statistics.median(forest for _, forest in measured),
-            len(measured),
+            *_quartiles(with_privacy),
+            statistics.median(without_privacy),
+            len(with_privacy),
         )
 
     def curve(self) -> Sequence[Band]:
@@ -239,28 +235,23 @@ class Comparison:
         any; ``None`` if none was made.
         """
         load = self.rows * epsilon / self.divisor
-        ranked = [
-            (
-                (
-                    not self._is_similar(table),
-                    abs(math.log(_TRAINED * table.rows * at / load)),
-                ),
-                table,
-                at,
-                accuracy,
-            )
-            for table in _tables()
-            if table.has_gain
-            for at, accuracy in _by_epsilon(table.accuracy.get(self._run))
-        ]
+        ranked = []
+        for table in _tables():
+            if not table.has_gain:
+                continue
+            for measured_at, accuracy in _by_epsilon(table.accuracy.get(self._run)):
+                distance = abs(math.log(_TRAINED * table.rows * measured_at / load))
+                # False comes first: any similar table before all others.
+                rank = (not self._is_similar(table), distance)
+                ranked.append((rank, table, measured_at, accuracy))
         if not ranked:
             return None
-        _, table, at, accuracy = min(ranked, key=itemgetter(0))
+        _, table, measured_at, accuracy = min(ranked, key=itemgetter(0))
         return Measured(
             table.name,
             round(_TRAINED * table.rows),
             table.classes,
-            at,
+            measured_at,
             table.share(accuracy),
         )
 
@@ -270,11 +261,12 @@ class Comparison:
 
     def _is_similar(self, table: _Table) -> bool:
         features = self.schema.features
-        numeric_share = sum(not feature.is_categorical for feature in features) / max(
-            len(features), 1
-        )
-        classes = abs(math.log2(len(self.schema.label.classes) / table.classes)) / 2
-        return classes + abs(numeric_share - table.numeric_share) <= _MOST_UNLIKE
+        n_numeric = sum(not feature.is_categorical for feature in features)
+        numeric_share = n_numeric / max(len(features), 1)
+        # Four times as many classes weigh as much as numbers in place of categories.
+        by_classes = abs(math.log2(len(self.schema.label.classes) / table.classes)) / 2
+        by_columns = abs(numeric_share - table.numeric_share)
+        return by_classes + by_columns <= _MOST_UNLIKE
 
 
 def _by_epsilon(cells: Mapping[str, float] | None) -> list[tuple[float, float]]:
@@ -299,8 +291,9 @@ def _interpolated(
     smallest, largest = measured[0][0], measured[-1][0]
     if not smallest <= epsilon <= largest * _BEYOND:
         return None
+    # Beyond the largest measured ε, its value stands: more ε rarely costs accuracy.
     epsilon = min(epsilon, largest)
-    above = next(index for index, (at, _) in enumerate(measured) if at >= epsilon)
+    above = next(index for index, (value, _) in enumerate(measured) if value >= epsilon)
     (left, low), (right, high) = measured[max(above - 1, 0)], measured[above]
     weight = 1.0 if left == right else math.log(epsilon / left) / math.log(right / left)
     return low + weight * (high - low)
@@ -311,25 +304,21 @@ def at_epsilon_one(algorithm: str) -> list[dict[str, str]]:
     cheapest accountant; if measured.
     """
     for accountant in (pure.NAME, gdp.NAME):
-        cells = {
-            table.name: table.accuracy.get(f"{algorithm}@{accountant}", {}).get("1")
-            for table in _tables()
-        }
-        measured = [
-            (name, at)
-            for name in _EVERYWHERE_MEASURED
-            if (at := cells[name]) is not None
-        ]
+        measured = []
+        tables = {table.name: table for table in _tables()}
+        for name in _EVERYWHERE_MEASURED:
+            by_epsilon = tables[name].accuracy.get(f"{algorithm}@{accountant}", {})
+            if "1" in by_epsilon:
+                measured.append(
+                    {
+                        "dataset": name,
+                        "accountant": accountant,
+                        "epsilon": "1",
+                        "percent": f"{100 * by_epsilon['1']:.1f}",
+                    }
+                )
         if measured:
-            return [
-                {
-                    "dataset": name,
-                    "accountant": accountant,
-                    "epsilon": "1",
-                    "percent": f"{100 * at:.1f}",
-                }
-                for name, at in measured
-            ]
+            return measured
     return []
 
 
@@ -342,15 +331,13 @@ def runs() -> list[Run]:
 
 
 def _run_of(name: str) -> Run:
-    epsilons = [
-        [float(epsilon) for epsilon in table.accuracy.get(name, {})]
-        for table in _tables()
-    ]
     algorithm, _, accountant = name.partition("@")
-    values = [epsilon for listed in epsilons for epsilon in listed]
-    return Run(
-        algorithm, accountant, sum(map(bool, epsilons)), min(values), max(values)
-    )
+    n_tables, epsilons = 0, list[float]()
+    for table in _tables():
+        if by_epsilon := table.accuracy.get(name):
+            n_tables += 1
+            epsilons += map(float, by_epsilon)
+    return Run(algorithm, accountant, n_tables, min(epsilons), max(epsilons))
 
 
 def without_privacy(table: str) -> float:

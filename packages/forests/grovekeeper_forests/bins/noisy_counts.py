@@ -134,6 +134,7 @@ def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
             coordinates=coordinates,
         )
     affordable = min(int(mu_squared(budget) * VARIANCE), LARGEST_START)
+    # A whole number of units for each row, so the squared sensitivity is a square.
     return noise(isqrt(affordable) ** 2, coordinates=coordinates)
 
 
@@ -152,6 +153,8 @@ def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
     if budget.accountant == pure.NAME:
         return laplace
     adjacency, cells = laplace.adjacency, SENSITIVITIES[laplace.adjacency]
+    # m = ⌊2²⁴ √(c/(u·s))⌋ of docs/proofs/gaussian.md, G8: rounded down at each step, so
+    # the normal noise never costs more than ``laplace``.
     of_one = budget.loss(RoundedGaussian(adjacency, Fraction(1), Fraction(1), 1))
     squared = min(int(budget.loss(laplace) / of_one * VARIANCE), LARGEST_START)
     unit = isqrt(squared // cells)
@@ -244,9 +247,8 @@ def _laplace_sum_bound(
     """
     size = 1 << math.ceil(math.log2(64.0 * (spread + 1.0)))
     angles = np.arange(size) * (2.0 * math.pi / size)
-    law = np.fft.ifft(
-        ((1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2))
-        ** n_counts
-    ).real
+    of_one = (1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2)
+    law = np.fft.ifft(of_one**n_counts).real
+    # Pr[|z| ≤ t] for t = 0, 1, …: the law is symmetric.
     within = law[0] + 2.0 * np.concatenate(([0.0], law[1 : size // 2])).cumsum()
     return float(np.searchsorted(within, level))

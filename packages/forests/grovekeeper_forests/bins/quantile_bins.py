@@ -89,21 +89,24 @@ def n_cells(feature: Feature) -> int:
 
 def _positions(low: int, high: int) -> Iterator[tuple[int, int]]:
     width, one = high - low, 2**_SHARE_BITS
-    yield from (
-        (low * _EQUAL_STEPS + width * step, _EQUAL_STEPS)
-        for step in range(1, _EQUAL_STEPS)
-    )
-    if low >= 0:
-        yield from ((low * one + width * share, one) for share in _shares())
-    elif high <= 0:
-        yield from ((high * one - width * share, one) for share in _shares())
-    else:
+    for step in range(1, _EQUAL_STEPS):
+        yield low * _EQUAL_STEPS + width * step, _EQUAL_STEPS
+    if low < 0 < high:
         yield 0, 1
-        yield from ((side * share, one) for side in (low, high) for share in _shares())
+    for share in _shares():
+        if low >= 0:
+            yield low * one + width * share, one
+        elif high <= 0:
+            yield high * one - width * share, one
+        else:
+            yield low * share, one
+            yield high * share, one
 
 
 def _shares() -> list[int]:
     """2^(−k/2) for every geometric step k, in units of 2⁻⁶⁴, rounded down."""
+    # In integers, because powers of floats differ between machines, and a stored cut is
+    # a position on the grid.
     return [isqrt(2 ** (2 * _SHARE_BITS - k)) for k in _GEOMETRIC_STEPS]
 
 
@@ -164,22 +167,24 @@ def event(
     Raises:
         ParameterInvalid: ``epsilon`` is too small for any draw.
     """
-    chosen = private_features(schema)
+    private = private_features(schema)
     depth = LEVELS if n_levels is None else n_levels
-    scale = quantised(epsilon / (len(chosen) * depth * RANGE_SENSITIVITY))
+    # Theorem 1 of docs/proofs/bins.md: a selection for each feature and level.
+    scale = quantised(epsilon / (len(private) * depth * RANGE_SENSITIVITY))
     if scale == 0:
         raise ParameterInvalid.named("epsilon", "too-small")
+    most_cells = max(n_cells(schema.features[index]) for index in private)
     median = selection(
         Adjacency.ADD_REMOVE_ONE,
         range_sensitivity=Fraction(RANGE_SENSITIVITY),
         inverse_scale=scale,
-        max_candidates=max(n_cells(schema.features[index]) for index in chosen) - 1,
+        max_candidates=most_cells - 1,
     )
     levels = tuple(
         Part(1, Parallel("intervals", (Part(2**level, median),)))
         for level in range(depth)
     )
-    return Sequential((Part(len(chosen), Sequential(levels)),))
+    return Sequential((Part(len(private), Sequential(levels)),))
 
 
 def medians_of(event: Event) -> tuple[Selection, int]:
@@ -194,16 +199,16 @@ def medians_of(event: Event) -> tuple[Selection, int]:
             (
                 Part(
                     event=Sequential(
-                        (Part(event=Parallel(_, (Part(event=own),))), *_) as levels
+                        (Part(event=Parallel(_, (Part(event=median),))), *_) as levels
                     )
                 ),
             )
         ):
             if (
-                isinstance(own, PermuteAndFlip | ExponentialMechanism)
+                isinstance(median, PermuteAndFlip | ExponentialMechanism)
                 and len(levels) <= LEVELS
             ):
-                return own, len(levels)
+                return median, len(levels)
     raise UnknownPrivacyEvent("not the event of private quantile bins")
 
 
@@ -223,9 +228,8 @@ def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
         return False
     for index, row in zip(private, cuts.tolist(), strict=True):
         feature_cuts = [cut for cut in row if cut != NO_CUT]
-        if row[: len(feature_cuts)] != feature_cuts or feature_cuts != sorted(
-            set(feature_cuts)
-        ):
+        is_padded_last = row[: len(feature_cuts)] == feature_cuts
+        if not is_padded_last or feature_cuts != sorted(set(feature_cuts)):
             return False
         if feature_cuts and feature_cuts[-1] >= n_cells(schema.features[index]):
             return False
@@ -240,9 +244,8 @@ def encoding(schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
         _free_edges(feature) for feature in schema.features
     ]
     for index, row in zip(private_features(schema), cuts, strict=True):
-        edges[index] = _edges_at(
-            schema.features[index], [int(cut) for cut in row if cut != NO_CUT]
-        )
+        feature_cuts = [int(cut) for cut in row if cut != NO_CUT]
+        edges[index] = _edges_at(schema.features[index], feature_cuts)
     return Encoding.with_edges(schema, tuple(edges))
 
 
@@ -250,13 +253,11 @@ def public_grid(schema: Schema) -> Encoding:
     """The public grid as bins: a superset of the edges of every :func:`encoding` of the
     schema.
     """
-    return Encoding.with_edges(
-        schema,
-        tuple(
-            grid_edges(feature) if _is_number(feature) else None
-            for feature in schema.features
-        ),
+    edges = tuple(
+        grid_edges(feature) if _is_number(feature) else None
+        for feature in schema.features
     )
+    return Encoding.with_edges(schema, edges)
 
 
 def widest_encoding(schema: Schema) -> Encoding:
@@ -272,9 +273,9 @@ def widest_encoding(schema: Schema) -> Encoding:
 
 
 def _free_edges(feature: Feature) -> NDArray[np.float64] | None:
-    return (
-        _edges_at(feature, _free_cuts(feature) or ()) if _is_number(feature) else None
-    )
+    if not _is_number(feature):
+        return None
+    return _edges_at(feature, _free_cuts(feature) or ())
 
 
 def _is_number(feature: Feature) -> bool:
@@ -360,15 +361,12 @@ class ReusedProfile:
             ValueError: the value is not a reused profile.
         """
         match value:
-            case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if (
+            case {"id": str(id_), "cuts": [*rows], "prior": [*prior], **rest} if (
                 not rest
             ):
-                cuts = tuple(tuple(int(cut) for cut in row) for row in rows)
-                if all(
-                    len(row) <= MAX_CUTS and all(0 < cut < 2**16 for cut in row)
-                    for row in cuts
-                ):
-                    return cls(own, cuts, tuple(int(count) for count in prior))
+                cuts = tuple(tuple(map(int, row)) for row in rows)
+                if all(map(_are_positions, cuts)):
+                    return cls(id_, cuts, tuple(map(int, prior)))
         raise ValueError("not a reused profile")
 
     @property
@@ -380,3 +378,8 @@ class ReusedProfile:
         for row, feature_cuts in zip(array, self.cuts, strict=True):
             row[: len(feature_cuts)] = feature_cuts
         return array
+
+
+def _are_positions(cuts: tuple[int, ...]) -> bool:
+    """Whether the cuts of a feature fit into a row of released cuts, which are uint16."""
+    return len(cuts) <= MAX_CUTS and all(0 < cut < 2**16 for cut in cuts)

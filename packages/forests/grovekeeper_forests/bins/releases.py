@@ -48,12 +48,16 @@ def release_counts(
     """
     if not isinstance(event, DiscreteLaplace | RoundedGaussian):
         raise UnknownPrivacyEvent("not the event of a table of noisy counts")
+    # The noise is on every cell of the public table; cells that are left out, because
+    # they are empty, would show that they are (docs/proofs/lemmas.md, L3).
     if event.coordinates != exact.size:
         raise UnknownPrivacyEvent("the event of a table of another size")
     if isinstance(event, DiscreteLaplace):
         return exact + randomness.discrete_laplace(
             exact.shape, inverse_scale=event.inverse_scale
         )
+    # Multiplied before the noise: q + 2²⁴ Z rounded is post-processing of the normal
+    # mechanism only for an integer q (docs/proofs/gaussian.md, G1).
     return per_row(event) * exact + randomness.rounded_gaussian(
         exact.shape, scale_bits=SCALE_BITS
     )
@@ -124,6 +128,8 @@ def _cuts_of(
     for _ in range(depth):
         halves = []
         for start, stop in intervals:
+            # Too narrow for a cut, however many rows it holds: rows must not decide where
+            # a path ends.
             if stop - start < 2:
                 continue
             inner = below[start + 1 : stop]

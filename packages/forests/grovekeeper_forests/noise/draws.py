@@ -69,8 +69,10 @@ def _below(
     products.
     """
     product = half * n
+    # Refused products are below 2³² mod n, which is below n. So the division, which is
+    # slow, is rarely necessary.
     if (product & _LOW_HALF) < n:
-        refused = (_UNITY - n) % n
+        refused = (_UNITY - n) % n  # 2³² mod n, without a number of 33 bits
         while (product & _LOW_HALF) < refused:
             product = (_read(words, position) >> _HALF_BITS) * n
             position += 1
@@ -93,6 +95,8 @@ def _accepts_fraction(
     while True:
         word = _read(words, position)
         position += 1
+        # The halves of a word are independent, so the order of the two decisions does not
+        # change the law, and most rounds end at the cheaper one.
         if (word & _LOW_HALF) >= rate:
             break
         outcome, position = _below(words, position, k, word >> _HALF_BITS)
@@ -144,8 +148,10 @@ def _laplace(
         magnitude = np.int64(x // rate)
         if (word >> _SIGN_BIT) == _ZERO:
             return magnitude, position
+        # Without this condition, 0 would have two signs and twice its probability.
         if magnitude != 0:
             return -magnitude, position
+    # A position behind the window discards the draw; the number is never used.
     return np.int64(0), words.size + 1
 
 
@@ -211,6 +217,8 @@ def permute_and_flip(
     is exact for any two 64-bit utilities.
     """
     best = np.uint64(utilities.max())
+    # A larger gap counts as this one, so that its product with the rate does not wrap.
+    # The guarantee stays (docs/proofs/samplers.md, S7).
     largest_gap = _LARGEST_PRODUCT // rate
     while True:
         first = visited[0]
@@ -225,6 +233,8 @@ def permute_and_flip(
         accepted, position = _accepts(words, position, gap * rate)
         if position > words.size:
             raise TapeExhausted
+        # From here on the flip is final. Written before the check, a flip that the window
+        # cut off would be repeated on another order.
         order[chosen] = order[first]
         visited[0] = first + 1
         cursor[0] = position
@@ -328,6 +338,7 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
     while position < words.size:
         accepted, position = _accepts_half(words, position)
         if accepted:
+            # exp(−k/2) · exp(−k·(k − 1)/2) = exp(−k²/2)
             k += _ONE
             continue
         # for k = 0 the factor k − 1 wraps around, and the product is 0
@@ -339,6 +350,7 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
             left -= _ONE
         if left == _ZERO:
             return k, position
+        # k counts anew: a smaller k kept after a refusal would be too likely.
         k = _ZERO
     return _ZERO, words.size + 1
 
@@ -398,6 +410,7 @@ def _accepts_tail(
             goes_on, position = _is_below(words, position, numbers, _RIVAL, _X)
             if not goes_on:
                 return even, position
+        # The row of the last but one link is free for the next number.
         last, fresh, spare = fresh, spare, fresh
         even = not even
 
@@ -430,6 +443,8 @@ def _rounded_normal(
             continue
         negative = (_read(words, position) >> _SIGN_BIT) == _ONE
         leading = numbers[_X, _ONE] >> (_SIGN_BIT - scale_bits)
+        # To nearest, not toward zero: only so does rounding commute with the addition of
+        # an integer, on which the guarantee rests (docs/proofs/gaussian.md, G1).
         magnitude = np.int64((k << scale_bits) + (leading >> _ONE) + (leading & _ONE))
         return (-magnitude if negative else magnitude), position + 1
     return np.int64(0), words.size + 1

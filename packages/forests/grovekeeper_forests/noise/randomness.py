@@ -196,9 +196,10 @@ class Tape:
         if unread.size == MAX_BUFFER_WORDS:
             raise BrokenWordSource("the word source does not behave like a random one")
         if unread.size == self.words.size:
-            self.words = np.empty(
-                min(2 * unread.size, MAX_BUFFER_WORDS), dtype=np.uint64
-            )
+            n_words = min(2 * unread.size, MAX_BUFFER_WORDS)
+            self.words = np.empty(n_words, dtype=np.uint64)
+        # Fresh words alone would favour draws that need few words (S2 of
+        # docs/proofs/samplers.md).
         self.words[: unread.size] = unread
         self._source.fill(self.words[unread.size :])
         self.cursor[0] = 0
@@ -228,6 +229,7 @@ class Keystream:
         """
         if self._process_id != getpid():
             self._rekey()
+        # The cipher adds its stream to what it encrypts, so zeros give the stream.
         if len(self._zeros) < words.nbytes:
             self._zeros = bytes(words.nbytes)
         self._cipher.update_into(
@@ -236,9 +238,9 @@ class Keystream:
 
     def _rekey(self) -> None:
         self._process_id = getpid()
-        self._cipher: CipherContext = Cipher(
-            AES(urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))
-        ).encryptor()
+        # A counter that starts at zero is safe, because no key is used twice.
+        cipher = Cipher(AES(urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES)))
+        self._cipher: CipherContext = cipher.encryptor()
 
 
 MAX_INVERSE_SCALE: Final = 2**30
@@ -296,6 +298,7 @@ class ExactSampler:
             if word != digit:
                 return word < digit
             if remainder == 0:
+                # All digits of p were equal, so the real is not below p.
                 return False
 
     def permute_and_flip(
@@ -318,6 +321,8 @@ class ExactSampler:
                 :data:`MAX_INVERSE_SCALE`.
         """
         _require_utilities(utilities)
+        # Both are made before the draw, so that a draw which needs a longer window goes
+        # on where it ended.
         order = np.arange(utilities.size, dtype=np.int64)
         visited = np.array([0], dtype=np.int64)
         rate = _rate(inverse_scale)
@@ -394,6 +399,7 @@ class ExactSampler:
         words.
         """
         with self._turn:
+            # Before the first word is read: parent and child must not share a draw.
             self._tape.forget_after_fork()
             while True:
                 try:
@@ -499,7 +505,7 @@ class PaidRandomness:
     @property
     def left(self) -> Counter[_Kind]:
         """Selections, and coordinates of noise, that are paid for and not drawn yet."""
-        return +self._left
+        return +self._left  # the plus sign drops kinds of which nothing is left
 
     def note_unused(self) -> None:
         """Logs that paid draws were not drawn: a bug of a mechanism that loses nothing,
@@ -526,6 +532,8 @@ class PaidRandomness:
         self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
     ) -> int:
         """See ``Randomness.permute_and_flip``."""
+        # Paid first, here and below: an unpaid draw must not happen, even if its result
+        # is thrown away.
         self._pay(PermuteAndFlip.TYPE, inverse_scale, 1)
         return self._randomness.permute_and_flip(utilities, inverse_scale=inverse_scale)
 
@@ -554,6 +562,7 @@ class PaidRandomness:
 
     def _add(self, event: Event, *, times: int) -> None:
         match event:
+            # Parts of disjoint rows cost their largest, but each of them draws.
             case Sequential(parts) | Parallel(_, parts):
                 for part in parts:
                     self._add(part.event, times=times * part.times)
@@ -570,6 +579,7 @@ class PaidRandomness:
 
     def _pay(self, mechanism: str, scale: Fraction, count: int) -> None:
         kind = _kind(mechanism, scale)
+        # A negative count would pay for later draws.
         if not 0 <= count <= self._left[kind]:
             raise UnpaidDraw("a draw that no part of the event pays for")
         self._left[kind] -= count

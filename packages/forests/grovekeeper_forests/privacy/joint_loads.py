@@ -20,7 +20,7 @@ about rows.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -85,8 +85,11 @@ def plan(
         last: the variable to eliminate last, if any.
     """
     best: dict[int, EliminationOrder] = {0: EliminationOrder((), 0)}
+    # A set, as bits, is a larger number than its subsets: when the loop comes to it,
+    # its cheapest order is final.
     for done in range(2 ** len(sizes) - 1):
         if done not in best:
+            # No order comes here: the set contains ``last`` and not all others.
             continue
         so_far = best[done]
         for variable in range(len(sizes)):
@@ -110,9 +113,9 @@ def _work(
     """The work to eliminate a variable after ``done``: the entries of its table, once
     per table that is added to it, and the amounts that those tables sum.
     """
-    entries = math.prod(
-        sizes[axis] for axis in {variable, *_reached(variable, done, volumes)}
-    )
+    axes = {variable, *_reached(variable, done, volumes)}
+    entries = math.prod(sizes[axis] for axis in axes)
+    # A table with a variable of ``done`` was added up when that variable was eliminated.
     coupled = [
         volume
         for variables, volume in volumes.items()
@@ -121,21 +124,23 @@ def _work(
     return entries * max(len(coupled), 1) + sum(coupled)
 
 
-def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> set[int]:
+def _reached(
+    variable: int, done: int, cliques: Collection[tuple[int, ...]]
+) -> set[int]:
     """The other variables of the table in which ``variable`` is eliminated after
     ``done``.
     """
-    met, grows = {variable}, True
-    cliques = list(cliques)
-    while grows:
-        inner = {variable, *(other for other in met if done >> other & 1)}
-        more = {
-            other
-            for clique in cliques
-            if inner.intersection(clique)
-            for other in clique
-        } - met
-        met, grows = met | more, bool(more)
+    met, to_visit = {variable}, [variable]
+    while to_visit:
+        inner = to_visit.pop()
+        for clique in cliques:
+            if inner not in clique:
+                continue
+            neighbours = set(clique) - met
+            met |= neighbours
+            # The table that was left by an eliminated variable couples all its
+            # neighbours, so paths lead through eliminated variables and end elsewhere.
+            to_visit += [other for other in neighbours if done >> other & 1]
     return {other for other in met if other != variable and not done >> other & 1}
 
 
@@ -200,10 +205,10 @@ class Elimination:
         """
         others = {other for factor in factors for other in factor.scope}
         axes = (variable, *sorted(others - {variable}))
-        amounts = self._sum(
-            axes,
-            [((variable,), self._unary[variable]), *(factor[:2] for factor in factors)],
-        )
+        tables: list[tuple[tuple[int, ...], Table]]
+        tables = [((variable,), self._unary[variable])]
+        tables += [(factor.scope, factor.amounts) for factor in factors]
+        amounts = self._sum(axes, tables)
         ranked = [
             (factor.scope, factor.ranks)
             for factor in factors
@@ -211,11 +216,10 @@ class Elimination:
         ]
         if not ranked:
             return Factor(axes, amounts)
-        return Factor(
-            axes,
-            amounts,
-            self._sum(axes, [((variable,), self._ranks[variable]), *ranked]),
-        )
+        # Ranks add up over variables like amounts. So of equal maxima of a part, the one
+        # of the smallest rank belongs to the smallest rank of the whole.
+        ranks = self._sum(axes, [((variable,), self._ranks[variable]), *ranked])
+        return Factor(axes, amounts, ranks)
 
     def _sum(
         self, axes: Sequence[int], tables: Sequence[tuple[Sequence[int], Table]]
@@ -229,11 +233,10 @@ class Elimination:
 
     def _maximized(self, joined: Factor, choices: Numbers) -> Factor:
         """The largest amounts over the first variable, with the ranks of their choices."""
-        ranks = (
-            self._ranks[joined.scope[0]][choices]
-            if joined.ranks is None
-            else _chosen(joined.ranks, choices)
-        )
+        if joined.ranks is None:
+            ranks = self._ranks[joined.scope[0]][choices]
+        else:
+            ranks = _chosen(joined.ranks, choices)
         return Factor(joined.scope[1:], _chosen(joined.amounts, choices), ranks)
 
 
@@ -242,6 +245,7 @@ def _first_of_largest(joined: Factor) -> Numbers:
     the one of the least rank.
     """
     if joined.ranks is None:
+        # The ranks of a variable rise with its values, and argmax takes the first.
         return np.asarray(np.argmax(joined.amounts, axis=0))
     is_largest = joined.amounts == np.max(joined.amounts, axis=0)
     return np.asarray(np.argmin(np.where(is_largest, joined.ranks, _NO_RANK), axis=0))
@@ -257,11 +261,10 @@ def _chosen(table: Table, choices: Numbers) -> Table:
 
 def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
     """Reshapes a factor over ``scope`` so that it broadcasts over ``axes``."""
-    ordered = np.transpose(
-        factor, [scope.index(axis) for axis in axes if axis in scope]
-    )
-    sides = iter(ordered.shape)
-    return ordered.reshape([next(sides) if axis in scope else 1 for axis in axes])
+    order = [scope.index(axis) for axis in axes if axis in scope]
+    ordered = np.transpose(factor, order)
+    missing = [place for place, axis in enumerate(axes) if axis not in scope]
+    return np.expand_dims(ordered, missing)
 
 
 @dataclass(frozen=True)
@@ -306,15 +309,15 @@ class Loads:
         self._lists: dict[str, Lists] = {}
         self._late: dict[str, NDArray[np.bool_]] = {}
         for name in sorted(named):
-            known = inside.get(name, named[name].known_cells)
-            # The load of an upload that no box names is at most the load of any named
-            # upload.
-            domain = known if known is not None else boxes.sides[name].cells
+            domain = inside.get(name, named[name].known_cells)
+            size = limits.MAX_HASH_CELLS if domain is None else len(domain)
+            if domain is None:
+                # The load of an upload that no box names is at most the load of any
+                # named upload.
+                domain = boxes.sides[name].cells
             if domain:
                 self._domains[name] = domain
-                self._sizes[name] = (
-                    limits.MAX_HASH_CELLS if known is None else len(domain)
-                )
+                self._sizes[name] = size
                 self._lists[name] = boxes.sides[name].clipped(domain)
                 self._late[name] = _are_late(named[name], domain)
         self._unrestricted = 0
@@ -332,16 +335,16 @@ class Loads:
         load, is_exact = self._unrestricted, True
         coupled = {name for group in self._groups for name in group.names}
         for name in self._domains.keys() - coupled:
-            at = _first_largest(self._single[name], self._late[name])
-            load += int(self._single[name][at])
-            cell[name] = self._domains[name][at]
+            place = _first_largest(self._single[name], self._late[name])
+            load += int(self._single[name][place])
+            cell[name] = self._domains[name][place]
+        # No box restricts partitions of two groups, so each maximum can be taken by
+        # itself.
         for group in self._groups:
             maximum = group.largest
             load += maximum.load
             is_exact &= maximum.is_exact
-            cell |= {
-                name: self._domains[name][at] for name, at in maximum.positions.items()
-            }
+            cell |= self._cells_at(maximum.positions)
         return Tightest(load, dict(sorted(cell.items())), is_exact)
 
     def by_cell(self, name: str) -> list[Tightest]:
@@ -352,33 +355,28 @@ class Loads:
         if name not in self._domains:
             return []
         whole = self.largest()
+        result = []
         group = next((group for group in self._groups if name in group.names), None)
         if group is None:
             single = self._single[name]
             rest = whole.load - int(np.max(single))
-            return [
-                Tightest(rest + int(load), {**whole.cell, name: cell}, whole.is_exact)
-                for cell, load in zip(self._domains[name], single, strict=True)
-            ]
+            for cell, load in zip(self._domains[name], single, strict=True):
+                joint_cell = {**whole.cell, name: cell}
+                result.append(Tightest(rest + int(load), joint_cell, whole.is_exact))
+            return result
         rest = whole.load - group.largest.load
         others_are_exact = all(
             other.largest.is_exact for other in self._groups if other is not group
         )
-        result = []
         for maximum in group.by_cell(name):
-            joint = {
-                **whole.cell,
-                **{
-                    other: self._domains[other][at]
-                    for other, at in maximum.positions.items()
-                },
-            }
-            result.append(
-                Tightest(
-                    rest + maximum.load, joint, maximum.is_exact and others_are_exact
-                )
-            )
+            joint_cell = {**whole.cell, **self._cells_at(maximum.positions)}
+            is_exact = maximum.is_exact and others_are_exact
+            result.append(Tightest(rest + maximum.load, joint_cell, is_exact))
         return result
+
+    def _cells_at(self, positions: Mapping[str, int]) -> dict[str, Cell]:
+        """Cells by partition, from their positions in the domains."""
+        return {name: self._domains[name][place] for name, place in positions.items()}
 
     def at(self, cell: JointCell) -> int:
         """The load of one joint cell inside the box: the sum of the amounts that cover
@@ -401,6 +399,8 @@ class Loads:
         is_inside = np.ones(len(self._amounts), np.bool_)
         restricts = np.zeros(len(self._amounts), np.intp)
         for bit, (name, lists) in enumerate(self._lists.items()):
+            # Lists are clipped to the domain: an empty one covers no cell in here, and a
+            # full one restricts nothing in here.
             lengths = lists.lengths[lists.of_box]
             is_inside &= lengths > 0
             restricts |= (lengths < len(self._domains[name])).astype(np.intp) << bit
@@ -472,14 +472,18 @@ class _Group:
         self._late = late
         self._class_of, self._best, self._covers = {}, {}, {}
         for name in self.names:
-            used = [
-                amounts.lists[:, amounts.names.index(name)]
-                for amounts in coupled
-                if name in amounts.names
+            numbers = [
+                boxes.lists[:, boxes.names.index(name)]
+                for boxes in coupled
+                if name in boxes.names
             ]
             covers = lists[name].covers
+            # Lists of coupled boxes alone split cells into classes. Amounts on this
+            # partition alone are in ``single``, and a class is taken at its fullest
+            # cell (docs/proofs/lemmas.md, Theorem L).
+            covers_by_coupled = covers[np.unique(np.concatenate(numbers))]
             self._class_of[name], self._best[name] = _classes(
-                single[name], covers[np.unique(np.concatenate(used))], late[name]
+                single[name], covers_by_coupled, late[name]
             )
             self._covers[name] = covers[:, self._best[name]]
 
@@ -496,26 +500,28 @@ class _Group:
         """The largest load in every cell of one of the partitions, exact or bounded."""
         order = self._affordable(last=self.names.index(name))
         if order is None:
-            whole = self._bound()
-            rest = whole.load - int(self._widened[name][whole.positions[name]])
-            return [
-                _Maximum(
-                    rest + int(load), {**whole.positions, name: at}, is_exact=False
-                )
-                for at, load in enumerate(self._widened[name])
-            ]
+            return self._bound_by_cell(name)
         elimination = self._elimination(order)
-        by_class = [
-            self._maximum(elimination, at) for at in range(len(self._best[name]))
-        ]
         single, best = self._single[name], self._best[name]
+        by_class = [self._maximum(elimination, value) for value in range(len(best))]
         result = []
-        for at, group in enumerate(self._class_of[name]):
-            maximum = by_class[group]
-            load = maximum.load - int(single[best[group]]) + int(single[at])
-            result.append(
-                _Maximum(load, {**maximum.positions, name: at}, is_exact=True)
-            )
+        for place, value in enumerate(self._class_of[name]):
+            maximum = by_class[value]
+            # The same coupled boxes cover all cells of a class, so only the amounts on
+            # this partition alone differ.
+            load = maximum.load - int(single[best[value]]) + int(single[place])
+            positions = {**maximum.positions, name: place}
+            result.append(_Maximum(load, positions, is_exact=True))
+        return result
+
+    def _bound_by_cell(self, name: str) -> list[_Maximum]:
+        whole = self._bound()
+        loads = self._widened[name]
+        rest = whole.load - int(loads[whole.positions[name]])
+        result = []
+        for place, load in enumerate(loads):
+            positions = {**whole.positions, name: place}
+            result.append(_Maximum(rest + int(load), positions, is_exact=False))
         return result
 
     @kept_property
@@ -528,27 +534,30 @@ class _Group:
         """
         widened = {name: loads.copy() for name, loads in self._single.items()}
         for coupled in self._coupled:
-            lengths = [
-                self._lists[name].lengths[coupled.lists[:, at]]
-                for at, name in enumerate(coupled.names)
-            ]
-            narrowest = np.zeros(len(coupled.amounts), np.intp)
-            length, size = (
-                lengths[0],
-                np.full(len(coupled.amounts), self._sizes[coupled.names[0]]),
-            )
-            for at, name in enumerate(coupled.names[1:], start=1):
-                # compares shares without division
-                is_narrower = lengths[at] * size < length * self._sizes[name]
-                narrowest[is_narrower] = at
-                length = np.where(is_narrower, lengths[at], length)
-                size = np.where(is_narrower, self._sizes[name], size)
-            for at, name in enumerate(coupled.names):
-                is_narrowest = narrowest == at
+            narrowest = self._narrowest(coupled)
+            for axis, name in enumerate(coupled.names):
+                is_narrowest = narrowest == axis
                 widened[name] += self._lists[name].sums(
-                    coupled.amounts[is_narrowest], coupled.lists[is_narrowest, at]
+                    coupled.amounts[is_narrowest], coupled.lists[is_narrowest, axis]
                 )
         return widened
+
+    def _narrowest(self, coupled: Coupled) -> Numbers:
+        """For each box, the axis of the partition of which it covers the smallest
+        share, of equal shares the first.
+        """
+        n_boxes = len(coupled.amounts)
+        narrowest = np.zeros(n_boxes, np.intp)
+        # A share of 1, which none of these boxes has: each restricts all the partitions.
+        length, size = np.full(n_boxes, 1), np.full(n_boxes, 1)
+        for axis, name in enumerate(coupled.names):
+            lengths = self._lists[name].lengths[coupled.lists[:, axis]]
+            # lengths / sizes < length / size without division, which would round
+            is_narrower = lengths * size < length * self._sizes[name]
+            narrowest[is_narrower] = axis
+            length = np.where(is_narrower, lengths, length)
+            size = np.where(is_narrower, self._sizes[name], size)
+        return narrowest
 
     def _affordable(self, *, last: int | None) -> EliminationOrder | None:
         """The cheapest order, or ``None`` above the limit of work. The work never falls
@@ -570,6 +579,7 @@ class _Group:
         """
         total = sum(int(coupled.amounts.sum()) for coupled in self._coupled)
         total += sum(int(np.max(self._single[name])) for name in self.names)
+        # Each variable adds a bit for cells that are no declared category to its rank.
         n_ranks = math.prod(2 * len(self._best[name]) for name in self.names)
         return np.dtype(np.int64 if max(total, n_ranks) < _NO_RANK else object)
 
@@ -577,20 +587,21 @@ class _Group:
         """By partition, what a class adds to the rank of a combination, which decides
         among equal loads.
 
-        Fewer cells that are no declared category come first, those of later partitions
-        before those of earlier ones; then canonical order decides.
+        The sum over the partitions orders combinations by whether their cells are
+        declared categories, the first partition first; then by canonical order.
         """
         n_combinations = math.prod(len(self._best[name]) for name in self.names)
         weight, ranks = n_combinations, []
         for index, name in enumerate(self.names):
-            weight //= len(self._best[name])
+            best = self._best[name]
+            # A number in mixed radix: places are the low digits, and the bits above all
+            # of them tell which cells are no declared category.
+            weight //= len(best)
             weight_if_late = n_combinations << len(self.names) - 1 - index
-            places = np.argsort(np.argsort(self._best[name])).astype(self._dtype)
-            ranks.append(
-                places * weight
-                + self._late[name][self._best[name]].astype(self._dtype)
-                * weight_if_late
-            )
+            # The inverse of a sorting permutation: the place of each class by its cell.
+            places = np.argsort(np.argsort(best)).astype(self._dtype)
+            is_late = self._late[name][best].astype(self._dtype)
+            ranks.append(places * weight + is_late * weight_if_late)
         return ranks
 
     def _variables(self, coupled: Coupled) -> tuple[int, ...]:
@@ -607,33 +618,27 @@ class _Group:
             self._single[name][self._best[name]].astype(self._dtype)
             for name in self.names
         ]
-        tables = [
-            Factor(
-                self._variables(coupled),
-                coupled.table(self._covers_of(coupled)).astype(self._dtype),
-            )
-            for coupled in self._coupled
-        ]
-        return Elimination(unary, self._ranks(), tables, order.variables)
+        factors = []
+        for coupled in self._coupled:
+            table = coupled.table(self._covers_of(coupled)).astype(self._dtype)
+            factors.append(Factor(self._variables(coupled), table))
+        return Elimination(unary, self._ranks(), factors, order.variables)
 
-    def _maximum(self, elimination: Elimination, at: int) -> _Maximum:
-        chosen = elimination.assignment(at)
+    def _maximum(self, elimination: Elimination, last_value: int) -> _Maximum:
+        values = elimination.assignment(last_value)
         positions = {
-            name: int(self._best[name][chosen[index]])
+            name: int(self._best[name][values[index]])
             for index, name in enumerate(self.names)
         }
-        return _Maximum(int(elimination.last[at]), positions, is_exact=True)
+        return _Maximum(int(elimination.last[last_value]), positions, is_exact=True)
 
     def _bound(self) -> _Maximum:
         positions = {
             name: _first_largest(self._widened[name], self._late[name])
             for name in self.names
         }
-        return _Maximum(
-            sum(int(self._widened[name][at]) for name, at in positions.items()),
-            positions,
-            is_exact=False,
-        )
+        load = sum(int(self._widened[name][place]) for name, place in positions.items())
+        return _Maximum(load, positions, is_exact=False)
 
 
 def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]:
@@ -663,17 +668,16 @@ def _classes(
         first of equals, a declared category before others). Classes are in the order of
         these cells, those of declared categories first.
     """
-    signatures = [
-        column.tobytes()
-        for column in np.ascontiguousarray(np.packbits(covers_cell, axis=0).T)
-    ]
+    columns = np.ascontiguousarray(np.packbits(covers_cell, axis=0).T)
+    signatures = [column.tobytes() for column in columns]
     fullest: dict[bytes, int] = {}
-    for at, signature in enumerate(signatures):
-        before = fullest.setdefault(signature, at)
-        if (single[at], late[before]) > (single[before], late[at]):
-            fullest[signature] = at
-    best = sorted(fullest.values(), key=lambda at: (late[at], at))
-    place = {signatures[at]: group for group, at in enumerate(best)}
-    return np.array([place[signature] for signature in signatures], np.intp), np.array(
-        best, np.intp
-    )
+    for place, signature in enumerate(signatures):
+        known = fullest.setdefault(signature, place)
+        # A larger load wins; of equal loads, a declared category wins over the others,
+        # for which ``late`` is true.
+        if (single[place], late[known]) > (single[known], late[place]):
+            fullest[signature] = place
+    best = sorted(fullest.values(), key=lambda place: (late[place], place))
+    class_of = {signatures[place]: number for number, place in enumerate(best)}
+    classes = [class_of[signature] for signature in signatures]
+    return np.array(classes, np.intp), np.array(best, np.intp)

@@ -69,17 +69,14 @@ def distinct(covers: NDArray[np.bool_], of_box: Numbers) -> Lists:
     """Merges equal lists. The first list is that of boxes that do not restrict the
     partition.
     """
-    first: dict[bytes, int] = {}
-    number = np.array(
-        [
-            first.setdefault(row.tobytes(), len(first))
-            for row in np.packbits(covers, axis=1)
-        ],
-        np.intp,
-    )
-    positions = np.zeros(len(first), np.intp)
-    positions[number[::-1]] = np.arange(len(covers))[::-1]
-    return Lists(covers[positions], number[of_box])
+    number_of: dict[bytes, int] = {}
+    numbers = np.zeros(len(covers), np.intp)
+    first_rows = list[int]()
+    for row, bits in enumerate(np.packbits(covers, axis=1)):
+        numbers[row] = number_of.setdefault(bits.tobytes(), len(number_of))
+        if numbers[row] == len(first_rows):
+            first_rows.append(row)
+    return Lists(covers[first_rows], numbers[of_box])
 
 
 @dataclass(frozen=True)
@@ -104,6 +101,8 @@ class Coupled:
         """Merges equal boxes and adds their amounts."""
         numbers = lists[:, 0]
         for column in lists.T[1:]:
+            # One number for each row so far. Renumbering after every column keeps the
+            # product below (number of boxes) × (number of lists), far from overflow.
             pairs = numbers * (int(column.max()) + 1) + column
             numbers = np.unique(pairs, return_inverse=True)[1]
         _, first, numbers = np.unique(numbers, return_index=True, return_inverse=True)
@@ -127,21 +126,26 @@ class Coupled:
         """
         shape = [covering.shape[1] for covering in covers]
         flat = np.zeros(int(np.prod(shape)), self.amounts.dtype)
-        starts, values = zip(*(_listed(covering) for covering in covers), strict=True)
+        starts, values = zip(
+            *(_values_of_rows(covering) for covering in covers), strict=True
+        )
+        # Boxes are cut where their combinations pass another multiple of the chunk.
         ends = np.cumsum(self._volumes(covers))
         cuts = np.flatnonzero(np.diff(ends // _CHUNK)) + 1
         for rows in np.split(np.arange(len(self.amounts)), cuts):
+            # For each combination so far, its box and its place in the flat table. Every
+            # axis repeats a combination once for each value that its box covers there.
             box, place = rows, np.zeros(len(rows), np.intp)
             for axis, size in enumerate(shape):
                 lists = self.lists[box, axis]
-                first, count = (
-                    starts[axis][lists],
-                    starts[axis][lists + 1] - starts[axis][lists],
-                )
+                first = starts[axis][lists]
+                count = starts[axis][lists + 1] - first
                 again = np.repeat(np.arange(len(box)), count)
-                nth = np.arange(len(again)) - np.repeat(np.cumsum(count) - count, count)
+                n_before = np.cumsum(count) - count
+                nth = np.arange(len(again)) - np.repeat(n_before, count)
                 place = place[again] * size + values[axis][first[again] + nth]
                 box = box[again]
+            # ``flat[place] += …`` would add only one of the boxes that share a place.
             np.add.at(flat, place, self.amounts[box])
         return flat.reshape(shape)
 
@@ -149,17 +153,17 @@ class Coupled:
         """The number of combinations of values per box; exact up to 2⁵³, which exceeds
         every limit of work.
         """
+        # Floats do not wrap: a volume beyond 64 bits stays above every limit.
         volumes = np.ones(len(self.amounts))
         for axis, covering in enumerate(covers):
             volumes *= covering.sum(axis=1)[self.lists[:, axis]]
         return volumes
 
 
-def _listed(covers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+def _values_of_rows(covers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The values of all rows in one array, and the position at which each row starts."""
-    starts = np.concatenate(
-        [np.zeros(1, np.intp), np.cumsum(covers.sum(axis=1, dtype=np.intp))]
-    )
+    lengths = covers.sum(axis=1, dtype=np.intp)
+    starts = np.concatenate([np.zeros(1, np.intp), np.cumsum(lengths)])
     return starts, covers.nonzero()[1]
 
 
@@ -204,6 +208,8 @@ class Numbering:
         the cells of the scope at most.
         """
         with self._growing:
+            # Readers take no lock. The key comes last, so its lists are complete when a
+            # reader finds it.
             self._of_key[key] = tuple(
                 column.number(scope.get(name)) for name, column in self._columns.items()
             )
@@ -226,17 +232,14 @@ class Numbering:
 
     def boxes(self, keys: Collection[Hashable], amounts: Collection[int]) -> "Boxes":
         """Pairs amounts with the scopes of their keys; every key must have been added."""
-        of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(
-            len(keys), len(self._columns)
-        )
-        columns = dict(zip(self._columns, of_box.T, strict=True))
-        return Boxes(
-            {
-                name: Restricted(self._columns[name], numbers)
-                for name, numbers in columns.items()
-            },
-            table(amounts),
-        )
+        numbers = np.array([self._of_key[key] for key in keys], np.intp)
+        # Without the shape, no keys would make an array without columns.
+        of_box = numbers.reshape(len(keys), len(self._columns))
+        sides = {
+            name: Restricted(column, of_box[:, index])
+            for index, (name, column) in enumerate(self._columns.items())
+        }
+        return Boxes(sides, table(amounts))
 
 
 @dataclass(frozen=True)
@@ -267,9 +270,10 @@ class Restricted:
 
     def clipped(self, domain: Sequence[Cell]) -> Lists:
         """The distinct lists of the boxes, restricted to a domain of cells."""
-        used, of_box = np.unique(
-            np.concatenate([np.zeros(1, np.intp), self._of_box]), return_inverse=True
-        )
+        # List 0, which covers every cell, comes along even if no box has it, because
+        # ``Lists`` promises it as the first.
+        with_whole = np.concatenate([np.zeros(1, np.intp), self._of_box])
+        used, of_box = np.unique(with_whole, return_inverse=True)
         return distinct(self._column.covers(used, domain), of_box[1:])
 
 
@@ -288,11 +292,9 @@ class _Column:
         """A column that grows apart from this one."""
         column = _Column()
         column.n_cells = self.n_cells
-        column._numbers, column._lists, column._cells = (
-            dict(self._numbers),
-            list(self._lists),
-            dict(self._cells),
-        )
+        column._numbers = dict(self._numbers)
+        column._lists = list(self._lists)
+        column._cells = dict(self._cells)
         return column
 
     def number(self, cells: tuple[Cell, ...] | None) -> int:
@@ -308,13 +310,11 @@ class _Column:
 
     def cells_of(self, lists: Numbers) -> tuple[Cell, ...]:
         """Every cell of the given lists, in canonical order."""
-        names = list(self._cells)
-        cells = np.unique(
-            np.concatenate(
-                [np.zeros(0, np.intp), *(self._lists[number] for number in lists)]
-            )
-        )
-        return tuple(sorted(names[place] for place in cells))
+        known_cells = list(self._cells)
+        # An empty array comes first, because no array at all cannot be joined.
+        places = [np.zeros(0, np.intp), *(self._lists[number] for number in lists)]
+        used = np.unique(np.concatenate(places))
+        return tuple(sorted(known_cells[place] for place in used))
 
     def covers(self, lists: Numbers, domain: Sequence[Cell]) -> NDArray[np.bool_]:
         """Whether each list contains each cell of a domain, ``(n_lists, n_cells)``;
@@ -322,16 +322,16 @@ class _Column:
         """
         # another thread may add cells, but these lists do not contain them
         n_known = len(self._cells)
-        at = np.full(n_known, -1)
+        place_of = np.full(n_known, -1)  # stays -1 for cells outside the domain
         for place, cell in enumerate(domain):
             if (number := self._cells.get(cell, n_known)) < n_known:
-                at[number] = place
-        listed = [self._lists[index] for index in lists]
-        rows = np.repeat(
-            np.arange(len(lists)), np.fromiter(map(len, listed), np.intp, len(listed))
-        )
-        places = at[np.concatenate(listed)]
+                place_of[number] = place
+        cells = [self._lists[number] for number in lists]
+        lengths = np.fromiter(map(len, cells), np.intp, len(cells))
+        rows = np.repeat(np.arange(len(lists)), lengths)
+        places = place_of[np.concatenate(cells)]
+        is_inside = places >= 0
         covers = np.zeros((len(lists), len(domain)), np.bool_)
-        covers[rows[places >= 0], places[places >= 0]] = True
+        covers[rows[is_inside], places[is_inside]] = True
         covers[lists == 0] = True
         return covers

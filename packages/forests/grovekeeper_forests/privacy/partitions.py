@@ -109,11 +109,8 @@ class ColumnPartition:
         """Every cell in declared order, which is the order of the stored codes:
         categories, OTHER, MISSING.
         """
-        return (
-            *self.categories,
-            OTHER_CELL,
-            *((MISSING_CELL,) if self.has_missing else ()),
-        )
+        missing = (MISSING_CELL,) if self.has_missing else ()
+        return (*self.categories, OTHER_CELL, *missing)
 
     @property
     def known_cells(self) -> tuple[Cell, ...]:
@@ -193,26 +190,23 @@ class Partitions:
     @property
     def epoch_partition(self) -> EpochPartition | None:
         """The partition whose cells are the uploads, if one was declared."""
-        return next(
-            (
-                partition
-                for partition in self.declared
-                if isinstance(partition, EpochPartition)
-            ),
-            None,
-        )
+        for partition in self.declared:
+            if isinstance(partition, EpochPartition):
+                return partition
+        return None
 
     @kept_property
     def n_cells(self) -> dict[str, int]:
         """The number of cells of every partition. One by upload, which has no fixed
         number, counts as the finest.
         """
-        return {
-            partition.name: limits.MAX_HASH_CELLS
-            if partition.known_cells is None
-            else len(partition.known_cells)
-            for partition in self.declared
-        }
+        n_cells = {}
+        for partition in self.declared:
+            known = partition.known_cells
+            n_cells[partition.name] = (
+                limits.MAX_HASH_CELLS if known is None else len(known)
+            )
+        return n_cells
 
     def read_scope(self, value: Mapping[str, object]) -> Scope:
         """Reads a request's scope: declared partitions, each with distinct, declared
@@ -226,21 +220,15 @@ class Partitions:
         if not set(value) <= set(known):
             raise UnknownPartition
         return Scope(
-            {
-                name: _cells(known[name], listed)
-                for name, listed in sorted(value.items())
-            }
+            {name: _cells(known[name], cells) for name, cells in sorted(value.items())}
         )
 
     def cells_of(self, name: str) -> tuple[Cell, ...]:
         """Every cell of a declared partition, in canonical order; none if uploads are
         its cells.
         """
-        return next(
-            partition.known_cells or ()
-            for partition in self.declared
-            if partition.name == name
-        )
+        [partition] = (part for part in self.declared if part.name == name)
+        return partition.known_cells or ()
 
     def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
         """The public share of rows that a box is expected to contain, as a fraction.
@@ -273,15 +261,14 @@ def _partition(item: Mapping[str, object]) -> Partition:
             categories = tuple(
                 cell for cell in cells if cell not in (OTHER_CELL, MISSING_CELL)
             )
+            sizes = cast(Sequence[int] | None, item["sizes"])
             return ColumnPartition(
                 name,
                 str(item["column"]),
                 bool(item["feature"]),
                 categories,
                 has_missing=MISSING_CELL in cells,
-                sizes=None
-                if item["sizes"] is None
-                else tuple(cast(Sequence[int], item["sizes"])),
+                sizes=None if sizes is None else tuple(sizes),
             )
         case "epoch":
             return EpochPartition(name, str(item["how"]))
@@ -292,6 +279,7 @@ def _share(
     partition: Partition, cells: tuple[Cell, ...], *, n_epochs: int
 ) -> tuple[int, int]:
     if isinstance(partition, EpochPartition):
+        # A share is at most 1, also of a scope that lists more uploads than are counted.
         return len(cells), max(n_epochs, len(cells))
     if isinstance(partition, ColumnPartition) and partition.sizes is not None:
         sizes = dict(zip(partition.listed_cells, partition.sizes, strict=True))
@@ -299,11 +287,11 @@ def _share(
     return len(cells), len(partition.known_cells)
 
 
-def _cells(partition: Partition, listed: object) -> set[Cell]:
-    if not isinstance(listed, list | tuple):
+def _cells(partition: Partition, value: object) -> set[Cell]:
+    if not isinstance(value, list | tuple):
         raise CellProblem(partition.name, "not-a-list")
-    if not listed:
+    if not value:
         raise CellProblem(partition.name, "no-cell")
-    if not all(map(partition.is_cell, listed)):
+    if not all(map(partition.is_cell, value)):
         raise CellProblem(partition.name, "unknown-cell")
-    return set(listed)
+    return set(value)
