@@ -116,11 +116,9 @@ class AccountState:
     def with_reservation(self, scope: Scope, amount: int) -> "AccountState":
         """The state with one more reservation."""
         digest = scope.digest
-        scopes = (
-            self.scopes
-            if digest in self.scopes
-            else self.scopes.with_scope(digest, scope)
-        )
+        scopes = self.scopes
+        if digest not in scopes:
+            scopes = scopes.with_scope(digest, scope)
         added = {**self.added, digest: self.added.get(digest, 0) + amount}
         bound = None if self.bound is None else self.bound + amount
         return replace(self, scopes=scopes, added=added, bound=bound)
@@ -154,10 +152,8 @@ class AccountState:
         the highest cap.
         """
         covering = loads.covering(tightest.cell)
-        load, charged = (
-            int(self._boxes.amounts[covering].sum()),
-            int(self._charged[covering].sum()),
-        )
+        load = int(self._boxes.amounts[covering].sum())
+        charged = int(self._charged[covering].sum())
         excess = min(tightest.load, max(self.highest_cap, load)) - load
         return CellBalance(
             tightest.cell, charged + excess, load - charged, tightest.is_exact
@@ -271,25 +267,18 @@ class Budgets:
         """The room in a scope of an account, whose tightest joint cell is given."""
         population = self.population_of(account_id)
         room = max(self.accounts[account_id].cap - tightest.load, 0)
-        shared = (
-            room
-            if population is None
-            else max(population.room(account_id, tightest.load), 0)
-        )
-        if shared < room:
-            return Room(tightest, shared, "population", population)
+        if population is not None:
+            shared = max(population.room(account_id, tightest.load), 0)
+            if shared < room:
+                return Room(tightest, shared, "population", population)
         return Room(tightest, room, "cap", population)
 
     def population_of(self, account_id: str) -> Population | None:
         """The population that an account belongs to."""
-        return next(
-            (
-                population
-                for population in self.populations
-                if account_id in population.members
-            ),
-            None,
-        )
+        for population in self.populations:
+            if account_id in population.members:
+                return population
+        return None
 
     def with_reservations(self, requests: Sequence[AskedAmount]) -> "Budgets":
         """The budgets with some more reservations, admissible or not."""
@@ -310,6 +299,9 @@ class Budgets:
         if room.population is None:
             return self.with_account(request.account_id, account), None
         accounts = {**self.accounts, request.account_id: account}
+        # Outside the scope no load changes. So the larger of the load before and the new
+        # load inside the scope is a bound, too, by which the verifier can repeat the step
+        # (docs/proofs/lemmas.md, Theorem L).
         whole = account.whole
         before = room.population.loads[request.account_id]
         whole = whole.at_most(max(before, room.tightest.load + request.amount))
@@ -376,8 +368,10 @@ class Refused:
 def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> Admitted | Refused:
     """Judges one job; one without requests fits."""
     before, placed = budgets, []
+    # By account, as the reservations are written. Each request is judged with those
+    # before it, because members of one population share a cap.
     for position in sorted(
-        range(len(requests)), key=lambda at: requests[at].account_id
+        range(len(requests)), key=lambda index: requests[index].account_id
     ):
         request = requests[position]
         if budgets.has_room_everywhere(request):
@@ -388,11 +382,9 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> Admitted | Refus
         else:
             room = budgets.room(request)
             if request.amount > room.amount:
-                fits = (
-                    room
-                    if len(requests) == 1
-                    else _room_beside(before, requests, position)
-                )
+                fits = room
+                if len(requests) > 1:
+                    fits = _room_beside(before, requests, position)
                 return Refused(position, room, fits.amount)
             budgets, member = budgets.with_reservation(request, room)
         placed.append(Placed(position, member))
@@ -405,7 +397,9 @@ def rooms(budgets: Budgets, requests: Sequence[AskedAmount]) -> list[Room]:
     A job is admitted if and only if each request fits its room, since no joint cell
     lies in two requests of one job.
     """
-    return [_room_beside(budgets, requests, at) for at in range(len(requests))]
+    return [
+        _room_beside(budgets, requests, position) for position in range(len(requests))
+    ]
 
 
 def _room_beside(

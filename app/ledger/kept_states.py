@@ -54,9 +54,9 @@ def state_of(session: Session, row: AccountRow) -> State:
         BalanceMismatch: the entries do not follow each other up to the head, or the
             facts in the row are not those of the first entry.
     """
-    own = _of_transaction(session).get(row.id)
-    if own is not None and own.hash == row.last_hash:
-        return own
+    written = _of_transaction(session).get(row.id)
+    if written is not None and written.hash == row.last_hash:
+        return written
     state = _kept(session, row.id)
     is_behind = state is None or state.sequence < row.last_sequence
     if (
@@ -153,12 +153,10 @@ def _size(state: State) -> int:
     A large account counts as half of what is kept, so that it does not displace all
     others at every use.
     """
-    listed = [
-        partition["cells"]
-        for partition in state.facts.get("partitions", ())
-        if partition["kind"] == "column"
-    ]
-    declared = [sys.getsizeof(cell) for cells in listed for cell in cells]
+    declared: list[int] = []
+    for partition in state.facts.get("partitions", ()):
+        if partition["kind"] == "column":
+            declared += map(sys.getsizeof, partition["cells"])
     n_items = (
         len(state.totals)
         + len(state.reservations)
@@ -217,11 +215,9 @@ def _caught_up(session: Session, row: AccountRow, known: State | None) -> State:
 
 def _following(session: Session, row: AccountRow, sequence: int) -> Sequence[Entry]:
     n_entries = min(row.last_sequence - sequence, _READ_AT_ONCE)
-    return (
-        tables.entries(session, row.id, after=sequence, limit=n_entries)
-        if n_entries > 0
-        else []
-    )
+    if n_entries <= 0:
+        return []
+    return tables.entries(session, row.id, after=sequence, limit=n_entries)
 
 
 def _stated(session: Session, row: AccountRow) -> State:

@@ -148,16 +148,15 @@ class Rules:
         """What the rules leave to a key at a time."""
         rooms = list(self._rooms(key, usage, at=at))
         room, limited_by = min(rooms, default=(None, None), key=itemgetter(0))
+        room_without_approval = None
+        if self.approval_above is not None:
+            room_without_approval = max(self.approval_above - usage.since_approval, 0)
         return Allowance(
             is_frozen=self.is_frozen,
             is_due=self.is_due(at),
             room=room,
             limited_by=limited_by,
-            room_without_approval=(
-                None
-                if self.approval_above is None
-                else max(self.approval_above - usage.since_approval, 0)
-            ),
+            room_without_approval=room_without_approval,
             largest_job=self.largest_job,
             used_room=min(
                 (room for room, rule in rooms if rule != "largest_job"), default=None
@@ -178,14 +177,8 @@ class Rules:
             yield self.largest_job, "largest_job"
         for quota in self.quotas:
             if key in quota.keys:
-                yield (
-                    max(
-                        quota.cap
-                        - sum(usage.by_key.get(other, 0) for other in quota.keys),
-                        0,
-                    ),
-                    "quota",
-                )
+                spent = sum(usage.by_key.get(other, 0) for other in quota.keys)
+                yield max(quota.cap - spent, 0), "quota"
 
 
 def loosens(before: Rules, after: Rules) -> bool:
@@ -226,12 +219,9 @@ def room_beside(
     allowance = allowances.get(requests[position].account_id)
     if allowance is None or allowance.room is None:
         return None
-    return max(
-        allowance.room
-        - total_on(requests, requests[position].account_id)
-        + requests[position].amount,
-        0,
-    )
+    request = requests[position]
+    by_others = total_on(requests, request.account_id) - request.amount
+    return max(allowance.room - by_others, 0)
 
 
 def total_on(requests: Sequence[AskedAmount], account_id: str) -> int:
@@ -324,9 +314,10 @@ class RulesInForce:
         cls, session: Session, rules: Mapping[str, Rules], keys: Collection[str]
     ) -> Self:
         """The rules of accounts, by account, as far as they concern some keys."""
-        beside = frozenset().union(
-            *(in_force.keys_beside(key) for in_force in rules.values() for key in keys)
-        )
+        beside = set[str]()
+        for in_force in rules.values():
+            for key in keys:
+                beside |= in_force.keys_beside(key)
         spent = _spent(session, rules, beside) if rules else {}
         return cls(rules, spent, partial(transaction_time, session))
 

@@ -191,14 +191,14 @@ class State:
         )
         name = next(by_upload, "")
         cells = stated.get(name, [])
+        if len(cells) < limits.MIN_RANGE_UPLOADS:
+            return stated, []
         known = self.uploads[: len(cells)]
         added = sorted(set(cells).difference(known))
+        # A range is the first n uploads that entries have named: all of ``known``, and
+        # then only what this entry names.
         begins_with_known = len(added) == len(cells) - len(known)
-        if (
-            len(cells) < limits.MIN_RANGE_UPLOADS
-            or not begins_with_known
-            or (added and not names)
-        ):
+        if not begins_with_known or (added and not names):
             return stated, []
         return {**stated, name: len(cells)}, added
 
@@ -323,6 +323,8 @@ class State:
             and entry.amount
             and self.accountant != pure.NAME
         ):
+            # A late join: what the member spent was not counted when its jobs were
+            # admitted here (docs/proofs/accounting.md, A8).
             self.highest_cap += steps_down(
                 Fraction(member["highest_cap"]), entry.places
             )
@@ -373,16 +375,15 @@ class State:
         if digest not in self.scopes:
             self.scopes_size += size
         before = self.totals.get(digest, (0, 0))
-        self.totals[digest], self.scopes[digest] = (
-            (before[0] + charged, before[1] + reserved),
-            scope,
-        )
+        self.totals[digest] = before[0] + charged, before[1] + reserved
+        self.scopes[digest] = scope
         if delta:
             self.deltas[digest] = self.deltas.get(digest, 0) + delta
         if not any(self.totals[digest]):
             del self.totals[digest], self.scopes[digest]
             self.sources.pop(digest, None)
             self.scopes_size -= size
+        # A charge of a reservation changes no load.
         if moved := charged + reserved:
             name = scope.narrowest(self.partitions.n_cells)
             for cell in scope.get(name, ("",)):
@@ -465,12 +466,12 @@ class State:
             stated, actor = named.get(total["entry"], ({}, ""))
             scope = state._listed(stated)
             state._require(scope.digest == total["scope"])
-            charged, reserved, delta = (
-                steps(total["charged"]),
-                steps(total["reserved"]),
-                delta_steps(total["delta"]),
+            state._add(
+                scope,
+                charged=steps(total["charged"]),
+                reserved=steps(total["reserved"]),
+                delta=delta_steps(total["delta"]),
             )
-            state._add(scope, charged=charged, reserved=reserved, delta=delta)
             state.sources[scope.digest] = Source(
                 total["entry"], actor, tables.n_listed(stated)
             )
@@ -516,11 +517,9 @@ def facts_of(row: AccountRow) -> dict[str, Any]:
         "privacy_unit": row.privacy_unit,
         "partitions": row.partitions,
     }
-    return (
-        facts
-        if row.delta_set_aside is None
-        else {**facts, "delta_set_aside": row.delta_set_aside}
-    )
+    if row.delta_set_aside is None:
+        return facts
+    return {**facts, "delta_set_aside": row.delta_set_aside}
 
 
 @dataclass(frozen=True)

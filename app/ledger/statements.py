@@ -521,10 +521,8 @@ def spent_after(
     uploads = named_uploads(session, account_id)
     for kind, scope, high, low in session.execute(sums):
         if tables.listed(scope, uploads).covers(cell):
-            amount, (by_charged, by_reserved) = (
-                tables.sum_of_halves(high, low),
-                _EFFECTS[kind],
-            )
+            amount = tables.sum_of_halves(high, low)
+            by_charged, by_reserved = _EFFECTS[kind]
             charged += by_charged * amount
             reserved += by_reserved * amount
     return Spent(charged, reserved)
@@ -559,14 +557,12 @@ def loads_before(
             session, population_id, query.order_by(EntryRow.sequence.desc()).limit(1)
         )
         loads[member] = (last[0] if last else joined).amount
-    return {
-        **loads,
-        **{
-            str(erased): 0
-            for joined in joins
-            if (erased := continued_member(joined)) is not None
-        },
-    }
+    for joined in joins:
+        erased = continued_member(joined)
+        if erased is not None:
+            # Its load is part of that of the member which continues it.
+            loads[erased] = 0
+    return loads
 
 
 def member_of(entry: Entry) -> str:

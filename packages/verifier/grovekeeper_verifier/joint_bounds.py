@@ -160,9 +160,8 @@ def _groups(domains: Mapping[str, Domain], loads: _Loads) -> list[list[str]]:
     groups = [{name} for name in domains]
     for names in loads.coupled:
         joined = [group for group in groups if group.intersection(names)]
-        groups = [group for group in groups if group not in joined] + [
-            set[str]().union(*joined)
-        ]
+        groups = [group for group in groups if group not in joined]
+        groups.append(set[str]().union(*joined))
     return [sorted(group) for group in groups]
 
 
@@ -176,10 +175,10 @@ def _of_group(
         name: _classes(name, domains[name].cells, coupled, loads.single[name])
         for name in names
     }
-    volumes = {
-        axes: sum(prod(map(len, _places(axes, listed, classes))) for listed in boxes)
-        for axes, boxes in coupled.items()
-    }
+    volumes = {}
+    for axes, boxes in coupled.items():
+        places_of_boxes = (_places(axes, sides, classes) for sides in boxes)
+        volumes[axes] = sum(prod(map(len, places)) for places in places_of_boxes)
     work, order = cheapest_order(
         {name: len(classes[name].fullest) for name in names}, volumes
     )
@@ -190,21 +189,18 @@ def _of_group(
         name: [loads.single[name].get(cell, 0) for cell in classes[name].fullest]
         for name in names
     }
-    load, at = _eliminated(unary, tables, order)
-    return Bound(
-        load,
-        {name: classes[name].fullest[place] for name, place in at.items()},
-        is_exact=True,
-    )
+    load, places = _eliminated(unary, tables, order)
+    cell = {name: classes[name].fullest[place] for name, place in places.items()}
+    return Bound(load, cell, is_exact=True)
 
 
 def _places(
     axes: Sequence[str],
-    listed: Sequence[frozenset[Cell]],
+    sides: Sequence[frozenset[Cell]],
     classes: Mapping[str, _Classes],
 ) -> list[list[int]]:
     """The classes in each side of a box."""
-    return [classes[name].within[side] for name, side in zip(axes, listed, strict=True)]
+    return [classes[name].within[side] for name, side in zip(axes, sides, strict=True)]
 
 
 def _widened(
@@ -216,17 +212,18 @@ def _widened(
     n_cells = {name: domains[name].n_cells for name in names}
     by_cell = {name: defaultdict(int, single[name]) for name in names}
     for axes, boxes in coupled.items():
-        for listed, load in boxes.items():
-            sides = dict(zip(axes, listed, strict=True))
+        for box, load in boxes.items():
+            sides = dict(zip(axes, box, strict=True))
+            # The choice depends on this box alone, so the bound never falls when a box is
+            # added (docs/proofs/lemmas.md, Theorem L).
             name = narrowest(sides, n_cells)
             assert name is not None, "a box of a group restricts several partitions"
             _add(by_cell[name], sides[name], load)
     cell = {
         name: _fullest(domains[name].cells, loads) for name, loads in by_cell.items()
     }
-    return Bound(
-        sum(by_cell[name][at] for name, at in cell.items()), cell, is_exact=not coupled
-    )
+    load = sum(by_cell[name][fullest] for name, fullest in cell.items())
+    return Bound(load, cell, is_exact=not coupled)
 
 
 def _fullest(domain: Sequence[Cell], loads: Mapping[Cell, int]) -> Cell:
@@ -241,18 +238,18 @@ def _classes(
     coupled: Mapping[tuple[str, ...], _Boxes],
     single: Mapping[Cell, int],
 ) -> _Classes:
-    sides = {
-        listed[axes.index(name)]
-        for axes, boxes in coupled.items()
-        if name in axes
-        for listed in boxes
-    }
+    sides = set[frozenset[Cell]]()
+    for axes, boxes in coupled.items():
+        if name in axes:
+            sides.update(box[axes.index(name)] for box in boxes)
     containing: dict[Cell, list[int]] = {
         cell: [] for cell in distinguishable(domain, set(single).union(*sides))
     }
     for number, side in enumerate(sides):
         for cell in side:
             containing[cell].append(number)
+    # Cells of the same sides differ only in loads on this partition alone, so the fullest
+    # of them stands for all.
     fullest: dict[tuple[int, ...], Cell] = {}
     for cell, numbers in containing.items():
         known = fullest.setdefault(tuple(numbers), cell)
@@ -280,10 +277,8 @@ def cheapest_order(
     for n_done in range(len(names)):
         for done in map(frozenset, combinations(names, n_done)):
             for name in sorted(set(names) - done):
-                step = (
-                    best[done][0] + _work(name, done, sizes, volumes),
-                    (*best[done][1], name),
-                )
+                work = best[done][0] + _work(name, done, sizes, volumes)
+                step = work, (*best[done][1], name)
                 best[done | {name}] = min(best.get(done | {name}, step), step)
     return best[frozenset(names)]
 
@@ -300,6 +295,7 @@ def _work(
     met, reached = set[str](), {name}
     while reached - met:
         met |= reached
+        # An eliminated partition left a table over all that it was restricted with.
         inner = {name} | (met & done)
         reached = set[str]().union(
             *(axes for axes in volumes if inner.intersection(axes))
@@ -319,16 +315,17 @@ def _table(
     order: Sequence[str],
     classes: Mapping[str, _Classes],
 ) -> _Table:
-    placed = tuple(name for name in reversed(order) if name in axes)
-    sizes = [len(classes[name].fullest) for name in placed]
+    # The partition that is eliminated first comes last, so that its values lie side by
+    # side (see ``_sums``).
+    table_axes = tuple(name for name in reversed(order) if name in axes)
+    sizes = [len(classes[name].fullest) for name in table_axes]
     values = [0] * prod(sizes)
-    for listed, load in boxes.items():
-        sides = dict(zip(axes, listed, strict=True))
-        for places in product(
-            *_places(placed, [sides[name] for name in placed], classes)
-        ):
+    for box, load in boxes.items():
+        sides = dict(zip(axes, box, strict=True))
+        ordered_sides = [sides[name] for name in table_axes]
+        for places in product(*_places(table_axes, ordered_sides, classes)):
             values[_index(places, sizes)] += load
-    return _Table(placed, values)
+    return _Table(table_axes, values)
 
 
 def _index(places: Sequence[int], sizes: Sequence[int]) -> int:
@@ -359,27 +356,27 @@ def _eliminated(
         ]
         waiting.append(_Table(axes, values))
         steps.append((name, arrived))
-    at: dict[str, int] = {}
+    # Backwards: the places of all partitions that a step's tables still have are known.
+    places_of_maximum: dict[str, int] = {}
     for name, arrived in reversed(steps):
-        sums = list(_sums(name, arrived, at, unary))
-        at[name] = sums.index(max(sums))
-    return sum(table.values[0] for table in waiting), at
+        sums = list(_sums(name, arrived, places_of_maximum, unary))
+        places_of_maximum[name] = sums.index(max(sums))
+    return sum(table.values[0] for table in waiting), places_of_maximum
 
 
 def _sums(
     name: str,
     arrived: Sequence[_Table],
-    at: Mapping[str, int],
+    places: Mapping[str, int],
     unary: Mapping[str, list[int]],
 ) -> Iterator[int]:
     """The sums over the tables for every value of a partition, which is the last axis
-    of each, at values of others.
+    of each, at places of the others.
     """
     size, rows = len(unary[name]), [unary[name]]
     for table in arrived:
-        before = table.axes[:-1]
-        start = size * _index(
-            [at[axis] for axis in before], [len(unary[axis]) for axis in before]
-        )
+        others = table.axes[:-1]
+        sizes = [len(unary[axis]) for axis in others]
+        start = size * _index([places[axis] for axis in others], sizes)
         rows.append(table.values[start : start + size])
     return map(sum, zip(*rows, strict=True))

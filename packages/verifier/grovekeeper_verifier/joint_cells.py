@@ -69,11 +69,9 @@ class Balance:
         """The balance under another upper bound of the load: the smaller of two bounds
         is a bound.
         """
-        return (
-            self
-            if self.is_exact
-            else replace(self, charged=min(self.load, load) - self.reserved)
-        )
+        if self.is_exact:
+            return self
+        return replace(self, charged=min(self.load, load) - self.reserved)
 
     def require_exact(self) -> None:
         """Raises TooComplex before a load that is above a limit is called too large."""
@@ -131,9 +129,11 @@ class JointCells:
         """
         box = self._box(scope)
         box.load += amount
-        for other in box.meets if amount > 0 else ():
-            if other.bound is not None:
-                other.bound += amount
+        if amount > 0:
+            # A bound may stay when an amount is given back: it is still a bound.
+            for other in box.meets:
+                if other.bound is not None:
+                    other.bound += amount
         if box.home is None:
             self._everywhere += amount
             return
@@ -204,22 +204,19 @@ class JointCells:
         """Whether the boxes with a load restrict several partitions; the service may
         state a bound there.
         """
-        return (
-            len(
-                {name for box in self._boxes.values() if box.load for name in box.sides}
-            )
-            > 1
-        )
+        names = set[str]()
+        for box in self._boxes.values():
+            if box.load:
+                names.update(box.sides)
+        return len(names) > 1
 
     def domain(self, partition: Partition) -> Sequence[Cell]:
         """The cells of a partition in canonical order; of a partition by upload, the
         uploads that entries name.
         """
-        return (
-            partition.cells
-            if partition.cells is not None
-            else sorted(self._named[partition.name])
-        )
+        if partition.cells is not None:
+            return partition.cells
+        return sorted(self._named[partition.name])
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -235,10 +232,12 @@ class JointCells:
             for name, cells in sides.items():
                 self._named[name].update(cells)
             for other in self._boxes.values():
-                if all(
+                # A partition that the other box does not restrict never keeps them apart.
+                is_met = all(
                     not cells.isdisjoint(other.sides.get(name, cells))
                     for name, cells in sides.items()
-                ):
+                )
+                if is_met:
                     box.meets.append(other)
                     if other is not box:
                         other.meets.append(box)
@@ -252,10 +251,8 @@ class JointCells:
         """
         domains = {}
         for partition in self._partitions:
-            cells, n_cells = (
-                sides.get(partition.name) or partition.cells,
-                self._n_cells[partition.name],
-            )
+            cells = sides.get(partition.name) or partition.cells
+            n_cells = self._n_cells[partition.name]
             if cells is None:
                 # The load of an upload that no box names is at most that of any upload
                 # that some box names.
@@ -270,17 +267,14 @@ class JointCells:
             if cells:
                 domains[partition.name] = Domain(cells, n_cells)
         inside = {name: frozenset(cells) for name, cells in sides.items()}
-        boxes = [
-            (
-                {
+        boxes = []
+        for box in meets:
+            if box.load:
+                clipped = {
                     name: side & inside.get(name, side)
                     for name, side in box.sides.items()
-                },
-                box.load,
-            )
-            for box in meets
-            if box.load
-        ]
+                }
+                boxes.append((clipped, box.load))
         return joint_bounds.largest(domains, boxes)
 
     def _bound_inside(self, sides: Mapping[str, tuple[Cell, ...]]) -> int:
@@ -320,16 +314,16 @@ class _Search:
             if (domain := sides.get(partition.name) or cells.domain(partition))
         ]
         loaded = [box for box in boxes if box.load]
-        cells_of = {name: frozenset(listed) for name, listed in sides.items()}
+        inside = {name: frozenset(cells) for name, cells in sides.items()}
         self._loads = [box.load for box in loaded]
-        self._sides = [
-            {
-                at: box.sides[name] & cells_of.get(name, box.sides[name])
-                for at, (name, _) in enumerate(self._domains)
-                if name in box.sides
-            }
-            for box in loaded
-        ]
+        self._sides: list[dict[int, frozenset[Cell]]] = []
+        for box in loaded:
+            by_depth = {}
+            for depth, (name, _) in enumerate(self._domains):
+                if name in box.sides:
+                    side = box.sides[name]
+                    by_depth[depth] = side & inside.get(name, side)
+            self._sides.append(by_depth)
         self._last = [max(sides, default=-1) for sides in self._sides]
         self._solved: dict[
             tuple[int, tuple[int, ...]], tuple[int, dict[str, Cell] | None]
@@ -355,13 +349,15 @@ class _Search:
             return (settled, {}) if settled > above else None
         left = tuple(box for box in boxes if self._last[box] >= depth)
         solved = self._solved.get((depth, left))
+        # A result with a cell is the maximum, whatever the threshold was. One without a
+        # cell says that nothing is above its threshold, which answers no lower one.
         if solved is None or (solved[1] is None and solved[0] > above - settled):
             maximum = self._branch(depth, left, above - settled)
             solved = self._solved[depth, left] = maximum or (above - settled, None)
         load, cell = solved
-        return (
-            None if cell is None or load + settled <= above else (load + settled, cell)
-        )
+        if cell is None or load + settled <= above:
+            return None
+        return load + settled, cell
 
     def _branch(
         self, depth: int, boxes: tuple[int, ...], above: int
@@ -370,6 +366,7 @@ class _Search:
         if self._bound(depth, boxes) <= above:
             return None
         name, domain = self._domains[depth]
+        # They cover every cell of this partition.
         free = [box for box in boxes if depth not in self._sides[box]]
         covering: dict[Cell, list[int]] = defaultdict(list)
         for box in boxes:
@@ -393,7 +390,7 @@ class _Search:
         """
         loads: dict[int, dict[Cell, int]] = defaultdict(lambda: defaultdict(int))
         for box in boxes:
-            home = min(at for at in self._sides[box] if at >= depth)
+            home = min(place for place in self._sides[box] if place >= depth)
             for cell in self._sides[box][home]:
                 loads[home][cell] += self._loads[box]
             self._count(len(self._sides[box][home]))

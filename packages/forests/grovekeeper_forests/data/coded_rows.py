@@ -123,12 +123,10 @@ class CodedBlock:
         """Packs codes, uint16 ``(n_columns, n_rows)``; ``is_wide``: some column has
         more than 256 codes.
         """
-        high = (
-            np.packbits(codes >= _BYTE, axis=1)
-            if is_wide
-            else np.empty((0, 0), dtype=np.uint8)
-        )
-        return cls(codes.astype(np.uint8), high)
+        high = np.empty((0, 0), dtype=np.uint8)
+        if is_wide:
+            high = np.packbits(codes >= _BYTE, axis=1)
+        return cls(codes.astype(np.uint8), high)  # keeps the lowest byte
 
     @classmethod
     def none(cls, n_columns: int) -> CodedBlock:
@@ -144,9 +142,8 @@ class CodedBlock:
         """The codes of one column."""
         codes: NDArray[np.uint16] = self.low[index].astype(np.uint16)
         if len(self.high):
-            codes += np.unpackbits(self.high[index], count=self.n_rows).astype(
-                np.uint16
-            ) * np.uint16(_BYTE)
+            ninth_bits = np.unpackbits(self.high[index], count=self.n_rows)
+            codes += ninth_bits.astype(np.uint16) * np.uint16(_BYTE)
         return codes
 
     def where(self, kept: NDArray[np.bool_]) -> CodedBlock:
@@ -155,9 +152,8 @@ class CodedBlock:
             return self
         high = self.high
         if len(high):
-            high = np.packbits(
-                np.unpackbits(high, axis=1, count=self.n_rows)[:, kept], axis=1
-            )
+            ninth_bits = np.unpackbits(high, axis=1, count=self.n_rows)
+            high = np.packbits(ninth_bits[:, kept], axis=1)
         return CodedBlock(self.low[:, kept], high)
 
 
@@ -242,10 +238,9 @@ class CodedColumns:
         blocks, self.blocks = self.blocks or [CodedBlock.none(len(tables))], []
         joined: list[list[CodedBlock]] = [[]]
         for block in blocks:
-            if (
-                joined[-1]
-                and sum(other.n_rows for other in joined[-1]) + block.n_rows > n_rows
-            ):
+            n_joined = sum(other.n_rows for other in joined[-1])
+            # A block of more rows than wanted stays whole, in a part of its own.
+            if joined[-1] and n_joined + block.n_rows > n_rows:
                 joined.append([])
             joined[-1].append(block)
         return [TakenBlocks(tables, consecutive) for consecutive in joined]
@@ -340,13 +335,9 @@ def parts_of(
     ids = rows.row_ids if isinstance(rows, SanitisedRows) else rows.ids
 
     def part(place: tuple[slice, Callable[[], NDArray[np.uint8]]]) -> Form:
-        mine, codes = place
-        return form.of(
-            CodedPart(
-                encoding, codes(), rows.y[mine], None if ids is None else ids[mine]
-            ),
-            *args,
-        )
+        here, make_codes = place
+        ids_here = None if ids is None else ids[here]
+        return form.of(CodedPart(encoding, make_codes(), rows.y[here], ids_here), *args)
 
     return RowParts(made_of(list(_places(encoding, rows.features)), part))
 
@@ -447,10 +438,11 @@ def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:
 
 def made_of(parts: Sequence[Part], make: Callable[[Part], Result]) -> list[Result]:
     """What is made of every part, in the order of the parts."""
+    # Threads take parts in any order, so each result carries the number of its part.
     numbered = in_threads(
         list(enumerate(parts)), lambda mine: [(i, make(part)) for i, part in mine]
     )
-    return [made for _, made in sorted(chain(*numbered), key=itemgetter(0))]
+    return [result for _, result in sorted(chain(*numbered), key=itemgetter(0))]
 
 
 def made_ahead(
@@ -461,18 +453,19 @@ def made_ahead(
 
     Close it before what ``make`` reads from: closing waits for the thread.
     """
-    made: Future[Result] | None = None
+    running: Future[Result] | None = None
     try:
         for part in parts:
-            ready = made
-            wait([ready] if ready else [])  # one part is made at a time
-            made = begun(partial(make, part), name="rows")
+            ready = running
+            # Memory has room for the part that the caller works on and one more.
+            wait([ready] if ready else [])
+            running = begun(partial(make, part), name="rows")
             if ready is not None:
                 yield ready.result()
-        if made is not None:
-            yield made.result()
+        if running is not None:
+            yield running.result()
     finally:
-        wait([made] if made else [])
+        wait([running] if running else [])
 
 
 def in_threads(
@@ -496,15 +489,15 @@ def in_threads(
         begun(partial(work, untaken()), name="rows") for _ in range(n_threads - 1)
     ]
     try:
-        own = work(untaken())
+        result = work(untaken())
     finally:
+        # Also after an error: no thread may read rows that the caller gives up.
         wait(others)
-    return [own, *(done.result() for done in others)]
+    return [result, *(done.result() for done in others)]
 
 
 def _n_processors() -> int:
-    return (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
+    if hasattr(os, "sched_getaffinity"):
+        # A container may have fewer processors than the machine.
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -53,10 +53,8 @@ def public_edges(
     Returns:
         Read-only float64 in [lower, upper); empty where the bounds are equal.
     """
-    (low, low_scale), (high, high_scale) = (
-        lower.as_integer_ratio(),
-        upper.as_integer_ratio(),
-    )
+    low, low_scale = lower.as_integer_ratio()
+    high, high_scale = upper.as_integer_ratio()
     scale = max(low_scale, high_scale)  # both are powers of two
     low, high = low * (scale // low_scale), high * (scale // high_scale)
     if whole and high - low <= widest_listed:
@@ -68,9 +66,9 @@ def public_edges(
         }
     else:  # true division of integers rounds to nearest, whatever their size
         rounded = {over / (under * scale) for over, under in positions(low, high)}
-    edges = np.array(
-        sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64
-    )
+    # An edge at ``upper`` would leave a bin that no sanitised value reaches.
+    inside = sorted(edge for edge in rounded if lower <= edge < upper)
+    edges = np.array(inside, dtype=np.float64)
     edges.flags.writeable = False
     return edges
 
@@ -128,11 +126,11 @@ class Candidates:
         """The candidates on consecutive columns, which are counted from the first of
         them.
         """
-        mine = self.of(features)
+        here = self.of(features)
         return (
-            self.feature[mine] - np.int32(features.start),
-            self.threshold[mine],
-            self.equals[mine],
+            self.feature[here] - np.int32(features.start),
+            self.threshold[here],
+            self.equals[here],
         )
 
     @property
@@ -158,7 +156,8 @@ class Candidates:
             left[alike] = False
             right[chosen] = False
             rest = alike.start + np.flatnonzero(right[alike])
-            # with two values left, both candidates are the same split
+            # With two values left, both candidates are the same split. Counted twice, it
+            # would be twice as likely.
             if len(rest) == 2:
                 right[rest[1]] = False
         else:
@@ -170,16 +169,14 @@ class Candidates:
         """Feature, threshold and equality of each node's released candidate; ``None``
         sends every row left.
         """
-        picked = np.array(
-            [-1 if choice is None else choice for choice in chosen], dtype=np.int64
-        )
-        feature = np.zeros(len(picked), dtype=np.int32)
-        threshold = np.full(len(picked), NO_SPLIT, dtype=np.uint8)
-        equals = np.zeros(len(picked), dtype=np.bool_)
-        split = picked >= 0
-        feature[split] = self.feature[picked[split]]
-        threshold[split] = self.threshold[picked[split]]
-        equals[split] = self.equals[picked[split]]
+        feature = np.zeros(len(chosen), dtype=np.int32)
+        threshold = np.full(len(chosen), NO_SPLIT, dtype=np.uint8)
+        equals = np.zeros(len(chosen), dtype=np.bool_)
+        split = [node for node, choice in enumerate(chosen) if choice is not None]
+        candidates = [choice for choice in chosen if choice is not None]
+        feature[split] = self.feature[candidates]
+        threshold[split] = self.threshold[candidates]
+        equals[split] = self.equals[candidates]
         return feature, threshold, equals
 
 
@@ -253,11 +250,9 @@ class Encoding:
         :meth:`encode`.
         """
         codes = self.encode(columns)
-        return (
-            np.concatenate((codes, self._pair_columns.of(codes)))
-            if self.pairs
-            else codes
-        )
+        if not self.pairs:
+            return codes
+        return np.concatenate((codes, self._pair_columns.of(codes)))
 
     def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of PRIVATE or caller's rows; record-wise and total.
@@ -292,24 +287,19 @@ class Encoding:
             and the number of each of ``columns`` in it.
         """
         n_features = len(self.edges)
-        own, paired = (
-            columns[columns < n_features],
-            columns[columns >= n_features] - n_features,
-        )
-        chosen = sorted(
-            {self.pairs[pair] for pair in (paired // COLUMNS_PER_PAIR).tolist()}
-        )
-        features = sorted(
-            {*own.tolist(), *(feature for pair in chosen for feature in pair)}
-        )
+        of_features = columns[columns < n_features]
+        of_pairs = columns[columns >= n_features] - n_features
+        pair_numbers = set((of_pairs // COLUMNS_PER_PAIR).tolist())
+        chosen = sorted(self.pairs[number] for number in pair_numbers)
+        # A column of a pair is computed from the codes of both features.
+        features = sorted(set(of_features.tolist()).union(*chosen))
         place = {feature: position for position, feature in enumerate(features)}
-        smaller = Encoding.with_edges(
-            replace(
-                self.schema,
-                features=tuple(self.schema.features[feature] for feature in features),
-            ),
-            tuple(self.edges[feature] for feature in features),
-        ).paired(tuple((place[first], place[second]) for first, second in chosen))
+        declared = tuple(self.schema.features[feature] for feature in features)
+        edges = tuple(self.edges[feature] for feature in features)
+        smaller = Encoding.with_edges(replace(self.schema, features=declared), edges)
+        smaller = smaller.paired(
+            tuple((place[first], place[second]) for first, second in chosen)
+        )
         numbers = dict(place)
         for position, pair in enumerate(chosen):
             for part in range(COLUMNS_PER_PAIR):
@@ -380,18 +370,23 @@ def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int]
     if is_binned:
         return list(range(n_codes - 1)), False
     declared = len(feature.categories)
-    missing = (
-        [feature.missing_code]
-        if feature.missing and feature.missing_code < n_codes
-        else []
-    )
+    # MISSING after 255 other codes shares the last code (see ``_rule``): no cut splits it
+    # off.
+    has_missing = feature.missing and feature.missing_code < n_codes
     if feature.ordered:
-        # OTHER counts as the highest category; the cut above it splits off MISSING.
-        return [*range(declared - 1), *(code - 1 for code in missing)], False
-    values = [*range(declared), *missing]
-    # With two values, both one-against-rest splits are equal, so only the first is
-    # kept. One value has no split.
-    return (values if len(values) > 2 else values[: len(values) - 1]), True
+        thresholds = list(range(declared - 1))
+        if has_missing:
+            # OTHER counts as the highest category; the cut above it splits off MISSING.
+            thresholds.append(feature.missing_code - 1)
+        return thresholds, False
+    values = list(range(declared))
+    if has_missing:
+        values.append(feature.missing_code)
+    if len(values) <= 2:
+        # Of two values, both one-against-rest splits are equal, so only the first is
+        # kept. One value has no split.
+        values = values[:-1]
+    return values, True
 
 
 def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
@@ -413,10 +408,10 @@ def _number_edges(
     def positions(low: int, high: int) -> Iterator[tuple[int, int]]:
         n_halving = floor((n_bins - 1) * GEOMETRIC_SHARE)
         n_steps = n_bins - n_halving
-        yield from (
-            (low * n_steps + (high - low) * step, n_steps) for step in range(1, n_steps)
-        )
-        yield from (_halving(low, high, step) for step in range(n_halving))
+        for step in range(1, n_steps):
+            yield low * n_steps + (high - low) * step, n_steps
+        for step in range(n_halving):
+            yield _halving(low, high, step)
 
     return public_edges(
         lower, upper, whole=whole, widest_listed=n_bins - 1, positions=positions
@@ -429,7 +424,9 @@ def _halving(low: int, high: int, step: int) -> tuple[int, int]:
         return low * power + (high - low), power
     if high <= 0:
         return high * power - (high - low), power
-    return (low if step % 2 else high), 2 ** (step // 2 + FIRST_HALVING)
+    # With zero inside, edges alternate between both sides of it.
+    bound = low if step % 2 else high
+    return bound, 2 ** (step // 2 + FIRST_HALVING)
 
 
 def as_number(feature: Feature) -> Feature:
@@ -523,10 +520,13 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
     features, tables = list[Pair](), list[NDArray[np.int32]]()
     for pair in pairs:
         common = n_places(n_feature_codes, pair)
-        own = (int(n_feature_codes[feature]) for feature in pair)
+        # A table has 256 entries, one for each byte: a code that does not occur counts
+        # as the last one.
         first, second = (
-            to_places(np.minimum(_EVERY_CODE, n - 1), n, common) for n in own
+            to_places(np.minimum(_EVERY_CODE, n_codes - 1), n_codes, common)
+            for n_codes in (int(n_feature_codes[feature]) for feature in pair)
         )
+        # A difference is a sum with the mirrored place, which keeps it from 0 on.
         features += [pair] * COLUMNS_PER_PAIR
         tables += [np.stack((first, second)), np.stack((first, common - 1 - second))]
     return CodeSums(features, tables)
@@ -535,4 +535,6 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
 def to_places(codes: NDArray[np.uint8], n_own: int, common: int) -> NDArray[np.int32]:
     """Codes mapped to ``common`` places: the place that contains the middle of the bin."""
     wide = codes.astype(np.int32)
-    return wide if n_own == common else (2 * wide + 1) * common // (2 * n_own)
+    if n_own == common:
+        return wide
+    return (2 * wide + 1) * common // (2 * n_own)

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import contains
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,7 @@ class JsonCells:
         try:
             return np.array(values, dtype=np.float64)
         except OverflowError:
+            # JSON has integers of any length. Cell by cell, they are clamped like others.
             return np.array([_float(value) for value in values], dtype=np.float64)
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
@@ -214,11 +215,9 @@ class NumberCells:
 
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """See :class:`Cells`."""
-        return (
-            np.flatnonzero(~np.isnan(self._values))
-            if feature.is_categorical
-            else np.empty(0, dtype=np.intp)
-        )
+        if not feature.is_categorical:
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(~np.isnan(self._values))
 
     def empty(self, _: Feature) -> NDArray[np.intp]:
         """See :class:`Cells`."""
@@ -260,12 +259,14 @@ def sanitise_numbers(
         declares ``missing``. A negative zero becomes a positive zero, so that equal
         values have equal bits.
     """
+    # Rounded after clamping: the bounds of an integer feature are integers, so the
+    # result stays inside them.
     result = np.clip(values, feature.lower, feature.upper)
     if feature.type == "integer":
         np.rint(result, out=result)
     if not feature.missing:
         np.copyto(result, feature.lower, where=np.isnan(result))
-    result += 0.0
+    result += 0.0  # −0.0 + 0.0 is 0.0
     return result
 
 
@@ -338,12 +339,12 @@ def sanitise_prediction_rows(
             [unknown_column(unknown[0], names, place=("rows",), count=n_rows)]
         )
     columns = {name: JsonCells([row.get(name) for row in rows]) for name in names}
-    return _sanitised(
-        schema,
-        columns,
-        len(rows),
-        place_of=lambda name, index: ("rows", index or 0, name),
-    )  # no column is absent
+
+    def cell_place(name: str, index: int | None) -> Place:
+        assert index is not None, "no column is absent"
+        return "rows", index, name
+
+    return _sanitised(schema, columns, len(rows), place_of=cell_place)
 
 
 def sanitise_prediction_columns(
@@ -394,26 +395,20 @@ def _sanitised(
     for place, feature in enumerate(schema.features):
         cells = columns.get(feature.name)
         if cells is None and not feature.missing:
-            problems.append(
-                _problem(feature, place_of(feature.name, None), "missing", n_rows)
-            )
+            absent = place_of(feature.name, None)
+            problems.append(_problem(feature, absent, "missing", n_rows))
             continue
-        cells = JsonCells([None] * n_rows) if cells is None else cells
-        other_types = cells.of_other_types(feature)
+        if cells is None:
+            cells = JsonCells([None] * n_rows)
+        other_type = "not-a-string" if feature.is_categorical else "not-a-number"
         empty = () if feature.missing else cells.empty(feature)
-        for rows, problem in (
-            (other_types, "not-a-string" if feature.is_categorical else "not-a-number"),
-            (empty, "missing"),
-        ):
+        rows_with = ((other_type, cells.of_other_types(feature)), ("missing", empty))
+        for problem, rows in rows_with:
             if len(rows):
-                problems.append(
-                    _problem(
-                        feature,
-                        place_of(feature.name, int(rows[0])),
-                        problem,
-                        len(rows),
-                    )
-                )
+                first = place_of(feature.name, int(rows[0]))
+                problems.append(_problem(feature, first, problem, len(rows)))
+        # After a problem, columns are only checked: numbers and codes of cells exist
+        # only if all have a legal type.
         if not problems and feature.is_categorical:
             sanitised.append(cells.codes(feature))
             changed[1, place] = np.count_nonzero(sanitised[-1] == feature.other_code)
@@ -434,9 +429,9 @@ def unknown_column(
     name: str, accepted: Iterable[str], *, place: Place, count: int | None = None
 ) -> ParameterProblem:
     """A problem that names a column to the caller, who sent the name; no log shows it."""
-    shown = name[: limits.MAX_NAME_CHARS]
+    start = name[: limits.MAX_NAME_CHARS]
     return ParameterProblem(
-        place, "unknown-column", accepted=tuple(accepted), column=shown, count=count
+        place, "unknown-column", accepted=tuple(accepted), column=start, count=count
     )
 
 
@@ -446,6 +441,12 @@ def _problem(
     return ParameterProblem(
         place, problem, accepted=feature.categories, column=feature.name, count=count
     )
+
+
+_RequestColumn: TypeAlias = tuple[str, frozenset[type], dict[object, int] | None, int]
+"""Name, types of legal cells, codes of categories (``None``: a number), and the code of
+others.
+"""
 
 
 class RequestRows:
@@ -480,8 +481,7 @@ class RequestRows:
             table = self._row(rows[0])
         elif all(map(self._names.issuperset, rows)):
             table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
-        # a cell that has no place in a table, which the other function reports or
-        # accepts
+        # A cell has no place in a table; the other function reports or accepts it.
         if table is None:
             return sanitise_prediction_rows(self._schema, rows)
         return self._bounded(table)
@@ -519,7 +519,8 @@ class RequestRows:
         cells = list(map(row.get, self._order))
         if not all(map(contains, self._types, map(type, cells))):
             return None
-        if self._codes and "" in cells:  # which no number is
+        # The other function decides whether a text of no characters is legal.
+        if self._codes and "" in cells:
             return None
         for place, (codes, other) in self._codes.items():
             cells[place] = codes.get(cells[place], other)

@@ -207,10 +207,10 @@ def _fitted_below(
         """
         return math.sqrt(budget.loss(event_at(Fraction(strength)))) - target
 
-    strength, step = (
-        Fraction(_crossing(excess, low=float(low), high=float(high))),
-        Fraction(1, 10 ** (_DIGITS - 1)),
-    )
+    strength = Fraction(_crossing(excess, low=float(low), high=float(high)))
+    step = Fraction(1, 10 ** (_DIGITS - 1))
+    # The estimate comes from floats and may be too large. Whatever it is, an exact
+    # comparison with the budget decides.
     while strength > low:
         event = event_at(strength)
         if budget.covers(event):

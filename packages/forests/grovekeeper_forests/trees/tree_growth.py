@@ -100,16 +100,14 @@ def _assignment(plan: Plan, randomness: Randomness) -> Assignment:
     """The rows of each tree: all rows, or one shard; in one part, or divided in two by
     another keyed hash.
     """
-    sharded, apart = (
-        plan.parameters["assignment"] == SHARDED,
-        plan.parameters.get("se") == HASH,
-    )
+    is_sharded = plan.parameters["assignment"] == SHARDED
+    structure_share = Fraction(0)
+    if plan.parameters.get("se") == HASH:
+        structure_share = amounts.parse(plan.parameters["structure_rows"])
     return Assignment.drawn(
         randomness,
-        n_shards=plan.n_trees if sharded else 0,
-        structure_share=amounts.parse(plan.parameters["structure_rows"])
-        if apart
-        else Fraction(0),
+        n_shards=plan.n_trees if is_sharded else 0,
+        structure_share=structure_share,
     )
 
 
@@ -131,18 +129,20 @@ def grow_levels(
         rows: PRIVATE, at the root; at the leaves on return.
         choose: called once per level, root first; its result is a release.
     """
-    chosen: list[int | None] = []
+    tree_choices: list[int | None] = []
     level_boxes = [candidates.root]
+    # The depth is public. A rule that looked at rows, such as the end of a path without
+    # rows, would release an exact count (docs/proofs/lemmas.md, L4).
     for level in range(depth):
-        picked = choose(level, level_boxes)
-        feature, threshold, equals = candidates.splits(picked)
+        choices = choose(level, level_boxes)
+        feature, threshold, equals = candidates.splits(choices)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
-        pairs = zip(level_boxes, picked, strict=True)
-        level_boxes = [
-            child for box, choice in pairs for child in candidates.children(box, choice)
-        ]
-        chosen += picked
-    return candidates.splits(chosen)
+        child_boxes = list[NDArray[np.bool_]]()
+        for box, choice in zip(level_boxes, choices, strict=True):
+            child_boxes += candidates.children(box, choice)
+        level_boxes = child_boxes
+        tree_choices += choices
+    return candidates.splits(tree_choices)
 
 
 def drop_rows(rows: TreeHistograms, splits: Splits) -> None:
@@ -349,15 +349,11 @@ def surviving(
     if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
         return alive
     groups = by_feature(candidates, alive)
-    kept_groups = [
-        groups[place] for place in _places(len(groups), rule.kept_features, randomness)
-    ]
-    return np.concatenate(
-        [
-            group[_places(len(group), rule.kept_splits, randomness)]
-            for group in kept_groups
-        ]
-    )
+    kept = []
+    for place in _places(len(groups), rule.kept_features, randomness):
+        group = groups[place]
+        kept.append(group[_places(len(group), rule.kept_splits, randomness)])
+    return np.concatenate(kept)
 
 
 def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
@@ -379,17 +375,18 @@ def _select(
     randomness: Randomness,
 ) -> int | None:
     def choose(selection: Selection, utilities: NDArray[np.int64]) -> int:
-        return select(
-            selection,
-            normalised(utilities) if rule.utility == NORMALISED else utilities,
-            randomness,
-        )
+        # Among the candidates of this selection, as its range sensitivity assumes.
+        if rule.utility == NORMALISED:
+            utilities = normalised(utilities)
+        return select(selection, utilities, randomness)
 
     if len(alive) == 0:
         forfeit_selections(selections, randomness)
         return None
     if len(selections) == 1:
         return int(alive[choose(selections[0], scores[alive])])
+    # Two selections compose in sequence: of a feature by its best split, then, given the
+    # released feature, of one of its splits.
     of_feature, of_split = selections
     groups = by_feature(candidates, alive)
     best = np.array([scores[group].max() for group in groups], dtype=np.int64)
@@ -545,12 +542,8 @@ def release_leaves(
         utilities = class_shares(exact) if by_shares else exact
         drawn = [select(label, of_leaf, randomness) for of_leaf in utilities]
         return LabelTree(*splits, np.array(drawn, dtype=np.int32))
-    return Tree(
-        *splits,
-        noisy_counts.in_whole_rows(
-            releases.release_counts(exact, event, randomness), event
-        ),
-    )
+    released = releases.release_counts(exact, event, randomness)
+    return Tree(*splits, noisy_counts.in_whole_rows(released, event))
 
 
 @dataclass(frozen=True)

@@ -179,13 +179,15 @@ class LevelTrees:
         self._forfeit(len(self._stages), n_leaves, 0, randomness)
         for level in range(len(chosen), self._depth):
             self._descend(rows, level, None)
+        # Below the last split all rows go left, so a path ends in the first leaf of its
+        # subtree.
         selections = np.full(1 << self._depth, UNREACHED, dtype=np.uint8)
         selections[:: 1 << (self._depth - len(chosen))] = n_selections
         counts = noisy_weights(self._scales, selections, rows, randomness)
-        padded = [*chosen, *[None] * (self._depth - len(chosen))]
-        per_node = [
-            choice for level, choice in enumerate(padded) for _ in range(1 << level)
-        ]
+        per_node: list[int | None] = []
+        for level in range(self._depth):
+            of_level = chosen[level] if level < len(chosen) else None
+            per_node += [of_level] * (1 << level)
         return ReweightedTree(*candidates.splits(per_node), counts, selections)
 
     def _forfeit(
@@ -238,6 +240,7 @@ class LevelTrees:
                 rows, self._encoding, np.arange(1 << level, dtype=np.int32)
             )
             gains = splitting.sum(axis=0)[competing]
+        # Public numbers: they move no utility by what a row does, so the sensitivity stays.
         utilities = gains - of_splits[sets].sum(axis=1)
         if level >= FIRST_LEVEL_WITH_STOP:
             stopping = fourth_roots.norms(rows.leaf_histogram())
@@ -343,6 +346,8 @@ def grow_by_node(
     selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
     open_boxes = {0: candidates.root}
     for level, scale in enumerate(scales.levels):
+        # A box follows from released splits, so that a path without a candidate ends is
+        # public.
         for node in [node for node, box in open_boxes.items() if not box.any()]:
             selections[node << (depth - level)] = level
             del open_boxes[node]
@@ -431,11 +436,9 @@ def _select(
         open_boxes.items(), splitting, stopping, strict=True
     ):
         alive = np.flatnonzero(box)
-        utilities = (
-            of_splits[alive]
-            if level < FIRST_LEVEL_WITH_STOP
-            else np.append(of_splits[alive], stop)
-        )
+        utilities = of_splits[alive]
+        if level >= FIRST_LEVEL_WITH_STOP:
+            utilities = np.append(utilities, stop)
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
         picked[node] = int(alive[choice]) if choice < len(alive) else None
     return picked

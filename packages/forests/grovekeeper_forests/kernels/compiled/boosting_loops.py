@@ -54,9 +54,9 @@ def weights(
                 of_label = share
             else:
                 others += share
-        result[i] = min(
-            np.int64(256), 256 * others * margin[1] // (margin[0] * (others + of_label))
-        )
+        # Not 0, because the largest sum has gap 0 and so a share of 2³¹.
+        total = others + of_label
+        result[i] = min(np.int64(256), 256 * others * margin[1] // (margin[0] * total))
 
 
 _SCORE_FINE_BITS = np.uint64(FINE_BITS)
@@ -136,6 +136,7 @@ def gradients_of_two(
         p = (of_one * (_RECIPROCAL // (best + rival))) >> _PROBABILITY_SHIFT
         doubt = _PROBABILITY_ONE - p if y[i] == 1 else p
         gradient = _shortened(min(doubt, clip), gain)
+        # The length that is paid for holds even if the arithmetic above were wrong.
         if np.uint64(gradient) * np.uint64(gradient) > squared_length:
             gradient = np.int64(0)
         gradients[i, 0] = gradient if y[i] == 1 else -gradient
@@ -183,14 +184,16 @@ def gradients_of_many(
             p = (magnitudes[k] * reciprocal) >> _PROBABILITY_SHIFT
             magnitudes[k] = _PROBABILITY_ONE - p if k == y[i] else p
             square += magnitudes[k] * magnitudes[k]
-        gain = (length << _GAIN_BITS) // (
-            clip if square <= clip * clip else _root_up(square)
-        )
+        # Rounded so that gradients get shorter, never longer: the root up, the quotient
+        # down.
+        divisor = clip if square <= clip * clip else _root_up(square)
+        gain = (length << _GAIN_BITS) // divisor
         square = _ZERO
         for k in range(n_classes):
             gradient = _shortened(magnitudes[k], gain)
             square += np.uint64(gradient) * np.uint64(gradient)
             gradients[i, k] = gradient if k == y[i] else -gradient
+        # As in ``gradients_of_two``: the paid length holds in any case.
         if square > squared_length:
             for k in range(n_classes):
                 gradients[i, k] = 0

@@ -220,22 +220,20 @@ def class_histogram(
         is_valid &= _fill_added(node[start:end], weight[start:end], largest, added)
         for f in range(n_features):
             is_valid &= _largest(X[f, start:end]) < bins[f, 1]
+        # Before anything of the block is added: a compiled loop checks no index, and would
+        # write beyond the array.
         if not is_valid:
             return False
         for f in range(0, n_features - 1, 2):
             column, other = X[f, start:end], X[f + 1, start:end]
-            first, first_of_other = (
-                np.uint32(bins[f, 0]) * step,
-                np.uint32(bins[f + 1, 0]) * step,
-            )
+            first = np.uint32(bins[f, 0]) * step
+            first_of_other = np.uint32(bins[f + 1, 0]) * step
             for i in range(end - start):
                 sums[base[i] + first + column[i] * step] += added[i]
                 sums[base[i] + first_of_other + other[i] * step] += added[i]
         if n_features % 2:
-            column, first = (
-                X[n_features - 1, start:end],
-                np.uint32(bins[n_features - 1, 0]) * step,
-            )
+            column = X[n_features - 1, start:end]
+            first = np.uint32(bins[n_features - 1, 0]) * step
             for i in range(end - start):
                 sums[base[i] + first + column[i] * step] += added[i]
     return True

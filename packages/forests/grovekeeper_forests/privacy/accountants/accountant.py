@@ -22,6 +22,7 @@ from grovekeeper_forests.privacy.events import (
     ExponentialMechanism,
     NoBoundInUnit,
     Parallel,
+    Part,
     PermuteAndFlip,
     RoundedGaussian,
     Sequential,
@@ -132,32 +133,18 @@ def composed(
         UnknownPrivacyEvent: a leaf whose guarantee is stated under an adjacency without
             a bound here.
     """
+
+    def loss_of(part: Part) -> Fraction:
+        return composed(
+            part.event, adjacency=adjacency, leaf=leaf, label_factor=label_factor
+        )
+
     match event:
         case Sequential(parts):
-            losses = (
-                part.times
-                * composed(
-                    part.event,
-                    adjacency=adjacency,
-                    leaf=leaf,
-                    label_factor=label_factor,
-                )
-                for part in parts
-            )
-            return sum(losses, Fraction(0))
+            return sum((part.times * loss_of(part) for part in parts), Fraction(0))
         case Parallel(_, parts):
-            return max(
-                (
-                    composed(
-                        part.event,
-                        adjacency=adjacency,
-                        leaf=leaf,
-                        label_factor=label_factor,
-                    )
-                    for part in parts
-                ),
-                default=Fraction(0),
-            )
+            # However many there are: a row is in one of them (docs/proofs/lemmas.md, L5).
+            return max(map(loss_of, parts), default=Fraction(0))
         case (
             PermuteAndFlip()
             | DiscreteLaplace()

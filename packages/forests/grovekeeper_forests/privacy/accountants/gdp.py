@@ -120,6 +120,8 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
     limit, mu_squared = checked_delta(delta), Fraction(amount, 10**PLACES)
+    # −1 where ε = 0 is large enough. The next step is the smallest for which the limit
+    # certainly holds, because δ falls in ε.
     too_small = largest_holding(
         lambda steps: (
             not _implies(Fraction(steps, 10**EPSILON_PLACES), limit, mu_squared)

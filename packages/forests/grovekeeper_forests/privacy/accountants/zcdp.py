@@ -120,6 +120,7 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
             alpha.value * alpha.less_one
         )
 
+    # The sign of ρ'(α): c'(α) = −ln(1 − 1/α), because its other terms cancel.
     def still_rising(alpha: "_Order") -> bool:
         return bool(
             (alpha.value + alpha.less_one) * rho(alpha) - epsilon_ball + alpha.log < 0
@@ -139,13 +140,12 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
     Raises:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
-    log_delta, rho = (
-        enclosure(checked_delta(delta)).log(),
-        enclosure(Fraction(amount, 10**PLACES)),
-    )
+    log_delta = enclosure(checked_delta(delta)).log()
+    rho = enclosure(Fraction(amount, 10**PLACES))
     if amount == 0:
         return Fraction(0)
 
+    # The sign of (α − 1)·ε'(α), with c'(α) as in :func:`cap`.
     def still_falling(alpha: "_Order") -> bool:
         return bool(
             alpha.less_one * rho
@@ -190,6 +190,8 @@ def _best(better_above: Callable[[_Order], bool]) -> _Order:
     """
     low, high = enclosure(10) ** -_ORDERS, enclosure(10) ** _ORDERS
     for _ in range(_HALVINGS):
+        # Without its radius: every order is valid, and balls must not grow from round to
+        # round.
         middle = (low * high).sqrt().mid()
         low, high = (middle, high) if better_above(_Order(middle)) else (low, middle)
     return _Order(high)
