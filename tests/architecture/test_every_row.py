@@ -180,7 +180,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("TakenBlocks.codes", "enumerate(self._tables)"): FEATURES,
         (
             "CodedColumns.take",
-            "sum((other.n_rows for other in joined[-1])) + block.n_rows > n_rows",
+            "n_joined + block.n_rows > n_rows",
         ): ("ends a part; the block begins the next one"),
         ("is_wide", "most > MAX_CODES"): PUBLIC,
         ("is_wide", "most > _BYTE"): PUBLIC,
