@@ -138,10 +138,8 @@ def continue_account(
             facts they differ.
         Unavailable: reservations of the erased dataset are still being given back.
     """
-    erased, account = (
-        tables.locked_account(session, erased_id),
-        tables.locked_account(session, account_id),
-    )
+    erased = tables.locked_account(session, erased_id)
+    account = tables.locked_account(session, account_id)
     before = kept_states.state_of(session, erased)
     if before.reservations:
         raise Unavailable(

@@ -114,9 +114,10 @@ def extend(
         places=accountants.by_name(row.accountant).PLACES,
         details=details or None,
     ).sealed()
-    after = (
-        None if row.id == CONTROL_CHAIN else kept_states.advance(session, row, entry)
-    )
+    # Acts of administration have no balance.
+    after = None
+    if row.id != CONTROL_CHAIN:
+        after = kept_states.advance(session, row, entry)
     for name, value in tables.head_after(entry).items():
         # the database gets the head together with the entries
         set_committed_value(row, name, value)

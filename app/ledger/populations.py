@@ -175,23 +175,18 @@ def join(
         return None
     population = tables.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    spent, together = (
-        kept_states.state_of(session, account),
-        kept_states.state_of(session, population),
-    )
-    load, continued = (
-        spent.budget.whole.load,
-        _continued_member(session, together, account_id),
-    )
+    spent = kept_states.state_of(session, account)
+    together = kept_states.state_of(session, population)
+    load = spent.budget.whole.load
+    continued = _continued_member(session, together, account_id)
     highest_cap = together.highest_cap
     if continued is None and load and population.accountant != pure.NAME:
         highest_cap += spent.highest_cap
-    differs = (
-        _differences(session, population, row, account)
-        if current is None
-        else ("population",)
-    )
-    differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
+    differs: tuple[str, ...] = ("population",)
+    if current is None:
+        differs = _differences(session, population, row, account)
+    if highest_cap > limits.MAX_STEPS:
+        differs += ("highest_cap",)
     if differs:
         raise PopulationMismatch(differs)
     row.adjacency, row.unit_column = account.adjacency, _unit_column(account)
@@ -426,10 +421,11 @@ def extend(
     entries = chain.extend(session, account, new_entry, not_before=population.last_at)
     _, entry = entries[0]
     if load is None:
+        # What is given back raises no load, so the load before is a bound, too
+        # (docs/proofs/lemmas.md, Theorem L).
         tightest = kept_states.state_of(session, account).budget.whole
-        load = min(
-            tightest.load, kept_states.state_of(session, population).loads[account.id]
-        )
+        before = kept_states.state_of(session, population).loads[account.id]
+        load = min(tightest.load, before)
     loaded = NewEntry(
         EntryKind.LOAD,
         load,

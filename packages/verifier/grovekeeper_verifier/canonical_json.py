@@ -40,6 +40,7 @@ def loads(line: bytes) -> Json:
             parse_float=_no_fraction,
             parse_constant=_no_constant,
         )
+        # Writing finds what reading accepts: half of a surrogate pair, deep nesting.
         dumps(value)
     except NotStrictJson:
         raise
@@ -70,19 +71,16 @@ def _text(value: Json, *, depth: int) -> str:
         raise NotStrictJson("it is nested too deeply")
     match value:
         case dict():
-            members = sorted(value.items(), key=_utf_16)
-            return (
-                "{"
-                + ",".join(
-                    f"{_string(name)}:{_text(item, depth=depth + 1)}"
-                    for name, item in members
-                )
-                + "}"
-            )
+            members = [
+                f"{_string(name)}:{_text(item, depth=depth + 1)}"
+                for name, item in sorted(value.items(), key=_utf_16)
+            ]
+            return "{" + ",".join(members) + "}"
         case list():
             return "[" + ",".join(_text(item, depth=depth + 1) for item in value) + "]"
         case str():
             return _string(value)
+        # Before integers, which booleans are in Python.
         case True:
             return "true"
         case False:
@@ -94,6 +92,7 @@ def _text(value: Json, *, depth: int) -> str:
 
 
 def _utf_16(member: tuple[str, Json]) -> bytes:
+    # Big-endian bytes have the order of the code units.
     return member[0].encode("utf-16-be")
 
 
@@ -108,6 +107,7 @@ def _string(text: str) -> str:
 
 
 def _object(members: list[tuple[str, Json]]) -> dict[str, Json]:
+    # ``dict`` keeps the last of two equal keys; another reader may keep the first.
     result = dict(members)
     if len(result) != len(members):
         raise NotStrictJson("an object has a duplicate key")
@@ -115,6 +115,7 @@ def _object(members: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _integer(digits: str) -> int:
+    # The length first: a conversion of many digits takes long.
     if len(digits) > len(str(-MAX_INTEGER)) or abs(int(digits)) > MAX_INTEGER:
         raise NotStrictJson("an integer is too large to be exact everywhere")
     return int(digits)

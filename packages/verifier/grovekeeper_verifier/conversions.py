@@ -81,11 +81,10 @@ def _density(x: Decimal) -> Decimal:
 
 def _probability_below(x: Decimal) -> Decimal:
     """Φ(−x), x ≥ 0, with a relative error below 10⁻⁷⁰."""
-    return (
-        Decimal("0.5") - _density(x) * _series(x)
-        if x < _NEAR
-        else _density(x) / _continued(x)
-    )
+    if x < _NEAR:
+        return Decimal("0.5") - _density(x) * _series(x)
+    # There the difference above would lose digits, because it is close to 0.
+    return _density(x) / _continued(x)
 
 
 def _series(x: Decimal) -> Decimal:

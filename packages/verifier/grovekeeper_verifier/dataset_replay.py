@@ -106,10 +106,10 @@ def verify(
             that one continues, and so on.
     """
     reading = read(lines, checkpoints)
-    check_logs(
-        checkpoints, [each.account.header.dataset for each in (reading, *erased)]
-    )
-    return _compared(reading, {each.account.header.dataset: each for each in erased})
+    by_dataset = {each.account.header.dataset: each for each in erased}
+    datasets = [each.account.header.dataset for each in (reading, *erased)]
+    check_logs(checkpoints, datasets)
+    return _compared(reading, by_dataset)
 
 
 def _compared(
@@ -119,11 +119,9 @@ def _compared(
     account continues.
     """
     summary = reading.read_to_the_end(reading.account.summary)
-    before = (
-        None
-        if summary.continued is None
-        else erased.pop(summary.continued.dataset, None)
-    )
+    before = None
+    if summary.continued is not None:
+        before = erased.pop(summary.continued.dataset, None)
     if before is None:
         for other in erased.values():
             with other.named(1):
@@ -262,12 +260,9 @@ class Account:
             case "cap":
                 self._change_cap(entry)
             case "state":
-                check_stated_state(
-                    entry,
-                    self._first_state()
-                    if is_of_first_form(entry.details)
-                    else self._state(),
-                )
+                is_first_form = is_of_first_form(entry.details)
+                state = self._first_state() if is_first_form else self._state()
+                check_stated_state(entry, state)
             case "reserve":
                 self._reserve(entry)
             case _:
@@ -315,14 +310,7 @@ class Account:
             "cap": text(self.cap),
             "highest_cap": text(self.highest_cap),
             "totals": [
-                {
-                    "scope": _as_json(scope),
-                    "charged": text(self._charged[scope]),
-                    "reserved": text(reserved[scope]),
-                    "delta": amounts.from_steps(
-                        self._charged_delta[scope], amounts.DELTA_PLACES
-                    ),
-                }
+                {"scope": _as_json(scope), **self._amounts(scope, reserved)}
                 for scope in {**self._charged, **reserved}
             ],
             "reservations": [
@@ -350,11 +338,7 @@ class Account:
                 {
                     "scope": self._digest(scope),
                     "entry": self._sources[scope],
-                    "charged": text(self._charged[scope]),
-                    "reserved": text(reserved[scope]),
-                    "delta": amounts.from_steps(
-                        self._charged_delta[scope], amounts.DELTA_PLACES
-                    ),
+                    **self._amounts(scope, reserved),
                 }
                 for scope in {**self._charged, **reserved}
             ],
@@ -366,6 +350,14 @@ class Account:
                 }
                 for part in self._parts()
             ],
+        }
+
+    def _amounts(self, scope: Scope, reserved: Counter[Scope]) -> dict[str, Json]:
+        delta = self._charged_delta[scope]
+        return {
+            "charged": self.header.text(self._charged[scope]),
+            "reserved": self.header.text(reserved[scope]),
+            "delta": amounts.from_steps(delta, amounts.DELTA_PLACES),
         }
 
     def _facts(self) -> dict[str, Json]:

@@ -295,7 +295,8 @@ def _work(
     met, reached = set[str](), {name}
     while reached - met:
         met |= reached
-        # An eliminated partition left a table over all that it was restricted with.
+        # An eliminated partition left a table over all its neighbours, so paths lead
+        # through it.
         inner = {name} | (met & done)
         reached = set[str]().union(
             *(axes for axes in volumes if inner.intersection(axes))

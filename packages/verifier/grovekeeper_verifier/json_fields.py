@@ -46,6 +46,7 @@ def entry_fields(value: Json, names: set[str]) -> dict[str, Json]:
 
 def check_export(export: dict[str, Json]) -> None:
     """Checks that a header is marked as the header of an export in format 1."""
+    # ``True`` equals 1 in Python, and is no number in JSON.
     if export["kind"] != "export" or export["format"] is True or export["format"] != 1:
         raise Malformed("this is not the header of an export in format 1")
 

@@ -38,6 +38,8 @@ class Largest:
             and self.is_exact
             and _covers(entry.scope, self._cell)
         ):
+            # The old maximum has lost the amount, so only a load above that matters. The
+            # search may end in a bound; the load before is a bound, too.
             before = self.load
             self.load -= entry.amount
             self._raise(self._cells.largest((), above=self.load))
@@ -52,11 +54,9 @@ class Largest:
 
     def _raise(self, maximum: Bound | None) -> None:
         if maximum is not None:
-            self.load, self._cell, self.is_exact = (
-                maximum.load,
-                maximum.cell,
-                maximum.is_exact,
-            )
+            self.load = maximum.load
+            self._cell = maximum.cell
+            self.is_exact = maximum.is_exact
 
 
 def moves_load(kind: str) -> bool:

@@ -89,18 +89,16 @@ class MemberLedger:
         """
         self._read_to(joined)
         header = self._account.header
-        for field, stated, actual in (
+        facts: list[tuple[str, object, object]] = [
             ("accountant", population.accountant, header.accountant),
             ("delta", population.delta, header.delta),
             ("adjacency", joined.adjacency, header.adjacency),
             ("unit_column", joined.unit_column, header.unit_column),
             ("highest_cap", joined.highest_cap, self._account.highest_cap),
-            *(
-                (("continues", joined.continues, self._account.continues),)
-                if joined.continues
-                else ()
-            ),
-        ):
+        ]
+        if joined.continues:
+            facts.append(("continues", joined.continues, self._account.continues))
+        for field, stated, actual in facts:
             if stated != actual:
                 raise Broken(f"{field} is not that of the ledger of {self.dataset}")
         if header.delta_set_aside:
@@ -227,10 +225,8 @@ class MemberLedger:
         stated, account = entry.amount, self._account
         if stated < self._largest.load:
             self._largest.refine()
-        actual, is_exact = (
-            min(self._largest.load, account.highest_cap),
-            self._largest.is_exact,
-        )
+        actual = min(self._largest.load, account.highest_cap)
+        is_exact = self._largest.is_exact
         if is_exact and stated == actual:
             return
         if account.cells.has_several and actual <= stated <= account.highest_cap:

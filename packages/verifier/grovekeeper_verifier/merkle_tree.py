@@ -16,6 +16,7 @@ class NotProven(ValueError):
 
 def leaf(entry_hash: str) -> bytes:
     """The leaf of an entry, from its hash in hexadecimal."""
+    # The first byte differs from that of nodes, so no node can pass for an entry.
     return hashlib.sha256(b"\x00" + bytes.fromhex(entry_hash)).digest()
 
 
@@ -30,6 +31,7 @@ class GrowingTree:
 
     def add(self, node: bytes) -> None:
         """Appends a leaf."""
+        # As a carry in binary addition: two complete subtrees of one size become one.
         size = self._size
         while size % 2:
             node = _node(self._peaks.pop(), node)
@@ -39,6 +41,7 @@ class GrowingTree:
 
     def root(self) -> bytes:
         """The root over all leaves, of which there is at least one."""
+        # From the smallest: a range is split after its largest power of two.
         root = self._peaks[-1]
         for peak in reversed(self._peaks[:-1]):
             root = _node(peak, root)
@@ -58,6 +61,8 @@ def check_inclusion(
     for beside in path:
         if last == 0:
             raise NotProven("the path is longer than the tree is high")
+        # A right child, or the last node of a level that has no sibling there and rises
+        # until it is a right child.
         if number % 2 or number == last:
             node = _node(beside, node)
             while number % 2 == 0 and number:
@@ -86,6 +91,8 @@ def check_consistency(
                 "two checkpoints of one size have different roots, or a path between them"
             )
         return
+    # An earlier tree of 2ᵏ leaves is a subtree of the later one. Its root, which the
+    # reader has, is then left out of the path.
     rest = list(path) if first.bit_count() > 1 else [roots[0], *path]
     if not rest:
         raise NotProven("the path is empty")

@@ -84,6 +84,7 @@ def _loss(entry: Entry, header: Header, witness: Attested | None) -> Fraction:
         measure, value, adjacency = witness.declared
         one = declared_loss(measure, value, accountant=header.accountant)
         steps = events.steps(stated=adjacency, on=header.adjacency)
+        # Group privacy: two steps cost twice the ε, and four times the ρ or μ².
         one *= steps if header.accountant == "pure" else steps**2
     else:
         one = events.total(
@@ -153,14 +154,10 @@ def read_attested(details: Json, *, has_event: bool) -> Attested | None:
         raise NotAttested("per is neither row nor unit")
     if has_event is ("declared" in details):
         raise NotAttested("there is neither or both of an event and a declared loss")
-    declared, delta = (
-        _declared(details["declared"]) if "declared" in details else (None, None)
-    )
-    charged = (
-        _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES)
-        if "delta" in details
-        else 0
-    )
+    declared, delta = (None, None) if has_event else _declared(details["declared"])
+    charged = 0
+    if "delta" in details:
+        charged = _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES)
     if delta is None and "delta" in details:
         raise NotAttested("a delta is charged and none is declared")
     return Attested(by, per == "unit", declared, delta, charged)
@@ -195,14 +192,12 @@ def _declared(value: Json) -> tuple[tuple[str, Fraction, str], Fraction | None]:
         raise NotAttested("the declared loss is not exactly one of epsilon, rho and mu")
     if "delta" in value and named[0] != "epsilon":
         raise NotAttested("a delta is declared with a measure other than epsilon")
-    measure = (
-        named[0],
-        _number(value[named[0]], f"the declared {named[0]}"),
-        str(value["adjacency"]),
-    )
-    return measure, _number(
-        value["delta"], "the declared delta"
-    ) if "delta" in value else None
+    [name] = named
+    loss = _number(value[name], f"the declared {name}")
+    delta = None
+    if "delta" in value:
+        delta = _number(value["delta"], "the declared delta")
+    return (name, loss, str(value["adjacency"])), delta
 
 
 def _number(value: Json, what: str) -> Fraction:

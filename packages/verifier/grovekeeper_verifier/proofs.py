@@ -60,11 +60,9 @@ def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
         )
     path = _path(value["path"])
     try:
-        return (
-            _inclusion(value, path, checkpoints)
-            if kind == "inclusion"
-            else _consistency(value, path, checkpoints)
-        )
+        if kind == "inclusion":
+            return _inclusion(value, path, checkpoints)
+        return _consistency(value, path, checkpoints)
     except merkle_tree.NotProven as error:
         raise Disproven(str(error)) from error
 
@@ -72,10 +70,8 @@ def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
 def _inclusion(
     value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]
 ) -> Proven:
-    size, sequence = (
-        _count(value["size"], "size"),
-        _count(value["sequence"], "sequence"),
-    )
+    size = _count(value["size"], "size")
+    sequence = _count(value["sequence"], "sequence")
     checkpoint = _checkpoint(value["origin"], size, checkpoints)
     if sequence > size:
         raise Disproven("the sequence is larger than the log")
@@ -88,6 +84,7 @@ def _inclusion(
         raise Disproven(
             "hash is not that of the entry's content: the entry was changed"
         )
+    # As JSON, because ``True`` equals 1 in Python.
     if canonical_json.dumps(entry.get("sequence")) != canonical_json.dumps(sequence):
         raise Disproven("the entry has another sequence than the proof")
     merkle_tree.check_inclusion(
@@ -102,10 +99,8 @@ def _inclusion(
 def _consistency(
     value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]
 ) -> Proven:
-    first, second = (
-        _count(value["from_size"], "from_size"),
-        _count(value["size"], "size"),
-    )
+    first = _count(value["from_size"], "from_size")
+    second = _count(value["size"], "size")
     if first > second:
         raise Disproven("the earlier log is larger than the later one")
     earlier = _checkpoint(value["origin"], first, checkpoints)

@@ -172,14 +172,9 @@ def joint_histogram(
     n_features, n_rows = X.shape
     y = require(y, np.int32, shape=(n_rows,), name="y")
     node = require(node, np.int32, shape=(n_rows,), name="node")
-    weight = (
-        _UNWEIGHTED
-        if weight is None
-        else require(weight, np.uint16, shape=(n_rows,), name="weight")
-    )
-    own = (
-        own if own is _NO_CODES else require(own, np.uint8, shape=(n_rows,), name="own")
-    )
+    weight = _checked_weights(weight, n_rows)
+    if own is not _NO_CODES:
+        own = require(own, np.uint8, shape=(n_rows,), name="own")
     n_bins = require(n_bins, np.int32, shape=(n_features,), name="n_bins")
     require_range(n_bins, lowest=1, below=257, name="n_bins")
     total_bins = int(n_bins.sum(dtype=np.int64))
@@ -191,15 +186,22 @@ def joint_histogram(
         raise ValueError("the histogram has too many cells")
     if not onto.size:  # the loop adds 0 to the first node for rows that are not counted
         return onto
-    bins = np.column_stack((np.cumsum(n_bins, dtype=np.int64) - n_bins, n_bins)).astype(
-        np.int64
-    )
+    first_bins = np.cumsum(n_bins, dtype=np.int64) - n_bins
+    bins = np.column_stack((first_bins, n_bins)).astype(np.int64)
     limits = (n_nodes, n_own, n_classes, UNIT if weight.size else 1)
     if not _loops().class_histogram(
         X, (y, node), (own, weight), bins, limits, onto.reshape(-1)
     ):
         raise ValueError("a code, a class, a node or a weight is out of range")
     return onto
+
+
+def _checked_weights(
+    weight: NDArray[np.uint16] | None, n_rows: int
+) -> NDArray[np.uint16]:
+    if weight is None:
+        return _UNWEIGHTED
+    return require(weight, np.uint16, shape=(n_rows,), name="weight")
 
 
 def leaf_histogram(
@@ -230,11 +232,7 @@ def leaf_histogram(
     leaf = require(leaf, np.int32, shape=(None,), name="leaf")
     y = require(y, np.int32, shape=leaf.shape, name="y")
     require_range(y, lowest=0, below=n_classes, name="y")
-    weight = (
-        _UNWEIGHTED
-        if weight is None
-        else require(weight, np.uint16, shape=leaf.shape, name="weight")
-    )
+    weight = _checked_weights(weight, len(leaf))
     require_range(weight, lowest=0, below=UNIT + 1, name="weight")
     require_range(leaf, lowest=-1, below=n_leaves, name="leaf")
     counts = np.zeros((n_leaves + 1, n_classes), dtype=np.int64)

@@ -222,6 +222,8 @@ class PackedTrees:
             (feature, threshold, equals), shape=(None, None), n_features=n_features
         )
         require_range(feature, lowest=0, below=n_features, name="feature")
+        # One number for each split; its lowest nine bits are a row of
+        # ``_threshold_sets``.
         rules = (feature.astype(np.int64) << 9) | np.where(equals, 256, 0) | threshold
         distinct, number = np.unique(rules, return_inverse=True)
         sets = _threshold_sets()[distinct & 511]
@@ -311,14 +313,8 @@ def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uin
     n_turns, turns = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint16)]
     for start in range(0, len(right), _SETS_AT_ONCE):
         words = np.ascontiguousarray(right[start : start + _SETS_AT_ONCE])
-        changes = (
-            np.diff(
-                np.unpackbits(words.view(np.uint8), axis=1, bitorder="little"),
-                axis=1,
-                prepend=0,
-            )
-            != 0
-        )
+        bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
+        changes = np.diff(bits, axis=1, prepend=0) != 0
         n_turns.append(np.count_nonzero(changes, axis=1))
         turns.append(np.nonzero(changes)[1].astype(np.uint16))
     return np.concatenate(n_turns), np.concatenate(turns)
@@ -371,13 +367,12 @@ def sum_leaf_values_of(
     """
     if len(columns) != trees.n_features:
         raise ValueError("another number of columns than the trees have")
-    blocks = (
-        bins.block(columns, start, min(BLOCK, n_rows - start))
-        for start in range(0, n_rows, BLOCK) or (0,)
-    )
-    return np.concatenate(
-        [sum_leaf_values_of_table(block, bins, trees) for block in blocks]
-    )
+    sums = []
+    # One empty block for no rows, which gives the result its shape.
+    for start in range(0, n_rows, BLOCK) or (0,):
+        block = bins.block(columns, start, min(BLOCK, n_rows - start))
+        sums.append(sum_leaf_values_of_table(block, bins, trees))
+    return np.concatenate(sums)
 
 
 def sum_leaf_values_of_table(

@@ -350,7 +350,7 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
             left -= _ONE
         if left == _ZERO:
             return k, position
-        # k counts anew: a smaller k kept after a refusal would be too likely.
+        # All starts over, k included (docs/proofs/gaussian.md, G3).
         k = _ZERO
     return _ZERO, words.size + 1
 

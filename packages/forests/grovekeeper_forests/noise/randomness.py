@@ -229,7 +229,7 @@ class Keystream:
         """
         if self._process_id != getpid():
             self._rekey()
-        # The cipher adds its stream to what it encrypts, so zeros give the stream.
+        # Counter mode combines its stream with the text by XOR, so zeros give the stream.
         if len(self._zeros) < words.nbytes:
             self._zeros = bytes(words.nbytes)
         self._cipher.update_into(

@@ -126,11 +126,10 @@ def leaves_of(forest: Event) -> Event:
     """
     match forest:
         case Sequential((Part(event=tree),)) | Parallel(_, (Part(event=tree),)):
-            return (
-                tree.parts[-1].event
-                if isinstance(tree, Sequential | Parallel) and tree.parts
-                else tree
-            )
+            # Leaves are released last; a tree without selections is its leaves.
+            if isinstance(tree, Sequential | Parallel) and tree.parts:
+                return tree.parts[-1].event
+            return tree
     raise UnknownPrivacyEvent("not the event of a forest")
 
 
@@ -182,9 +181,9 @@ class PackedForest:
 
     @kept_property
     def _rows_of_table(self) -> NDArray[np.int64] | slice:
-        first = slice(len(self.features))
-        is_first = self.features == tuple(range(len(self.features)))
-        return first if is_first else np.array(self.features, dtype=np.int64)
+        if self.features == tuple(range(len(self.features))):
+            return slice(len(self.features))  # rows that need no copy
+        return np.array(self.features, dtype=np.int64)
 
     def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``, each added up
@@ -223,10 +222,14 @@ class LeafSums:
         feature, threshold, equals = (
             self.arrays[name] for name in ("feature", "threshold", "equals")
         )
+        # A node that sends every row left gets the feature of some split, so that
+        # prediction reads no further column for it.
         splits = equals | (threshold != NO_SPLIT)
+        if splits.any():
+            feature = np.where(splits, feature, feature[splits][:1])
         return PackedForest.of(
             self.encoding,
-            np.where(splits, feature, feature[splits][:1]) if splits.any() else feature,
+            feature,
             lambda column, n_columns: kernels.PackedTrees.of_thresholds(
                 column, threshold, equals, values=self.values, n_features=n_columns
             ),
@@ -297,10 +300,8 @@ class LeafFamily:
         """A reader that normalises sums of leaf values."""
         plan, arrays = forest.plan, forest.arrays
         if self._has_labels(plan):
-            read_out, values = (
-                VOTE,
-                np.eye(schema.n_classes)[arrays["labels"]] / plan.n_trees,
-            )
+            read_out = VOTE
+            values = np.eye(schema.n_classes)[arrays["labels"]] / plan.n_trees
         else:
             values = leaf_values(
                 arrays["counts"],

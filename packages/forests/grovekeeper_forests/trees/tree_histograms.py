@@ -86,6 +86,8 @@ def shards(
     digests = (
         hmac.digest(key, _DOMAIN + row_id, "sha256") for row_id in _split(row_ids)
     )
+    # Shards need not be equally likely: the guarantee holds for any function of the id
+    # that is fixed before the rows are seen (lemma L5).
     return np.fromiter(
         (int.from_bytes(digest) % n_shards for digest in digests),
         np.int64,
@@ -111,10 +113,8 @@ def structure_rows(
     Returns:
         PRIVATE bool ``(n_rows,)``.
     """
-    domain, below = (
-        _STRUCTURE_DOMAIN + tree.to_bytes(4),
-        floor(share * (1 << _DIGEST_BITS)),
-    )
+    domain = _STRUCTURE_DOMAIN + tree.to_bytes(4)
+    below = floor(share * (1 << _DIGEST_BITS))
     digests = (
         hmac.digest(key, domain + row_id, "sha256") for row_id in _split(row_ids)
     )
@@ -203,7 +203,8 @@ class LocalHistograms:
         key, share = self._assignment.key, self._assignment.structure_share
         if not share:
             return self._of_rows(in_tree)
-        in_tree = np.arange(len(self._y)) if in_tree is None else in_tree
+        if in_tree is None:
+            in_tree = np.arange(len(self._y))
         structure = structure_rows(
             key, self._part.row_ids[in_tree], tree=tree, share=share
         )
@@ -211,10 +212,10 @@ class LocalHistograms:
             self._of_rows(in_tree[structure]), self._of_rows(in_tree[~structure])
         )
 
-    def _of_rows(self, mine: NDArray[np.int64] | None) -> PartHistograms:
+    def _of_rows(self, rows: NDArray[np.int64] | None) -> PartHistograms:
         X, y = self._part.codes, self._y
-        if mine is not None:
-            X, y = np.ascontiguousarray(X[:, mine]), y[mine]
+        if rows is not None:
+            X, y = np.ascontiguousarray(X[:, rows]), y[rows]
         return _LocalTree(X, y, self._part.encoding.n_codes, self._n_classes)
 
 

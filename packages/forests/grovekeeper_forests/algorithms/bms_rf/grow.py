@@ -62,17 +62,22 @@ def grow_forest(
         zip(plans, schemas, strict=True)
     ):
         layer_rows = parts[index]
-        seen = layer_rows.features
-        for released, seen_by, weights in zip(grown, schemas, projection, strict=False):
-            said = votes_of(released, seen_by, seen)
-            seen = layers.add_votes(
-                schema, layer_rows.features, said, weights=weights, shift=shift
+        # The votes of released layers alone, so that the columns of a row are a function
+        # of the row and of releases (lemma B1). They are computed again for each layer,
+        # because its rows may be others than those of the layers before.
+        columns = layer_rows.features
+        for released, released_schema, weights in zip(
+            grown, schemas, projection, strict=False
+        ):
+            votes = votes_of(released, released_schema, columns)
+            columns = layers.add_votes(
+                schema, layer_rows.features, votes, weights=weights, shift=shift
             )
         layer = grow_trees(
             grow_tree,
             layer_plan,
             schema=layer_schema,
-            rows=SanitisedRows(seen, layer_rows.y, layer_rows.row_ids),
+            rows=SanitisedRows(columns, layer_rows.y, layer_rows.row_ids),
             randomness=randomness,
             on_tree_done=on_tree_done,
         )
@@ -151,9 +156,8 @@ def draw_projection(
                 randomness.uniform(layers.TICKS)
                 for _ in range(n_steps * schema.n_classes)
             ]
-            weights[:, :, index] = np.array(drawn, dtype=np.uint16).reshape(
-                weights.shape[:2]
-            )
+            of_feature = np.array(drawn, dtype=np.uint16)
+            weights[:, :, index] = of_feature.reshape(weights.shape[:2])
     return weights
 
 
@@ -168,11 +172,11 @@ def _parts(
         return [rows] * n_layers
     key = tree_histograms.fresh_key(randomness)
     shard = tree_histograms.shards(key, rows.row_ids, n_shards=n_layers)
-    return [_those(rows, np.flatnonzero(shard == layer)) for layer in range(n_layers)]
+    return [_rows_at(rows, np.flatnonzero(shard == layer)) for layer in range(n_layers)]
 
 
-def _those(rows: SanitisedRows, mine: NDArray[np.int64]) -> SanitisedRows:
-    columns = tuple(column[mine] for column in rows.features.columns)
+def _rows_at(rows: SanitisedRows, places: NDArray[np.int64]) -> SanitisedRows:
+    columns = tuple(column[places] for column in rows.features.columns)
     return SanitisedRows(
-        SanitisedColumns(columns, len(mine)), rows.y[mine], rows.row_ids[mine]
+        SanitisedColumns(columns, len(places)), rows.y[places], rows.row_ids[places]
     )

@@ -182,7 +182,9 @@ def origin(feature: Feature) -> int:
     # Both over one denominator, in whole numbers: fractions take ten times as long, and
     # a plan asks thirty times.
     lower, width = below * above_parts, above * below_parts - below * above_parts
-    return 0 if width == 0 else max(-(max(-lower, 0) * TICKS // width), -TICKS)
+    if width == 0:
+        return 0
+    return max(-(max(-lower, 0) * TICKS // width), -TICKS)
 
 
 def add_votes(

@@ -102,17 +102,16 @@ class StackedSums:
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
-        n_classes, seen = self.schema.n_classes, columns
+        n_classes, layer_columns = self.schema.n_classes, columns
         sums = np.zeros((columns.n_rows, n_classes))
         for index, layer in enumerate(self.layers):
             layer_sums = layer.packed.sums(seen)
             sums += layer_sums[:, :n_classes]
             if index < len(self.projection):
-                votes, weights = (
-                    layer_sums[:, n_classes:].astype(np.int64),
-                    self.projection[index],
-                )
-                seen = layers.add_votes(
+                votes = layer_sums[:, n_classes:].astype(np.int64)
+                weights = self.projection[index]
+                # To the declared columns: votes of earlier layers do not add up.
+                layer_columns = layers.add_votes(
                     self.schema, columns, votes, weights=weights, shift=self.shift
                 )
         return leaf_read_out.to_probabilities(sums, self.read_out)
@@ -127,12 +126,9 @@ def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
         values = np.rint(values)
     else:
         values /= n_trees
-    own_votes = layers.of_leaves(sums.arrays, values.shape[2])
-    return LeafSums(
-        sums.encoding,
-        sums.arrays,
-        by_output(np.concatenate([values, own_votes], axis=2)),
-    )
+    votes = layers.of_leaves(sums.arrays, values.shape[2])
+    values_and_votes = by_output(np.concatenate([values, votes], axis=2))
+    return LeafSums(sums.encoding, sums.arrays, values_and_votes)
 
 
 def layer_arrays(

@@ -106,11 +106,9 @@ def _evenness(
     """−|2·#{left} − #{rows}| of every split of a feature, from the rows by node and
     code of the feature.
     """
-    left = (
-        per_code
-        if encoding.candidates.equals[splits].any()
-        else per_code.cumsum(axis=1)
-    )
+    left = per_code
+    if not encoding.candidates.equals[splits].any():
+        left = per_code.cumsum(axis=1)
     result: NDArray[np.int64] = -np.abs(
         2 * left[:, encoding.candidates.threshold[splits]]
         - per_code.sum(axis=1, keepdims=True)
@@ -137,12 +135,15 @@ def grow_at_exact_medians(
 
     def choose(_: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
         evenness, n_rows = exact_evenness(rows, encoding, n_nodes=len(level_boxes))
-        return [
-            _median(encoding, box & (even > -size), even, randomness)
-            if size >= int(parameters["min_rows"])
-            else None
-            for box, even, size in zip(level_boxes, evenness, n_rows, strict=True)
-        ]
+        choices: list[int | None] = []
+        for box, even, size in zip(level_boxes, evenness, n_rows, strict=True):
+            choice = None
+            # An exact size may decide here: it is the same on neighbours, which differ in
+            # a label alone.
+            if size >= int(parameters["min_rows"]):
+                choice = _median(encoding, box & (even > -size), even, randomness)
+            choices.append(choice)
+        return choices
 
     return tree_growth.grow_levels(
         encoding.candidates, int(parameters["max_depth"]), rows, choose
@@ -199,6 +200,7 @@ def label_trees(
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     codes = encoding.encode(rows.features)
     priced = TreePrice.of(plan.event).leaves
+    # Rows without a label take part in splits, by their features, and in no leaf.
     known = np.flatnonzero(rows.y >= 0)
     assigned = Assignment.drawn(
         randomness,

@@ -208,10 +208,8 @@ def first_split_utilities(
     norms = [np.zeros(0, dtype=np.int64)]
     for first in range(0, len(encoding.n_codes), _BLOCK):
         features = slice(first, min(first + _BLOCK, len(encoding.n_codes)))
-        counts, splits = (
-            code_counts(features)[np.newaxis],
-            encoding.candidates.splits_on(features),
-        )
+        counts = code_counts(features)[np.newaxis]
+        splits = encoding.candidates.splits_on(features)
         norms.append(
             fourth_roots.split_norms(
                 counts, n_codes=encoding.n_codes[features], splits=splits
@@ -274,6 +272,7 @@ def scores_of_first_tree(
     start = start_scores(together, deviation=deviation)
     prior = [max(rows, 0) + deviation for rows in together.tolist()]
     values = np.zeros((n_leaves, len(start)), dtype=np.int32)
+    # Decimals of a fixed precision: logarithms of floats differ between machines.
     with localcontext() as context:
         context.prec = _DIGITS
         added = (count + _SHRINKAGE * _DEVIATION) / sum(prior)

@@ -73,15 +73,10 @@ def grow_forest(
     cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
     boosted = BoostedRows(parts_of(rows, encoding, LocalBoostedRows))
-    return Forest(
-        plan,
-        {
-            "cuts": cuts,
-            **boost(
-                plan, encoding, boosted, randomness, on_tree_done=on_tree_done
-            ).arrays(),
-        },
+    releases_of_trees = boost(
+        plan, encoding, boosted, randomness, on_tree_done=on_tree_done
     )
+    return Forest(plan, {"cuts": cuts, **releases_of_trees.arrays()})
 
 
 @dataclass(frozen=True)
@@ -109,11 +104,9 @@ class Boosted:
             "right": self.trees.right,
             "scores": self.scores,
         }
-        return (
-            arrays
-            if self.temperature is None
-            else {**arrays, "temperature": self.temperature}
-        )
+        if self.temperature is not None:
+            arrays["temperature"] = self.temperature
+        return arrays
 
 
 def boost(
@@ -171,11 +164,11 @@ def boost(
         trees.append(tree)
         scores.append(released)
         on_tree_done()
-    fitted = (
-        _temperature(parts, start_at_reading(start) - start, rows, randomness)
-        if parts.tally
-        else None
-    )
+    fitted = None
+    if parts.tally:
+        # Margins are those of the read-out, which starts elsewhere than growth.
+        shift = start_at_reading(start) - start
+        fitted = _temperature(parts, shift, rows, randomness)
     return Boosted(start, joined(trees), np.stack(scores), fitted)
 
 
@@ -199,10 +192,11 @@ def _first_split(
         else None
     )
     tree = boosted_rows.first_tree(encoding, choice, depth=depth)
+    # A row adds this integer to one cell, so its square is at most the priced
+    # sensitivity.
     count = isqrt(parts.start)
-    exact = (
-        count * rows.leaf_counts(tree)[boosted_rows.sides_of_first_split(tree.n_leaves)]
-    )
+    sides = boosted_rows.sides_of_first_split(tree.n_leaves)
+    exact = count * rows.leaf_counts(tree)[sides]
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
     start, scores = boosted_rows.scores_of_first_tree(
         released, count, n_leaves=tree.n_leaves

@@ -77,6 +77,9 @@ class BoostedFamily:
         n_leaves = n_leaves_of(plan)
         n_scores = 1 if schema.n_classes == 2 else schema.n_classes
         private = len(quantile_bins.private_features(schema))
+        temperature: Layouts = {}
+        if _is_measured(plan):
+            temperature = {"temperature": Layout(np.int64, (1,))}
         return {
             "start": Layout(np.int64, (n_scores,)),
             "feature": Layout(np.int32, (plan.n_trees, n_leaves - 1)),
@@ -85,7 +88,7 @@ class BoostedFamily:
             ),
             "scores": Layout(np.int32, (plan.n_trees, n_leaves, n_scores)),
             "cuts": Layout(np.uint16, (private, quantile_bins.MAX_CUTS)),
-            **({"temperature": Layout(np.int64, (1,))} if _is_measured(plan) else {}),
+            **temperature,
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
@@ -117,10 +120,9 @@ class BoostedFamily:
         if _is_measured(forest.plan) and read_out == CALIBRATED:
             temperature = float(arrays["temperature"][0]) / 2.0**TEMPERATURE_BITS
             return BoostedScores(encoding, arrays, forest.depth, LOGISTIC, temperature)
-        is_for_clip = forest.plan.parameters["calibration"] == FOR_CLIP
-        return BoostedScores(
-            encoding, arrays, forest.depth, read_out if is_for_clip else LOGISTIC
-        )
+        if forest.plan.parameters["calibration"] != FOR_CLIP:
+            read_out = LOGISTIC
+        return BoostedScores(encoding, arrays, forest.depth, read_out)
 
 
 @dataclass(frozen=True, eq=False)

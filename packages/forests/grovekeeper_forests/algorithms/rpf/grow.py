@@ -240,7 +240,7 @@ class LevelTrees:
                 rows, self._encoding, np.arange(1 << level, dtype=np.int32)
             )
             gains = splitting.sum(axis=0)[competing]
-        # Public numbers: they move no utility by what a row does, so the sensitivity stays.
+        # Handicaps are public and equal on neighbours, so the range sensitivity stays.
         utilities = gains - of_splits[sets].sum(axis=1)
         if level >= FIRST_LEVEL_WITH_STOP:
             stopping = fourth_roots.norms(rows.leaf_histogram())
@@ -346,8 +346,7 @@ def grow_by_node(
     selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
     open_boxes = {0: candidates.root}
     for level, scale in enumerate(scales.levels):
-        # A box follows from released splits, so that a path without a candidate ends is
-        # public.
+        # A box follows from released splits, so it is public which paths end here.
         for node in [node for node, box in open_boxes.items() if not box.any()]:
             selections[node << (depth - level)] = level
             del open_boxes[node]

@@ -188,7 +188,7 @@ def stages(depth: int, at_once: int) -> tuple[int, ...]:
         depth: of the tree.
         at_once: most levels whose splits are chosen by one selection.
     """
-    n_selections = -(-depth // at_once)
+    n_selections = -(-depth // at_once)  # rounded up
     return tuple((depth + place) // n_selections for place in range(n_selections))
 
 
@@ -233,6 +233,8 @@ class PathScales:
             raise UnknownPrivacyEvent(
                 "a selection without a price, or a price without a selection"
             )
+        # From the leaves to the root: each selection is followed, on the same rows, by
+        # what is below it.
         n_splits = sum(stage.n_splits for stage in of_selections)
         event: Event = self._leaf(len(self.levels), n_classes << n_splits)
         for index, stage in reversed(list(enumerate(of_selections))):
@@ -250,6 +252,7 @@ class PathScales:
                     Part(1, event),
                 )
             )
+            # A path may end before each selection but the first.
             if index > 0:
                 event = Parallel(
                     "nodes",

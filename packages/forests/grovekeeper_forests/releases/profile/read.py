@@ -42,13 +42,17 @@ class Profile:
         """Counts as text, because they may have more than 53 bits."""
         return {
             "plan": self.plan.to_json(),
-            "cuts": [
-                [int(cut) for cut in row if cut != quantile_bins.NO_CUT]
-                for row in self.cuts
-            ],
+            "cuts": self._cuts_by_feature(),
             "class_counts": [str(count) for count in self.class_counts.tolist()],
             "size": None if self.size is None else str(self.size),
         }
+
+    def _cuts_by_feature(self) -> list[list[int]]:
+        """The cuts without padding."""
+        return [
+            [int(cut) for cut in row if cut != quantile_bins.NO_CUT]
+            for row in self.cuts
+        ]
 
     @classmethod
     def from_json(cls, value: object, schema: Schema) -> Profile:
@@ -68,13 +72,13 @@ class Profile:
                 } if not rest:
                     plan = ProfilePlan.from_json(planned)
                     reused = ReusedProfile(
-                        "", tuple(tuple(int(cut) for cut in row) for row in cuts), ()
+                        "", tuple(tuple(map(int, row)) for row in cuts), ()
                     )
-                    read = cls(
+                    profile = cls(
                         plan,
                         schema,
                         reused.cut_array,
-                        np.array([int(count) for count in counts], dtype=np.int64),
+                        np.array(list(map(int, counts)), dtype=np.int64),
                         None if size is None else int(size),
                     )
                     has_size = parts_of(plan.event).size is not None
@@ -82,12 +86,14 @@ class Profile:
                         len(counts) == schema.n_classes
                         and (size is not None) is has_size
                     )
+                    # The comparison refuses spellings that ``int`` accepts and
+                    # ``to_json`` never writes.
                     if (
                         is_whole
-                        and quantile_bins.is_valid(schema, read.cuts)
-                        and read.to_json() == value
+                        and quantile_bins.is_valid(schema, profile.cuts)
+                        and profile.to_json() == value
                     ):
-                        return read
+                        return profile
         except (ArithmeticError, TypeError, ValueError) as error:
             raise ProfileInvalid from error
         raise ProfileInvalid
@@ -140,16 +146,11 @@ class Profile:
         """The numbers that a training plan reuses."""
         # At a very large ε the noise is 0 in floating point.
         deviations = np.array(self.counts_in_rows) / max(self.count_noise_sd, 1e-200)
+        # Clipped, so that a count in these units is at most 2⁶².
+        clipped = np.clip(deviations, -(2.0**38), 2.0**38)
+        prior = np.rint(clipped * 2**SCALE_BITS)
         return ReusedProfile(
             profile_id,
-            tuple(
-                tuple(int(cut) for cut in row if cut != quantile_bins.NO_CUT)
-                for row in self.cuts
-            ),
-            tuple(
-                int(count)
-                for count in np.rint(
-                    np.clip(deviations, -(2.0**38), 2.0**38) * 2**SCALE_BITS
-                )
-            ),
+            tuple(map(tuple, self._cuts_by_feature())),
+            tuple(map(int, prior)),
         )
