@@ -172,7 +172,10 @@ def joint_histogram(
     n_features, n_rows = X.shape
     y = require(y, np.int32, shape=(n_rows,), name="y")
     node = require(node, np.int32, shape=(n_rows,), name="node")
-    weight = _checked_weights(weight, n_rows)
+    if weight is None:
+        weight = _UNWEIGHTED
+    else:
+        weight = require(weight, np.uint16, shape=(n_rows,), name="weight")
     if own is not _NO_CODES:
         own = require(own, np.uint8, shape=(n_rows,), name="own")
     n_bins = require(n_bins, np.int32, shape=(n_features,), name="n_bins")
@@ -194,14 +197,6 @@ def joint_histogram(
     ):
         raise ValueError("a code, a class, a node or a weight is out of range")
     return onto
-
-
-def _checked_weights(
-    weight: NDArray[np.uint16] | None, n_rows: int
-) -> NDArray[np.uint16]:
-    if weight is None:
-        return _UNWEIGHTED
-    return require(weight, np.uint16, shape=(n_rows,), name="weight")
 
 
 def leaf_histogram(
@@ -232,7 +227,10 @@ def leaf_histogram(
     leaf = require(leaf, np.int32, shape=(None,), name="leaf")
     y = require(y, np.int32, shape=leaf.shape, name="y")
     require_range(y, lowest=0, below=n_classes, name="y")
-    weight = _checked_weights(weight, len(leaf))
+    if weight is None:
+        weight = _UNWEIGHTED
+    else:
+        weight = require(weight, np.uint16, shape=leaf.shape, name="weight")
     require_range(weight, lowest=0, below=UNIT + 1, name="weight")
     require_range(leaf, lowest=-1, below=n_leaves, name="leaf")
     counts = np.zeros((n_leaves + 1, n_classes), dtype=np.int64)

@@ -11,7 +11,7 @@ in them (docs/proofs/accounting.md A1).
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from math import ceil, floor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -22,7 +22,6 @@ from grovekeeper_forests.privacy.events import (
     ExponentialMechanism,
     NoBoundInUnit,
     Parallel,
-    Part,
     PermuteAndFlip,
     RoundedGaussian,
     Sequential,
@@ -133,18 +132,16 @@ def composed(
         UnknownPrivacyEvent: a leaf whose guarantee is stated under an adjacency without
             a bound here.
     """
-
-    def loss_of(part: Part) -> Fraction:
-        return composed(
-            part.event, adjacency=adjacency, leaf=leaf, label_factor=label_factor
-        )
-
+    loss_of = partial(
+        composed, adjacency=adjacency, leaf=leaf, label_factor=label_factor
+    )
     match event:
         case Sequential(parts):
-            return sum((part.times * loss_of(part) for part in parts), Fraction(0))
+            losses = (part.times * loss_of(part.event) for part in parts)
+            return sum(losses, Fraction(0))
         case Parallel(_, parts):
             # However many there are: a row is in one of them (docs/proofs/lemmas.md, L5).
-            return max(map(loss_of, parts), default=Fraction(0))
+            return max((loss_of(part.event) for part in parts), default=Fraction(0))
         case (
             PermuteAndFlip()
             | DiscreteLaplace()
