@@ -105,7 +105,7 @@ class StackedSums:
         n_classes, layer_columns = self.schema.n_classes, columns
         sums = np.zeros((columns.n_rows, n_classes))
         for index, layer in enumerate(self.layers):
-            layer_sums = layer.packed.sums(seen)
+            layer_sums = layer.packed.sums(layer_columns)
             sums += layer_sums[:, :n_classes]
             if index < len(self.projection):
                 votes = layer_sums[:, n_classes:].astype(np.int64)
