@@ -19,6 +19,7 @@ from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
 from grovekeeper_forests.releases.evaluation import price as evaluation_price
 from grovekeeper_forests.releases.forest.draw import grow
+from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
@@ -271,7 +272,7 @@ def _evaluation_law(
 def _release_law(
     planned: evaluation_price.EvaluationPlan, models: History, rows: Dataset
 ) -> Law:
-    read = [(_forests[model], TWO_SPLITS) for model in models]
+    read = [Predictor(_forests[model], TWO_SPLITS) for model in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
         evaluation = evaluation_draw.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]

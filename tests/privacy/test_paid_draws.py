@@ -175,7 +175,7 @@ def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
     rows = replace(rows, y=np.ones_like(rows.y))
     flat = planned("rdt-ta", "pure", max_depth=0)
     models = [
-        (
+        Predictor(
             growth.grow(
                 flat,
                 SCHEMA,
@@ -442,7 +442,10 @@ def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_be
 ) -> None:
     rows, flat = rows_of(200), planned("rdt-ta", "pure", max_depth=0)
     models = [
-        (growth.grow(flat, SCHEMA, rows, SystemRandomness(), on_tree_done=int), SCHEMA)
+        Predictor(
+            growth.grow(flat, SCHEMA, rows, SystemRandomness(), on_tree_done=int),
+            SCHEMA,
+        )
         for _ in range(2)
     ]
     shares = profile_price.plan({"size_share": "0.1"}, facts(accountant))
@@ -613,7 +616,7 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
     ones = replace(rows, y=np.ones_like(rows.y))
     flat = planned("rdt-ta", "pure", max_depth=0)
     models = [
-        (
+        Predictor(
             growth.grow(
                 flat,
                 SCHEMA,
@@ -640,10 +643,10 @@ def test_tables_count_the_answers_of_the_chosen_model() -> None:
 
     boosted = grown(planned("nbrt", "gdp"))
     auroc = plan_tables(["auroc"], facts("pure"), score_bins=8)
-    released = evaluation_draw.release(auroc, [(boosted, SCHEMA)], rows, Noiseless())
-    scores = Predictor(boosted, SCHEMA).probabilities(
-        rows.features, read_out="logistic"
-    )[:, 1]
+    predictor = Predictor(boosted, SCHEMA)
+    released = evaluation_draw.release(auroc, [predictor], rows, Noiseless())
+    shares = predictor.probabilities(rows.features, read_out="logistic")
+    scores = shares[:, 1]
     cells = rows.y * 8 + np.minimum((scores * 8).astype(np.int64), 7)
     assert [table.tolist() for table in released.tables.values()] == [
         np.bincount(cells, minlength=16).tolist()

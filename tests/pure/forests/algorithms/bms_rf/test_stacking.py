@@ -332,7 +332,7 @@ def test_prediction_sees_the_rows_that_growth_saw(
                 )
     if where == "sequential":
         together = sum(
-            layer.of(mine.features)[:, :3]
+            layer.packed.sums(mine.features)[:, :3]
             for layer, (_, mine) in zip(reader.layers, seen, strict=True)
         )
         probabilities = Predictor(forest, SCHEMA).probabilities(
