@@ -43,7 +43,7 @@ does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 403_000,
+    "code tokens": 427_000,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 51,
 }
@@ -55,8 +55,8 @@ DENSITIES = {
     "service": {
         "tokens a line": 7.5,
         "% of dense lines": 3.5,
-        "comprehensions": 25.7,
-        "ternaries": 15.1,
+        "comprehensions": 25.1,
+        "ternaries": 13.9,
     },
     "tests": {
         "tokens a line": 8.5,
@@ -69,7 +69,7 @@ DENSITIES = {
 1,000 lines of code.
 """
 
-MIN_COMMENTS = 1.65
+MIN_COMMENTS = 1.95
 """The smallest number of comments per 100 lines of code, those in ``limits.py`` left
 out.
 """
