@@ -32,8 +32,8 @@ Categories: TypeAlias = Annotated[
 
 
 class ConditionIn(Request):
-    """Rows that a table reads: with a category ``in`` a list (null: an empty cell), or
-    with a number ``from`` a bound (included) and ``below`` another.
+    """Rows that a table reads: with a category ``in`` a list (null: an empty cell, and of the
+    label an undeclared class), or with a number ``from`` a bound (included) and ``below`` another.
     """
 
     column: Reference
@@ -111,8 +111,9 @@ class TableQuoteOut(Answer):
     """A table before it is paid for.
 
     ``half_width``: with probability 0.95, each of its numbers is at most this far from
-    the exact one: of a count and a sum from the law of the noise, of a mean of all rows
-    at the declared size at most. Null where it depends on the rows. ``unit``: ``rows``,
+    the exact one: of a count and a sum from the law of the noise (without the rounding
+    of what each row adds), of a mean of all rows at the declared size. Null where it
+    depends on how many rows there are. ``unit``: ``rows``,
     or the column whose unit it is.
     """
 
@@ -140,8 +141,8 @@ class AxisOut(Answer):
 
 
 class EstimateOut(Answer):
-    """A released number. The exact one is from ``low`` to ``high`` with probability
-    0.95. Null where the noise outweighs the rows of a mean or a variance.
+    """A released number. The exact one, but for the rounding of a sum, is from ``low``
+    to ``high`` with probability 0.95. Null where the noise outweighs the rows of a mean or a variance.
     """
 
     value: float | None

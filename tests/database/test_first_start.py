@@ -67,7 +67,7 @@ def test_a_key_that_cannot_be_written_is_not_committed(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(preparing.files, "write", full)
+        patched.setattr(preparing.durable_files, "write", full)
         with pytest.raises(OSError, match="No space"):
             prepare(settings)
     prepare(settings)

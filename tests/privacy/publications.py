@@ -23,12 +23,14 @@ from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.statistics import draw as statistics_draw
+from grovekeeper_forests.releases.statistics import price as statistics_price
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
 
 Law: TypeAlias = Mapping[Hashable, float]
 History: TypeAlias = tuple[Hashable, ...]
-Output: TypeAlias = Literal["model", "profile", "evaluation"]
+Output: TypeAlias = Literal["model", "profile", "evaluation", "set of statistics"]
 
 ROW: Record = (0, 1.0, 1)
 SAME_ROW_OTHER_CLASS: Record = (0, 1.0, 0)
@@ -213,6 +215,11 @@ def _second(account: Account, output: Output, first: Hashable) -> Job:
         return Job(
             "profile", share, lambda rows: _profile_law(account, _key(rows), share)
         )
+    if output == "set of statistics":
+        table = ("histogram", "count")[number]
+        return Job(
+            output, table, lambda rows: _statistics_law(account, _key(rows), table)
+        )
     metric = ("accuracy", "confusion")[number]
     return Job(
         "evaluation", metric, lambda rows: _evaluation_law(account, _key(rows), metric)
@@ -296,6 +303,29 @@ def _profile_law(
             planned, TWO_SPLITS, rows_of(dict(rows)), randomness
         )  # type: ignore[arg-type]
         return profile.cuts.tobytes(), profile.class_counts.tobytes(), profile.size
+
+    return output_law(run)
+
+
+@cache
+def _statistics_law(
+    account: Account, rows: tuple[tuple[int, Record], ...], statistic: str
+) -> Law:
+    label = TWO_SPLITS.label
+    asked: dict[str, Any] = {"statistic": statistic}
+    if statistic == "histogram":
+        asked["column"] = label.name
+    else:
+        asked["where"] = [{"column": label.name, "in": [label.classes[1]]}]
+    terms = account.terms(Fraction(1))
+    facts = public_facts(terms, None, TWO_SPLITS, terms.adjacency)
+    planned = statistics_price.plan([asked], facts)
+
+    def run(randomness: EnumeratingRandomness) -> Hashable:
+        statistics = statistics_draw.release(
+            planned, TWO_SPLITS, rows_of(dict(rows)), randomness
+        )  # type: ignore[arg-type]
+        return tuple(m.tobytes() for table in statistics.measured for m in table)
 
     return output_law(run)
 

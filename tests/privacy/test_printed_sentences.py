@@ -60,7 +60,8 @@ class Claim:
 
 
 ADDITION = re.compile(
-    rf"({CONDITION})?[tT]his (?:model|profile|evaluation) adds (?:a privacy loss of )?at most (ε|ρ|μ²) = {NUMBER}"
+    rf"({CONDITION})?[tT]his (?:model|profile|evaluation|set of statistics) adds "
+    rf"(?:a privacy loss of )?at most (ε|ρ|μ²) = {NUMBER}"
     r"(?: of (?:zero-concentrated|Gaussian) differential privacy)? where .+? (?:is added or removed, and at most "
     rf"{NUMBER} where one is replaced by another|changes?)\. ?"
 )

@@ -171,12 +171,15 @@ def test_one_label_moves_each_measure_by_what_its_event_states(account: str) -> 
     terms = replace(ACCOUNTS[account], adjacency=Adjacency.LABEL)
     plan = planned(*OF_LABELS, terms=terms)
     events = [part.event for part in plan.event.parts]
+    reached = [False] * len(events)
     for age, debt, sex, label in ROWS:
         before = exact(plan, ((age, debt, sex, label),))
         for other in (0, 1, UNLABELLED):
             after = exact(plan, ((age, debt, sex, other),))
-            for event, one, two in zip(events, before, after, strict=True):
-                require_stated(event, one - two)
+            for index, (one, two) in enumerate(zip(before, after, strict=True)):
+                reached[index] |= require_stated(events[index], one - two)
+    # in the last table, a label decides whether a row is counted, and in no two cells
+    assert all(reached[:-3])
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

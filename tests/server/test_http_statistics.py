@@ -170,6 +170,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"statistic": "count", "where": [{"column": "age", "in": ["x"]}]}, "/tables/0/where/0", "needs-a-range"),
     ({"statistic": "count", "where": [{"column": "age", "from": 3, "below": 3}]}, "/tables/0/where/0", "empty-range"),
     ({"statistic": "count", "by": ["sex", "sex"]}, "/tables/0/by", "not-distinct"),
+    ({"statistic": "crosstab", "columns": ["sex", "sex"]}, "/tables/0/columns", "not-distinct"),
+    ({"statistic": "sum", "column": "income"}, "/tables/0/column", "not-a-number"),
+    ({"statistic": "count", "weight": "1e-19"}, "/tables/0/weight", "out-of-range"),
 ]  # fmt: skip
 
 
@@ -221,7 +224,10 @@ def test_statistics_outlive_the_rows_and_are_written_as_csv(server: Server) -> N
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     lines = list(csv.DictReader(io.StringIO(answer.text)))
     assert len(lines) == 3 + 9
-    assert lines[3]["group"] == "income=<=50K; age=0 to below 18"
+    third = lines[3]
+    assert (third["by_1"], third["cell_1"]) == ("income", "<=50K")
+    assert (third["by_2"], third["cell_2"]) == ("age", "0 to below 18")
+    assert third["by_3"] == ""
     numbers = [row["value"] for table in shown["tables"] for row in table["rows"]]
     assert [float(line["value"]) for line in lines] == numbers
 

@@ -2,8 +2,6 @@
 they were hashed.
 """
 
-import csv
-import io
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import SEE_LEDGER, Principal
-from app.core import json_text, limits
+from app.core import csv_text, json_text, limits
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -88,7 +86,6 @@ CSV_COLUMNS = (
 """The fields of an entry as it was hashed, its job's purpose out of ``details``, and
 the public facts of its job.
 """
-_READ_AS_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a cell that spreadsheets compute; people choose purposes and names."""
 
 
@@ -205,17 +202,12 @@ def _csv_cells(value: Mapping[str, Any]) -> list[str]:
         cell = value.get(name)
         if isinstance(cell, dict):
             cell = json.dumps(cell, sort_keys=True, separators=(",", ":"))
-        text = "" if cell is None else str(cell)
-        if text.startswith(_READ_AS_FORMULAS):
-            text = f"'{text}"
-        cells.append(text)
+        cells.append("" if cell is None else str(cell))
     return cells
 
 
 def _csv_line(cells: Sequence[str]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue().encode("utf-8")
+    return csv_text.line(cells).encode("utf-8")
 
 
 @dataclass(frozen=True)

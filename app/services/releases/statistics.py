@@ -4,19 +4,17 @@ ones, and shows them.
 Nothing in a quote depends on rows: the error of a table follows from its noise.
 """
 
-import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from io import StringIO
 from itertools import product
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.access.grants import TRAIN, Principal
-from app.core import json_text, stamps
+from app.core import csv_text, json_text, stamps
 from app.core.errors import InvalidRequest
 from app.jobs.tables import JobRow
 from app.registry import releases
@@ -67,7 +65,13 @@ from grovekeeper_forests.releases.statistics.read import (
     error_before,
     total,
 )
-from grovekeeper_forests.releases.statistics.tables import Axis, Table
+from grovekeeper_forests.releases.statistics.tables import (
+    MAX_AXES,
+    SUM,
+    VARIANCE,
+    Axis,
+    Table,
+)
 
 _AMOUNTS = ("epsilon", "error", "error_share")
 
@@ -141,6 +145,9 @@ class StatisticsRequest(ReleaseRequest[StatisticsQuoteOut]):
         if body.error is not None:
             return epsilon_for(body.error, plan_at)
         assert body.error_share is not None
+        if any(table.statistic == SUM for table in body.tables):
+            # a share of a number of rows says nothing of a sum
+            raise InvalidRequest.at("/error_share", "not-of-this-statistic")
         size = self._part(source, Fraction(1)).public_size
         if size is None:
             raise InvalidRequest.at("/error_share", "needs-public-size")
@@ -223,35 +230,37 @@ def show_statistics(
 def statistics_as_csv(
     installation: Installation, principal: Principal, statistics_id: str
 ) -> str:
-    """Released statistics as CSV: a line for each number, with the columns of its table
-    and their cells in words.
+    """Released statistics as CSV: a line for each number, with its place on up to three
+    axes.
     """
     with installation.database.read() as session:
         released = _released(visible(session, principal, STATISTICS, statistics_id))
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["table", "statistic", "column", "group", "value", "low", "high"])
+    lines: list[list[object]] = [_CSV_COLUMNS]
     for number, (table, out) in enumerate(
         zip(released.plan.tables, _tables_out(released), strict=True), start=1
     ):
         column = "" if table.value is None else table.value.name
         for cell in out.rows:
-            group = "; ".join(
-                f"{axis.column}={place}"
+            places = [
+                text
                 for axis, place in zip(table.axes, cell.cells, strict=True)
-            )
-            writer.writerow(
-                [
-                    number,
-                    table.statistic,
-                    column,
-                    group,
-                    cell.value,
-                    cell.low,
-                    cell.high,
-                ]
-            )
-    return text.getvalue()
+                for text in (axis.column, place)
+            ]
+            places += [""] * (2 * MAX_AXES - len(places))
+            numbers = [cell.value, cell.low, cell.high]
+            lines.append([number, table.statistic, column, *places, *numbers])
+    return "".join(csv_text.line(line) for line in lines)
+
+
+_CSV_COLUMNS: list[object] = [
+    "table",
+    "statistic",
+    "column",
+    *(f"{name}_{axis}" for axis in range(1, MAX_AXES + 1) for name in ("by", "cell")),
+    "value",
+    "low",
+    "high",
+]
 
 
 def list_statistics(
@@ -341,4 +350,6 @@ def _in_words(cell: dict[str, Any]) -> str:
 
 def _unit(table: Table) -> str:
     """What the numbers of a table are measured in."""
-    return "rows" if table.value is None else table.value.name
+    if table.value is None:
+        return "rows"
+    return f"{table.value.name}²" if table.statistic == VARIANCE else table.value.name

@@ -5,6 +5,8 @@ from typing import Any
 
 from grovekeeper_client.client import Client
 
+_NUMBERS = ("value", "low", "high")
+
 
 class Statistics:
     """Released statistics of a dataset. All of it is public.
@@ -63,12 +65,13 @@ class Table:
     @property
     def records(self) -> list[dict[str, Any]]:
         """A record for each cell: its place in each column, then ``value``, ``low`` and
-        ``high``, between which the exact number is with probability 0.95.
+        ``high``, between which the exact number is with probability 0.95. A column that
+        has one of these three names stands with ``_`` after it.
         """
-        numbers = ("value", "low", "high")
+        places = [f"{name}_" if name in _NUMBERS else name for name in self.columns]
         return [
-            dict(zip(self.columns, row["cells"], strict=True))
-            | {name: row[name] for name in numbers}
+            dict(zip(places, row["cells"], strict=True))
+            | {name: row[name] for name in _NUMBERS}
             for row in self.facts["rows"]
         ]
 
@@ -100,9 +103,8 @@ class Table:
         Args:
             options: of ``DataFrame.plot.bar``.
         """
-        frame = self.frame()
-        if self.columns:
-            frame.index = frame[self.columns].agg(", ".join, axis=1)
+        frame = self.frame()[list(_NUMBERS)].astype(float)
+        frame.index = [", ".join(row["cells"]) for row in self.facts["rows"]]
         errors = [frame["value"] - frame["low"], frame["high"] - frame["value"]]
         return frame["value"].plot.bar(yerr=errors, **options)
 

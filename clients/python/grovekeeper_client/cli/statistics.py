@@ -3,7 +3,9 @@
 are paid for.
 """
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -28,13 +30,14 @@ from grovekeeper_client.cli.command import (
     given,
     json_object,
     one_attempt,
+    read_bytes,
     read_scope,
 )
 from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
 from grovekeeper_client.cli.output import Output
 
-_NUMBER = r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_RANGE = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?")
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 _BAR_CELLS = 30
 
 ColumnArgument = Annotated[str, typer.Argument(help="Name of the column.")]
@@ -109,7 +112,7 @@ class TableOptions:
             "statistic": statistic,
             "by": self.by or [],
             "where": [_condition(word) for word in self.where or ()],
-            "bins": dict(map(_bins, self.bins or ())),
+            "bins": _all_bins(self.bins or ()),
             **fields,
         }
 
@@ -139,7 +142,26 @@ def _condition(word: str) -> dict[str, Any]:
     if not limits:
         raise WrongUse(f"--where {word} has no bound")
     named = {"lower": "from", "below": "below"}
-    return {"column": name} | {named[key]: float(v) for key, v in limits.items()}
+    return {"column": name} | {
+        named[key]: _finite(value, word) for key, value in limits.items()
+    }
+
+
+def _finite(text: str, word: str) -> float:
+    """A number that JSON can hold."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise WrongUse(f"{word}: a number of this size does not exist")
+    return number
+
+
+def _all_bins(words: Sequence[str]) -> dict[str, int | list[float]]:
+    bins: dict[str, int | list[float]] = {}
+    for name, edges in map(_bins, words):
+        if name in bins:
+            raise WrongUse(f"--bins names {name} twice; separate edges with commas")
+        bins[name] = edges
+    return bins
 
 
 def _bins(word: str) -> tuple[str, int | list[float]]:
@@ -147,7 +169,7 @@ def _bins(word: str) -> tuple[str, int | list[float]]:
     try:
         if values.isdecimal():
             return name, int(values)
-        return name, [float(edge) for edge in values.split(",") if edge]
+        return name, [_finite(edge, word) for edge in values.split(",") if edge]
     except ValueError:
         raise WrongUse(f"--bins {word} is neither a number of bins nor edges") from None
 
@@ -252,8 +274,9 @@ def release(
     waiting: Waiting,
 ) -> None:
     """Reserve budget and release several tables for one charge."""
-    asked = json_object(tables.read_bytes(), "the file of tables").get("tables")
-    if not isinstance(asked, list):
+    content = json_object(read_bytes(tables), "the file of tables")
+    asked = content.get("tables")
+    if not isinstance(asked, list) or len(content) > 1:
         raise WrongUse('the file is not {"tables": [...]}')
     _run(call, dataset, asked, spend, waiting)
 
@@ -309,7 +332,7 @@ def _run(
             accepted,
             call.output,
             waiting=waiting,
-            show=partial(_show_made, client, call.output),
+            show=partial(_show_made, client, call.output, receipt=spend.receipt),
         )
 
 
@@ -329,8 +352,10 @@ def _error(item: dict[str, Any]) -> str:
     return width if item["unit"] != "rows" else f"{width} rows"
 
 
-def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
-    _show(output, client.statistics(job["statistics_id"]), receipt=False)
+def _show_made(
+    client: Client, output: Output, job: dict[str, Any], *, receipt: bool
+) -> None:
+    _show(output, client.statistics(job["statistics_id"]), receipt=receipt)
 
 
 def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
@@ -372,7 +397,9 @@ def _show_table(output: Output, table: dict[str, Any]) -> None:
     output.table([*columns, ""] if counts else columns, rows, empty="no cells")
     if counts[1:]:
         total = table["total"]
-        output.say(f"all rows: {_number(total['value'])} ({_interval(total)})")
+        output.say(
+            f"all cells together: {_number(total['value'])} ({_interval(total)})"
+        )
 
 
 def _counts_rows(table: dict[str, Any]) -> bool:
@@ -396,8 +423,8 @@ def _condition_in_words(condition: dict[str, Any]) -> str:
         return f"{column} is {' or '.join(values)}"
     lower, below = condition["from"], condition["below"]
     words = [column]
-    words += [] if lower is None else [f"from {_number(lower)}"]
-    words += [] if below is None else [f"below {_number(below)}"]
+    words += [] if lower is None else [f"from {lower:.15g}"]
+    words += [] if below is None else [f"below {below:.15g}"]
     return " ".join(words)
 
 

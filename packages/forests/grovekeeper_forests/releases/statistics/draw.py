@@ -149,8 +149,9 @@ def _exact(
         return steps * counts.astype(np.int64)
     values = _column(table.value, schema, rows)[is_in]
     added = np.rint(_contribution(measure, table.value, values) / measure.reach * steps)
-    # Rounding must not carry a row beyond the sensitivity that the event states.
-    bounded = np.clip(added, -steps, steps).astype(np.int64)
+    # Neither rounding nor a number that is none may carry a row beyond the sensitivity
+    # that the event states.
+    bounded = np.clip(np.nan_to_num(added, nan=0.0), -steps, steps).astype(np.int64)
     return _sums(cells[is_in], bounded, table.n_cells)
 
 

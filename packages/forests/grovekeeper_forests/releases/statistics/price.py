@@ -47,9 +47,14 @@ from grovekeeper_forests.releases.statistics.tables import (
 CELLS_OF_A_CHANGE: Final = {Adjacency.ADD_REMOVE_ONE: 1, Adjacency.LABEL: 2}
 """Cells of a measure in which neighbours differ."""
 
-GRID: Final = 2**16
-"""Steps of the largest contribution of a row, where noise is discrete Laplace and the
-numbers are not whole already.
+FINEST_GRID: Final = 2**31
+"""Most steps of the largest contribution of a row, so that sums of 2³¹ rows have 62
+bits.
+"""
+
+_SMALLEST_SCALE: Final = Fraction(1, 2**24)
+"""Inverse scales are multiples of 2⁻³², rounded down: from here on that wastes less than
+a 256th of the price.
 """
 
 
@@ -95,7 +100,18 @@ def measures(table: Table) -> list[Measure]:
 
 
 def _few(steps: float) -> int | None:
-    return int(steps) if steps <= GRID else None
+    return int(steps) if steps <= FINEST_GRID else None
+
+
+def _grid(epsilon: Fraction) -> int:
+    """Steps of the largest contribution where noise is discrete Laplace: the largest
+    power of two that leaves the inverse scale its precision.
+
+    The finer the grid, the less the rounding of many equal rows adds up to beside the
+    noise.
+    """
+    whole = int(epsilon / _SMALLEST_SCALE)
+    return min(1 << max(whole.bit_length() - 1, 0), FINEST_GRID)
 
 
 def centre_of(feature: Feature) -> float:
@@ -150,6 +166,7 @@ class StatisticsPlan:
                     ParameterInvalid,
                     NotAnAmount,
                     UnknownPrivacyEvent,
+                    AttributeError,
                     KeyError,
                     TypeError,
                 ):
@@ -173,10 +190,11 @@ def _is_priced(plan: StatisticsPlan) -> bool:
     if any(part.times != 1 for part in plan.event.parts):
         return False
     return all(
-        steps_of(event) > 0 and event.coordinates == table.n_cells
+        isinstance(event, DiscreteLaplace | RoundedGaussian)
+        and steps_of(event) > 0
+        and event.coordinates == table.n_cells
         for table, priced in plan.measured
         for _, event in priced
-        if isinstance(event, DiscreteLaplace | RoundedGaussian)
     )
 
 
@@ -225,7 +243,9 @@ def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
     adjacency = share.budget.adjacency
     cells = CELLS_OF_A_CHANGE[adjacency]
     if share.budget.accountant == pure.NAME:
-        sensitivity = cells * (measure.whole_steps or GRID)
+        grid = _grid(share.epsilon / cells)
+        whole = measure.whole_steps
+        sensitivity = cells * (whole if whole is not None and whole <= grid else grid)
         return DiscreteLaplace(
             adjacency,
             l1_sensitivity=Fraction(sensitivity),
@@ -234,9 +254,10 @@ def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
         )
     # The deviation is fixed, and the row's contribution takes the finest grid that the
     # price allows: rounding costs no accuracy.
+    of_one = RoundedGaussian(adjacency, Fraction(1), Fraction(1), 1)
+    mu_squared = share.budget.limit / share.budget.loss(of_one)
     affordable = min(
-        int(noisy_counts.mu_squared(share.budget) * noisy_counts.VARIANCE),
-        noisy_counts.LARGEST_START,
+        int(mu_squared * noisy_counts.VARIANCE), noisy_counts.LARGEST_START
     )
     steps = isqrt(affordable // cells)
     if steps**2 < noisy_counts.SMALLEST_PRICED:
@@ -259,7 +280,7 @@ def steps_of(event: Event) -> int:
         case DiscreteLaplace() if event.inverse_scale > 0:
             cells = CELLS_OF_A_CHANGE[event.adjacency]
             steps = int(event.l1_sensitivity / cells)
-            if 0 < steps <= GRID and event.l1_sensitivity == cells * steps:
+            if 0 < steps <= FINEST_GRID and event.l1_sensitivity == cells * steps:
                 return steps
         case RoundedGaussian() if event.sigma_squared == noisy_counts.VARIANCE:
             cells = CELLS_OF_A_CHANGE[event.adjacency]

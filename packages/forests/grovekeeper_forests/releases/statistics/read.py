@@ -97,8 +97,10 @@ class Statistics:
             )
         ]
         widths = [width for _, width in columns]
+        # Rounding to steps moves what each row adds, so a mean, by half a step at most.
+        roundings = [measure.reach / steps_of(event) / 2 for measure, event in priced]
         return [
-            _estimate(table, values, widths)
+            _estimate(table, values, widths, roundings)
             for values in zip(*(numbers for numbers, _ in columns), strict=True)
         ]
 
@@ -149,7 +151,10 @@ def _noise_quantile(event: Event, miss: float) -> float:
 
 
 def _estimate(
-    table: Table, values: Sequence[float], widths: Sequence[float]
+    table: Table,
+    values: Sequence[float],
+    widths: Sequence[float],
+    roundings: Sequence[float],
 ) -> Estimate:
     """What a table says of a cell.
 
@@ -161,10 +166,11 @@ def _estimate(
         return Estimate(value, value - width, value + width)
     n_rows, *sums = zip(values, widths, strict=True)
     radius = radius_of(table.value)
-    mean = _Share.of(sums[0], n_rows, reach=radius)
+    mean = _Share.of(sums[0], n_rows, reach=radius, rounding=roundings[1])
     if table.statistic == MEAN:
         return mean.shifted(centre_of(table.value))
-    return _variance(mean, _Share.of(sums[1], n_rows, reach=radius**2 / 2), radius)
+    square = _Share.of(sums[1], n_rows, reach=radius**2 / 2, rounding=roundings[2])
+    return _variance(mean, square, radius)
 
 
 def _variance(mean: _Share, square: _Share, radius: float) -> Estimate:
@@ -194,7 +200,12 @@ class _Share:
 
     @classmethod
     def of(
-        cls, total: tuple[float, float], rows: tuple[float, float], *, reach: float
+        cls,
+        total: tuple[float, float],
+        rows: tuple[float, float],
+        *,
+        reach: float,
+        rounding: float,
     ) -> _Share:
         """The share of noisy numbers, each with its half width."""
         (total_value, total_width), (n_rows, n_width) = total, rows
@@ -210,7 +221,8 @@ class _Share:
             for bound in (total_value - total_width, total_value + total_width)
             for number in (few, n_rows + n_width)
         ]
-        return cls(bounded(total_value / n_rows), min(corners), max(corners))
+        low, high = min(corners) - rounding, max(corners) + rounding
+        return cls(bounded(total_value / n_rows), bounded(low), bounded(high))
 
     def shifted(self, centre: float) -> Estimate:
         """The share about another point."""
@@ -229,12 +241,14 @@ def error_before(
 
     Returns:
         ``None`` where the error depends on how many rows there are and nobody declared
-        that: means of groups, and variances.
+        that: means of groups, of some rows, or of a column with empty cells; variances.
     """
     if table.statistic not in (MEAN, VARIANCE):
         [(measure, event)] = priced
         return half_width(measure, event)
-    if table.statistic == VARIANCE or table.axes or table.where or size is None:
+    assert table.value is not None
+    of_all_rows = not (table.axes or table.where or table.value.missing)
+    if table.statistic == VARIANCE or not of_all_rows or size is None:
         return None
     n_width, width = (_half_width(*each, LEVEL, n=2) for each in priced)
     reach = priced[1][0].reach

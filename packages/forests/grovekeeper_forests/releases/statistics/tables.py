@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from grovekeeper_forests import limits
-from grovekeeper_forests.amounts import parse, to_text
+from grovekeeper_forests.amounts import NotAnAmount, parse, to_text
 from grovekeeper_forests.data.schema import Feature, Schema, plain_number
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 
@@ -233,13 +233,13 @@ class _TableReader:
 
     def _axes(self, by: Sequence[str], own: Sequence[str]) -> tuple[Axis, ...]:
         names = [*by, *own]
+        field = "columns" if len(own) > 1 else "column"
         if len(set(names)) < len(names):
-            raise self._invalid("not-distinct", "by")
+            repeated = field if len(set(own)) < len(own) else "by"
+            raise self._invalid("not-distinct", repeated)
         if len(names) > MAX_AXES:
             raise self._invalid("too-many", "by", limit=MAX_AXES - len(own))
-        axes = tuple(
-            self._axis(name, "by" if name in by else "column") for name in names
-        )
+        axes = tuple(self._axis(name, "by" if name in by else field) for name in names)
         if unused := sorted(set(self._bins) - set(names)):
             raise self._invalid("not-grouped-by", "bins", unused[0], accepted=names)
         return axes
@@ -277,14 +277,13 @@ class _TableReader:
         ends = {feature.lower}
         if feature.type != "integer":
             ends.add(feature.upper)
+        if not all(low < high for low, high in itertools.pairwise(asked)):
+            raise self._invalid("not-ascending", "bins", feature.name)
         edges = tuple(float(edge) for edge in asked if edge not in ends)
         if len(edges) >= limits.MAX_STATISTICS_BINS:
             raise self._invalid(
                 "too-many", "bins", feature.name, limit=limits.MAX_STATISTICS_BINS - 1
             )
-        ascending = all(low < high for low, high in itertools.pairwise(edges))
-        if not ascending:
-            raise self._invalid("not-ascending", "bins", feature.name)
         if edges and not (feature.lower < edges[0] and edges[-1] <= feature.upper):
             bounds = plain_number(feature.lower), plain_number(feature.upper)
             raise self._invalid(
@@ -296,13 +295,20 @@ class _TableReader:
         return edges
 
     def _value(self) -> Feature:
-        feature = self._feature(self._asked["column"], "column")
-        if feature.is_categorical:
+        name = self._asked["column"]
+        if (
+            name == self._schema.label.name
+            or self._feature(name, "column").is_categorical
+        ):
             raise self._invalid("not-a-number", "column", accepted=self._numbers())
+        feature = self._feature(name, "column")
         if not feature.lower < feature.upper:
             raise self._invalid("constant", "column")
-        if not math.isfinite((feature.upper - feature.lower) ** 2):
-            raise self._invalid("too-wide", "column")
+        radius = feature.upper / 2 - feature.lower / 2
+        square = radius * radius / 2
+        if not 0 < square < math.inf:
+            # what a row adds is divided by its largest contribution
+            raise self._invalid("bounds-too-close-or-too-wide", "column")
         return feature
 
     def _where(self) -> tuple[Condition, ...]:
@@ -346,9 +352,13 @@ class _TableReader:
         return feature.categories if feature.is_categorical else None
 
     def _weight(self) -> Fraction:
-        weight = parse(self._asked.get("weight") or "1")
+        try:
+            weight = parse(self._asked.get("weight") or "1")
+        except NotAnAmount:
+            weight = Fraction(0)
         if weight <= 0:
-            raise self._invalid("out-of-range", "weight", accepted=["above 0"])
+            accepted = ["0.000000000000000001 to 999999999999"]
+            raise self._invalid("out-of-range", "weight", accepted=accepted)
         return weight
 
     def _feature(self, name: str, field: str) -> Feature:
@@ -389,7 +399,10 @@ def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
         edges = {low + math.ceil(n_values * step / n_bins) for step in range(1, n_bins)}
     else:
         edges = {low + (high - low) * step / n_bins for step in range(1, n_bins)}
-    inside = {float(edge) for edge in edges}
-    return tuple(
-        sorted(edge for edge in inside if feature.lower < edge <= feature.upper)
-    )
+    is_whole = feature.type == "integer"
+    inside = {
+        edge
+        for edge in map(float, edges)
+        if feature.lower < edge < feature.upper or (is_whole and edge == feature.upper)
+    }
+    return tuple(sorted(inside))
