@@ -86,6 +86,8 @@ def test_answers_near_a_secret_or_with_a_tag_stay_as_they_are(
         }
         assert http.post(f"/datasets/{dataset}/webhooks", json=hook).status_code == 201
     page = signed_in(idle_server, idle_server.admin)
+    # the bytes as they were sent, not laid out
+    page.event_hooks = {"request": [], "response": []}
     for client, path in (
         (http, "/keys?limit=100"), (http, f"/datasets/{dataset}/rules"), (http, f"/datasets/{dataset}/webhooks"),
         (page, "/"), (page, f"/ui/datasets/{dataset}"), (page, "/ui/sign-in"),
