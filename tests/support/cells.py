@@ -175,6 +175,9 @@ def _copied(server: Server, of: Targets) -> Targets:
             "model": _copied_release(session, of.model, stamps.MODEL, dataset),
             "rival": _copied_release(session, of.rival, stamps.MODEL, dataset),
             "profile": _copied_release(session, of.profile, stamps.PROFILE, dataset),
+            "statistics": _copied_release(
+                session, of.statistics, stamps.STATISTICS, dataset
+            ),
             "evaluation": _copied_release(
                 session, of.evaluation, stamps.EVALUATION, dataset
             ),
