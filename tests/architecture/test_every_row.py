@@ -225,7 +225,10 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_meets", "rows.y < 0"): "an empty label, which a condition may name",
         ("_meets", "values >= condition.lower"): CONDITION,
         ("_meets", "values < condition.below"): CONDITION,
-        ("_exact", "np.clip(added, -steps, steps)"): "what one row adds",
+        (
+            "_exact",
+            "np.clip(np.nan_to_num(added, nan=0.0), -steps, steps)",
+        ): "what one row adds",
         (
             "_feature",
             "next((feature for feature in schema.features if feature.name == name))",
