@@ -330,8 +330,8 @@ def _coded_groups(
             raise ValueError("another file of rows")
         groups = range(stored.num_row_groups)
         group_rows = [stored.metadata.row_group(group).num_rows for group in groups]
-        # By the random id of the file: codes of a file that an erasure replaced are
-        # never found again.
+        # By the random id of the file, from which their key is made: codes of a file that
+        # an erasure replaced can never be read again.
         coded = code_files.file_of(file, reader.file_id, public)
         known = code_files.CodeReader(
             coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide

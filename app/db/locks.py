@@ -43,7 +43,7 @@ _number: BindParameter[int] = bindparam("number", type_=BigInteger)
 _LOCK_ALONE = select(func.pg_advisory_xact_lock(_number))
 _LOCK_SHARED = select(func.pg_advisory_xact_lock_shared(_number))
 
-# Weak: when all engines of a file have gone, their lock goes, too.
+# Weak: when nothing uses a file any more, its lock goes, too.
 _locks_by_path: "WeakValueDictionary[Path, WriteLock]" = WeakValueDictionary()
 _locks_guard = threading.Lock()
 

@@ -66,8 +66,8 @@ def main(supervisor_pid: int) -> None:
     has_task = threading.Event()
     _load_or_exit(has_task)
     _tell()
-    # This byte lets the worker charge the job. What may fail for want of something on
-    # this machine stands above it, or in ``look``.
+    # This byte and that of ``look`` let the worker charge the job. What may fail for want
+    # of something on this machine stands above one of them.
     text = _looked_for_jobs()
     has_task.set()
     _discard_standard_error()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from grovekeeper_verifier.dataset_replay import verify
+from tests.support.pages import signed_in
 from tests.support.server import Server, new_idempotency_key
 
 N_ROWS = 400
@@ -243,6 +244,8 @@ def test_statistics_are_listed_and_shown_to_those_who_may_train(
     assert [(s["id"], s["name"], s["statistics"]) for s in listed["statistics"]] == [
         (shown["id"], "incomes", ["count"])
     ]
+    page = signed_in(server, server.admin).get(f"/ui/jobs/{shown['job_id']}").text
+    assert f"grovekeeper statistics show {shown['id']}" in page
     path = f"/statistics/{shown['id']}"
     assert server.granted(dataset["id"], "analyst").http.get(path).is_success
     assert server.granted(dataset["id"], "predictor").http.get(path).status_code == 403

@@ -55,6 +55,7 @@ class _JobInWords:
         why_queued: why no worker runs it yet, if it is queued.
         why_failed: why it failed after its charge, as far as that is public.
         privacy_loss: its price as ε and δ, if the price is in another unit.
+        command: shows a release that has no page.
     """
 
     title: str
@@ -64,6 +65,7 @@ class _JobInWords:
     why_queued: str
     why_failed: str
     privacy_loss: str
+    command: str
 
 
 _WHY_QUEUED: Mapping[str | None, str] = {
@@ -94,7 +96,16 @@ def _in_words(job: JobOut) -> _JobInWords:
         # A reason of a newer version has no words here.
         why_failed=_WHY_FAILED.get(job.reason or "", ""),
         privacy_loss="" if job.unlabelled else _privacy_loss(job.price),
+        command=_command(job),
     )
+
+
+def _command(job: JobOut) -> str:
+    if job.profile_id is not None:
+        return f"grovekeeper profiles show {job.profile_id}"
+    if job.statistics_id is not None:
+        return f"grovekeeper statistics show {job.statistics_id}"
+    return ""
 
 
 def _privacy_loss(price: PriceOut) -> str:

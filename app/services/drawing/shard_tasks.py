@@ -57,7 +57,8 @@ class _Process:
         store: where machines share the rows; ``None`` if every machine has them at the
             same paths.
         shards: the shards that this process has read. A worker has one thread for
-            tasks, so that one task at a time changes them.
+            tasks, so that one task at a time adds to them; the event loop drops some
+            (:func:`forget`) while a task runs.
     """
 
     store: Store | None = None
@@ -258,10 +259,13 @@ def rows_of(
 
 
 def _shard(order: Order, rows: bytes) -> ShardStates:
-    if order.key not in _HERE.shards:
+    # One look: Dask may forget the key between two, and a charged job would fail for it.
+    shard = _HERE.shards.get(order.key)
+    if shard is None:
         if not rows:
             # A brief question has no data key. The answer ``UNKNOWN`` asks for the full
             # question, with which this process reads the shard again.
             raise StateMissing
-        _HERE.shards[order.key] = ShardStates(partial(order.read, rows))
-    return _HERE.shards[order.key]
+        shard = ShardStates(partial(order.read, rows))
+        _HERE.shards[order.key] = shard
+    return shard

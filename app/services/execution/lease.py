@@ -108,7 +108,7 @@ class Lease:
         return outcome.result()
 
     def _extend_until_the_end(self) -> None:
-        # a quarter: three extensions may fail before the lease ends
+        # at most a quarter: two extensions may fail, also of the shortest lease
         interval_s = min(self._installation.settings.lease_ttl_s / 4, _MOST_S)
         extended_at = time.monotonic()
         while not (self._lost.is_set() or self._ended.wait(min(_NEWS_S, interval_s))):

@@ -505,8 +505,10 @@ def _run_and_end(
         )
         run(local_task, lease)
         lease.show(task.n_trees)
-        released = task.output_path.read_bytes()
-        output = _answer(partial(keep, installation, task, released), stop=stop)
+        # Without a name here, which would keep the bytes in memory through an outage.
+        output = _answer(
+            partial(keep, installation, task, task.output_path.read_bytes()), stop=stop
+        )
     except Stopped:
         _fail(installation, claim, reason=EndReason.LOST, stop=stop)
     except JobFailed as failure:

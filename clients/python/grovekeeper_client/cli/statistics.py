@@ -343,6 +343,8 @@ def _show_quote(output: Output, quote: dict[str, Any], *, receipt: bool) -> None
         for item in quote["tables"]
     ]
     output.table(["table", "cells", "95 % error of each"], rows, empty="no tables")
+    if quote["fits"]:
+        output.hint("the same command with --wait in place of --quote")
 
 
 def _error(item: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ def _below(
     # Refused products are below 2³² mod n, which is below n. So the division, which is
     # slow, is rarely necessary.
     if (product & _LOW_HALF) < n:
-        refused = (_UNITY - n) % n  # 2³² mod n, without a number of 33 bits
+        refused = (_UNITY - n) % n  # 2³² mod n
         while (product & _LOW_HALF) < refused:
             product = (_read(words, position) >> _HALF_BITS) * n
             position += 1
@@ -96,7 +96,7 @@ def _accepts_fraction(
         word = _read(words, position)
         position += 1
         # The halves of a word are independent, so the order of the two decisions does not
-        # change the law, and most rounds end at the cheaper one.
+        # change the law; the cheaper one comes first.
         if (word & _LOW_HALF) >= rate:
             break
         outcome, position = _below(words, position, k, word >> _HALF_BITS)
@@ -443,7 +443,7 @@ def _rounded_normal(
             continue
         negative = (_read(words, position) >> _SIGN_BIT) == _ONE
         leading = numbers[_X, _ONE] >> (_SIGN_BIT - scale_bits)
-        # To nearest, not toward zero: only so does rounding commute with the addition of
+        # To nearest, not toward zero, so that rounding commutes with the addition of
         # an integer, on which the guarantee rests (docs/proofs/gaussian.md, G1).
         magnitude = np.int64((k << scale_bits) + (leading >> _ONE) + (leading & _ONE))
         return (-magnitude if negative else magnitude), position + 1

@@ -102,3 +102,24 @@ def test_a_shard_is_kept_until_it_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
     shard_tasks.forget(order("jb_3").key)
     shard_tasks.forget(order().key)
     assert list(shard_tasks._HERE.shards) == [order("jb_2").key]
+
+
+class Forgetting(dict[str, Any]):
+    """The shards of a process, where Dask drops a key between two looks at it."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+
+def test_a_shard_that_is_forgotten_beside_a_task_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shards = Forgetting()
+    monkeypatch.setattr(shard_tasks._HERE, "shards", shards)
+    shard = shard_tasks._shard(order(), b"rows")
+    assert shards.get(order().key) is shard
+    with pytest.raises(StateMissing):
+        shard_tasks._shard(order("jb_2"), b"")
