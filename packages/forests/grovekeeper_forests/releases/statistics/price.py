@@ -44,9 +44,6 @@ from grovekeeper_forests.releases.statistics.tables import (
     read_tables,
 )
 
-CELLS_OF_A_CHANGE: Final = {Adjacency.ADD_REMOVE_ONE: 1, Adjacency.LABEL: 2}
-"""Cells of a measure in which neighbours differ."""
-
 FINEST_GRID: Final = 2**31
 """Most steps of the largest contribution of a row, so that sums of 2³¹ rows have 62
 bits.
@@ -241,7 +238,7 @@ def _require_label(tables: Sequence[Table], label: str) -> None:
 
 def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
     adjacency = share.budget.adjacency
-    cells = CELLS_OF_A_CHANGE[adjacency]
+    cells = noisy_counts.SENSITIVITIES[adjacency]
     if share.budget.accountant == pure.NAME:
         grid = _grid(share.epsilon / cells)
         whole = measure.whole_steps
@@ -278,12 +275,12 @@ def steps_of(event: Event) -> int:
     """
     match event:
         case DiscreteLaplace() if event.inverse_scale > 0:
-            cells = CELLS_OF_A_CHANGE[event.adjacency]
+            cells = noisy_counts.SENSITIVITIES[event.adjacency]
             steps = int(event.l1_sensitivity / cells)
             if 0 < steps <= FINEST_GRID and event.l1_sensitivity == cells * steps:
                 return steps
         case RoundedGaussian() if event.sigma_squared == noisy_counts.VARIANCE:
-            cells = CELLS_OF_A_CHANGE[event.adjacency]
+            cells = noisy_counts.SENSITIVITIES[event.adjacency]
             steps = isqrt(int(event.l2_sensitivity_squared / cells))
             is_square = event.l2_sensitivity_squared == cells * steps**2
             if 0 < steps**2 <= noisy_counts.LARGEST_START and is_square:
