@@ -245,7 +245,7 @@ def test_statistics_are_listed_and_shown_to_those_who_may_train(
         (shown["id"], "incomes", ["count"])
     ]
     page = signed_in(server, server.admin).get(f"/ui/jobs/{shown['job_id']}").text
-    assert f"grovekeeper statistics show {shown['id']}" in page
+    assert f'href="/ui/statistics/{shown["id"]}"' in page
     path = f"/statistics/{shown['id']}"
     assert server.granted(dataset["id"], "analyst").http.get(path).is_success
     assert server.granted(dataset["id"], "predictor").http.get(path).status_code == 403

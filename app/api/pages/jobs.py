@@ -103,8 +103,6 @@ def _in_words(job: JobOut) -> _JobInWords:
 def _command(job: JobOut) -> str:
     if job.profile_id is not None:
         return f"grovekeeper profiles show {job.profile_id}"
-    if job.statistics_id is not None:
-        return f"grovekeeper statistics show {job.statistics_id}"
     return ""
 
 

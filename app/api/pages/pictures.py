@@ -13,6 +13,7 @@ from app.api.addresses import base
 from app.api.pages import words
 from app.services.ledger.spend_history import Spend
 from app.wire.evaluations import AccuracyOut, MajorityOut
+from app.wire.statistics import EstimateOut
 from app.wire.training import RecoveredOut
 from grovekeeper_forests.amounts import SYMBOLS
 
@@ -197,6 +198,48 @@ def roc(histogram: Sequence[Sequence[float]]) -> Markup:
         '<rect class="frame" width="200" height="200"/><line class="axis" x1="0" y1="200" x2="200" y2="0"/>'
         '<polyline class="curve" points="{}"/></svg>'
     ).format(" ".join(points))
+
+
+def estimate(
+    number: EstimateOut,
+    scale: tuple[float, float],
+    *,
+    from_zero: bool,
+    label: str,
+) -> Markup:
+    """Draw a noisy number with its interval, on the scale of its neighbours.
+
+    Args:
+        scale: the smallest and the largest number of the scale.
+        from_zero: whether a bar from zero to the number says how large it is; the scale
+            then has zero.
+    """
+    smallest, largest = scale
+    span = (largest - smallest) or 1.0
+
+    def place(value: float) -> Decimal:
+        return _across((value - smallest) / span)
+
+    low, high = place(number.low), place(number.high)
+    parts = [
+        Markup('<line class="whisker" x1="{}" x2="{}" y1="10" y2="10"/>').format(
+            _number(low), _number(high)
+        ),
+        _vertical("whisker", low, 5, 15),
+        _vertical("whisker", high, 5, 15),
+    ]
+    if number.value is not None and from_zero:
+        zero, end = place(0.0), place(number.value)
+        amount = Markup('<rect class="amount" x="{}" y="1" width="{}" height="18"/>')
+        width = _number(abs(end - zero))
+        parts.insert(0, amount.format(_number(min(zero, end)), width))
+        parts.append(_vertical("axis", zero, 0, 20))
+    elif number.value is not None:
+        parts.append(_vertical("estimate", place(number.value), 3, 17))
+    return Markup(
+        '<svg class="plot interval-row" viewBox="-2 0 604 20" preserveAspectRatio="none" role="img"'
+        ' aria-label="{label}">{parts}</svg>'
+    ).format(label=label, parts=Markup("").join(parts))
 
 
 def _across(share: float) -> Decimal:

@@ -21,6 +21,7 @@ from app.api.pages import (
     ledger,
     models,
     spending,
+    statistics,
 )
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import as_file, rendered
@@ -129,6 +130,7 @@ def _own_path(path: str) -> str:
 
 PAGES = (
     declarations.declaration_pages, datasets.list_pages, datasets.detail_pages, spending.training_pages,
+    statistics.statistics_pages,
     admin.revocation_pages, jobs.job_pages, models.model_pages, evaluations.evaluation_pages,
     evaluations.selection_pages, ledger.ledger_pages, ledger.population_pages, jobs.approval_pages, admin.admin_pages,
     admin.act_pages, shared_pages,

@@ -24,7 +24,7 @@ class Link:
 
 
 _PAGES_OF_ALL = [
-    ("/", "Datasets", ("/ui/datasets",)),
+    ("/", "Datasets", ("/ui/datasets", "/ui/statistics")),
     ("/ui/jobs", "Jobs", ("/ui/jobs",)),
     ("/ui/models", "Models", ("/ui/models", "/ui/evaluations")),
     ("/ui/ledger", "Ledger", ("/ui/ledger",)),

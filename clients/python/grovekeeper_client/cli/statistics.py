@@ -35,6 +35,7 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
 from grovekeeper_client.cli.output import Output
+from grovekeeper_common.statistic_words import title
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
@@ -339,7 +340,7 @@ def _run(
 def _show_quote(output: Output, quote: dict[str, Any], *, receipt: bool) -> None:
     show_quote(output, quote, what="these statistics", receipt=receipt)
     rows = [
-        [_title(item["table"]), item["n_cells"], _error(item)]
+        [title(item["table"]), item["n_cells"], _error(item)]
         for item in quote["tables"]
     ]
     output.table(["table", "cells", "95 % error of each"], rows, empty="no tables")
@@ -382,7 +383,7 @@ def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
 
 def _show_table(output: Output, table: dict[str, Any]) -> None:
     """A table with a bar for each number of rows."""
-    output.say(_title(table["table"]))
+    output.say(title(table["table"]))
     counts = [row["value"] for row in table["rows"]] if _counts_rows(table) else []
     largest = max(counts, default=0.0)
     rows = [
@@ -406,28 +407,6 @@ def _show_table(output: Output, table: dict[str, Any]) -> None:
 
 def _counts_rows(table: dict[str, Any]) -> bool:
     return table["total"] is not None
-
-
-def _title(table: dict[str, Any]) -> str:
-    """A table in words: ``mean of age by sex, where age from 18 below 65``."""
-    of = f" of {table['column']}" if table["column"] else ""
-    crossed = f" of {', '.join(table['columns'])}" if table["columns"] else ""
-    by = f" by {', '.join(table['by'])}" if table["by"] else ""
-    conditions = " and ".join(map(_condition_in_words, table["where"]))
-    where = f", where {conditions}" if conditions else ""
-    return f"{table['statistic']}{of}{crossed}{by}{where}"
-
-
-def _condition_in_words(condition: dict[str, Any]) -> str:
-    column = condition["column"]
-    if "in" in condition:
-        values = ["(empty)" if value is None else value for value in condition["in"]]
-        return f"{column} is {' or '.join(values)}"
-    lower, below = condition["from"], condition["below"]
-    words = [column]
-    words += [] if lower is None else [f"from {lower:.15g}"]
-    words += [] if below is None else [f"below {below:.15g}"]
-    return " ".join(words)
 
 
 def _interval(row: dict[str, Any]) -> str:

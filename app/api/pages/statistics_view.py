@@ -1,0 +1,216 @@
+"""Prepares what the pages of statistics show: tables of numbers with their intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from markupsafe import Markup
+
+from app.api.pages import pictures
+from app.wire.spending import PriceOut
+from app.wire.statistics import (
+    CellOut,
+    EstimateOut,
+    StatisticsSummary,
+    StatisticsTableOut,
+)
+from grovekeeper_common import statistic_words
+
+_MOST_LINES = 300
+"""Numbers of a table that a page shows one by one; the file has all of them."""
+_FROM_ZERO = frozenset({"count", "histogram", "crosstab", "sum", "variance"})
+"""Statistics whose bars begin at zero."""
+_DIGITS_OF_WIDTH = 2
+_MOST_DECIMALS = 6
+_FIRST_WITH_POWER = 1e15
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """Released statistics in a list."""
+
+    id: str
+    name: str
+    kinds: str
+    scope: dict[str, object]
+    price: PriceOut
+    created_at: str
+
+
+def summary_row(released: StatisticsSummary) -> SummaryRow:
+    """Released statistics in words."""
+    kinds = ", ".join(dict.fromkeys(released.statistics))
+    return SummaryRow(
+        id=released.id,
+        name=released.name or kinds,
+        kinds=kinds,
+        scope=released.scope,
+        price=released.price,
+        created_at=released.created_at,
+    )
+
+
+@dataclass(frozen=True)
+class Line:
+    """One released number.
+
+    Attributes:
+        places: on each axis.
+        picture: the number with its interval, on the scale of its table.
+    """
+
+    places: Sequence[str]
+    value: str
+    interval: str
+    picture: Markup
+
+
+@dataclass(frozen=True)
+class GridLine:
+    """Numbers side by side, each with the class of its colour."""
+
+    place: str
+    cells: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class CountGrid:
+    """Numbers of rows by two columns or more; the last one goes from left to right.
+
+    Attributes:
+        across: the name of the last column.
+        width: half of the interval of each number.
+    """
+
+    columns: Sequence[str]
+    lines: Sequence[GridLine]
+    across: str
+    width: str
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A released table.
+
+    Attributes:
+        columns: the heads of the axes.
+        measure: what is measured, and in which unit.
+        n_left_out: numbers that are only in the file.
+        total: of the rows that it counts, in words; empty for one number, and where
+            nothing is counted.
+    """
+
+    title: str
+    columns: Sequence[str]
+    measure: str
+    lines: Sequence[Line]
+    n_left_out: int
+    total: str
+    grid: CountGrid | None
+
+
+def shown_table(table: StatisticsTableOut) -> ShownTable:
+    """A released table, as :func:`app.services.releases.statistics.show_statistics`
+    gives it.
+    """
+    statistic = table.table["statistic"]
+    counts_rows = table.total is not None
+    total = ""
+    if table.total is not None and len(table.rows) > 1:
+        value, interval = in_words(table.total)
+        total = f"{value} ({interval})"
+    return ShownTable(
+        title=statistic_words.title(table.table),
+        columns=[axis.column for axis in table.axes] or ["of"],
+        measure="rows" if counts_rows else f"{statistic}, in {table.unit}",
+        lines=_lines(table, from_zero=statistic in _FROM_ZERO),
+        n_left_out=max(len(table.rows) - _MOST_LINES, 0),
+        total=total,
+        grid=_grid(table) if counts_rows and len(table.axes) > 1 else None,
+    )
+
+
+def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
+    lowest = min(row.low for row in table.rows)
+    highest = max(row.high for row in table.rows)
+    if from_zero:
+        lowest, highest = min(lowest, 0.0), max(highest, 0.0)
+    lines = []
+    for row in table.rows[:_MOST_LINES]:
+        value, interval = in_words(row)
+        picture = pictures.estimate(
+            row,
+            (lowest, highest),
+            from_zero=from_zero,
+            label=f"{value}, {interval}",
+        )
+        lines.append(Line(row.cells or ["all these rows"], value, interval, picture))
+    return lines
+
+
+def _grid(table: StatisticsTableOut) -> CountGrid:
+    *down, across = table.axes
+    n_across = len(across.cells)
+    largest = max(_count(row) for row in table.rows)
+    lines = []
+    for start in range(0, len(table.rows), n_across):
+        numbers = table.rows[start : start + n_across]
+        cells = [(in_words(row)[0], _colour(row, largest)) for row in numbers]
+        lines.append(GridLine(", ".join(numbers[0].cells[:-1]), cells))
+    first = table.rows[0]
+    return CountGrid(
+        columns=[
+            ", ".join(axis.column for axis in down),
+            *(row.cells[-1] for row in table.rows[:n_across]),
+        ],
+        lines=lines,
+        across=across.column,
+        width=number_in_words((first.high - first.low) / 2),
+    )
+
+
+def _count(row: CellOut) -> float:
+    return row.value or 0.0
+
+
+def _colour(row: CellOut, largest: float) -> str:
+    # At least one: noise alone may leave a table without rows.
+    return pictures.part_class(_count(row), max(largest, 1.0))
+
+
+def in_words(estimate: EstimateOut) -> tuple[str, str]:
+    """A number and its interval, with the digits that the noise leaves; the interval is
+    rounded outwards.
+    """
+    low, high = estimate.low, estimate.high
+    decimals = _decimals(estimate)
+    unit = 10.0**decimals
+    interval = (
+        f"{_written(floor(low * unit) / unit, decimals)} to "
+        f"{_written(ceil(high * unit) / unit, decimals)}"
+    )
+    if estimate.value is None:
+        return "not told", interval
+    return _written(estimate.value, decimals), interval
+
+
+def number_in_words(number: float) -> str:
+    """A half width, with the digits that matter."""
+    return in_words(EstimateOut(value=number, low=0.0, high=2 * number))[0]
+
+
+def _decimals(estimate: EstimateOut) -> int:
+    numbers = [estimate.value or 0.0, estimate.low, estimate.high]
+    width = (estimate.high - estimate.low) / 2
+    if all(number.is_integer() for number in numbers):
+        return 0
+    if width <= 0.0:
+        return _MOST_DECIMALS
+    decimals = _DIGITS_OF_WIDTH - 1 - floor(log10(width))
+    return min(max(decimals, 0), _MOST_DECIMALS)
+
+
+def _written(number: float, decimals: int) -> str:
+    if abs(number) >= _FIRST_WITH_POWER:
+        return f"{number:.6g}"
+    return f"{number:,.{decimals}f}".replace("-", "−")
