@@ -253,7 +253,7 @@ class Settings:
     )
     dask_rows: int = _setting(
         "10000000",
-        "Declared size from which on a dataset's forests are grown on the Dask cluster.",
+        "Declared size from which on a dataset's forests and statistics are counted on the Dask cluster.",
         int,
         worker=True,
     )

@@ -11,8 +11,9 @@ cannot be read at all is a fault of the installation; the error says nothing abo
 content.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from io import BytesIO
 from typing import TypeVar, overload
 
@@ -38,6 +39,7 @@ from grovekeeper_forests.data.coded_rows import (
 )
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import (
+    ColumnBlock,
     SanitisedColumns,
     SanitisedRows,
     has_known_label,
@@ -114,8 +116,9 @@ class Selection:
                     index = feature_names.index(partition.column)
                     column = row_layout.feature_column(index)
                 self._tests.append((column, partition, np.array(codes, np.int32)))
-        test_columns = [column for column, _, _ in self._tests]
-        self.columns = [*test_columns, row_layout.LABEL_COLUMN]
+        self.columns = [column for column, _, _ in self._tests]
+        if not keep_unlabelled:
+            self.columns.append(row_layout.LABEL_COLUMN)
 
     def among(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table."""
@@ -231,6 +234,76 @@ def read_shard(
     return _read_codes([shard.file], selection, codes, within=shard)
 
 
+def read_columns(
+    files: Sequence[SealedFile],
+    selection: Selection,
+    names: Collection[str],
+    *,
+    within: RowGroups | None = None,
+) -> Generator[ColumnBlock, None, None]:
+    """Reads the values of some columns, a row group at a time; otherwise like
+    :func:`read`.
+
+    Close it to let the thread end that reads the next row group.
+
+    Args:
+        names: public; of features, and perhaps of the label.
+        within: only these row groups, of the only file.
+
+    Raises:
+        InstallationError: a file is absent, damaged, of an unknown form, or took the
+            place of the file of the row groups.
+    """
+    for file in files:
+        with _opened(file, selection) as (reader, stored):
+            groups = _row_groups(reader, stored, within)
+            block = partial(_column_block, stored, selection, names)
+            with closing(made_ahead(groups, block)) as blocks:
+                yield from blocks
+
+
+def _column_block(
+    stored: pq.ParquetFile, selection: Selection, names: Collection[str], group: int
+) -> ColumnBlock:
+    """The PRIVATE rows of a row group that are in the scope."""
+    label = selection.schema.label
+    features = [
+        (feature, row_layout.feature_column(index))
+        for index, feature in enumerate(selection.schema.features)
+        if feature.name in names
+    ]
+    columns = {*selection.columns, *(column for _, column in features)}
+    if label.name in names:
+        columns.add(row_layout.LABEL_COLUMN)
+    table = stored.read_row_group(group, columns=sorted(columns), use_threads=False)
+    kept = selection.among(table)
+    if not kept.all():
+        table = table.filter(mask(kept))
+    values: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {
+        feature.name: _feature_values(feature, table.column(column))
+        for feature, column in features
+    }
+    if label.name in names:
+        values[label.name] = _classes(label, table)
+    return ColumnBlock(values, table.num_rows)
+
+
+def _row_groups(
+    reader: Reader, stored: pq.ParquetFile, within: RowGroups | None
+) -> range:
+    """The row groups of a file, or those of a shard.
+
+    Raises:
+        ValueError: the file took the place of the file of the shard.
+    """
+    groups = range(stored.num_row_groups)
+    if within is None:
+        return groups
+    if within.file_id != reader.file_id:
+        raise ValueError("another file of rows")
+    return groups[within.start : within.stop]
+
+
 def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
     """A column of integers. A null, which only a damaged file has, becomes −1: no
     declared code, class or cell.
@@ -292,7 +365,7 @@ def _read_codes(
     """Reads rows as codes by public bins, a row group at a time; ``within``: only these
     row groups of the only file.
     """
-    others = {*selection.columns}
+    others = {*selection.columns, row_layout.LABEL_COLUMN}
     if request.with_ids:
         others.add(row_layout.ROW_ID_COLUMN)
     features = CodedColumns(request.public)
@@ -326,10 +399,11 @@ def _coded_groups(
     """
     is_wide = coded_rows.is_wide(public)
     with ExitStack() as stack, _opened(file, selection) as (reader, stored):
-        if within is not None and within.file_id != reader.file_id:
-            raise ValueError("another file of rows")
-        groups = range(stored.num_row_groups)
-        group_rows = [stored.metadata.row_group(group).num_rows for group in groups]
+        groups = _row_groups(reader, stored, within)
+        group_rows = [
+            stored.metadata.row_group(group).num_rows
+            for group in range(stored.num_row_groups)
+        ]
         # By the random id of the file, from which their key is made: codes of a file that
         # an erasure replaced can never be read again.
         coded = code_files.file_of(file, reader.file_id, public)
@@ -342,8 +416,6 @@ def _coded_groups(
         written: code_files.CodeWriter | None = None
         if coded is not None and is_new and sum(group_rows) >= code_files.FEWEST_ROWS:
             written = stack.enter_context(code_files.CodeWriter(coded))
-        if within is not None:
-            groups = groups[within.start : within.stop]
         # A thread reads and decrypts the next group while growth takes this one.
         ahead = stack.enter_context(closing(made_ahead(groups, known.read)))
         for group, codes in zip(groups, ahead, strict=True):

@@ -20,6 +20,7 @@ ROWS = (
         "CodedColumns",
         "CodedPart",
         "CodedRows",
+        "ColumnBlock",
         "LocalRows",
         "RowGroups",
         "RowParts",
@@ -29,6 +30,7 @@ ROWS = (
         "CodedDistributedRows",
         "ParquetFile",
         "ShardStates",
+        "StoredRows",
         "TrainingRows",
         "node_rows",
         "read_row_group",
@@ -95,8 +97,9 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "_coded_groups",
             "sum(group_rows) >= code_files.FEWEST_ROWS",
         ): "whether codes are stored, not what is read",
+        ("_column_block", "enumerate(selection.schema.features)"): FEATURES,
         (
-            "_coded_groups",
+            "_row_groups",
             "groups[within.start:within.stop]",
         ): "the row groups of a shard (tests/pure/datasets/test_shards.py)",
         ("_codes_of_values", "enumerate(public.schema.features)"): FEATURES,
@@ -221,8 +224,15 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_block", "block[:len(values)]"): "the rows that fill up the last block",
     },
     "grovekeeper_forests/releases/statistics/draw.py": {
-        ("_codes", "rows.y < 0"): "a label of no declared class: the cell OTHER",
-        ("_meets", "rows.y < 0"): "an empty label, which a condition may name",
+        ("release", "exact[start:end]"): CODES
+    },
+    "grovekeeper_forests/releases/statistics/sums.py": {
+        ("_codes", "values < 0"): "a label of no declared class: the cell OTHER",
+        ("_bins", "edges[:-1]"): CODES,
+        ("_bins", "0.0 < scale < np.inf"): PUBLIC,
+        ("_bins", "n_alike > _MOST_ALIKE"): PUBLIC,
+        ("_bins", "values >= edges[bins]"): "whether the number of a row is in a bin",
+        ("_meets", "values < 0"): "an empty label, which a condition may name",
         ("_meets", "values >= condition.lower"): CONDITION,
         ("_meets", "values < condition.below"): CONDITION,
         (
@@ -391,6 +401,7 @@ def test_every_listed_module_is_there() -> None:
         "app/datasets/private_rows.py",
         "app/services/drawing/shard_tasks.py",
         "grovekeeper_forests/releases/profile/draw.py",
+        "grovekeeper_forests/releases/statistics/sums.py",
     } <= set(modules())
 
 

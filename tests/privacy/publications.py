@@ -27,6 +27,7 @@ from grovekeeper_forests.releases.statistics import draw as statistics_draw
 from grovekeeper_forests.releases.statistics import price as statistics_price
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
+from tests.support.block_rows import in_blocks
 
 Law: TypeAlias = Mapping[Hashable, float]
 History: TypeAlias = tuple[Hashable, ...]
@@ -320,11 +321,10 @@ def _statistics_law(
     terms = account.terms(Fraction(1))
     facts = public_facts(terms, None, TWO_SPLITS, terms.adjacency)
     planned = statistics_price.plan([asked], facts)
+    private = in_blocks(rows_of(dict(rows)), TWO_SPLITS)
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        statistics = statistics_draw.release(
-            planned, TWO_SPLITS, rows_of(dict(rows)), randomness
-        )  # type: ignore[arg-type]
+        statistics = statistics_draw.release(planned, private, randomness)  # type: ignore[arg-type]
         return tuple(m.tobytes() for table in statistics.measured for m in table)
 
     return output_law(run)

@@ -37,6 +37,8 @@ from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.profile import price as profile_price
 from grovekeeper_forests.releases.profile.read import Profile
+from grovekeeper_forests.releases.statistics import price as statistics_price
+from grovekeeper_forests.releases.statistics.read import Statistics
 from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms
 from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
@@ -216,3 +218,25 @@ def test_each_table_of_an_evaluation_counts_every_row_once(
         assert evaluated(plan, 1) == {table: expected[table] for table in tables}
     best = plan_best(2, FACTS, winner_accuracy=True)
     assert evaluated(best, 2) == {"accuracy": expected["accuracy"]}
+
+
+@pytest.mark.usefixtures("exact")
+def test_each_table_of_statistics_counts_every_row_once(
+    file: SealedFile, tmp_path: Path
+) -> None:
+    edge = N_ROWS // 3
+    tables: list[dict[str, Any]] = [
+        {"statistic": "crosstab", "columns": ["kind", "x"], "bins": {"x": [edge]}},
+        {"statistic": "sum", "column": "x", "by": ["kind"]},
+        {"statistic": "count", "where": [{"column": "x", "from": 7}]},
+    ]
+    plan = statistics_price.plan(tables, FACTS)
+    stored = performed("statistics", {"plan": plan.to_json()}, file, tmp_path)
+    released = Statistics.from_json(json.loads(stored), SCHEMA)
+    counts, sums, filtered = (
+        [cell.value for cell in released.estimates(index)] for index in range(3)
+    )
+    # the last cells are those of rows without a known label
+    assert counts == [*np.bincount(Y * 2 + (edge <= X), minlength=6)]
+    assert sums == [*(int(X[kind == Y].sum()) for kind in (0, 1)), 0]
+    assert filtered == [N_ROWS - 7]

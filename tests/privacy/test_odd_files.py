@@ -45,6 +45,8 @@ from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.price import PlanRequest
 from grovekeeper_forests.releases.profile import price as profile_price
 from grovekeeper_forests.releases.profile.read import Profile
+from grovekeeper_forests.releases.statistics import price as statistics_price
+from grovekeeper_forests.releases.statistics.read import Statistics
 from tests.privacy.test_hostile_data import PLANS
 from tests.support import forked_program
 from tests.support.plans import request_for
@@ -257,6 +259,18 @@ def profiling(parameters: dict[str, object], accountant: str) -> Job:
     )
 
 
+def statistics(accountant: str) -> Job:
+    """A table of each kind, of columns with everything that an upload may hold."""
+    tables: list[dict[str, Any]] = [
+        {"statistic": "crosstab", "columns": ["city", "kind"], "where": [{"column": "rank", "in": ["one"]}]},
+        {"statistic": "histogram", "column": "income", "bins": {"income": [-1, 0, 1e-320]}},
+        {"statistic": "sum", "column": "age", "by": ["city"], "where": [{"column": "income", "from": -5}]},
+        {"statistic": "variance", "column": "age", "where": [{"column": "kind", "in": ["b", None]}]},
+    ]  # fmt: skip
+    plan = statistics_price.plan(tables, facts(accountant))
+    return Job("statistics", {"plan": plan.to_json()})
+
+
 SMALL: dict[str, object] = {"n_estimators": 2, "max_depth": 2}
 TRAINED = {"rows": training("mrf", SMALL), "boosted": training("nbrt@gdp", SMALL)}
 """Models that are evaluated: with the read-outs of leaves, and of scores."""
@@ -281,6 +295,7 @@ def jobs_of(accountant: str) -> dict[str, Job]:
         **{slug: training(f"{slug}@{accountant}", SMALL) for slug in forests},
         **tables,
         "profile": profiling({"size_share": "0.1"}, accountant),
+        "statistics": statistics(accountant),
         "best": evaluation(
             plan_best(2, facts(accountant), winner_accuracy=True), *TRAINED
         ),
@@ -357,6 +372,12 @@ def shape_of(job: Job, released: bytes) -> object:
         profiled = Profile.from_json(json.loads(released), SCHEMA)
         assert np.isfinite([*profiled.counts_in_rows, profiled.size_in_rows]).all()
         return sorted(profiled.edges()), len(profiled.counts_in_rows)
+    if job.kind == "statistics":
+        tables = Statistics.from_json(json.loads(released), SCHEMA)
+        shapes = [[len(sums) for sums in table] for table in tables.measured]
+        ends = [[each.low, each.high] for i in range(4) for each in tables.estimates(i)]
+        assert np.isfinite(ends).all()
+        return shapes
     evaluated = Evaluation.from_json(json.loads(released))
     for estimate in (metrics.accuracy(evaluated), metrics.auroc(evaluated)):
         assert (
@@ -428,7 +449,7 @@ def test_a_job_on_a_cluster_leaves_an_output_of_the_same_shape(
 ) -> None:
     """The rows are with the workers as long as the job is."""
     cluster = DaskCluster(workers.cluster.scheduler_address, None, None, None, 60)
-    for slug in ON_A_CLUSTER:
+    for slug in [*ON_A_CLUSTER, "statistics"]:
         job, folder = USUAL[f"{slug} gdp"], tmp_path / slug
         folder.mkdir()
         task = replace(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grovekeeper_forests.data.coded_rows import RowParts
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
 from grovekeeper_forests.privacy.calibration import Terms
@@ -22,10 +23,11 @@ from grovekeeper_forests.privacy.events import (
 )
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.statistics import draw as statistics_draw
-from grovekeeper_forests.releases.statistics import price
+from grovekeeper_forests.releases.statistics import price, sums
 from grovekeeper_forests.releases.statistics.price import StatisticsPlan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.noiseless import Noiseless
+from tests.support.block_rows import in_blocks
 from tests.support.schemas import schema_of
 
 NAN = float("nan")
@@ -83,7 +85,7 @@ def planned(*tables: str, terms: Terms = ACCOUNTS["pure"]) -> StatisticsPlan:
     return plan
 
 
-def private_rows(rows: tuple[Row, ...]) -> SanitisedRows:
+def private_rows(rows: tuple[Row, ...]) -> RowParts:
     ages, debts, sexes, labels = zip(*rows, strict=True) if rows else ((), (), (), ())
     columns = (
         np.array(ages, dtype=np.float64),
@@ -92,14 +94,15 @@ def private_rows(rows: tuple[Row, ...]) -> SanitisedRows:
     )
     ids = np.zeros((len(rows), 16), dtype=np.uint8)
     features = SanitisedColumns(columns, len(rows))
-    return SanitisedRows(features, np.array(labels, dtype=np.int32), ids)
+    whole = SanitisedRows(features, np.array(labels, dtype=np.int32), ids)
+    return in_blocks(whole, SCHEMA)
 
 
 def law(plan: StatisticsPlan, rows: tuple[Row, ...]) -> dict[object, float]:
     private = private_rows(rows)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        released = statistics_draw.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
+        released = statistics_draw.release(plan, private, randomness)  # type: ignore[arg-type]
         return tuple(m.tobytes() for table in released.measured for m in table)
 
     return output_law(run, window=(-1, 1))  # type: ignore[arg-type]
@@ -137,7 +140,7 @@ def test_every_release_can_come_from_every_dataset() -> None:
 
 
 def exact(plan: StatisticsPlan, rows: tuple[Row, ...]) -> list[np.ndarray]:
-    released = statistics_draw.release(plan, SCHEMA, private_rows(rows), Noiseless())
+    released = statistics_draw.release(plan, private_rows(rows), Noiseless())
     return [measure for table in released.measured for measure in table]
 
 
@@ -196,10 +199,10 @@ def test_rows_add_up(account: str) -> None:
 
 FLAWS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "every row counts twice": lambda patch: patch.setattr(
-        statistics_draw, "steps_of", lambda event: 2 * price.steps_of(event)
+        sums, "steps_of", lambda event: 2 * price.steps_of(event)
     ),
     "a number is not centred": lambda patch: patch.setattr(
-        statistics_draw, "centre_of", lambda feature: 0.0
+        sums, "centre_of", lambda feature: 0.0
     ),
 }
 

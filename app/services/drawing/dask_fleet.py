@@ -31,10 +31,10 @@ from app.services.drawing import shard_tasks
 from app.services.drawing.shard_tasks import Order
 from app.services.jobs.task import PartRows
 from grovekeeper_forests import remote
-from grovekeeper_forests.data.coded_rows import CodeRequest, sum_of
+from grovekeeper_forests.data.coded_rows import CodeRequest, ColumnRequest, sum_of
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.partitions import Partitions
-from grovekeeper_forests.remote import CodedDistributedRows
+from grovekeeper_forests.remote import CodedDistributedRows, DistributedParts
 
 _log = logging.getLogger(__name__)
 
@@ -126,17 +126,31 @@ class Connection:
         """The PRIVATE rows of a part of the job, read by the workers of the cluster;
         the charge is committed.
         """
+        return CodedDistributedRows(self._fleet(part, codes, keep_unlabelled))
+
+    def columns(
+        self, part: PartRows, request: ColumnRequest, *, keep_unlabelled: bool
+    ) -> DistributedParts:
+        """The PRIVATE rows of a part of the job by their values in some columns, which
+        workers read for each question; the charge is committed.
+        """
+        return DistributedParts(self._fleet(part, request, keep_unlabelled))
+
+    def _fleet(
+        self,
+        part: PartRows,
+        asked: CodeRequest | ColumnRequest,
+        keep_unlabelled: bool,
+    ) -> "DaskFleet":
         partitions = Partitions.from_json(part.partitions)
         rows = shard_tasks.rows_of(
             part.data_key,
             partitions,
             part.scope,
-            codes,
+            asked,
             keep_unlabelled=keep_unlabelled,
         )
-        return CodedDistributedRows(
-            DaskFleet(self, rows, [str(file) for file in part.row_files])
-        )
+        return DaskFleet(self, rows, [str(file) for file in part.row_files])
 
 
 class DaskFleet:

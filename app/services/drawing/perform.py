@@ -5,13 +5,20 @@ the output.
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.services.jobs.task import JobTask, PartRows, input_path
-from grovekeeper_forests.data.coded_rows import CodeRequest, TrainingRows
+from grovekeeper_forests.data.coded_rows import (
+    CodeRequest,
+    ColumnRequest,
+    Parts,
+    RowParts,
+    TrainingRows,
+)
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.noise.randomness import Randomness, SystemRandomness
@@ -27,6 +34,7 @@ from grovekeeper_forests.releases.names import (
 )
 from grovekeeper_forests.releases.profile import draw as profile
 from grovekeeper_forests.releases.statistics import draw as statistics
+from grovekeeper_forests.releases.statistics.sums import StoredRows
 
 DRAW: Mapping[str, Draw] = MappingProxyType(
     {
@@ -59,35 +67,53 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     task.write_output(output)
 
 
-class ReadCodes(Protocol):
-    """Reading the rows of a part of a job as codes."""
+class Reader(Protocol):
+    """Reads the rows of a part of a job; ``keep_unlabelled``: also those whose label is
+    missing or unknown.
+    """
 
-    def __call__(
+    def rows(
         self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool
     ) -> TrainingRows:
-        """The PRIVATE rows; ``keep_unlabelled``: also those whose label is missing or
-        unknown.
-        """
+        """The PRIVATE rows as codes."""
+
+    def columns(
+        self, part: PartRows, request: ColumnRequest, *, keep_unlabelled: bool
+    ) -> Parts:
+        """The PRIVATE rows by their values in some columns."""
 
 
-def _reader(task: JobTask, stack: ExitStack) -> ReadCodes:
-    """How codes are read: in this process, or by the workers of a Dask cluster while
-    ``stack`` is open.
+def _reader(task: JobTask, stack: ExitStack) -> Reader:
+    """Reads rows in this process, or by the workers of a Dask cluster while ``stack``
+    is open.
     """
     if task.cluster is None:
-        return _read_codes
+        return _ReaderHere()
     # the extra, which jobs in this process do not need
     from app.services.drawing import dask_fleet
 
-    return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id)).rows
+    return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id))
 
 
-def _read_codes(
-    part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool
-) -> TrainingRows:
-    return private_rows.read(
-        part.files, _selection(part, keep_unlabelled=keep_unlabelled), codes=codes
-    )
+class _ReaderHere:
+    """Reads rows in this process."""
+
+    def rows(
+        self, part: PartRows, codes: CodeRequest, *, keep_unlabelled: bool
+    ) -> TrainingRows:
+        """See :class:`Reader`."""
+        selection = _selection(part, keep_unlabelled=keep_unlabelled)
+        return private_rows.read(part.files, selection, codes=codes)
+
+    def columns(
+        self, part: PartRows, request: ColumnRequest, *, keep_unlabelled: bool
+    ) -> Parts:
+        """See :class:`Reader`."""
+        selection = _selection(part, keep_unlabelled=keep_unlabelled)
+        blocks = partial(
+            private_rows.read_columns, part.files, selection, request.names
+        )
+        return RowParts([StoredRows(request.schema, blocks)])
 
 
 def _selection(part: PartRows, *, keep_unlabelled: bool) -> Selection:
@@ -105,7 +131,7 @@ class ChargedJob:
     metadata: Mapping[str, Any]
     randomness: Randomness
     on_tree_done: Callable[[], None]
-    read_codes: ReadCodes
+    reader: Reader
 
     def schema(self, part: int = 0) -> Schema:
         """The public declaration of the dataset of a part."""
@@ -122,7 +148,15 @@ class ChargedJob:
         self, request: CodeRequest, part: int = 0, *, keep_unlabelled: bool = False
     ) -> TrainingRows:
         """See :class:`Drawing`."""
-        return self.read_codes(
+        return self.reader.rows(
+            self.task.parts[part], request, keep_unlabelled=keep_unlabelled
+        )
+
+    def columns(
+        self, request: ColumnRequest, part: int = 0, *, keep_unlabelled: bool = False
+    ) -> Parts:
+        """See :class:`Drawing`."""
+        return self.reader.columns(
             self.task.parts[part], request, keep_unlabelled=keep_unlabelled
         )
 

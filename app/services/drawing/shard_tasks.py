@@ -25,9 +25,15 @@ from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from grovekeeper_forests import remote
-from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest, sum_of
+from grovekeeper_forests.data.coded_rows import (
+    CodedRows,
+    CodeRequest,
+    ColumnRequest,
+    sum_of,
+)
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.statistics.sums import StoredRows
 from grovekeeper_forests.remote import ShardStates, StateMissing
 
 ANSWER: Final = b"\x01"
@@ -101,16 +107,20 @@ class Order:
         """For a message."""
         return self.key, self.file, self.file_id, self.start, self.stop
 
-    def read(self, rows: bytes) -> CodedRows:
-        """Reads the PRIVATE rows of the shard."""
+    def read(self, rows: bytes) -> CodedRows | StoredRows:
+        """Reads the PRIVATE rows of the shard as codes, or will read their values for
+        each question.
+        """
         request = remote.loads(rows)
-        sealed = _sealed(self.file, request)
+        sealed, selection = _sealed(self.file, request), _selection(request)
         groups = RowGroups(sealed, self.file_id, self.start, self.stop)
-        return private_rows.read_shard(
-            groups,
-            _selection(request),
-            codes=CodeRequest(request["public"], request["with_ids"]),
+        asked: CodeRequest | ColumnRequest = request["asked"]
+        if isinstance(asked, CodeRequest):
+            return private_rows.read_shard(groups, selection, codes=asked)
+        blocks = partial(
+            private_rows.read_columns, [sealed], selection, asked.names, within=groups
         )
+        return StoredRows(asked.schema, blocks)
 
 
 def _sealed(file: str, request: dict[str, Any]) -> SealedFile:
@@ -131,7 +141,7 @@ def _selection(request: dict[str, Any]) -> Selection:
     partitions = Partitions.from_json(request["partitions"].value)
     scope = Scope(request["scope"].value)
     return Selection(
-        request["public"].schema,
+        request["asked"].schema,
         partitions,
         scope,
         keep_unlabelled=request["keep_unlabelled"],
@@ -239,7 +249,7 @@ def rows_of(
     key: DataKey,
     partitions: Partitions,
     scope: Scope,
-    codes: CodeRequest,
+    asked: CodeRequest | ColumnRequest,
     *,
     keep_unlabelled: bool,
 ) -> bytes:
@@ -251,8 +261,7 @@ def rows_of(
             "data_key": key.secret,
             "partitions": remote.Json(partitions.to_json()),
             "scope": remote.Json(scope.to_json()),
-            "public": codes.public,
-            "with_ids": codes.with_ids,
+            "asked": asked,
             "keep_unlabelled": keep_unlabelled,
         }
     )

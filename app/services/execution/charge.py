@@ -381,10 +381,10 @@ def planned_bytes(session: Session, row: JobRow) -> int:
 def cluster_of(
     installation: Installation, session: Session, row: JobRow
 ) -> DaskCluster | None:
-    """The Dask cluster that reads the rows of a job: for releases that count codes, on
+    """The Dask cluster that reads the rows of a job: for releases of sums over rows, on
     datasets whose declared, public size is at least that of the setting.
     """
-    if not kind_of(row.kind).counts_codes(row.algorithm):
+    if not kind_of(row.kind).needs_sums_alone(row.algorithm):
         return None
     # The declared size and never the number of rows, which is private: who reads the
     # rows shows in times and in logs.

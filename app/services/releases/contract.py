@@ -165,9 +165,9 @@ class ReleaseKind(ABC):
         """The public size of the file that a job stores; asked of kinds that are files."""
         return 0
 
-    def counts_codes(self, algorithm: str | None) -> bool:
+    def needs_sums_alone(self, algorithm: str | None) -> bool:
         """Whether the workers of a Dask cluster may read the rows: where a release
-        needs no more than sums of codes.
+        needs no more of them than sums.
         """
         return False
 

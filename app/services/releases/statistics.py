@@ -186,6 +186,10 @@ class StatisticsKind(ReleaseKind):
         facts = public_facts(paid, None, stored.schema, paid.adjacency)
         return price.plan([table.to_json() for table in plan.tables], facts) == plan
 
+    def needs_sums_alone(self, algorithm: str | None) -> bool:
+        """See :class:`ReleaseKind`."""
+        return True
+
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts that are shown with the released numbers."""
         [part] = row.parts

@@ -289,7 +289,7 @@ class TrainKind(ReleaseKind):
         """See :class:`ReleaseKind`."""
         return released_forest.planned_bytes(read_plan(work["plan"]), schema)
 
-    def counts_codes(self, algorithm: str | None) -> bool:
+    def needs_sums_alone(self, algorithm: str | None) -> bool:
         """See :class:`ReleaseKind`."""
         return algorithm is not None and not catalogue.algorithm(algorithm).reads_values
 

@@ -30,7 +30,13 @@ from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from grovekeeper_forests.algorithms.nbrt.random_trees import Trees
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
 from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
-from grovekeeper_forests.data.coded_rows import CodedRows, Form, RowParts, parts_of
+from grovekeeper_forests.data.coded_rows import (
+    CodeRequest,
+    ColumnRequest,
+    Form,
+    RowParts,
+    parts_of,
+)
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
@@ -63,9 +69,10 @@ METHODS: Final = frozenset(
             "add_scores",
             "tally",
         ),
+        "measure_sums",
     }
 )
-"""The methods of parts that growth names."""
+"""The methods of parts that growth and statistics name."""
 
 TAKE: Final = "take"
 """The call that brings coded rows into a form; its arguments are those of
@@ -122,7 +129,10 @@ class Json:
 _CLASSES: Final = MappingProxyType(
     {
         kind.__name__: kind
-        for kind in (Assignment, Branch, Call, Encoding, Question, Scales, Trees)
+        for kind in (
+            *(Assignment, Branch, Call, CodeRequest, ColumnRequest, Encoding),
+            *(Question, Scales, Trees),
+        )
     }
 )
 _PLAIN = (str, int, type(None))
@@ -325,10 +335,11 @@ class ShardStates:
     """The rows of one shard in the states of one job.
 
     Args:
-        read: reads the PRIVATE rows.
+        read: reads the PRIVATE rows; returns an object with methods of
+            :data:`METHODS`.
     """
 
-    def __init__(self, read: Callable[[], CodedRows]) -> None:
+    def __init__(self, read: Callable[[], Any]) -> None:
         self._read = read
         self._states: dict[int, _State] = {}
 

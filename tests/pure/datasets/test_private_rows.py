@@ -16,7 +16,7 @@ from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.data.coded_rows import CodeRequest
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
-from grovekeeper_forests.privacy.scope import WHOLE
+from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.uploads import (
     DATA_KEY,
     GOOD_ROW,
@@ -310,3 +310,56 @@ def test_a_null_is_no_cell_no_class_and_no_number():
             np.int32,
             np.float64,
         )
+
+
+def column_blocks(ingest, *names, cells=None, keep_unlabelled=True):
+    scope = WHOLE if cells is None else Scope({"shard": cells})
+    selection = Selection(
+        SCHEMA, ingest.partitions, scope, keep_unlabelled=keep_unlabelled
+    )
+    return list(private_rows.read_columns([ingest.destination], selection, names))
+
+
+def test_columns_are_read_by_name_and_no_others(ingest, monkeypatch):
+    ingest(NUMBERED)
+    read, honest = [], pq.ParquetFile.read_row_group
+
+    ages = ingest.read([1]).features.columns[0].tolist()
+
+    def noted(file, group, *, columns, **named):
+        read.append(columns)
+        return honest(file, group, columns=columns, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    [block] = column_blocks(ingest, "sex", "income")
+    assert block.columns["sex"].tolist() == [1] * 200
+    assert block.columns["income"].tolist() == [1] * 200
+    assert block.columns.keys() == {"sex", "income"}
+    [of_cell] = column_blocks(ingest, "age", cells=(1,))
+    assert (
+        of_cell.columns["age"].tolist() == ingest.read([1]).features.columns[0].tolist()
+    )
+    [nothing] = column_blocks(ingest, keep_unlabelled=False)
+    assert (nothing.columns, nothing.n_rows) == ({}, 200)
+    # without the columns of cells and labels, where they decide nothing
+    assert read == [["f2", "label"], ["cell", "f0"], ["label"]]
+
+
+def test_rows_of_unknown_labels_are_in_the_columns_only_where_asked(ingest):
+    store(ingest, f0=[3.0, float("nan"), 1e308], label=[0, -1, 7])
+    [block] = column_blocks(ingest, "age", "income")
+    assert block.columns["age"].tolist() == [3.0, 0.0, 120.0]
+    assert block.columns["income"].tolist() == [0, -1, -1]
+    [block] = column_blocks(ingest, "age", "income", keep_unlabelled=False)
+    assert block.columns["age"].tolist() == [3.0]
+    [block] = column_blocks(ingest)
+    assert (block.columns, block.n_rows) == ({}, 3)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_the_columns_of_a_damaged_file_are_refused(ingest, damage):
+    ingest(NUMBERED)
+    damage(ingest.destination)
+    with pytest.raises(InstallationError) as caught:
+        column_blocks(ingest, "age", "height", "sex", "city, canton", "income")
+    assert caught.value.__context__ is None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests.amounts import to_text
+from grovekeeper_forests.data.sanitiser import ColumnBlock
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.accountants import gdp, zcdp
@@ -20,7 +21,7 @@ from grovekeeper_forests.privacy.events import (
     RoundedGaussian,
 )
 from grovekeeper_forests.releases.contract import public_facts
-from grovekeeper_forests.releases.statistics import price
+from grovekeeper_forests.releases.statistics import price, sums
 from grovekeeper_forests.releases.statistics.draw import release
 from grovekeeper_forests.releases.statistics.price import (
     StatisticsInvalid,
@@ -34,7 +35,7 @@ from grovekeeper_forests.releases.statistics.read import (
     half_width,
     total,
 )
-from grovekeeper_forests.releases.statistics.tables import read_tables
+from grovekeeper_forests.releases.statistics.tables import Axis, read_tables
 from tests.privacy.noiseless import Noiseless
 from tests.privacy.test_statistics_exact_loss import SCHEMA, private_rows
 from tests.support.schemas import schema_of
@@ -93,7 +94,7 @@ def test_bins_cover_the_bounds(column: str, bins: Any, bounds: list[float]) -> N
 
 def test_a_value_on_an_edge_belongs_to_the_bin_above_it() -> None:
     plan = planned({"statistic": "histogram", "column": "age", "bins": {"age": [2]}})
-    released = release(plan, SCHEMA, private_rows(((2.0, 0, 0, 0),)), Noiseless())
+    released = release(plan, private_rows(((2.0, 0, 0, 0),)), Noiseless())
     assert [row.value for row in released.estimates(0)] == [0, 1, 0]
 
 
@@ -108,7 +109,7 @@ def test_exact_numbers_are_those_of_the_rows(account: str) -> None:
         account=account,
         epsilon=Fraction(400),
     )
-    released = release(plan, SCHEMA, private_rows(rows), Noiseless())
+    released = release(plan, private_rows(rows), Noiseless())
     [count], sums, [mean], [variance] = map(released.estimates, range(4))
     assert count.value == 4
     assert [row.value for row in sums] == pytest.approx([2.0, -0.5, 0.0], abs=1e-4)
@@ -122,7 +123,7 @@ def test_exact_numbers_are_those_of_the_rows(account: str) -> None:
 
 def test_a_mean_of_too_few_rows_is_not_told() -> None:
     plan = planned(MEAN, epsilon=Fraction(1, 10))
-    released = release(plan, SCHEMA, private_rows(()), SystemRandomness())
+    released = release(plan, private_rows(()), SystemRandomness())
     [mean] = released.estimates(0)
     assert (mean.value, mean.low, mean.high) == (None, 0, 3)
 
@@ -204,7 +205,7 @@ def test_intervals_of_means_and_variances_hold() -> None:
     )
     missed, randomness = 0, SystemRandomness()
     for _ in range(200):
-        released = release(plan, SCHEMA, private_rows(rows), randomness)
+        released = release(plan, private_rows(rows), randomness)
         [mean], [variance] = released.estimates(0), released.estimates(1)
         assert mean.high - mean.low < 1
         missed += not mean.low <= ages.mean() <= mean.high
@@ -215,7 +216,7 @@ def test_intervals_of_means_and_variances_hold() -> None:
 
 def test_statistics_are_read_as_they_were_written() -> None:
     plan = planned({"statistic": "crosstab", "columns": ["sex", "age"]}, MEAN)
-    released = release(plan, SCHEMA, private_rows(()), SystemRandomness())
+    released = release(plan, private_rows(()), SystemRandomness())
     stored = released.to_json()
     assert Statistics.from_json(stored, SCHEMA).to_json() == stored
 
@@ -233,7 +234,7 @@ def test_statistics_are_read_as_they_were_written() -> None:
 )
 def test_other_bytes_are_not_statistics(change: Any) -> None:
     plan = planned({"statistic": "histogram", "column": "sex"}, MEAN)
-    released = release(plan, SCHEMA, private_rows(()), SystemRandomness())
+    released = release(plan, private_rows(()), SystemRandomness())
     stored: Any = released.to_json()
     change(stored)
     with pytest.raises(StatisticsInvalid):
@@ -299,3 +300,36 @@ def test_a_weight_of_too_many_digits_is_refused(weight: str) -> None:
     asked = {"statistic": "count", "weight": to_text(Fraction(weight))}
     with pytest.raises(ParameterInvalid):
         read_tables([asked], SCHEMA)
+
+
+FIFTHS = tuple(float(n) / 5 for n in range(1, 5))
+AXES = {
+    "no edge": Axis("x", bounds=(0.0, 1.0)),
+    "equal": Axis("x", edges=FIFTHS, bounds=(0.0, 1.0)),
+    "many": Axis("x", edges=tuple(np.linspace(-2, 5, 999)[1:-1]), bounds=(-2.0, 5.0)),
+    "close": Axis("x", edges=(1e-9, 2e-9, 0.5), bounds=(0.0, 1.0)),
+    "too close": Axis("x", edges=tuple(n * 1e-9 for n in range(1, 9)), bounds=(0, 1)),
+    "last": Axis("x", edges=(3.0, 9.0), bounds=(0.0, 9.0)),
+    "far": Axis("x", edges=(-1.0, 1.0), bounds=(-1.7e308, 1.7e308)),
+    "near": Axis("x", edges=(1.0000000000000002,), bounds=(1.0, 1.0000000000000004)),
+    "tiny": Axis("x", edges=(5e-324,), bounds=(0.0, 1e-323)),
+    "point": Axis("x", bounds=(2.5, 2.5)),
+    "empty": Axis("x", edges=FIFTHS, bounds=(0.0, 1.0), has_missing=True),
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_number_is_in_the_bin_that_a_search_finds(name: str) -> None:
+    axis, rng = AXES[name], np.random.default_rng(3)
+    low, high = axis.bounds
+    ends = np.array([low, high, *axis.edges])
+    spread = low / 2 + (high / 2 - low / 2) * rng.random(5_000) + low / 2
+    values = np.concatenate(
+        [ends, np.nextafter(ends, low), np.nextafter(ends, high), spread]
+    ).clip(low, high)
+    expected = np.searchsorted(axis.edges, values, side="right")
+    if axis.has_missing:
+        values = np.append(values, math.nan)
+        expected = np.append(expected, len(axis.edges) + 1)
+    block = ColumnBlock({"x": values}, len(values))
+    np.testing.assert_array_equal(sums._codes(axis, SCHEMA, block), expected)

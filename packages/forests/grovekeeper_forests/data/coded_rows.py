@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.threads import begun
 
 HISTOGRAMS: Final = frozenset({"class_histogram", "joint_histogram"})
@@ -193,6 +194,24 @@ class CodeRequest:
 
     public: Encoding
     with_ids: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        """The declaration of the rows."""
+        return self.public.schema
+
+
+@dataclass(frozen=True)
+class ColumnRequest:
+    """What a job reads of rows whose values it adds up.
+
+    Attributes:
+        schema: the declaration of the rows.
+        names: of the columns, among them perhaps the label.
+    """
+
+    schema: Schema
+    names: tuple[str, ...]
 
 
 @dataclass

@@ -110,6 +110,20 @@ class SanitisedRows:
     row_ids: NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class ColumnBlock:
+    """PRIVATE values of consecutive rows in some columns.
+
+    Attributes:
+        columns: by name; of features as in :class:`SanitisedColumns`; of the label,
+            int32 ``(n_rows,)`` class codes, −1 where it is not a declared class.
+        n_rows: number of rows, also where no column is read.
+    """
+
+    columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
+    n_rows: int
+
+
 _JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
 _JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
 

@@ -3,7 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from grovekeeper_forests.data.coded_rows import CodeRequest, TrainingRows
+from grovekeeper_forests.data.coded_rows import (
+    CodeRequest,
+    ColumnRequest,
+    Parts,
+    TrainingRows,
+)
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.noise.randomness import Randomness
@@ -38,6 +43,14 @@ class Drawing(Protocol):
     def values(self, part: int = 0, *, keep_unlabelled: bool = False) -> SanitisedRows:
         """The PRIVATE rows of a part; ``keep_unlabelled``: also those whose label is
         missing or unknown.
+        """
+
+    def columns(
+        self, request: ColumnRequest, part: int = 0, *, keep_unlabelled: bool = False
+    ) -> Parts:
+        """The PRIVATE rows of a part by their values in some columns, which the workers
+        of a cluster may add up; see
+        :class:`grovekeeper_forests.releases.statistics.sums.StoredRows`.
         """
 
     def codes(

@@ -15,6 +15,7 @@ from app.datasets.row_layout import RowGroups
 from app.services.drawing import shard_tasks
 from app.services.drawing.shard_tasks import Order
 from grovekeeper_forests import remote
+from grovekeeper_forests.data.coded_rows import CodeRequest
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.remote import StateMissing
@@ -26,8 +27,7 @@ READ = {
     "data_key": bytes(32),
     "partitions": remote.Json(CUT.to_json()),
     "scope": remote.Json({"shard": [1, 2], "site": [3]}),
-    "public": SimpleNamespace(schema="a schema"),
-    "with_ids": True,
+    "asked": CodeRequest(SimpleNamespace(schema="a schema"), with_ids=True),  # type: ignore[arg-type]
     "keep_unlabelled": True,
 }
 
@@ -77,7 +77,7 @@ def test_a_shard_is_read_in_the_scope_of_its_job(
     assert selection == (
         ("a schema", CUT, Scope({"shard": [1, 2], "site": [3]})), {"keep_unlabelled": True},
     )  # fmt: skip
-    assert (codes.public, codes.with_ids) == (READ["public"], True)
+    assert codes is READ["asked"]
 
 
 def test_a_name_is_read_in_the_store_and_a_path_at_its_place(

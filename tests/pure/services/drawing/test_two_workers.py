@@ -2,6 +2,7 @@
 whoever holds, repeats or loses it.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,24 +14,31 @@ from threading import Event, Semaphore, Thread
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from distributed import Client
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
-from app.services.drawing import dask_fleet
+from app.services.drawing import dask_fleet, perform
 from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
 from app.services.jobs.task import PartRows
 from grovekeeper_forests.contract.plan import Forest, Plan
-from grovekeeper_forests.data.coded_rows import TrainingRows
+from grovekeeper_forests.data.coded_rows import ColumnRequest, TrainingRows
 from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.forest.draw import code_request, grow
 from grovekeeper_forests.releases.forest.price import plan
+from grovekeeper_forests.releases.statistics import draw as statistics_draw
+from grovekeeper_forests.releases.statistics import price as statistics_price
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.plans import request_for
 from tests.support.stored_part import SCHEMA, codes_of, stored_part
+from tests.support.uploads import store_table, stored_table
 from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
 FORESTS = ("rpf, one at a time", "nbrt", "mrf, sharded and apart")
@@ -476,3 +484,100 @@ def test_a_job_that_ends_while_workers_read_leaves_no_rows_with_them(
         goes_on.set()
         wait_for(lambda: not any(tasks))
         assert not any(workers.memories.of.values())
+
+
+TABLES: list[dict[str, Any]] = [
+    {"statistic": "count"},
+    {"statistic": "crosstab", "columns": ["sex", "income"], "by": ["age"], "bins": {"age": [20, 60]}},
+    {"statistic": "sum", "column": "height", "by": ["income"]},
+    {"statistic": "mean", "column": "age", "where": [{"column": "income", "in": [">50K", None]}]},
+    {"statistic": "variance", "column": "height", "where": [{"column": "sex", "in": ["Male", None]}]},
+]  # fmt: skip
+PRICED = statistics_price.plan(
+    TABLES, public_facts(Terms(Fraction(9)), None, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+)
+
+
+def numbers_of(rows: Any) -> list[list[int]]:
+    released = statistics_draw.release(PRICED, rows, Noiseless())
+    return [numbers.tolist() for table in released.measured for numbers in table]
+
+
+def in_columns(connection: Connection, part: PartRows) -> Any:
+    asked = ColumnRequest(SCHEMA, PRICED.columns)
+    return connection.columns(part, asked, keep_unlabelled=True)
+
+
+def here_in_columns(part: PartRows) -> Any:
+    asked = ColumnRequest(SCHEMA, PRICED.columns)
+    return perform._ReaderHere().columns(part, asked, keep_unlabelled=True)
+
+
+def hostile(part: PartRows) -> None:
+    """Numbers, codes and labels that no upload leaves in a file, in every seventh row."""
+    [file] = part.files
+    table = stored_table(file)
+    odd = {
+        "f0": [1e308, -1e308, math.nan, 1e-320],
+        "f1": [math.inf, -math.inf, None, -0.0],
+        "f2": [7, -3, 2**31 - 1, -(2**31)],
+        "label": [5, -9, -1, 2**31 - 1],
+    }
+    for name, values in odd.items():
+        place = table.schema.get_field_index(name)
+        cells = table.column(name).to_pylist()
+        for number, value in enumerate(values):
+            cells[7 * number :: 28] = [value] * len(cells[7 * number :: 28])
+        table = table.set_column(
+            place, table.schema.field(name), pa.array(cells, table.schema.types[place])
+        )
+    file.file.store.delete(file.file.name)
+    store_table(table, file, group_rows=100)
+
+
+def test_statistics_of_two_workers_are_those_of_one_process(
+    workers: WorkersHere, connection: Connection, tmp_path: Path
+) -> None:
+    part = stored_part(tmp_path)
+    counted = numbers_of(here_in_columns(part))
+    hostile(part)
+    expected = numbers_of(here_in_columns(part))
+    rows = in_columns(connection, part)
+    assert all(workers.memories.of.values()), "both workers have shards"
+    assert numbers_of(rows) == expected
+    [n_rows], *_ = expected
+    assert [n_rows] == counted[0]
+    assert expected != counted
+
+
+@pytest.mark.parametrize("cells", [(0,), (1, 2)])
+def test_statistics_of_two_workers_are_those_of_a_scope(
+    connection: Connection, part: PartRows, cells: tuple[int, ...]
+) -> None:
+    scoped = replace(part, scope=Scope({"shard": cells}))
+    numbers = numbers_of(in_columns(connection, scoped))
+    assert numbers == numbers_of(here_in_columns(scoped))
+    assert 0 < numbers[0][0] < numbers_of(here_in_columns(part))[0][0]
+
+
+def test_statistics_of_a_lost_worker_are_counted_by_the_other(
+    part: PartRows, tmp_path: Path
+) -> None:
+    with (
+        workers_here(tmp_path, n_workers=2) as workers,
+        workers.connected() as connection,
+    ):
+        rows = in_columns(connection, part)
+        workers.lose(sorted(workers.memories.of)[0])
+        assert numbers_of(rows) == numbers_of(here_in_columns(part))
+
+
+def test_statistics_of_a_file_that_was_replaced_fail(
+    connection: Connection, tmp_path: Path
+) -> None:
+    """The new file may have other row groups, in which a row could be counted twice."""
+    part = stored_part(tmp_path)
+    rows = in_columns(connection, part)
+    hostile(part)
+    with pytest.raises(ClusterFailed):
+        numbers_of(rows)

@@ -140,6 +140,11 @@ class StatisticsPlan:
         for table in self.tables:
             yield table, [(measure, next(priced).event) for measure in measures(table)]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that a table reads, each once."""
+        return tuple(sorted(set().union(*(table.columns for table in self.tables))))
+
     def to_json(self) -> dict[str, object]:
         """Exact."""
         return {

@@ -1,0 +1,23 @@
+"""Rows of tests in the form in which statistics read them."""
+
+from collections.abc import Iterator
+
+from grovekeeper_forests.data.coded_rows import RowParts
+from grovekeeper_forests.data.sanitiser import ColumnBlock, SanitisedRows
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.releases.statistics.sums import StoredRows
+
+
+def in_blocks(rows: SanitisedRows, schema: Schema, *, n_rows: int = 7) -> RowParts:
+    """Rows in blocks of a few, and an empty one."""
+    names = [feature.name for feature in schema.features]
+
+    def blocks() -> Iterator[ColumnBlock]:
+        for start in range(0, len(rows.y) + n_rows, n_rows):
+            here = slice(start, start + n_rows)
+            columns = [column[here] for column in rows.features.columns]
+            named = dict(zip(names, columns, strict=True))
+            named[schema.label.name] = rows.y[here]
+            yield ColumnBlock(named, len(rows.y[here]))
+
+    return RowParts([StoredRows(schema, blocks)])  # type: ignore[arg-type]
