@@ -151,7 +151,9 @@ class EstimateOut(Answer):
 
 
 class CellOut(EstimateOut):
-    """The number of one cell. ``cells``: its place on each axis, in words."""
+    """The number of one cell. ``cells``: its place on each axis, in words; a declared
+    category that is itself OTHER or MISSING is in quotes.
+    """
 
     cells: list[str]
 

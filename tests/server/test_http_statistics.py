@@ -170,6 +170,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"statistic": "count", "where": [{"column": "sex", "in": ["x"]}]}, "/tables/0/where/0/in", "unknown"),
     ({"statistic": "count", "where": [{"column": "age", "in": ["x"]}]}, "/tables/0/where/0", "needs-a-range"),
     ({"statistic": "count", "where": [{"column": "age", "from": 3, "below": 3}]}, "/tables/0/where/0", "empty-range"),
+    ({"statistic": "count", "where": [{"column": "age", "from": 900}]}, "/tables/0/where/0", "out-of-bounds"),
     ({"statistic": "count", "by": ["sex", "sex"]}, "/tables/0/by", "not-distinct"),
     ({"statistic": "crosstab", "columns": ["sex", "sex"]}, "/tables/0/columns", "not-distinct"),
     ({"statistic": "sum", "column": "income"}, "/tables/0/column", "not-a-number"),

@@ -5,6 +5,7 @@ Nothing in a quote depends on rows: the error of a table follows from its noise.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -339,10 +340,18 @@ def _places(axes: Sequence[Axis]) -> Iterator[tuple[str, ...]]:
     return product(*([_in_words(cell) for cell in axis.cells] for axis in axes))
 
 
+_OF_OURS = re.compile(r'("*)(OTHER|MISSING)\1')
+"""Categories that words for a cell of ours could be confused with."""
+
+
 def _in_words(cell: dict[str, Any]) -> str:
+    """A cell in words, which no other cell of its axis has: a declared category that is
+    named like a cell of ours, in quotes or without, is in one more pair of quotes.
+    """
     match cell:
         case {"category": category}:
-            return str(category)
+            is_ours = _OF_OURS.fullmatch(category)
+            return f'"{category}"' if is_ours else str(category)
         case {"from": low, "below": high}:
             return f"{low} to below {high}"
         case {"from": low, "to": high}:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.services.releases.statistics import _places
 from grovekeeper_forests.amounts import to_text
 from grovekeeper_forests.data.sanitiser import ColumnBlock
 from grovekeeper_forests.errors import ParameterInvalid
@@ -275,9 +276,14 @@ ODD = schema_of(
 @pytest.mark.parametrize("column", "abcdg")
 @pytest.mark.parametrize("n_bins", [1, 3, 10, 1_000])
 def test_a_plan_is_read_as_it_was_made(column: str, n_bins: int) -> None:
+    [feature] = [feature for feature in ODD.features if feature.name == column]
+    odd = {
+        "from": feature.lower / 3,
+        "below": math.nextafter(feature.upper, math.inf),
+    }
     tables: list[dict[str, Any]] = [
         {"statistic": "histogram", "column": column, "bins": {column: n_bins}, "weight": "0.3"},
-        {"statistic": "count", "where": [{"column": column, "from": -1e-7, "below": 0.1 + 0.2}], "weight": "1e-5"},
+        {"statistic": "count", "where": [{"column": column, **odd}], "weight": "1e-5"},
     ]  # fmt: skip
     facts = public_facts(Terms(Fraction(9)), None, ODD, Adjacency.ADD_REMOVE_ONE)
     made = price.plan(tables, facts)
@@ -333,3 +339,59 @@ def test_a_number_is_in_the_bin_that_a_search_finds(name: str) -> None:
         expected = np.append(expected, len(axis.edges) + 1)
     block = ColumnBlock({"x": values}, len(values))
     np.testing.assert_array_equal(sums._codes(axis, SCHEMA, block), expected)
+
+
+WHOLE = schema_of(
+    {"name": "age", "type": "integer", "lower": 0, "upper": 120},
+    {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+    {"name": "eye", "type": "categorical", "categories": ["b"], "missing": True},
+    classes=["no", "yes"],
+    label="ill",
+)
+BEYOND: list[tuple[dict[str, Any], str]] = [
+    ({"column": "sex", "in": [None]}, "no-missing-cells"),
+    ({"column": "sex", "in": ["f", None]}, "no-missing-cells"),
+    ({"column": "age", "from": 120.5}, "out-of-bounds"),
+    ({"column": "age", "from": 121, "below": 130}, "out-of-bounds"),
+    ({"column": "age", "below": 0}, "out-of-bounds"),
+    ({"column": "age", "from": -9, "below": -1}, "out-of-bounds"),
+]
+WITHIN: list[dict[str, Any]] = [
+    {"column": "eye", "in": [None]},
+    {"column": "ill", "in": [None]},
+    {"column": "sex", "in": ["f", "m"]},
+    {"column": "age", "from": 120},
+    {"column": "age", "from": -5, "below": 0.5},
+    {"column": "age", "from": -5, "below": 500},
+]
+
+
+@pytest.mark.parametrize(("condition", "problem"), BEYOND)
+def test_a_condition_that_no_row_can_meet_is_named(
+    condition: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ParameterInvalid) as caught:
+        read_tables([{"statistic": "count", "where": [condition]}], WHOLE)
+    [found] = caught.value.problems
+    field = ("in",) if problem == "no-missing-cells" else ()
+    accepted = ("f", "m") if field else ("numbers from 0 to 120",)
+    assert found.place == ("tables", 0, "where", 0, *field)
+    assert (found.problem, tuple(found.accepted)) == (problem, accepted)
+
+
+@pytest.mark.parametrize("condition", WITHIN)
+def test_a_condition_that_some_row_can_meet_is_accepted(
+    condition: dict[str, Any],
+) -> None:
+    [table] = read_tables([{"statistic": "count", "where": [condition]}], WHOLE)
+    assert table.where[0].column == condition["column"]
+
+
+def test_a_category_that_is_named_like_a_cell_of_ours_is_told_from_it() -> None:
+    categories = ("OTHER", "MISSING", '"OTHER"', '""MISSING""', "OTHERS", '"OTHER', "a")
+    axis = Axis("x", categories=categories, has_missing=True)
+    [*words, other, missing] = [place for [place] in _places([axis])]
+    assert (other, missing) == ("OTHER", "MISSING")
+    assert words[:2] == ['"OTHER"', '"MISSING"']
+    assert words[4:] == list(categories[4:])
+    assert len({*words, other, missing}) == len(categories) + 2

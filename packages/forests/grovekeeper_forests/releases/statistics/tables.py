@@ -285,12 +285,8 @@ class _TableReader:
                 "too-many", "bins", feature.name, limit=limits.MAX_STATISTICS_BINS - 1
             )
         if edges and not (feature.lower < edges[0] and edges[-1] <= feature.upper):
-            bounds = plain_number(feature.lower), plain_number(feature.upper)
             raise self._invalid(
-                "out-of-bounds",
-                "bins",
-                feature.name,
-                accepted=[f"numbers from {bounds[0]} to {bounds[1]}"],
+                "out-of-bounds", "bins", feature.name, accepted=_in_bounds(feature)
             )
         return edges
 
@@ -329,6 +325,12 @@ class _TableReader:
                 raise self._invalid("needs-a-range", "where", index)
             if lower is not None and below is not None and lower >= below:
                 raise self._invalid("empty-range", "where", index)
+            feature = self._features[name]
+            is_above = lower is not None and lower > feature.upper
+            if is_above or (below is not None and below <= feature.lower):
+                raise self._invalid(
+                    "out-of-bounds", "where", index, accepted=_in_bounds(feature)
+                )
             return Condition(
                 name,
                 lower=None if lower is None else float(lower),
@@ -338,6 +340,12 @@ class _TableReader:
             raise self._invalid("needs-categories", "where", index)
         if not set(values) <= {*categories, None}:
             raise self._invalid("unknown", "where", index, "in", accepted=categories)
+        # a label of no declared class may always be empty
+        feature_of_name = self._features.get(name)
+        if None in values and feature_of_name and not feature_of_name.missing:
+            raise self._invalid(
+                "no-missing-cells", "where", index, "in", accepted=categories
+            )
         return Condition(name, values=tuple(dict.fromkeys(values)))
 
     def _categories(self, name: str, index: int) -> tuple[str, ...] | None:
@@ -387,6 +395,12 @@ class _TableReader:
             (*self._place, *place), problem, limit, tuple(accepted)
         )
         return ParameterInvalid([found])
+
+
+def _in_bounds(feature: Feature) -> list[str]:
+    """What is inside the bounds of a number, in words."""
+    low, high = plain_number(feature.lower), plain_number(feature.upper)
+    return [f"numbers from {low} to {high}"]
 
 
 def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
