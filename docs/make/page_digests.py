@@ -19,13 +19,14 @@ _NAMED = re.compile(r'{%-? *(?:extends|from|include|import) *"([^"]+)"')
 DIGESTS = FOLDER / "dashboard.json"
 TEMPLATES = {
     "accounts": "accounts", "acts": "acts", "acts-verified": "acts_verified", "administration": "admin",
-    "aliases": "model", "approvals": "approvals", "choose": "choose", "dataset": "dataset", "dataset-access": "dataset",
+    "aliases": "model", "approvals": "approvals", "ask-statistics": "ask_statistics", "choose": "choose",
+    "dataset": "dataset", "dataset-access": "dataset",
     "datasets": "datasets", "declare": "declare", "entry": "entry", "erase-dataset": "erase_dataset",
     "erase-upload": "erase_upload", "evaluate": "evaluate", "evaluation": "evaluation", "job": "job", "jobs": "jobs",
     "keys": "keys", "ledger": "ledger", "model": "model", "models": "models", "no-right": "problem",
     "phone-approvals": "approvals", "phone-dataset": "dataset", "phone-quote": "train", "population-ledger": "ledger",
     "populations": "populations", "prediction": "model", "quote": "train", "refused": "train", "report": "report",
-    "sign-in": "sign_in", "upload": "upload",
+    "sign-in": "sign_in", "statistics": "released_statistics", "upload": "upload",
 }  # fmt: skip
 """The template of the page in each picture ``dashboard-NAME.png``."""
 

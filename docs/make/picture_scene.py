@@ -24,6 +24,19 @@ _PARTITIONS = [
     {"name": "shard", "kind": "hash", "cells": 10},
     {"name": "sex", "kind": "column", "column": "sex"},
 ]
+_STATISTICS = {
+    "name": "people of the census",
+    "epsilon": "0.1",
+    "scope": {"shard": [9]},
+    "tables": [
+        {
+            "statistic": "histogram",
+            "column": "age",
+            "bins": {"age": list(range(20, 90, 10))},
+        },
+        {"statistic": "crosstab", "columns": ["education", "income"]},
+    ],
+}
 _N_SMALL = 4_000
 
 
@@ -35,7 +48,7 @@ class Scene:
         keys: the secrets of the people, by name.
         rows: a file of rows.
         dataset: a busy dataset; with ``job``, ``model``, ``later_model``,
-            ``evaluation`` and ``upload`` of it.
+            ``statistics``, ``evaluation`` and ``upload`` of it.
         waves: a dataset with a cell for each upload, one of which is erased.
         surveys: a dataset with a δ.
         population: the id of the population of two datasets.
@@ -50,6 +63,7 @@ class Scene:
     job: str
     model: str
     later_model: str
+    statistics: str
     evaluation: str
     upload: str
 
@@ -107,6 +121,7 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
             "name": "acceptance",
         }
         evaluation = _done(ben, ben.evaluate(model, body))["evaluation_id"]
+        statistics = _done(ben, ben.release_statistics(dataset, _STATISTICS))
         _external(cleo, dataset)
         ben.put_alias(dataset, "staging", model)
         ben.put_alias(dataset, "production", model)
@@ -137,6 +152,7 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
     return Scene(
         keys=keys, rows=few, dataset=dataset, waves=waves, surveys=surveys, population=population,
         job=job, model=model, later_model=later, evaluation=evaluation, upload=upload,
+        statistics=statistics["statistics_id"],
     )  # fmt: skip
 
 

@@ -77,6 +77,13 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("refused", "ben", f"{dataset}/train?algorithm=rpf&epsilon=5"),
         _Shot("jobs", "ben", "/ui/jobs"),
         _Shot("job", "ben", f"/ui/jobs/{scene.job}"),
+        _Shot(
+            "ask-statistics",
+            "ben",
+            f"{dataset}/statistics/new?statistic=histogram&column=age&bins=20,30,40,50,60,70"
+            "&where=sex%3DFemale&epsilon=0.05&cells=%5B%22shard%22%2C%209%5D",
+        ),
+        _Shot("statistics", "ben", f"/ui/statistics/{scene.statistics}"),
         _Shot("models", "ben", "/ui/models"),
         _Shot("model", "ben", model),
         _Shot("prediction", "ben", model, _predict, part="#prediction"),

@@ -103,6 +103,24 @@ def _evaluation(server: Server, model: str | None) -> str:
     return f"/ui/evaluations/{server.ended(job)['evaluation_id']}"
 
 
+_TABLES = [
+    {"statistic": "histogram", "column": "age", "by": ["sex"]},
+    {"statistic": "crosstab", "columns": ["sex", "income"]},
+    {"statistic": "mean", "column": "age", "by": ["income"]},
+]
+
+
+def _statistics(server: Server, dataset: str) -> str:
+    """The path of the page of released tables."""
+    answer = server.admin.http.post(
+        f"/datasets/{dataset}/statistics",
+        json={"epsilon": "0.5", "tables": _TABLES},
+        headers=new_idempotency_key(),
+    )
+    job = server.ended(answer.raise_for_status().json()["job_id"])
+    return f"/ui/statistics/{job['statistics_id']}"
+
+
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
 def test_a_job_is_followed_from_the_quote_to_the_prediction(
     browser: Browser, idle_server: Server, tmp_path_factory: pytest.TempPathFactory
@@ -142,6 +160,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
                 idle_server,
                 page.get_by_role("link", name="Open the model").get_attribute("href"),
             )
+            statistics = _statistics(idle_server, dataset["id"])
         assert page.evaluate("window.notReloaded")
         job = page.url
         page.get_by_role("link", name="Open the model").click()
@@ -190,13 +209,22 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.get_by_role("button", name="Next: the review").click()
         expect(page.get_by_role("heading", name="Public for ever")).to_be_visible()
         assert _violations(page) == []
+        asking = f"/ui/datasets/{dataset['id']}/statistics/new"
+        page.goto(f"{idle_server.url}{asking}")
+        expect(page.get_by_label("Of the column", exact=True)).to_be_hidden()
+        page.get_by_label("Statistic", exact=True).select_option("crosstab")
+        page.get_by_label("Of the column", exact=True).select_option("sex")
+        page.get_by_label("And of the column").select_option("income")
+        page.get_by_label("Or the error that you can bear").fill("20")
+        expect(page.locator("#answer")).to_contain_text("12 numbers will be within ± ")
     upload = idle_server.admin.http.get(f"/datasets/{dataset['id']}").json()["epochs"][
         0
     ]["epoch"]
     paths = [
         "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
-        f"/ui/ledger/{dataset['id']}/report", evaluation,
+        f"/ui/ledger/{dataset['id']}/report", evaluation, statistics, f"/ui/datasets/{dataset['id']}/statistics",
+        f"{asking}?statistic=crosstab&column=sex&second=income&epsilon=0.5",
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
         "/ui/acts", "/ui/acts/verification",
         f"/ui/datasets/{dataset['id']}/erase", f"/ui/datasets/{dataset['id']}/choice",
@@ -234,6 +262,12 @@ def test_pages_work_without_the_script(browser: Browser, idle_server: Server) ->
         expect(page.locator("#live .state")).to_have_text("queued")
         page.get_by_role("button", name="Cancel (costs nothing)").click()
         expect(page.locator("#live .state")).to_have_text("cancelled")
+        page.goto(f"{idle_server.url}/ui/datasets/{dataset}/statistics/new")
+        page.get_by_label("Or the error that you can bear").fill("20")
+        page.get_by_role("button", name="Quote: costs nothing").click()
+        page.get_by_role("button", name="Release and spend").click()
+        expect(page.locator("#live .state")).to_have_text("queued")
+        page.get_by_role("button", name="Cancel (costs nothing)").click()
         page.goto(f"{idle_server.url}/ui/datasets/{dataset}/rows")
         page.set_input_files(
             "#file",

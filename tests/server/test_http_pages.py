@@ -174,6 +174,7 @@ def test_a_form_from_another_site_changes_nothing(
     form = {"algorithm": "mrf", "epsilon": "1", "once": "a" * 22}
     for path in (
         f"/ui/datasets/{dataset}/train",
+        f"/ui/datasets/{dataset}/statistics/new",
         "/ui/jobs/jb_x/cancel",
         "/ui/sign-out",
         "/ui/models/md_x",
@@ -219,6 +220,8 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(
         "/": "/datasets",
         f"/ui/datasets/{dataset}": f"/datasets/{dataset}",
         f"/ui/datasets/{dataset}/train?epsilon=1": None,
+        f"/ui/datasets/{dataset}/statistics": f"/datasets/{dataset}/statistics",
+        f"/ui/datasets/{dataset}/statistics/new?epsilon=1": None,
         "/ui/jobs": "/jobs",
         f"/ui/jobs/{job['id']}": f"/jobs/{job['id']}",
         "/ui/models": "/models",

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.databases import on_one_server
-from tests.support.pages import signed_in, text_of
+from tests.support.pages import fields, signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
 
 pytestmark = on_one_server
@@ -71,6 +73,7 @@ def test_statistics_are_listed_for_those_who_may_train(server: Server) -> None:
     browser = signed_in(server, server.granted(dataset, "analyst"))
     assert f'href="{path}"' in browser.get(f"/ui/datasets/{dataset}").text
     assert "None yet." in text_of(browser.get(path))
+    assert f'href="{path}/new"' in browser.get(path).text
     named = _released(
         server, dataset, epsilon="1", tables=TABLES[:1], name="ages", scope={}
     )
@@ -107,3 +110,117 @@ def test_a_page_shows_the_first_numbers_of_a_long_table(server: Server) -> None:
     page = signed_in(server, server.admin).get(f"/ui/statistics/{released['id']}")
     assert page.text.count('<svg class="plot interval-row"') == 300
     assert "30 more numbers are in the CSV file." in text_of(page)
+
+
+def test_statistics_are_quoted_and_released_by_form(server: Server) -> None:
+    dataset = server.uploaded(400)["id"]
+    path = f"/ui/datasets/{dataset}/statistics/new"
+    browser = signed_in(server, server.granted(dataset, "analyst"))
+    assert "Choose an ε, or the error" in text_of(browser.get(path))
+    query = {
+        "statistic": "histogram",
+        "column": "age",
+        "by": "sex",
+        "bins": "18, 65; ",
+        "where": "income=>50K\r\nage=18..60",
+        "epsilon": "2",
+    }
+    before = server.footprint()
+    quoted = browser.get(path, params=query)
+    assert server.footprint() == before
+    words = "histogram of age by sex, where income is >50K and age from 18 below 60"
+    shown = text_of(quoted)
+    assert f"{words} at ε = 2" in shown
+    body = {"epsilon": "2", "tables": [_TABLE]}
+    plan = server.admin.http.post(
+        f"/datasets/{dataset}/statistics/quote", json=body
+    ).json()
+    planned = plan["tables"][0]
+    error = f"{planned['n_cells']} numbers will be within ± {planned['half_width']:.0f}"
+    assert f"Each of the {error} rows of the exact one" in shown
+
+    form = fields(quoted.text.rpartition("<form")[2]) | {"name": "grown-ups"}
+    submitted = [browser.post(path, data=form) for _ in range(2)]
+    assert {answer.status_code for answer in submitted} == {303}
+    assert submitted[0].headers["Location"] == submitted[1].headers["Location"], (
+        "a form that is sent twice is one job"
+    )
+    job = server.ended(submitted[0].headers["Location"].removeprefix("/ui/jobs/"))
+    released = server.admin.http.get(f"/statistics/{job['statistics_id']}").json()
+    assert (released["name"], released["price"]) == ("grown-ups", plan["price"])
+    assert released["tables"][0]["table"] == plan["tables"][0]["table"]
+
+    too_much = browser.post(path, data=form | {"epsilon": "1000", "once": "c" * 22})
+    assert too_much.status_code == 409
+    assert "Ask for ε = " in too_much.text
+    for other, status in (
+        (server.granted(dataset, "predictor"), 403),
+        (server.caller(), 404),
+    ):
+        assert signed_in(server, other).get(path, params=query).status_code == status
+
+
+_TABLE = {
+    "statistic": "histogram",
+    "column": "age",
+    "by": ["sex"],
+    "bins": {"age": [18, 65]},
+    "where": [
+        {"column": "income", "in": [">50K"]},
+        {"column": "age", "from": 18, "below": 60},
+    ],
+}
+
+
+def test_a_wanted_error_gives_the_price_and_an_offer_takes_its_place(
+    server: Server,
+) -> None:
+    budget = {"accountant": "pure", "epsilon": "1"}
+    dataset = server.uploaded(400, budget=budget)["id"]
+    path = f"/ui/datasets/{dataset}/statistics/new"
+    browser = signed_in(server, server.granted(dataset, "analyst"))
+    table = {"statistic": "crosstab", "columns": ["sex", "income"]}
+    for error, body in (("20", {"error": "20"}), ("10%", {"error_share": "0.1"})):
+        query = {
+            "statistic": "crosstab",
+            "column": "sex",
+            "second": "income",
+            "error": error,
+        }
+        plan = server.admin.http.post(
+            f"/datasets/{dataset}/statistics/quote", json={**body, "tables": [table]}
+        ).json()
+        title = f"crosstab of sex, income at ε = {plan['price']['epsilon']}"
+        assert title in text_of(browser.get(path, params=query))
+    offered = browser.get(path, params={"error": "1"}).text
+    assert "It does not fit." in offered
+    link = offered.partition('<a class="button" href="?')[2].partition('"')[0]
+    assert "epsilon=" in link
+    assert "error" not in link
+
+
+WRONG = [
+    ({"statistic": "histogram"}, "column: Needed."),
+    ({"statistic": "mean", "column": "sex"}, "column: Not a number."),
+    ({"statistic": "crosstab", "column": "sex"}, "columns: Needs more values."),
+    ({"statistic": "count", "column": "sex", "second": "sex"}, "It fits."),
+    ({"where": "income"}, "where: Malformed. Accepted: sex=Female,Male, age=18..65."),
+    ({"where": "age=.."}, "where: Malformed."),
+    ({"by": "age", "bins": "few"}, "bins: Malformed. Accepted: 5, 18,65, age=18,65."),
+    ({"by": "age", "bins": "5"}, "It fits."),
+    ({"error": "x%"}, "error: Malformed. Accepted: 50, 1%."),
+    ({"error": "5"}, "epsilon: One of these. Accepted: epsilon, error, error_share."),
+]
+
+
+@pytest.mark.parametrize(("changed", "words"), WRONG)
+def test_a_wrong_field_is_named(
+    server: Server, changed: dict[str, str], words: str
+) -> None:
+    dataset = server.uploaded(20)["id"]
+    browser = signed_in(server, server.admin)
+    query = {"statistic": "count", "epsilon": "1", **changed}
+    page = browser.get(f"/ui/datasets/{dataset}/statistics/new", params=query)
+    main = page.text.partition("<main")[2]
+    assert words in main, main
+    assert page.status_code == (200 if words == "It fits." else 422)

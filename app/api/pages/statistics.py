@@ -1,15 +1,35 @@
-"""Serves the pages of statistics: those of a dataset, and the released numbers."""
+"""Serves the pages of statistics: those of a dataset, the form that quotes and submits
+one table, and the released numbers.
+"""
 
-from fastapi import APIRouter, Response
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
-from app.access.grants import SEE_LEDGER
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from app.access.grants import SEE_LEDGER, TRAIN
 from app.api.pages import words
+from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.rendering import Visitor, as_file
-from app.api.pages.statistics_view import shown_table, summary_row
+from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
+from app.api.pages.statistics_view import (
+    columns_by_kind,
+    error_before,
+    quote_title,
+    shown_table,
+    summary_row,
+)
 from app.api.requests import BodyRoute, Page
-from app.services.authorization import has_role
+from app.core import limits
+from app.core.errors import InvalidRequest
+from app.services.authorization import has_role, require_role
 from app.services.datasets import show
 from app.services.releases import statistics
+from app.services.releases.requests import quote, submit
+from app.services.releases.statistics import StatisticsRequest
+from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
+from grovekeeper_common.statistic_words import bins_of, condition_of, error_of
 
 statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
@@ -24,6 +44,132 @@ def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
         rows=[summary_row(released) for released in listed.statistics],
         following=listed.next,
     )
+
+
+class StatisticsFields(SpendingFields):
+    """The fields of the form of one table.
+
+    Attributes:
+        second: the second column of a cross-table.
+        where: a condition on each line, as the command line takes it.
+        bins: of numbers, ``age=18,65; hours=5``; without a name, those of ``column``.
+        error: that is wanted, in place of an ε.
+    """
+
+    statistic: Text = "count"
+    column: Text = ""
+    second: Text = ""
+    by: Text = ""
+    where: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
+    bins: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
+    error: Text = ""
+
+    def asking(self, epsilon: str) -> str:
+        """See :class:`SpendingFields`; an ε stands for the wanted error."""
+        settled = self.model_copy(update={"error": ""})
+        return super(StatisticsFields, settled).asking(epsilon)
+
+
+@statistics_pages.get("/datasets/{dataset}/statistics/new")
+def quote_statistics(
+    visit: Visitor, dataset: str, fields: Annotated[StatisticsFields, Query()]
+) -> Response:
+    """Show the form of a table, with its price and its error as soon as an ε or an error
+    is given.
+    """
+    require_role(*visit.by, dataset, TRAIN)
+    shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
+
+    def ask() -> StatisticsQuoteOut:
+        return quote(*visit.by, StatisticsRequest(dataset=dataset, body=_body(fields)))
+
+    shown_quote = quoted(
+        visit, shown, fields, ask if fields.epsilon or fields.error else None
+    )
+    plan = shown_quote.plan
+    return shown_quote.page(
+        "ask_statistics",
+        title=plan and quote_title(plan),
+        error=plan and error_before(plan),
+        columns=columns_by_kind(shown["schema"]),
+    )
+
+
+@statistics_pages.post("/datasets/{dataset}/statistics/new")
+async def release_statistics(visit: Visitor, dataset: str) -> Response:
+    """Submit the job of the form; a refusal shows the form again with what would fit."""
+
+    def act(form: Form) -> str:
+        body = _body(checked(StatisticsFields, form))
+        asked = StatisticsRequest(dataset=dataset, body=body)
+        return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
+
+    return await submitted(
+        visit,
+        act,
+        lambda refused: quote_statistics(
+            refused, dataset, checked(StatisticsFields, refused.sent)
+        ),
+    )
+
+
+_Value = TypeVar("_Value")
+_CONDITIONS = ("sex=Female,Male", "age=18..65")
+_BINS = ("5", "18,65", "age=18,65")
+_ERRORS = ("50", "1%")
+
+
+def _body(fields: StatisticsFields) -> StatisticsIn:
+    error: dict[str, str] = {}
+    if fields.error.strip():
+        error = _read("/error", error_of, fields.error, _ERRORS)
+    given = {**fields.stated(), **fields.amounts(), **error}
+    return checked(StatisticsIn, {**given, "tables": [_table(fields)]})
+
+
+def _table(fields: StatisticsFields) -> dict[str, Any]:
+    """The table of a form. A field that the statistic does not have is ignored: a page
+    without the script still shows it.
+    """
+    own: dict[str, Any] = {"column": fields.column or None}
+    if fields.statistic == "crosstab":
+        columns = (fields.column, fields.second)
+        own = {"columns": [name for name in columns if name]}
+    elif fields.statistic == "count":
+        own = {}
+    conditions = [
+        _read("/where", condition_of, line.strip(), _CONDITIONS)
+        for line in fields.where.splitlines()
+        if line.strip()
+    ]
+    return {
+        **own,
+        "statistic": fields.statistic,
+        "by": [fields.by] if fields.by else [],
+        "where": conditions,
+        "bins": _bins(fields),
+    }
+
+
+def _bins(fields: StatisticsFields) -> dict[str, int | list[float]]:
+    bins: dict[str, int | list[float]] = {}
+    for text in fields.bins.split(";"):
+        stated = text.strip()
+        if stated and "=" not in stated:
+            stated = f"{fields.column or fields.by}={stated}"
+        if stated:
+            name, edges = _read("/bins", bins_of, stated, _BINS)
+            bins[name] = edges
+    return bins
+
+
+def _read(
+    pointer: str, read: Callable[[str], _Value], text: str, accepted: tuple[str, ...]
+) -> _Value:
+    try:
+        return read(text)
+    except ValueError:
+        raise InvalidRequest.at(pointer, "malformed", accepted=accepted) from None
 
 
 @statistics_pages.get("/statistics/{statistics_id}")

@@ -1,16 +1,18 @@
 """Prepares what the pages of statistics show: tables of numbers with their intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
+from typing import Any
 
 from markupsafe import Markup
 
-from app.api.pages import pictures
+from app.api.pages import pictures, words
 from app.wire.spending import PriceOut
 from app.wire.statistics import (
     CellOut,
     EstimateOut,
+    StatisticsQuoteOut,
     StatisticsSummary,
     StatisticsTableOut,
 )
@@ -48,6 +50,39 @@ def summary_row(released: StatisticsSummary) -> SummaryRow:
         price=released.price,
         created_at=released.created_at,
     )
+
+
+def columns_by_kind(schema: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The columns of a schema as a form offers them: numbers, then categories."""
+    numbers: list[str] = []
+    categories: list[str] = []
+    for feature in schema["features"]:
+        is_category = feature["type"] == "categorical"
+        (categories if is_category else numbers).append(feature["name"])
+    return [
+        ("Numbers", numbers),
+        ("Categories", [*categories, schema["label"]["name"]]),
+    ]
+
+
+def quote_title(plan: StatisticsQuoteOut) -> str:
+    """What a plan of one table would release, and on which rows."""
+    [asked] = plan.tables
+    title = f"{statistic_words.title(asked.table)} at ε = {plan.price.epsilon}"
+    return f"{title} on {words.cell(plan.scope)}" if plan.scope else title
+
+
+def error_before(plan: StatisticsQuoteOut) -> str:
+    """The error of a plan of one table, as a sentence."""
+    [asked] = plan.tables
+    which = "The number"
+    if asked.n_cells > 1:
+        which = f"Each of the {words.grouped(asked.n_cells)} numbers"
+    if asked.half_width is None:
+        return f"{which} comes with its interval, which depends on how many rows it is about."
+    width = number_in_words(asked.half_width)
+    unit = "rows" if asked.unit == "rows" else f"(in the unit of {asked.unit})"
+    return f"{which} will be within ± {width} {unit} of the exact one, 95 times of 100."
 
 
 @dataclass(frozen=True)

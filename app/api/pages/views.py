@@ -139,7 +139,9 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, ShownProblem]:
 
 
 def _wrong_field(item: Mapping[str, Any]) -> WrongField:
-    place = item["at"].replace("/", " ").replace("_", " ").strip()
+    # A form asks for one table.
+    at = item["at"].removeprefix("/tables/0")
+    place = at.replace("/", " ").replace("_", " ").strip()
     name = place or "the form"
     if "field" in item:
         name = f"{name} {item['field']}"

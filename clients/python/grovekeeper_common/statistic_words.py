@@ -1,7 +1,15 @@
-"""Writes tables of statistics as words for people."""
+"""Writes tables of statistics as words for people, and reads the conditions, bins and
+errors that people type.
+"""
 
+import math
+import re
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
+
+_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 
 
 def title(table: Mapping[str, Any]) -> str:
@@ -28,3 +36,65 @@ def _condition_in_words(condition: Mapping[str, Any]) -> str:
     words += [] if lower is None else [f"from {lower:.15g}"]
     words += [] if below is None else [f"below {below:.15g}"]
     return " ".join(words)
+
+
+def condition_of(text: str) -> dict[str, Any]:
+    """A condition from ``sex=Female,Male``, or ``age=18..65`` (without 65), in the form
+    of a request.
+
+    Raises:
+        ValueError: the text is no condition.
+    """
+    name, values = _named(text)
+    found = _RANGE.fullmatch(values)
+    if found is None:
+        return {"column": name, "in": values.split(",")}
+    limits = zip(("from", "below"), found.groups(), strict=True)
+    bounds = {key: _finite(value) for key, value in limits if value is not None}
+    if not bounds:
+        raise ValueError(f"{text} has no bound")
+    return {"column": name, **bounds}
+
+
+def bins_of(text: str) -> tuple[str, int | list[float]]:
+    """A column and its bins, from ``age=5`` (how many of equal width) or ``age=18,65``
+    (their edges).
+
+    Raises:
+        ValueError: the text states no bins.
+    """
+    name, values = _named(text)
+    if values.strip().isdecimal():
+        return name, int(values)
+    return name, [_finite(edge) for edge in values.split(",") if edge]
+
+
+def error_of(text: str) -> dict[str, str]:
+    """The member of a request that says which error is wanted: ``50``, or ``1%`` of the
+    declared size.
+
+    Raises:
+        ValueError: the text is no share.
+    """
+    percent = text.strip().removesuffix("%")
+    if percent == text.strip():
+        return {"error": percent}
+    try:
+        return {"error_share": format(Decimal(percent) / 100, "f")}
+    except InvalidOperation:
+        raise ValueError("an error is a number, or a share such as 1%") from None
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, separator, values = text.partition("=")
+    if not (name and separator and values):
+        raise ValueError(f"a text is column=values, not {text!r}")
+    return name, values
+
+
+def _finite(text: str) -> float:
+    """A number that JSON can hold."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number of this size does not exist")
+    return number

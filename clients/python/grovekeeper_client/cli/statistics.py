@@ -3,14 +3,11 @@
 are paid for.
 """
 
-import math
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -35,11 +32,10 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
 from grovekeeper_client.cli.output import Output
-from grovekeeper_common.statistic_words import title
+from grovekeeper_common.statistic_words import bins_of, condition_of, error_of, title
 
-_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
-_RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 _BAR_CELLS = 30
+_Value = TypeVar("_Value")
 
 ColumnArgument = Annotated[str, typer.Argument(help="Name of the column.")]
 ColumnsArgument = Annotated[
@@ -75,14 +71,10 @@ class StatisticsOptions:
     def to_json(self, client: Client, dataset: str) -> dict[str, Any]:
         """The body without its tables. Amounts are sent as they were typed."""
         scope = read_scope(self.scope, partial(client.dataset, dataset))
-        is_share = self.error is not None and self.error.endswith("%")
-        return given(
-            epsilon=self.epsilon,
-            error=None if is_share else self.error,
-            error_share=_hundredth(self.error) if is_share else None,
-            delta=self.delta,
-            scope=scope,
-        )
+        amounts = given(epsilon=self.epsilon, delta=self.delta, scope=scope)
+        if self.error is None:
+            return amounts
+        return amounts | _read("--error", error_of, self.error)
 
 
 @dataclass(frozen=True)
@@ -112,67 +104,30 @@ class TableOptions:
         return {
             "statistic": statistic,
             "by": self.by or [],
-            "where": [_condition(word) for word in self.where or ()],
+            "where": [
+                _read("--where", condition_of, word) for word in self.where or ()
+            ],
             "bins": _all_bins(self.bins or ()),
             **fields,
         }
 
 
-def _hundredth(percent: str | None) -> str:
+def _read(option: str, read: Callable[[str], _Value], text: str) -> _Value:
+    """The value of an option."""
     try:
-        return format(Decimal(str(percent).removesuffix("%")) / 100, "f")
-    except InvalidOperation:
-        raise WrongUse("--error is a number, or a share such as 1%") from None
-
-
-def _named(word: str, option: str) -> tuple[str, str]:
-    name, separator, values = word.partition("=")
-    if not (name and separator and values):
-        raise WrongUse(f"{option} is column=values, not {word!r}")
-    return name, values
-
-
-def _condition(word: str) -> dict[str, Any]:
-    """Rows to read: a range of a number, or some categories."""
-    name, values = _named(word, "--where")
-    found = _RANGE.fullmatch(values)
-    if found is None:
-        return {"column": name, "in": values.split(",")}
-    lower, below = found.groups()
-    limits = given(lower=lower, below=below)
-    if not limits:
-        raise WrongUse(f"--where {word} has no bound")
-    named = {"lower": "from", "below": "below"}
-    return {"column": name} | {
-        named[key]: _finite(value, word) for key, value in limits.items()
-    }
-
-
-def _finite(text: str, word: str) -> float:
-    """A number that JSON can hold."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise WrongUse(f"{word}: a number of this size does not exist")
-    return number
+        return read(text)
+    except ValueError as error:
+        raise WrongUse(f"{option}: {error}") from None
 
 
 def _all_bins(words: Sequence[str]) -> dict[str, int | list[float]]:
     bins: dict[str, int | list[float]] = {}
-    for name, edges in map(_bins, words):
+    for word in words:
+        name, edges = _read("--bins", bins_of, word)
         if name in bins:
             raise WrongUse(f"--bins names {name} twice; separate edges with commas")
         bins[name] = edges
     return bins
-
-
-def _bins(word: str) -> tuple[str, int | list[float]]:
-    name, values = _named(word, "--bins")
-    try:
-        if values.isdecimal():
-            return name, int(values)
-        return name, [_finite(edge, word) for edge in values.split(",") if edge]
-    except ValueError:
-        raise WrongUse(f"--bins {word} is neither a number of bins nor edges") from None
 
 
 @command

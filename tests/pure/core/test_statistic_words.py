@@ -1,0 +1,57 @@
+"""Tables of statistics in words, and the texts that people type for them."""
+
+from typing import Any
+
+import pytest
+
+from grovekeeper_common.statistic_words import bins_of, condition_of, error_of, title
+
+ALL: dict[str, Any] = {"column": None, "columns": [], "by": [], "where": []}
+
+
+def test_a_table_has_a_title() -> None:
+    where = [
+        {"column": "sex", "in": ["Female", None]},
+        {"column": "age", "from": 18.0, "below": None},
+    ]
+    assert title({**ALL, "statistic": "count"}) == "count"
+    mean = {**ALL, "statistic": "mean", "column": "age", "by": ["sex"], "where": where}
+    words = "mean of age by sex, where sex is Female or (empty) and age from 18"
+    assert title(mean) == words
+    crossed = {**ALL, "statistic": "crosstab", "columns": ["sex", "age"]}
+    assert title(crossed) == "crosstab of sex, age"
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("sex=Female,Male", {"column": "sex", "in": ["Female", "Male"]}),
+        ("income=>50K", {"column": "income", "in": [">50K"]}),
+        ("age=18..65", {"column": "age", "from": 18.0, "below": 65.0}),
+        ("age= .5 .. ", {"column": "age", "from": 0.5}),
+        ("age=..-1e2", {"column": "age", "below": -100.0}),
+    ],
+)
+def test_a_condition_is_read(text: str, condition: dict[str, Any]) -> None:
+    assert condition_of(text) == condition
+
+
+@pytest.mark.parametrize("text", ["", "sex", "sex=", "=a", "age=..", "age=1e999.."])
+def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        condition_of(text)
+
+
+def test_bins_are_a_number_of_bins_or_edges() -> None:
+    assert bins_of("age= 5") == ("age", 5)
+    assert bins_of("age=18, 65,") == ("age", [18.0, 65.0])
+    for text in ("age", "age=few", "age=1,1e999"):
+        with pytest.raises(ValueError, match=r"."):
+            bins_of(text)
+
+
+def test_an_error_is_a_number_or_a_share() -> None:
+    assert error_of("50") == {"error": "50"}
+    assert error_of(" 1% ") == {"error_share": "0.01"}
+    with pytest.raises(ValueError, match="share"):
+        error_of("x%")
