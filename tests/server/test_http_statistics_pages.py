@@ -224,3 +224,18 @@ def test_a_wrong_field_is_named(
     main = page.text.partition("<main")[2]
     assert words in main, main
     assert page.status_code == (200 if words == "It fits." else 422)
+
+
+def test_statistics_outlive_the_rows_and_no_more_are_sold(server: Server) -> None:
+    dataset = server.uploaded(20)["id"]
+    released = _released(server, dataset, epsilon="1", tables=TABLES[:1])
+    server.admin.http.delete(f"/datasets/{dataset}").raise_for_status()
+    browser = signed_in(server, server.admin)
+    path = f"/ui/datasets/{dataset}/statistics"
+    listed = browser.get(path)
+    assert f'href="/ui/statistics/{released["id"]}"' in listed.text
+    assert f'href="{path}/new"' not in listed.text
+    assert browser.get(f"/ui/statistics/{released['id']}").status_code == 200
+    refused = browser.get(f"{path}/new", params={"epsilon": "1"})
+    assert refused.status_code == 409
+    assert "Release and spend" not in refused.text
