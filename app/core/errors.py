@@ -237,6 +237,8 @@ class ColumnProblem:
         byte: byte of the unpacked file, from 1, where the problem is no line's.
         suspected: what most likely caused the problem, in words: a sentence of the
             service, never a cell.
+        option: of the upload, as ``name=value``, which reads the file as it is; of the
+            cells, marks for missing values alone occur in it.
     """
 
     name: str
@@ -247,33 +249,40 @@ class ColumnProblem:
     line: int | None = None
     byte: int | None = None
     suspected: str | None = field(default=None, compare=False)
+    option: str | None = field(default=None, compare=False)
 
 
 @dataclass(eq=False)
 class RowsInvalid(GrovekeeperError):
     """The upload does not match the declaration, and nothing was stored. Shown to the
     owner only.
+
+    Attributes:
+        columns: what cannot be read; in an answer, also what is not as declared.
+        mapped: PRIVATE: all that would be mapped, if the rest could be read.
     """
 
-    columns: Sequence[ColumnProblem]
+    columns: Sequence["ColumnProblem | UnreadColumn"]
+    mapped: Sequence["UnreadColumn"] = field(default=(), repr=False)
 
     sentence = "the upload does not match the declaration; nothing was stored"
 
 
 @dataclass(frozen=True)
 class UnreadColumn:
-    """A column of an upload with many cells that the declaration does not list, or a
-    unit column with marks.
+    """A column of an upload with cells that the declaration does not list, or a unit
+    column with marks.
 
     Attributes:
-        problem: ``unknown`` (no declared value), ``clamped`` (out of bounds) or
-            ``missing-mark`` (a unit column has a mark such as ``NA`` for a missing
-            value).
+        problem: ``unknown`` (no declared value), ``clamped`` (out of bounds),
+            ``missing`` (empty; never refused) or ``missing-mark`` (a unit column has a
+            mark such as ``NA`` for a missing value).
         count: exact and PRIVATE; for the owner.
-        percent: of the cells of the column, rounded to tenths; of marks at least 0.1.
+        percent: of the cells of the column; in an answer rounded to tenths, at least 0.1.
         suspected: what most likely caused the problem, in words, as in
             :class:`ColumnProblem`.
-        row: the first row with a mark, as in :class:`ColumnProblem`.
+        row: the first such row, as in :class:`ColumnProblem`.
+        option: as in :class:`ColumnProblem`.
     """
 
     name: str
@@ -282,6 +291,7 @@ class UnreadColumn:
     percent: float
     suspected: str | None = field(default=None, compare=False)
     row: int | None = None
+    option: str | None = field(default=None, compare=False)
 
 
 @dataclass(eq=False)

@@ -56,7 +56,7 @@ SLOW_KEY_AGE_S = 30
 MAX_FORM_FIELDS = 4_096
 # Bytes of the headers, or of a field, before the file of a form
 MAX_FORM_PART_BYTES = 4_096
-MAX_FIELDS_BEFORE_FILE = 16  # Fields before the file of a form, which has three
+MAX_FIELDS_BEFORE_FILE = 16  # Fields before the file of a form, which has eight
 # Columns, and partitions, that the form of a declaration takes; the API takes more
 MAX_FORM_COLUMNS = 200
 # Charges in the plot of a dataset; earlier charges are in the pages of its ledger
@@ -179,6 +179,7 @@ MAX_BLOCK_BYTES = 4 * 1024 * 1024
 # Of the cells of a column of an upload, the share that may be undeclared or out of
 # bounds unless the owner accepts more.
 MAX_UNREAD_PERCENT = 5
+MAX_MISSING_CHARS = 1_000  # Characters of the option missing of an upload
 MAX_CSV_LINE_BYTES = 1024 * 1024  # Bytes of one line of an upload
 # Bytes on the disk of all uploads to a dataset together, those that still run included.
 MAX_DATASET_BYTES = 64 * 1024**3

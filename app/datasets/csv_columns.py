@@ -71,6 +71,7 @@ class ReadColumn:
         unknown: undeclared categories; for the label, undeclared and empty ones, whose
             rows training drops.
         suspected: what most likely made them unknown (:mod:`grovekeeper_common.suspicions`).
+        option: of the upload, with which they are not.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ReadColumn:
     missing: int = field(default=0, repr=False)
     unknown: int = field(default=0, repr=False)
     suspected: str | None = field(default=None, repr=False, compare=False)
+    option: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,20 @@ class _Texts:
 
 
 class _Column:
-    """The counts of one column over all blocks."""
+    """The counts of one column over all blocks.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        declared: the texts that cells may have; none for numbers and units.
+    """
+
+    def __init__(self, name: str, declared: Sequence[str] = ()) -> None:
+        self.declared = declared
         self.report = ReadColumn(name)
         self._problems: Counter[str] = Counter()
         self._first_rows: dict[str, int] = {}
         self._suspected: dict[str, str | None] = dict(_SUSPECTED)
-        self._n_read = 0
+        self._options = {"not-text": suspicions.option_of(suspicions.LATIN_1)}
+        self.n_read = 0
         """Rows of the blocks before the present one."""
 
     @property
@@ -144,15 +152,14 @@ class _Column:
                 row = self._first_rows.get(slug)
                 suspected = self._suspected.get(slug)
                 name = self.report.name
-                problems.append(
-                    ColumnProblem(name, slug, count, row, suspected=suspected)
-                )
+                refused = ColumnProblem(name, slug, count, row, suspected=suspected)
+                problems.append(replace(refused, option=self._options.get(slug)))
         return problems
 
     def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
         count = int(np.count_nonzero(is_refused))
         if count:
-            first_row = self._n_read + int(is_refused.argmax()) + 1
+            first_row = self.n_read + int(is_refused.argmax()) + 1
             self._first_rows.setdefault(problem, first_row)
         self._problems[problem] += count
 
@@ -174,11 +181,13 @@ class _Column:
                 rows = texts.of_cells(pc.is_in(texts.values, refused))
                 self._refuse_rows(problem, rows.to_numpy(zero_copy_only=False))
 
-    def _suspect(self, undeclared: pa.Array, declared: Sequence[str]) -> None:
+    def _suspect(self, undeclared: pa.Array) -> None:
         """Looks for the cause of undeclared values, once for the column."""
         if self.report.suspected is None and len(undeclared):
             sample = undeclared.slice(0, suspicions.SAMPLE).to_pylist()
-            self.report.suspected = suspicions.of_undeclared(sample, declared)
+            suspected = suspicions.of_undeclared(sample, self.declared)
+            self.report.suspected = suspected
+            self.report.option = suspicions.option_of(suspected, sample)
 
     def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
         if is_legal:
@@ -196,7 +205,7 @@ class NumberColumn(_Column):
 
     def read(self, cells: pa.Array) -> CountedCells:
         """Reads one block of text or numbers. In a block with problems, refused cells
-        are zeros.
+        are in bounds.
         """
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
@@ -209,7 +218,7 @@ class NumberColumn(_Column):
         self._empty(is_empty, is_legal=self._feature.missing)
         if self._feature.type == "integer":
             self._refuse_rows("not-an-integer", (np.rint(values) != values) & ~is_empty)
-        self._n_read += len(values)
+        self.n_read += len(values)
         self.report.clamped += count_out_of_bounds(self._feature, values)
         sanitised = sanitise_numbers(self._feature, values)
         mask = is_empty if is_empty.any() else None
@@ -218,7 +227,7 @@ class NumberColumn(_Column):
         )
 
     def _parse(self, text: pa.Array) -> NDArray[np.float64]:
-        """The cells as floats, NaN for empty cells and zero for refused ones, which are
+        """The cells as floats, NaN for empty cells and a bound for refused ones, which are
         no numbers.
         """
         # Three attempts: in most blocks the first one succeeds, without expressions.
@@ -245,24 +254,27 @@ class NumberColumn(_Column):
     def _refused(
         self, cells: pa.Array, is_legal: pa.Array, *, problem: str
     ) -> pa.Array:
-        """The cells with zeros in place of those that are neither legal nor empty,
-        which are a problem.
+        """The cells with the lower bound in place of those that are neither legal nor
+        empty, which are a problem.
         """
         is_legal = pc.fill_null(is_legal, True)
         has_no_cause = problem == "not-a-number" and problem not in self._suspected
         if has_no_cause and is_legal.false_count:
             refused = cells.filter(pc.invert(is_legal))
-            sample = refused.slice(0, suspicions.SAMPLE).to_pylist()
-            self._suspected[problem] = suspicions.of_no_numbers(map(str, sample))
+            sample = list(map(str, refused.slice(0, suspicions.SAMPLE).to_pylist()))
+            suspected = suspicions.of_no_numbers(sample)
+            self._suspected[problem] = suspected
+            self._options[problem] = suspicions.option_of(suspected, sample)
         self._refuse_rows(problem, ~is_legal.to_numpy(zero_copy_only=False))
-        return pc.if_else(is_legal, cells, pa.scalar("0").cast(cells.type))
+        in_bounds = pa.scalar(repr(self._feature.lower))
+        return pc.if_else(is_legal, cells, in_bounds.cast(cells.type))
 
 
 class CategoryColumn(_Column):
     """A ``categorical`` feature."""
 
     def __init__(self, feature: Feature) -> None:
-        super().__init__(feature.name)
+        super().__init__(feature.name, feature.categories)
         self._feature = feature
         self._categories = pa.array(feature.categories, pa.string())
 
@@ -276,14 +288,11 @@ class CategoryColumn(_Column):
             self._empty(empty_cells, is_legal=self._feature.missing)
             self.report.unknown += texts.count(is_undeclared) - texts.count(is_empty)
             self._look_at_undeclared(texts, is_undeclared)
-            self._suspect(
-                texts.values.filter(pc.and_not(is_undeclared, is_empty)),
-                self._feature.categories,
-            )
+            self._suspect(texts.values.filter(pc.and_not(is_undeclared, is_empty)))
             other = pa.scalar(self._feature.other_code, pa.int32())
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
-        self._n_read += len(cells)
+        self.n_read += len(cells)
         of_cells = texts.of_cells(codes)
         return CountedCells(of_cells, of_cells)
 
@@ -294,8 +303,7 @@ class LabelColumn(_Column):
     """
 
     def __init__(self, label: Label) -> None:
-        super().__init__(label.name)
-        self._label = label
+        super().__init__(label.name, label.classes)
         self._classes = pa.array(label.classes, pa.string())
 
     def read(self, cells: pa.Array) -> CountedCells:
@@ -307,12 +315,9 @@ class LabelColumn(_Column):
             self.report.unknown += texts.count(is_unknown)
             self._look_at_undeclared(texts, is_unknown)
             is_empty = pc.equal(texts.values, "")
-            self._suspect(
-                texts.values.filter(pc.and_not(is_unknown, is_empty)),
-                self._label.classes,
-            )
+            self._suspect(texts.values.filter(pc.and_not(is_unknown, is_empty)))
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
-        self._n_read += len(cells)
+        self.n_read += len(cells)
         of_cells = texts.of_cells(codes)
         return CountedCells(of_cells, of_cells)
 
@@ -343,7 +348,7 @@ class UnitColumn(_Column):
             self._refuse_rows("not-a-plain-integer", _other_spellings(cells))
         names = _canonical_texts(cells) if self._form == unit_names.TEXT else cells
         self._count_marks(names)
-        self._n_read += len(cells)
+        self.n_read += len(cells)
         return names
 
     def _count_marks(self, names: pa.Array) -> None:
@@ -351,11 +356,16 @@ class UnitColumn(_Column):
         is_mark = pc.is_in(plain_names, value_set=_MARKS)
         if is_mark.true_count:
             index = int(is_mark.to_numpy(zero_copy_only=False).argmax())
-            first = self._n_read + index + 1
+            first = self.n_read + index + 1
+            sample = names.filter(is_mark).slice(0, suspicions.SAMPLE).to_pylist()
+            option = suspicions.option_of(suspicions.MARK, sample)
             before = self.marks or ColumnProblem(
                 self.report.name, "missing-mark", 0, first, suspected=suspicions.MARK
             )
-            self.marks = replace(before, count=before.count + is_mark.true_count)
+            self.marks = replace(
+                before, count=before.count + is_mark.true_count, option=option
+            )
+            self._options.setdefault("not-a-plain-integer", option)
             self._suspected.setdefault("not-a-plain-integer", suspicions.MARK)
 
 

@@ -14,77 +14,41 @@ without cause or context.
 import hmac
 import itertools
 import os
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
+from app.core.errors import RowsInvalid, TooLarge, UnreadColumn
 from app.core.sealed_files import SealedFile, Writer
 from app.datasets import row_files, row_layout, unit_names
 from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
-from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import Blocks
-from app.datasets.csv_columns import (
-    Column,
-    CountedCells,
-    LabelColumn,
-    ReadColumn,
-    UnitColumn,
-    new_column,
-)
+from app.datasets.csv_columns import CountedCells, ReadColumn
 from app.datasets.fingerprints import Fingerprints, RowHash, side_by_side
 from app.datasets.row_layout import (
-    as_feature,
     hash_cells,
     hash_keys,
     own_column_partitions,
     stored_columns,
 )
+from app.datasets.row_reading import Reading, RowRules, opened, with_all_problems
 from app.datasets.upload_bodies import BodyForm, CsvSource
-from grovekeeper_common import suspicions
 from grovekeeper_forests import limits as forest_limits
-from grovekeeper_forests.data.schema import Schema, composed
-from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
+from grovekeeper_forests.privacy.partitions import HashPartition
 
 _COMPARED_BYTES = 8  # of a digest; equal by chance once in 2⁶⁴ pairs of units
-_WITH_POINT = re.compile(r"-?[0-9]+\.0")
 _KEPT_UNITS = 1_000  # units over the bound that stay in memory between blocks
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
 """Fewest and most rows of a row group; between them, a row group ends when it holds
 ``_ROW_GROUP_CELLS`` cells.
 """
-
-
-@dataclass(frozen=True)
-class RowRules:
-    """The parts of a declaration that rows are read by.
-
-    Attributes:
-        schema: public.
-        partitions: public; as declared.
-        dataset_key: secret; keys the hash partitions and the ids of units.
-        unit_column: public; the column that names a row's unit, or ``None`` where the
-            row is the unit.
-        unit_form: public; how that column spells a unit
-            (:mod:`app.datasets.unit_names`).
-    """
-
-    schema: Schema
-    partitions: Partitions
-    dataset_key: bytes = field(repr=False)
-    unit_column: str | None = None
-    unit_form: str = unit_names.RAW
 
 
 @dataclass
@@ -116,10 +80,10 @@ class IngestReport:
         n_similar_units: where the unit column is text, the values that differ from
             another value of the upload by leading zeros, case or the spelling of a
             number alone; ``None`` for more rows than ``limits.MAX_COMPARED_UNIT_ROWS``.
-        marks: cells of the unit column that hold a mark for a missing value, of all
-            rows, stored or dropped.
         most_over: rows over the bound of the unit that has the most of them, and the
             first of these rows.
+        mapped: the cells of all rows, stored or dropped, that were mapped, and the
+            marks for missing values in the unit column.
     """
 
     columns: tuple[ReadColumn, ...] = field(repr=False)
@@ -127,8 +91,8 @@ class IngestReport:
     cells: bytes = field(repr=False)
     dropped: DroppedCounts | None = None
     n_similar_units: int | None = field(default=0, repr=False)
-    marks: ColumnProblem | None = field(default=None, repr=False)
     most_over: tuple[int, int] | None = field(default=None, repr=False)
+    mapped: Sequence[UnreadColumn] = field(default=(), repr=False)
 
     @property
     def n_read(self) -> int:
@@ -173,14 +137,31 @@ def ingest_rows(
         TooLarge: the unpacked body, its number of rows or the bytes of all uploads to
             the dataset are over the limit.
     """
-    with _opened(source, form, rules) as body:
-        body.place_columns(_positions(body.read_header(), rules))
+    try:
+        return _stored(source, destination, rules, book, prints, form)
+    except RowsInvalid as error:
+        refusal = error
+    # raised out of the handler, like every refusal
+    raise with_all_problems(refusal, source, form, rules)
+
+
+def _stored(
+    source: BinaryIO,
+    destination: SealedFile,
+    rules: RowRules,
+    book: AdmissionBook | None,
+    prints: Fingerprints,
+    form: BodyForm,
+) -> IngestReport:
+    reading = Reading(rules)
+    with opened(source, form, rules) as body:
+        reading.place_columns(body)
         stored_bytes = _bytes_beside(destination, prints)
         with (
             destination.new(existing="refuse") as file,
             prints.destination.new(existing="refuse") as printed,
         ):
-            upload = _Intake(rules, book, prints, printed)
+            upload = _Intake(reading, rules, book, prints, printed)
             for _ in upload.store(body, file):
                 _refuse_when_full(stored_bytes, file, printed)
             # After the last byte was written: of uploads to one folder at the same
@@ -188,80 +169,15 @@ def ingest_rows(
             file.finish()
             printed.finish()
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
-        reports = tuple(column.report for column in upload.columns)
         return IngestReport(
-            reports,
+            tuple(column.report for column in reading.columns),
             upload.n_rows,
             upload.cells_digest,
             upload.dropped,
             upload.n_similar_units,
-            upload.marks,
             upload.most_over,
+            reading.mapped,
         )
-
-
-@contextmanager
-def _opened(
-    source: BinaryIO, form: BodyForm, rules: RowRules
-) -> Iterator[CsvSource | Blocks]:
-    max_bytes = _most_unpacked_bytes(source, form)
-    if form.is_columnar:
-        features = rules.schema.features
-        numbers = [
-            composed(feature.name) for feature in features if not feature.is_categorical
-        ]
-        unit = None if rules.unit_column is None else composed(rules.unit_column)
-        with ColumnarSource(
-            source,
-            form,
-            declared=_declared_columns(rules),
-            numbers=numbers,
-            unit=unit,
-            categories=_texts_of_values(rules),
-        ) as stream:
-            yield Blocks(stream, max_bytes=max_bytes)
-    else:
-        csv_source = CsvSource(
-            source,
-            is_gzip=form is BodyForm.GZIP,
-            max_bytes=max_bytes,
-            max_line_bytes=limits.MAX_CSV_LINE_BYTES,
-            declared=_declared_columns(rules),
-        )
-        with closing(csv_source) as text:
-            yield text
-
-
-def _texts_of_values(rules: RowRules) -> dict[str, list[str]]:
-    """The declared categories that false and true mean in columns of categories, which
-    have texts alone, and those that whole numbers mean with the end ``.0``.
-    """
-    label = rules.schema.label
-    columns = {}
-    for feature in rules.schema.features:
-        if feature.is_categorical:
-            columns[feature.name] = feature.categories
-    for partition in own_column_partitions(rules.partitions):
-        columns[partition.column] = partition.categories
-    columns[label.name] = label.classes
-    values = {}
-    for name, texts in columns.items():
-        truths = [_text_of(False, texts), _text_of(True, texts)]
-        values[composed(name)] = [*truths, *_with_point(texts)]
-    return values
-
-
-def _with_point(declared: Sequence[str]) -> list[str]:
-    return [
-        text
-        for text in declared
-        if _WITH_POINT.fullmatch(text) and text.removesuffix(".0") not in declared
-    ]
-
-
-def _text_of(truth: bool, declared: Sequence[str]) -> str:
-    texts = [str(truth), str(truth).lower(), str(truth).upper(), str(int(truth))]
-    return next((text for text in texts if text in declared), texts[0])
 
 
 def _bytes_beside(destination: SealedFile, prints: Fingerprints) -> int:
@@ -274,99 +190,27 @@ def _refuse_when_full(others: int, *written: Writer) -> None:
         raise TooLarge("the stored bytes of the dataset", limits.MAX_DATASET_BYTES)
 
 
-def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
-    """Returns how many bytes an upload may unpack to: little for a small body, so that
-    small bodies are little work.
-    """
-    size = source.seek(0, os.SEEK_END)
-    source.seek(0)
-    ratio = limits.MAX_COLUMNAR_RATIO if form.is_columnar else limits.MAX_GZIP_RATIO
-    unpacked_bytes = max(size * ratio, limits.FREE_UNPACKED_BYTES)
-    return min(unpacked_bytes, limits.MAX_UPLOAD_CSV_BYTES)
-
-
-def _positions(header: Sequence[str], rules: RowRules) -> list[int]:
-    """The positions of the upload's columns in the declaration.
-
-    A header in another Unicode form than the declaration means the declared column that
-    looks the same.
-
-    Raises:
-        RowsInvalid: ``missing-column`` and ``duplicate-column`` by name;
-            ``unknown-column`` by the columns' places, because a headerless file has a
-            person's values where names should be.
-    """
-    declared = _declared_columns(rules)
-    by_name = {composed(name): name for name in declared}
-    # an exact name wins where two declared names look the same
-    by_name.update(zip(declared, declared, strict=True))
-    names = [by_name.get(name) or by_name.get(composed(name), name) for name in header]
-    counts = Counter(names)
-    missing = [name for name in declared if name not in counts]
-    problems = []
-    for name, suspected in suspicions.of_missing_columns(missing, names).items():
-        problems.append(ColumnProblem(name, "missing-column", 1, suspected=suspected))
-    for name in declared:
-        if counts[name] > 1:
-            problems.append(ColumnProblem(name, "duplicate-column", counts[name]))
-    unknown = {
-        place: name for place, name in enumerate(names, start=1) if name not in by_name
-    }
-    if unknown:
-        shown = tuple(unknown)[: forest_limits.MAX_REPORTED_PROBLEMS]
-        suspected = suspicions.of_unknown_columns(unknown, len(names))
-        problems.append(
-            ColumnProblem(
-                "", "unknown-column", len(unknown), positions=shown, suspected=suspected
-            )
-        )
-    if problems:
-        raise RowsInvalid(problems)
-    position = {name: index for index, name in enumerate(declared)}
-    return [position[name] for name in names]
-
-
-def _declared_columns(rules: RowRules) -> list[str]:
-    """The columns that an upload has, in the order of the declaration."""
-    features = [feature.name for feature in rules.schema.features]
-    further = [
-        partition.column for partition in own_column_partitions(rules.partitions)
-    ]
-    unit = [] if rules.unit_column is None else [rules.unit_column]
-    return [*features, rules.schema.label.name, *further, *unit]
-
-
 class _Intake:
     def __init__(
         self,
+        reading: Reading,
         rules: RowRules,
         book: AdmissionBook | None,
         prints: Fingerprints,
         printed: Writer,
     ) -> None:
-        own_partitions = own_column_partitions(rules.partitions)
-        self.columns: list[Column] = [
-            *map(new_column, rules.schema.features),
-            LabelColumn(rules.schema.label),
-            *map(new_column, map(as_feature, own_partitions)),
-        ]
-        self._n_own = len(own_partitions)
+        self._reading = reading
+        self._n_own = len(own_column_partitions(rules.partitions))
         self.n_rows = 0
-        self._unit: UnitColumn | None = None
-        if rules.unit_column is not None:
-            self._unit = UnitColumn(rules.unit_column, rules.unit_form)
         self._book = book
         self._printed = printed
         self._row_hash = RowHash(prints.key, rules.schema)
         self._recognised = hmac.new(prints.cells_key, digestmod="sha256")
-        self.dropped = None if self._unit is None else DroppedCounts()
+        self.dropped = None if rules.unit_column is None else DroppedCounts()
         self._over = dict[bytes, tuple[int, int]]()
-        self._n_parsed_rows = 0
         self._folds: list[bytes] = []
         self._names: list[bytes] = []
         self._n_compared = 0
-        self._n_ragged_rows = 0
-        self._ragged: ColumnProblem | None = None
         self._rules = rules
         self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
         self._stored_form = row_layout.arrow_schema(
@@ -378,20 +222,14 @@ class _Intake:
         refused. Yields before row groups.
         """
         smallest, largest = _ROW_GROUP_ROWS
-        group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
+        n_columns = len(self._reading.columns)
+        group_rows = min(max(_ROW_GROUP_CELLS // n_columns, smallest), largest)
         group: list[pa.RecordBatch] = []
-        blocks = body.blocks() if isinstance(body, Blocks) else self._parsed(body)
         with row_layout.writer(file, self._stored_form) as writer:
-            for block in blocks:
-                # the unit column, if there is one, is the last
-                pairs = zip(self.columns, block[: len(self.columns)], strict=True)
-                cells = [column.read(block_cells) for column, block_cells in pairs]
-                units = None
-                if self._unit is not None:
-                    units = self._unit.read(block[len(self.columns)])
+            for cells, units in self._reading.read(body):
                 # The rest is read and counted, not stored: the owner learns of all
                 # problems of the file at once.
-                if self._problems():
+                if self._reading.problems:
                     group.clear()
                     continue
                 group.append(self._admitted(cells, units))
@@ -399,67 +237,15 @@ class _Intake:
                     yield
                     writer.write_table(pa.Table.from_batches(group))
                     group.clear()
-            problems = self._problems()
-            if problems:
-                raise RowsInvalid(problems)
+            self._reading.check()
             if group:
                 yield
                 writer.write_table(pa.Table.from_batches(group))
             row_layout.add_cells_digest(writer, self.cells_digest)
 
     @property
-    def marks(self) -> ColumnProblem | None:
-        return None if self._unit is None else self._unit.marks
-
-    @property
     def cells_digest(self) -> bytes:
         return self._recognised.digest()
-
-    def _parsed(self, text: CsvSource) -> Iterator[list[pa.Array]]:
-        """Yields a CSV in blocks of text, columns in schema order. Counts and skips
-        rows of the wrong width.
-        """
-        is_readable = True
-        n_columns = len(self.columns) + (self._unit is not None)
-        try:
-            for block in _reader(
-                text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row
-            ):
-                # a row can be two bytes
-                for start in range(0, block.num_rows, limits.MAX_BLOCK_ROWS):
-                    yield block.slice(start, limits.MAX_BLOCK_ROWS).columns
-                self._n_parsed_rows += block.num_rows
-        except pa.ArrowInvalid:
-            is_readable = False
-        text.check()
-        if not is_readable:
-            row = self._n_parsed_rows + 1  # or a later row of the same block
-            malformed = ColumnProblem(
-                "", "malformed-csv", 1, row=row, suspected=suspicions.OPEN_QUOTE
-            )
-            raise RowsInvalid([*self._problems(), malformed])
-
-    def _skip_ragged_row(self, row: pa_csv.InvalidRow) -> str:
-        if self._ragged is None:
-            has_more = row.actual_columns > row.expected_columns
-            suspected = suspicions.MORE_CELLS if has_more else suspicions.FEWER_CELLS
-            self._ragged = ColumnProblem(
-                "",
-                "ragged-row",
-                1,
-                row=row.number and row.number - 1,
-                suspected=suspected,
-            )
-        self._n_ragged_rows += 1
-        return "skip"
-
-    def _problems(self) -> Sequence[ColumnProblem]:
-        problems = [problem for column in self.columns for problem in column.problems]
-        if self._unit is not None:
-            problems.extend(self._unit.problems)
-        if self._ragged is not None:
-            problems.append(replace(self._ragged, count=self._n_ragged_rows))
-        return problems
 
     def _admitted(
         self, cells: Sequence[CountedCells], units: pa.Array | None
@@ -570,31 +356,3 @@ class _Intake:
         folds = np.frombuffer(b"".join(self._folds), np.uint64)
         names = np.frombuffer(b"".join(self._names), np.uint64)
         return unit_names.n_similar(folds, names)
-
-
-def _reader(
-    text: CsvSource,
-    *,
-    n_columns: int,
-    on_ragged_row: Callable[[pa_csv.InvalidRow], str],
-) -> pa_csv.CSVStreamingReader:
-    """A parser that infers no type and no null: every cell stays text until its column
-    reads it.
-    """
-    names = [str(index) for index in range(n_columns)]
-    return pa_csv.open_csv(
-        text,
-        # A record that is longer than a block stops the parser; every legal line with
-        # its end fits.
-        read_options=pa_csv.ReadOptions(
-            use_threads=False, block_size=limits.MAX_CSV_LINE_BYTES + 2
-        ),
-        parse_options=pa_csv.ParseOptions(
-            newlines_in_values=True, invalid_row_handler=on_ragged_row
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            check_utf8=False,  # CsvSource checks it.
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=names,
-        ),
-    )

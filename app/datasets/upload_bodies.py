@@ -2,8 +2,8 @@
 before a parser reads it.
 
 The dialect is RFC 4180 in UTF-8: comma, double quotes, doubled quotes inside quotes, a
-header row. A byte order mark is accepted, and so are LF, CRLF and CR as line ends;
-empty lines are skipped.
+header row; the owner may state another separator or encoding (:class:`Dialect`). A byte
+order mark is accepted, and so are LF, CRLF and CR as line ends; empty lines are skipped.
 
 The parser gets valid UTF-8 only: other bytes become NUL, which no text contains, and
 their cell is counted as a problem of its column. Otherwise the parser would print the
@@ -15,12 +15,20 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-from app.core.errors import ColumnProblem, MalformedRequest, RowsInvalid, TooLarge
+from app.core.errors import (
+    ColumnProblem,
+    InvalidRequest,
+    MalformedRequest,
+    RowsInvalid,
+    TooLarge,
+)
 from grovekeeper_common import suspicions
+from grovekeeper_forests.data.schema import missing_values_problem
 from grovekeeper_forests.errors import GrovekeeperError
 
 NOT_TEXT = "\0"
@@ -47,6 +55,78 @@ class BodyForm(StrEnum):
         return self not in (BodyForm.CSV, BodyForm.GZIP)
 
 
+MEDIA_TYPES = {
+    "text/csv": BodyForm.CSV,
+    "application/csv": BodyForm.CSV,
+    "application/vnd.apache.parquet": BodyForm.PARQUET,
+    "application/vnd.apache.arrow.stream": BodyForm.ARROW_STREAM,
+    "application/vnd.apache.arrow.file": BodyForm.ARROW_FILE,
+}
+"""Forms by media type; a CSV may be packed."""
+
+
+DECIMALS = (".", ",")
+ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252")
+"""Encodings of text that are read; names of codecs of Python."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the owner's file is written, where it is not as RFC 4180 has it in UTF-8.
+
+    Attributes:
+        separator: between cells; a name in ``suspicions.SEPARATORS``.
+        decimal: the sign before the fraction of a number, ``.`` or ``,``.
+        encoding: of the text; a codec of Python.
+        missing: texts that stand for an empty cell, beside those of the declaration.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_of_text(self) -> bool:
+        """Whether it states what a file of Parquet or Arrow does not have."""
+        return self != Dialect(missing=self.missing)
+
+    @classmethod
+    def of(cls, separator: str, decimal: str, encoding: str, missing: str) -> "Dialect":
+        """The dialect of an owner's options; ``missing`` has commas between its texts.
+
+        Raises:
+            InvalidRequest: with the option and a slug.
+        """
+        for name, value, known in (
+            ("separator", separator, tuple(suspicions.SEPARATORS)),
+            ("decimal", decimal, DECIMALS),
+            ("encoding", encoding, ENCODINGS),
+        ):
+            if value not in known:
+                raise InvalidRequest.at(f"/{name}", "unknown-choice", accepted=known)
+        marks = tuple(mark for mark in missing.split(",") if mark)
+        if problem := missing_values_problem(marks):
+            raise InvalidRequest.at("/missing", problem)
+        return cls(separator, decimal, encoding, marks)
+
+    def with_options(self, options: Iterable[str]) -> "Dialect":
+        """The dialect with suspected options (``suspicions.option_of``)."""
+        dialect = self
+        for option in options:
+            name, _, value = option.partition("=")
+            if name == "missing":
+                marks = dict.fromkeys((*dialect.missing, *value.split(",")))
+                dialect = replace(dialect, missing=tuple(marks))
+            else:
+                stated: dict[str, Any] = {name: value}
+                dialect = replace(dialect, **stated)
+        return dialect
+
+
+RFC_4180 = Dialect()
+
+
 def text_of(cell: bytes) -> str:
     """Text with NUL for bytes that are not UTF-8."""
     return _UNDECODED.sub(NOT_TEXT, cell.decode("utf-8", "surrogateescape"))
@@ -58,11 +138,44 @@ def whole_file_problem(
     line: int | None = None,
     byte: int | None = None,
     suspected: str | None = None,
+    option: str | None = None,
 ) -> RowsInvalid:
     """The refusal of an upload for a reason that belongs to no column."""
-    return RowsInvalid(
-        [ColumnProblem("", problem, 1, line=line, byte=byte, suspected=suspected)]
-    )
+    refused = ColumnProblem("", problem, 1, line=line, byte=byte, suspected=suspected)
+    return RowsInvalid([replace(refused, option=option)])
+
+
+class _Recoded:
+    """The bytes of a text in another encoding, as UTF-8; NUL for bytes that the
+    encoding does not have.
+    """
+
+    def __init__(self, source: BinaryIO, encoding: str) -> None:
+        self._source = source
+        self._encoding = encoding
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def read(self, size: int) -> bytes:
+        """Some bytes, at most ``size`` or six; none at the end alone."""
+        text, is_at_end = "", False
+        while not text and not is_at_end:
+            # a byte becomes three bytes of UTF-8 at most
+            piece = self._source.read(max(size // 3, 2))
+            is_at_end = not piece
+            if self._decoder is None:
+                codec = _codec(self._encoding, piece[:2])
+                self._decoder = codecs.getincrementaldecoder(codec)("replace")
+            text = self._decoder.decode(piece, final=is_at_end)
+        return text.replace("\ufffd", NOT_TEXT).encode("utf-8")
+
+
+def _codec(encoding: str, begin: bytes) -> str:
+    """The codec of an encoding. UTF-16 without its mark has its order of bytes from the
+    first letter, which is an ASCII letter in most headers.
+    """
+    if encoding != "utf-16" or begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return encoding
+    return "utf-16-be" if begin[:1] == b"\0" else "utf-16-le"
 
 
 class CsvSource:
@@ -86,6 +199,7 @@ class CsvSource:
         max_bytes: int,
         max_line_bytes: int,
         declared: Collection[str] = (),
+        dialect: Dialect = RFC_4180,
     ) -> None:
         """Reads nothing yet.
 
@@ -101,6 +215,9 @@ class CsvSource:
         self._source = source
         if is_gzip:
             self._source = cast(BinaryIO, gzip.GzipFile(fileobj=source, mode="rb"))
+        if dialect.encoding != RFC_4180.encoding:
+            self._source = cast(BinaryIO, _Recoded(self._source, dialect.encoding))
+        self._dialect = dialect
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
         self._max_line_bytes = max_line_bytes
@@ -111,6 +228,11 @@ class CsvSource:
         self._n_empty_lines = 0
         self._waiting = b""
         self._ended = False
+
+    @property
+    def delimiter(self) -> str:
+        """The sign between cells."""
+        return suspicions.SEPARATORS[self._dialect.separator]
 
     def check(self) -> None:
         """Raises the refusal, if there is one.
@@ -135,16 +257,22 @@ class CsvSource:
         self.check()
         number = self._n_empty_lines + 1
         if NOT_TEXT in line:
+            suspected = suspicions.of_no_text(self._begin)
+            if self._dialect.encoding != RFC_4180.encoding:
+                suspected = suspicions.OTHER_ENCODING
+            option = suspicions.option_of(suspected)
             raise whole_file_problem(
-                "not-text", line=number, suspected=suspicions.of_no_text(self._begin)
+                "not-text", line=number, suspected=suspected, option=option
             )
-        problem = suspicions.of_header_line(line, self._declared)
+        separator = self._dialect.separator
+        problem = suspicions.of_header_line(line, self._declared, separator=separator)
         if problem is not None:
+            suspected, option = problem.suspected, problem.option
             raise whole_file_problem(
-                problem.problem, line=number, suspected=problem.suspected
+                problem.problem, line=number, suspected=suspected, option=option
             )
         try:
-            return next(csv.reader([line], strict=True))
+            return next(csv.reader([line], strict=True, delimiter=self.delimiter))
         except csv.Error:
             # raised out of the handler: an error of the library can quote the line
             pass
@@ -156,7 +284,7 @@ class CsvSource:
         """Puts a header before the remaining lines that names each column by its
         position in the declaration.
         """
-        header = ",".join(map(str, positions)).encode("ascii")
+        header = self.delimiter.join(map(str, positions)).encode("ascii")
         self._waiting = header + b"\n" + self._waiting
 
     def read(self, size: int = -1) -> bytes:

@@ -83,7 +83,10 @@ class LabelIn(Request):
 
 
 class SchemaIn(Request):
-    """The public columns of a dataset: features and label."""
+    """The public columns of a dataset: features and label.
+
+    ``missing_values`` are texts that stand for an empty cell in the owner's files.
+    """
 
     features: Annotated[
         list[FeatureIn],
@@ -91,6 +94,14 @@ class SchemaIn(Request):
         up_to_a_hundred(FeatureIn, most=forest_limits.MAX_FEATURES),
     ]
     label: LabelIn
+    missing_values: (
+        Annotated[
+            list[Category],
+            Field(max_length=forest_limits.MAX_MISSING_VALUES, fail_fast=True),
+            AfterValidator(no_secrets),
+        ]
+        | None
+    ) = None
 
 
 class BudgetIn(Request):

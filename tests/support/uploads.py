@@ -11,9 +11,10 @@ from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import private_rows, row_files
 from app.datasets.fingerprints import Fingerprints
-from app.datasets.ingest import IngestReport, RowRules, ingest_rows
+from app.datasets.ingest import IngestReport, ingest_rows
 from app.datasets.private_rows import Selection
-from app.datasets.upload_bodies import BodyForm
+from app.datasets.row_reading import RowRules
+from app.datasets.upload_bodies import RFC_4180, BodyForm, Dialect
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
@@ -72,6 +73,7 @@ class Ingestion:
         *,
         gzip: bool = False,
         form: BodyForm = BodyForm.CSV,
+        dialect: Dialect = RFC_4180,
     ) -> IngestReport:
         if isinstance(body, str):
             body = body.encode()
@@ -82,7 +84,7 @@ class Ingestion:
         return ingest_rows(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,
-            rules=RowRules(self.schema, self.partitions, KEY),
+            rules=RowRules(self.schema, self.partitions, KEY, dialect=dialect),
             book=None,
             prints=Fingerprints(prints, KEY, cells_key=KEY),
             form=BodyForm.GZIP if gzip else form,

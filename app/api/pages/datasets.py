@@ -35,7 +35,7 @@ from app.core.errors import (
     Unauthenticated,
     UnsupportedMediaType,
 )
-from app.datasets.upload_bodies import BodyForm
+from app.datasets.upload_bodies import BodyForm, Dialect
 from app.services import dataset_rules, keys, populations
 from app.services.authorization import has_role, require_role
 from app.services.dataset_rules import change_rules, show_rules
@@ -308,6 +308,12 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         key = checked_key(request, form.fields.get("once") or None)
         terms = UploadTerms(
             file_form,
+            Dialect.of(
+                form.fields.get("separator", ","),
+                form.fields.get("decimal", "."),
+                form.fields.get("encoding", "utf-8"),
+                form.fields.get("missing", ""),
+            ),
             again="again" in form.fields,
             accept_unknown="accept_unknown" in form.fields,
             accept_empty="accept_empty" in form.fields,

@@ -155,6 +155,9 @@ def _wrong_column(column: Mapping[str, Any]) -> WrongColumn:
             problem += f", {part} {column[part]}"
     if column.get("suspected"):
         problem += f": {column['suspected']}"
+    if column.get("option"):
+        name, _, value = column["option"].partition("=")
+        problem += f"; choose {name} {value}"
     cells = words.grouped(column["count"])
     if "percent" in column:
         cells += f" ({column['percent']} %)"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from email.message import Message
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
@@ -19,6 +19,7 @@ from app.api.requests import (
     sent,
 )
 from app.api.streams import receive_upload
+from app.core import limits
 from app.core.errors import (
     BalanceMismatch,
     CellsUnread,
@@ -31,7 +32,7 @@ from app.core.errors import (
     UploadEmpty,
     UploadRepeated,
 )
-from app.datasets.upload_bodies import BodyForm
+from app.datasets.upload_bodies import MEDIA_TYPES, BodyForm, Dialect
 from app.services.datasets import erase, show
 from app.services.datasets.upload import UploadTerms
 from app.wire.uploads import (
@@ -46,35 +47,27 @@ from app.wire.uploads import (
 upload_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
 
-_FORMS = {
-    "text/csv": BodyForm.CSV,
-    "application/csv": BodyForm.CSV,
-    "application/vnd.apache.parquet": BodyForm.PARQUET,
-    "application/vnd.apache.arrow.stream": BodyForm.ARROW_STREAM,
-    "application/vnd.apache.arrow.file": BodyForm.ARROW_FILE,
-}
-
-
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 
 
 _ACCEPTED = [
     "text/csv",
     "text/csv with Content-Encoding: gzip",
-    *(name for name in _FORMS if "vnd" in name),
+    *(name for name in MEDIA_TYPES if "vnd" in name),
 ]
 
 
 _ROWS_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "CSV with a header row, UTF-8, plain or with `Content-Encoding: gzip`; empty = missing. Or "
+        "description": "CSV with a header row, UTF-8 if no parameter says otherwise, plain or with "
+        "`Content-Encoding: gzip`; empty = missing. Or "
         "Parquet or Arrow IPC with columns of numbers, booleans and texts; null = missing.",
         "content": {
             "text/csv": {"schema": {"type": "string"}},
             **{
                 name: {"schema": {"type": "string", "format": "binary"}}
-                for name in _FORMS
+                for name in MEDIA_TYPES
                 if "vnd" in name
             },
         },
@@ -135,8 +128,33 @@ _JUDGED = (
 """What refuses a file of rows, stored or only checked."""
 
 
+async def dialect(
+    separator: Annotated[
+        Literal[",", ";", "tab", "|"], Query(description="The sign between cells.")
+    ] = ",",
+    decimal: Annotated[
+        Literal[".", ","], Query(description="The sign before a fraction.")
+    ] = ".",
+    encoding: Annotated[
+        Literal["utf-8", "utf-16", "latin-1", "cp1252"],
+        Query(description="The encoding of the text."),
+    ] = "utf-8",
+    missing: Annotated[
+        str,
+        Query(
+            max_length=limits.MAX_MISSING_CHARS,
+            description="Texts that stand for an empty cell, with commas between them: "
+            "`NA,.`",
+        ),
+    ] = "",
+) -> Dialect:
+    """Read how a file is written, from the query parameters."""
+    return Dialect.of(separator, decimal, encoding, missing)
+
+
 async def upload_terms(
     request: Request,
+    dialect: Annotated[Dialect, Depends(dialect)],
     again: Annotated[
         bool, Query(description="Store the rows of an earlier upload once more.")
     ] = False,
@@ -154,6 +172,7 @@ async def upload_terms(
     """Read how the body of an upload is read, from its headers and query parameters."""
     return UploadTerms(
         _form(request),
+        dialect,
         again=again,
         accept_unknown=accept_unknown,
         accept_empty=accept_empty,
@@ -228,7 +247,7 @@ def _form(request: Request) -> BodyForm:
     ):
         raise UnsupportedMediaType(["text/csv in UTF-8 with a header row"])
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    form = _FORMS.get(media_type)
+    form = MEDIA_TYPES.get(media_type)
     if form is BodyForm.CSV and encoding in ("gzip", "x-gzip"):  # RFC 9110, 8.4.1.3
         return BodyForm.GZIP
     if form is None or encoding != "identity":

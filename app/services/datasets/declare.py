@@ -636,6 +636,7 @@ def _texts(declaration: DatasetIn) -> Iterator[tuple[str, Sequence[str]]]:
     for index, feature in enumerate(declaration.schema_.features):
         yield f"/schema/features/{index}/categories", feature.categories or ()
     yield "/schema/label/classes", declaration.schema_.label.classes
+    yield "/schema/missing_values", declaration.schema_.missing_values or ()
     for index, partition in enumerate(declaration.partitions):
         yield f"/partitions/{index}/categories", partition.categories or ()
 

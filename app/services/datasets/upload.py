@@ -22,6 +22,8 @@ from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core import limits, stamps
 from app.core.errors import (
     CellsUnread,
+    InvalidRequest,
+    RowsInvalid,
     TooLarge,
     Unavailable,
     UnreadColumn,
@@ -32,7 +34,7 @@ from app.core.files import Directory
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
 from app.datasets.admission import AdmissionBook, digest_key
-from app.datasets.upload_bodies import BodyForm
+from app.datasets.upload_bodies import RFC_4180, BodyForm, Dialect
 from app.ledger import kept_states, tables
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.installation import Installation
@@ -64,6 +66,10 @@ _CROWDED = (
     "value stands for a missing id, they are other people's rows: erase this upload and send it with such cells empty. "
     "If the column names no people, declare another one."
 )
+_MARKS_STORED = (
+    "{count} cells of {name} are no declared value, and look like marks for missing values. If they are, erase this "
+    "upload and send the file with {option}."
+)
 _MANY_ROWS = 10
 _PERCENT = 100
 _LEAST_PERCENT = 0.1
@@ -77,6 +83,7 @@ class UploadTerms:
     """How the body of an upload is read.
 
     Attributes:
+        dialect: how the file is written.
         again: the caller insists that the rows of an earlier upload are stored once
             more.
         accept_unknown: the caller accepts columns in which many cells are not as
@@ -89,11 +96,18 @@ class UploadTerms:
     """
 
     form: BodyForm
+    dialect: Dialect = RFC_4180
     again: bool = False
     accept_unknown: bool = False
     accept_empty: bool = False
     check: bool = False
     replaces: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.form.is_columnar and self.dialect.is_of_text:
+            raise InvalidRequest.at(
+                "", "for-csv-only", accepted=["missing, for a file of Parquet or Arrow"]
+            )
 
 
 @dataclass(frozen=True)
@@ -207,7 +221,7 @@ class _Upload:
                 return earlier
         if not body.terms.check:
             self._refuse_repeated(body)  # before the work
-        report = self._ingest(body)
+        report = self._read(body)
         try:
             self._require_fit(body, report)
             if body.terms.check:
@@ -237,6 +251,17 @@ class _Upload:
             self._book.forget_older()
         return reply
 
+    def _read(self, body: SpooledBody) -> "IngestReport":
+        """Stores the rows; a refusal names all that would be refused, too, if the rest
+        could be read.
+        """
+        try:
+            return self._ingest(body)
+        except RowsInvalid as error:
+            refusal = error
+        unread = [] if body.terms.accept_unknown else unread_columns(refusal.mapped)
+        raise RowsInvalid([*refusal.columns, *unread])
+
     def _require_fit(self, body: SpooledBody, report: "IngestReport") -> None:
         """Refuses a body for what is in it; at last for rows that were sent before,
         perhaps in another packing, so that whoever checks what is to replace these rows
@@ -244,8 +269,9 @@ class _Upload:
         """
         if not (report.n_read or body.terms.accept_empty):
             raise UploadEmpty
-        if not body.terms.accept_unknown:
-            _refuse_unread(report)
+        unread = unread_columns(report.mapped)
+        if unread and not body.terms.accept_unknown:
+            raise CellsUnread(unread)
         self._refuse_repeated(body, report)
 
     @contextmanager
@@ -267,15 +293,16 @@ class _Upload:
         book.begin(self._epoch_id, committed=self._before, freed=freed)
 
     def _ingest(self, body: SpooledBody) -> "IngestReport":
-        from app.datasets import fingerprints, ingest
+        from app.datasets import fingerprints, ingest, row_reading
 
         dataset = self._dataset
-        rules = ingest.RowRules(
+        rules = row_reading.RowRules(
             dataset.schema,
             dataset.partitions,
             digest_key(self._key),
             dataset.unit_column,
             dataset.unit_form,
+            body.terms.dialect,
         )
         store = self._installation.files
         destination = row_files.sealed_rows(
@@ -390,7 +417,11 @@ class _Upload:
             _SENT_BEFORE.format(epoch=epoch) for epoch in self._equal(body, report)[:1]
         ]
         of_units = (
-            [*_similar_units(report), *_crowded_unit(report, self._dataset.max_rows)]
+            [
+                *_similar_units(report),
+                *_crowded_unit(report, self._dataset.max_rows),
+                *_suspicious_columns(report),
+            ]
             if is_owner
             else []
         )
@@ -413,39 +444,23 @@ class _Upload:
                 )
 
 
-def _refuse_unread(report: "IngestReport") -> None:
-    """Refuses columns in which many cells are not as declared: an owner has most likely
-    sent another file. And a unit column with any mark for a missing value: all rows
-    with the mark would be one person's.
+def unread_columns(mapped: Sequence[UnreadColumn]) -> list[UnreadColumn]:
+    """What the service refuses, unless the owner accepts it, of all cells that an upload
+    maps.
 
-    Both are judged by the body alone, stored or dropped rows.
+    Columns in which many cells are not as declared: an owner has most likely sent
+    another file. And a unit column with any mark for a missing value: all rows with the
+    mark would be one person's. Both are judged by the body alone, stored or dropped
+    rows.
     """
-    n_rows = report.n_read
-    counts = [
-        (column.name, problem, count, suspected)
-        for column in report.columns
-        for problem, count, suspected in (
-            ("unknown", column.unknown, column.suspected),
-            ("clamped", column.clamped, None),
-        )
-    ]
-    unread = [
-        UnreadColumn(
-            name, problem, count, round(_PERCENT * count / n_rows, 1), suspected
-        )
-        for name, problem, count, suspected in counts
-        if _PERCENT * count > limits.MAX_UNREAD_PERCENT * n_rows
-    ]
-    if report.marks is not None:
-        mark = report.marks
-        percent = max(round(_PERCENT * mark.count / n_rows, 1), _LEAST_PERCENT)
-        unread.append(
-            UnreadColumn(
-                mark.name, mark.problem, mark.count, percent, mark.suspected, mark.row
-            )
-        )
-    if unread:
-        raise CellsUnread(unread)
+    refused = []
+    for cells in mapped:
+        may_be_many = cells.problem in ("unknown", "clamped")
+        is_many = may_be_many and cells.percent > limits.MAX_UNREAD_PERCENT
+        if is_many or cells.problem == "missing-mark":
+            percent = max(round(cells.percent, 1), _LEAST_PERCENT)
+            refused.append(replace(cells, percent=percent))
+    return refused
 
 
 def _sealed(answer: Answer, key: DataKey) -> Answer:
@@ -486,6 +501,15 @@ def _similar_units(report: "IngestReport") -> Iterator[str]:
         yield _NOT_COMPARED
     elif report.n_similar_units:
         yield _SIMILAR.format(count=report.n_similar_units)
+
+
+def _suspicious_columns(report: "IngestReport") -> Iterator[str]:
+    """Warns of marks for missing values that were stored as OTHER or as no label."""
+    for cells in report.mapped:
+        if cells.problem == "unknown" and cells.option is not None:
+            yield _MARKS_STORED.format(
+                name=cells.name, count=cells.count, option=cells.option
+            )
 
 
 def _crowded_unit(report: "IngestReport", max_rows: int) -> Iterator[str]:

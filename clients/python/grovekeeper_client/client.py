@@ -29,7 +29,7 @@ from grovekeeper_client.transport import (
     read_object,
     segment,
 )
-from grovekeeper_client.uploads import Insisting, headers_of
+from grovekeeper_client.uploads import UploadOptions, headers_of
 
 _UPLOAD_TIMEOUT_S = 3_600.0
 _POLL_INTERVAL_S = 0.5
@@ -88,7 +88,7 @@ class Client(Calls):
         *,
         idempotency_key: str | None = None,
         on_progress: Callable[[int], None] = lambda _sent: None,
-        **insisting: Unpack[Insisting],
+        **options: Unpack[UploadOptions],
     ) -> Json:
         """``POST /datasets/{id}/rows``: streams a file of rows. The first bytes of the
         file tell its form.
@@ -101,9 +101,9 @@ class Client(Calls):
                 key.
             on_progress: called with the bytes sent so far; restarts from 0 with each
                 attempt.
-            insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
+            options: see :class:`~grovekeeper_client.uploads.UploadOptions`.
         """
-        request = _of_rows(dataset, file, insisting, on_progress=on_progress)
+        request = _of_rows(dataset, file, options, on_progress=on_progress)
         keyed = {
             **request.headers,
             "Idempotency-Key": idempotency_key or new_idempotency_key(),
@@ -117,7 +117,7 @@ class Client(Calls):
         file: Path,
         *,
         on_progress: Callable[[int], None] = lambda _sent: None,
-        **insisting: Unpack[Insisting],
+        **options: Unpack[UploadOptions],
     ) -> None:
         """``POST /datasets/{id}/rows/check``: streams a file that is to replace an
         upload, and stores nothing.
@@ -125,7 +125,7 @@ class Client(Calls):
         Rows that are those of the upload fit, because they are erased first. Raises the
         problem of an upload that does not fit.
         """
-        request = _of_rows(dataset, file, insisting, on_progress=on_progress)
+        request = _of_rows(dataset, file, options, on_progress=on_progress)
         params = {**request.params, "replaces": upload}
         self._transport.send(
             replace(
@@ -812,7 +812,7 @@ def _unless_changed(etag: str | None) -> dict[str, str]:
 def _of_rows(
     dataset: str,
     file: Path,
-    insisting: Mapping[str, object],
+    options: Mapping[str, object],
     *,
     on_progress: Callable[[int], None],
 ) -> Request:
@@ -820,13 +820,18 @@ def _of_rows(
     return Request(
         "POST",
         f"/datasets/{segment(dataset)}/rows",
-        params={
-            name: "true" if insists else None for name, insists in insisting.items()
-        },
+        params={name: _parameter(value) for name, value in options.items()},
         headers=headers_of(file) | {"Content-Length": str(file.stat().st_size)},
         content=lambda: _chunks(file, on_progress),
         read_timeout_s=_UPLOAD_TIMEOUT_S,
     )
+
+
+def _parameter(value: object) -> str | None:
+    """The query parameter of an option: a text, or something that is insisted on."""
+    if isinstance(value, str):
+        return value
+    return "true" if value else None
 
 
 def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.rows import plain
 from grovekeeper_client.statistics import Statistics, statistics_of
-from grovekeeper_client.uploads import Insisting, as_file
+from grovekeeper_client.uploads import UploadOptions, as_file
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -310,20 +310,20 @@ class Dataset:
         }
         return [*self.schema["features"], classes]
 
-    def upload(self, rows: Any, **insisting: Unpack[Insisting]) -> Mapping[str, Any]:
+    def upload(self, rows: Any, **options: Unpack[UploadOptions]) -> Mapping[str, Any]:
         """Uploads rows as the owner, and returns the owner's report.
 
         Args:
             rows: path of a file of CSV, Parquet or Arrow IPC; or a DataFrame (its index
                 is left out), an Arrow Table or RecordBatch, which are written to a
                 temporary file first.
-            insisting: see :class:`~grovekeeper_client.uploads.Insisting`.
+            options: see :class:`~grovekeeper_client.uploads.UploadOptions`.
         """
         with as_file(rows, self._columns_of(rows)) as file:
-            return self._client.upload_rows(self.id, file, **insisting)
+            return self._client.upload_rows(self.id, file, **options)
 
     def replace_upload(
-        self, upload: str, rows: Any, **insisting: Unpack[Insisting]
+        self, upload: str, rows: Any, **options: Unpack[UploadOptions]
     ) -> Mapping[str, Any]:
         """Erases an upload, then uploads the rows of a corrected file, as
         :meth:`upload` does.
@@ -337,11 +337,11 @@ class Dataset:
             and ``stored``, the report.
         """
         with as_file(rows, self._columns_of(rows)) as file:
-            self._client.check_replacement(self.id, upload, file, **insisting)
+            self._client.check_replacement(self.id, upload, file, **options)
             erased = self._client.erase_upload(self.id, upload)
             return {
                 "erased": erased,
-                "stored": self._client.upload_rows(self.id, file, **insisting),
+                "stored": self._client.upload_rows(self.id, file, **options),
             }
 
     def _training(

@@ -93,6 +93,8 @@ def column_in_words(column: Mapping[str, Any]) -> str:
         f", {part} {column[part]}" for part in ("line", "byte") if part in column
     )
     cause = f"; {column['suspected']}" if "suspected" in column else ""
+    if "option" in column:
+        cause += f"; send {column['option']}"
     return f"{place}: {column['problem'].replace('-', ' ')}{times}{share}{row}{within}{cause}"
 
 

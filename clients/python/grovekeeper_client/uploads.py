@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from grovekeeper_client import rows
 from grovekeeper_client.rows import Feature, Scalar, cells, plain, write_arrow
+from grovekeeper_common import suspicions
 
 Columns: TypeAlias = dict[str, list[Scalar]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
@@ -31,8 +32,25 @@ _FORMS = {
 _LONGEST_LINE = 1_048_576
 
 
-class Insisting(TypedDict, total=False):
-    """What the service refuses unless the owner insists.
+class FileOptions(TypedDict, total=False):
+    """How a file of CSV is written, where it has no commas, points and UTF-8.
+
+    Attributes:
+        separator: the sign between cells: ``,``, ``;``, ``tab`` or ``|``.
+        decimal: the sign before a fraction: ``.`` or ``,``.
+        encoding: ``utf-8``, ``utf-16``, ``latin-1`` or ``cp1252``.
+        missing: texts that stand for an empty cell, with commas between them:
+            ``NA,.``; files of Parquet and Arrow may have them, too.
+    """
+
+    separator: str
+    decimal: str
+    encoding: str
+    missing: str
+
+
+class UploadOptions(FileOptions, total=False):
+    """How a file is written, and what the service refuses unless the owner insists.
 
     Attributes:
         again: store the rows of an earlier upload once more.
@@ -141,19 +159,23 @@ def headers_of(file: Path) -> dict[str, str]:
     return next(known, {"Content-Type": "text/csv"})
 
 
-def read_header(file: Path) -> list[str]:
+def read_header(file: Path, *, separator: str, encoding: str) -> list[str]:
     """The names in the first line of a CSV file; none for files of other forms, or if
     the line cannot be read.
     """
+    delimiter = suspicions.SEPARATORS.get(separator, separator)
+    if encoding == "utf-8":
+        encoding = "utf-8-sig"
     headers = headers_of(file)
     if headers["Content-Type"] != "text/csv":
         return []
     opened: Any = gzip.open if "Content-Encoding" in headers else open
     with (
-        suppress(OSError, EOFError, ValueError, csv.Error),
-        opened(file, "rt", encoding="utf-8-sig", newline="") as text,
+        suppress(OSError, EOFError, ValueError, LookupError, csv.Error),
+        opened(file, "rt", encoding=encoding, newline="") as text,
     ):
-        return next(csv.reader([text.readline(_LONGEST_LINE)]), [])
+        line = text.readline(_LONGEST_LINE)
+        return next(csv.reader([line], delimiter=delimiter), [])
     return []
 
 

@@ -2,7 +2,8 @@
 pandas are known to write.
 
 A suspicion is one of the sentences below. It holds no cell and no name, and goes to the
-owner with the count of the problem. It converts nothing: the owner mends the file.
+owner with the count of the problem. It converts nothing: the owner mends the file, or
+sends the option that reads it (:func:`option_of`).
 """
 
 import codecs
@@ -24,13 +25,16 @@ PACKED = (
 )
 SPSS = "not CSV: it looks like a file of SPSS; export the table as CSV in UTF-8"
 LATIN_1 = "not UTF-8: it looks like Latin-1 or Windows-1252; save the file as UTF-8"
+OTHER_ENCODING = "bytes that the stated encoding does not have"
 NO_TEXT = "the file is empty"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
 LONG_LINE = (
     "a quote that is never closed makes one line of many, or line ends are missing"
 )
-MORE_CELLS = "more cells than the header has: a decimal comma, or a comma in a cell without quotes"
-FEWER_CELLS = "fewer cells than the header has: the file is cut off, or other cells than commas separate"
+MORE_CELLS = "more cells than the header has: a separator in a cell without quotes, such as a decimal comma"
+FEWER_CELLS = (
+    "fewer cells than the header has: the file is cut off, or has several separators"
+)
 LINE_BREAK = (
     "a cell has a line break: a quote that is never closed, or a text of several lines"
 )
@@ -112,8 +116,13 @@ _NO_HEADER = (
     "the first line looks like a row: a header with the names of the columns is needed"
 )
 _OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+SEPARATORS = {",": ",", ";": ";", "tab": "\t", "|": "|"}
+"""The signs that may separate cells, by the value of the option ``separator``."""
+_IN_WORDS = {",": "commas", ";": "semicolons", "tab": "tabs", "|": "vertical bars"}
 
+_THOUSANDS = (
+    "signs between thousands, or decimal points where decimal commas are stated"
+)
 _COMMA = "a comma in a number; a decimal point is needed, and no sign between thousands"
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
@@ -127,6 +136,11 @@ _TRUTHS = frozenset(
 )
 _COMMA_NUMBER = re.compile(
     r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?"
+)
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+_COMMA_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
+_THOUSANDS_NUMBER = re.compile(
+    r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[0-9]+'[0-9]+"
 )
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
@@ -152,18 +166,23 @@ class HeaderProblem:
     Attributes:
         problem: stable slug.
         suspected: what most likely caused the problem, in words.
+        option: of the upload, which reads the file as it is; ``None`` if none does.
     """
 
     problem: str
     suspected: str
+    option: str | None = None
 
 
-def of_header_line(line: str, declared: Collection[str]) -> HeaderProblem | None:
-    """The problem of a file whose first line is not a header with commas.
+def of_header_line(
+    line: str, declared: Collection[str], *, separator: str = ","
+) -> HeaderProblem | None:
+    """The problem of a file whose first line is not a header with the separator.
 
     Args:
         line: the first line that is not empty.
         declared: names of the declared columns.
+        separator: one of :data:`SEPARATORS`.
     """
     marked = _SEPARATOR_LINE.fullmatch(line.strip())
     if marked:
@@ -173,14 +192,41 @@ def of_header_line(line: str, declared: Collection[str]) -> HeaderProblem | None
         suspected = f"this line is for a spreadsheet, which names the separator in it: remove it{also}"
         return HeaderProblem("separator-line", suspected)
     known = {_composed(name) for name in declared}
-    by_comma = _names(line, ",")
-    for separator, words in _SEPARATORS.items():
-        names = _names(line, separator)
-        n_known, n_known_by_comma = len(known & {*names}), len(known & {*by_comma})
-        is_plain = len(by_comma) == 1 < min(len(names), len(known))
-        if is_plain or n_known > n_known_by_comma:
-            suspected = f"cells seem to be separated by {words}; commas are needed"
-            return HeaderProblem("separator", suspected)
+    as_stated = _names(line, SEPARATORS[separator])
+    for other, words in _IN_WORDS.items():
+        names = _names(line, SEPARATORS[other])
+        n_known, n_known_as_stated = len(known & {*names}), len(known & {*as_stated})
+        is_plain = len(as_stated) == 1 < min(len(names), len(known))
+        if is_plain or n_known > n_known_as_stated:
+            suspected = f"cells seem to be separated by {words}"
+            return HeaderProblem("separator", suspected, f"separator={other}")
+    return None
+
+
+def option_of(suspected: str | None, cells: Iterable[str] = ()) -> str | None:
+    """The option of an upload that reads a file as it is, as ``name=value``; ``None``
+    if none does.
+
+    Args:
+        suspected: the cause of a problem.
+        cells: some PRIVATE cells with the problem. Of them, marks for missing values
+            alone are repeated, and no mark that hides a number.
+    """
+    if suspected == UTF_16:
+        return "encoding=utf-16"
+    if suspected == LATIN_1:
+        return "encoding=cp1252"
+    if suspected == MARK:
+        texts = {cell.strip() for cell in cells}
+        marks = [text for text in texts if text.casefold() in MARKS and text.strip("#")]
+        return f"missing={','.join(sorted(marks))}" if marks else None
+    if suspected == _COMMA:
+        numbers = [text for cell in cells if "," in (text := cell.strip())]
+        numbers = [text for text in numbers if _COMMA_NUMBER.fullmatch(text)]
+        has_points = any(0 <= text.find(",") < text.find(".") for text in numbers)
+        numbers = [text for text in numbers if not _COMMA_THOUSANDS.fullmatch(text)]
+        if not has_points and any(map(_DECIMAL_COMMA.fullmatch, numbers)):
+            return "decimal=,"
     return None
 
 
@@ -234,6 +280,8 @@ def _why_no_number(cell: str) -> str | None:
         return _TRUTH
     if _COMMA_NUMBER.fullmatch(text):
         return _COMMA
+    if _THOUSANDS_NUMBER.fullmatch(text):
+        return _THOUSANDS
     if _DATE_TEXT.fullmatch(text):
         return _DATE
     return None

@@ -12,6 +12,7 @@ MAX_CATEGORIES = 255
 MAX_CLASSES = 1_000  # Classes of the label
 MAX_NAME_CHARS = 128  # Characters of a column's or a partition's name
 MAX_CATEGORY_CHARS = 256  # Characters of a category or class
+MAX_MISSING_VALUES = 32  # Texts that stand for an empty cell
 MAX_PARTITIONS = 6  # Partitions of a dataset
 MAX_HASH_CELLS = 1_024  # Cells of a hash partition
 # Rows of all uploads to a dataset together; the proofs of sums and counts assume this

@@ -60,25 +60,28 @@ def _excel(separator: str) -> str:
 def test_another_separator_is_named(
     ingest: Ingestion, separator: str, words: str, begin: str
 ) -> None:
-    problem = _problem(ingest, begin + _excel(separator))
+    problem, *others = _problems(ingest, begin + _excel(separator))
     assert (problem.name, problem.problem, problem.line) == (
         "",
         "separator",
         1 + begin.count("\n"),
     )
-    assert (
-        problem.suspected == f"cells seem to be separated by {words}; commas are needed"
-    )
+    assert problem.suspected == f"cells seem to be separated by {words}"
+    option = "tab" if separator == "\t" else separator
+    assert problem.option == f"separator={option}"
+    # the rest of the file is looked at with that separator
+    assert [other.problem for other in others] == ["missing-column", "unknown-column"]
 
 
 def test_quoted_names_with_semicolons_are_no_malformed_header(
     ingest: Ingestion,
 ) -> None:
     """R's write.csv2 quotes every name."""
-    assert (
-        _problem(ingest, '"";"age";"height";"sex"\n"1";39;1,75;"Male"\n').problem
-        == "separator"
+    problem, *others = _problems(
+        ingest, '"";"age";"height";"sex"\n"1";39;1,75;"Male"\n'
     )
+    assert problem.problem == "separator"
+    assert others[-1].option == "decimal=,"
     assert _problem(ingest, '"a" x,b\n').problem == "malformed-header"
 
 
@@ -133,9 +136,10 @@ def test_a_file_of_another_form_is_named(
 
 
 def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
-    header = _problem(
+    header, *others = _problems(
         ingest, (HEADER.replace("sex", "säx") + GOOD_ROW).encode("latin-1")
     )
+    assert [other.problem for other in others] == ["missing-column", "unknown-column"]
     assert (header.problem, header.line, header.suspected) == (
         "not-text",
         1,
@@ -192,7 +196,10 @@ def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(
 def test_what_is_no_number_has_a_suspected_cause(
     ingest: Ingestion, cell: str, cause: str | None
 ) -> None:
-    problem = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", cell) * 2)
+    body = HEADER + GOOD_ROW + GOOD_ROW.replace("1.75", cell) * 2
+    problem, *others = _problems(ingest, body)
+    # with decimal commas, the first row cannot be read
+    assert len(others) == (cell == '"1,75"')
     assert (problem.name, problem.problem, problem.count, problem.row) == (
         "height",
         "not-a-number",

@@ -3,8 +3,9 @@ and erases rows, grants roles.
 """
 
 import json
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -198,8 +199,31 @@ RowsArgument = Annotated[
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """Files that are refused unless the owner accepts them."""
+class Written:
+    """How a file of CSV is written, where it has no commas, points and UTF-8."""
+
+    separator: Annotated[
+        str | None,
+        typer.Option(help="The sign between cells: , ; tab |", metavar="SIGN"),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(help="The sign before a fraction: . or ,", metavar="SIGN"),
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="utf-8, utf-16, latin-1 or cp1252.")
+    ] = None
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Texts that stand for an empty cell, such as NA,.", metavar="TEXTS"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class UploadTerms(Written):
+    """How a file is written, and what is refused unless the owner accepts it."""
 
     accept_unknown: Annotated[
         bool,
@@ -222,7 +246,7 @@ def upload(
     call: Remote,
     dataset: DatasetArgument,
     file: RowsArgument,
-    accepted: Accepted,
+    terms: UploadTerms,
     again: Annotated[
         bool,
         typer.Option(
@@ -241,7 +265,7 @@ def upload(
             file,
             again=again,
             idempotency_key=key,
-            **vars(accepted),
+            **vars(terms),
         )
     call.output.answer(report)
     _print_report(call.output, dataset, report)
@@ -253,7 +277,7 @@ def replace_upload(
     dataset: DatasetArgument,
     upload: Annotated[str, typer.Argument(help="Id of the upload to erase.")],
     file: RowsArgument,
-    accepted: Accepted,
+    terms: UploadTerms,
     yes: YesOption = False,
 ) -> None:
     """Check a corrected file, erase an upload, then upload the file in its place.
@@ -275,7 +299,7 @@ def replace_upload(
                 call,
                 file,
                 partial(client.check_replacement, dataset, upload),
-                **vars(accepted),
+                **vars(terms),
             )
         except (ApiProblem, Unreachable, OSError):
             output.complain(f"nothing was erased: the rows of upload {upload} stay")
@@ -286,7 +310,7 @@ def replace_upload(
         try:
             with one_attempt(output, None) as key:
                 report = _upload(
-                    call, client, dataset, file, idempotency_key=key, **vars(accepted)
+                    call, client, dataset, file, idempotency_key=key, **vars(terms)
                 )
         except (ApiProblem, Unreachable, OSError):
             output.complain(
@@ -328,17 +352,28 @@ def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) ->
                 **options,
             )
         except ApiProblem as problem:
-            _name_columns(problem, file)
+            _name_columns(problem.body.get("columns", ()), file, options)
             raise
 
 
-def _name_columns(problem: ApiProblem, file: Path) -> None:
+def _name_columns(
+    columns: Iterable[dict[str, Any]], file: Path, options: Mapping[str, Any]
+) -> None:
     """Names the columns that are not declared: the service states their places and
-    repeats no text of a file.
+    repeats no text of a file. Writes suspected options as this program takes them.
     """
-    for column in problem.body.get("columns", ()):
+    written = {
+        name: options.get(name) or usual
+        for name, usual in (("separator", ","), ("encoding", "utf-8"))
+    }
+    for column in columns:
+        name, _, value = column.get("option", "").partition("=")
+        if name in written:
+            written[name] = value
+        if name:
+            column["option"] = f"--{name} {shlex.quote(value)}"
         if "positions" in column:
-            header = read_header(file)
+            header = read_header(file, **written)
             places = [place for place in column["positions"] if place <= len(header)]
             column["names"] = [
                 header[place - 1] or f"number {place} of the header" for place in places

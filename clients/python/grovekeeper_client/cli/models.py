@@ -30,7 +30,7 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import strict_json, suspicions
-from grovekeeper_common.number_text import number_of
+from grovekeeper_common.number_text import BLANKS, number_of
 
 app = Group("Look at model cards, take models away.")
 
@@ -298,7 +298,8 @@ def _check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
     )
     problem = suspicions.of_header_line(line, columns)
     if problem is not None:
-        raise WrongUse(f"{file}, line {number}: {problem.suspected}")
+        commas = "; commas are needed" if problem.problem == "separator" else ""
+        raise WrongUse(f"{file}, line {number}: {problem.suspected}{commas}")
 
 
 def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
@@ -354,6 +355,10 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
         if feature["type"] != "categorical"
     }
     label = schema["label"]["name"]
+    marks = {*schema.get("missing_values", ())}
+    declared = {
+        feature["name"]: feature.get("categories", ()) for feature in schema["features"]
+    }
     reader = csv.reader(lines, strict=True)
     rows = []
     try:
@@ -371,15 +376,16 @@ def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
                 raise WrongUse(
                     f"line {reader.line_num} has not as many cells as the header"
                 )
-            rows.append(
-                {
-                    name: _number(name, text, line=reader.line_num)
-                    if name in numbers
-                    else text or None
-                    for name, text in zip(header, cells, strict=True)
-                    if name != label
-                }
-            )
+            row: dict[str, Any] = {}
+            for name, text in zip(header, cells, strict=True):
+                mark = text.strip(BLANKS)
+                if mark in marks and mark not in declared.get(name, ()):
+                    text = ""
+                if name in numbers:
+                    row[name] = _number(name, text, line=reader.line_num)
+                elif name != label:
+                    row[name] = text or None
+            rows.append(row)
     except csv.Error as error:
         raise WrongUse(f"line {reader.line_num} is not CSV") from error
     return rows

@@ -89,10 +89,16 @@ class Label:
 
 @dataclass(frozen=True)
 class Schema:
-    """Features in declared order, and the label."""
+    """Features in declared order, and the label.
+
+    Attributes:
+        missing_values: texts that stand for an empty cell in the owner's files, but in
+            a column that declares the text as a value.
+    """
 
     features: tuple[Feature, ...]
     label: Label
+    missing_values: tuple[str, ...] = ()
 
     @property
     def n_classes(self) -> int:
@@ -133,10 +139,14 @@ class Schema:
         ]
 
     def to_json(self) -> dict[str, object]:
-        return {
+        result: dict[str, object] = {
             "features": [feature.to_json() for feature in self.features],
             "label": self.label.to_json(),
         }
+        # earlier declarations have no such member, and keep their bytes
+        if self.missing_values:
+            result["missing_values"] = list(self.missing_values)
+        return result
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> "Schema":
@@ -157,7 +167,7 @@ class Schema:
         """Reads a declaration without checking its rules.
 
         Args:
-            value: ``{"features": […], "label": {…}}``; absent optional fields take
+            value: ``{"features": […], "label": {…}, "missing_values": […]}``; absent optional fields take
                 their defaults.
         """
         features = tuple(
@@ -168,6 +178,7 @@ class Schema:
         return cls(
             features,
             Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))),
+            tuple(cast(Sequence[str], value.get("missing_values") or ())),
         )
 
     def problems(self) -> list[ParameterProblem]:
@@ -197,6 +208,9 @@ class Schema:
         )
         if classes_problem:
             problems.append(_problem(classes_problem, "label", "classes"))
+        marks_problem = missing_values_problem(self.missing_values)
+        if marks_problem:
+            problems.append(_problem(marks_problem, "missing_values"))
         return problems
 
 
@@ -275,6 +289,26 @@ def value_list_problem(
     return None
 
 
+def missing_values_problem(marks: Sequence[str]) -> str | None:
+    """The slug of the error in texts that stand for an empty cell, or ``None``.
+
+    A number is none of them: a Parquet file has numbers where a CSV has texts, and both
+    must mean the same.
+    """
+    problem = value_list_problem(marks, smallest=0, largest=limits.MAX_MISSING_VALUES)
+    if problem is None and any(map(_is_number, marks)):
+        problem = "a-number"
+    return problem
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number other than NaN, which is an empty cell anyway."""
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
+
+
 _ACCEPTED = {
     "features": (f"1 to {limits.MAX_FEATURES} features",),
     "name": (
@@ -287,6 +321,9 @@ _ACCEPTED = {
         f"1 to {limits.MAX_CATEGORIES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",
     ),
     "bounds": BOUNDS_NOTES,
+    "missing_values": (
+        f"up to {limits.MAX_MISSING_VALUES} distinct texts that are no numbers",
+    ),
 }
 """What the fields of a schema accept, in words."""
 

@@ -1,0 +1,196 @@
+"""Files as spreadsheets, R, SAS and databases write them: their options read them, and a
+refusal names the options.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from app.core.errors import ColumnProblem, InvalidRequest, RowsInvalid
+from app.datasets.upload_bodies import RFC_4180, BodyForm, Dialect
+from app.services.datasets.upload import UploadTerms
+from grovekeeper_forests.data.schema import Feature, Label, Schema
+from tests.support.columnar import body_of
+from tests.support.uploads import Ingestion
+
+SCHEMA = Schema(
+    (
+        Feature("age", "integer", lower=0.0, upper=120.0, missing=True),
+        Feature("height", "numeric", lower=0.5, upper=2.5, missing=True),
+        Feature("city", "categorical", categories=("Zürich", "NA"), missing=True),
+    ),
+    Label("ill", ("0", "1")),
+)
+PLAIN = "age,height,city,ill\n39,1.75,Zürich,0\n,1.8,NA,1\n40,,,0\n"
+GERMAN = "age;height;city;ill\r\n39;1,75;Zürich;0\r\n;1,8;NA;1\r\n40;;;0\r\n"
+NULL = "\\N"
+
+
+@pytest.fixture
+def ingest(tmp_path: Path) -> Ingestion:
+    return Ingestion(tmp_path, SCHEMA)
+
+
+def _as_tabs(text: str) -> str:
+    return text.replace(";", "\t")
+
+
+@pytest.mark.parametrize(
+    ("body", "dialect"),
+    [
+        (GERMAN.encode("cp1252"), Dialect(";", ",", "cp1252")),
+        (GERMAN.encode("latin-1"), Dialect(";", ",", "latin-1")),
+        (_as_tabs(GERMAN).encode("utf-16"), Dialect("tab", ",", "utf-16")),
+        (_as_tabs(GERMAN).encode("utf-16-be"), Dialect("tab", ",", "utf-16")),
+        (GERMAN.replace(";", "|").encode("utf-8-sig"), Dialect("|", ",")),
+        (PLAIN.replace(",,", ",NA,").encode(), Dialect(missing=("NA",))),
+        (PLAIN.replace(",,", ", . ,").encode(), Dialect(missing=(".",))),
+        (PLAIN.replace("\n,", f"\n{NULL},").encode(), Dialect(missing=(NULL,))),
+    ],
+)
+def test_a_file_of_another_program_has_the_rows_of_a_plain_file(
+    tmp_path: Path, body: bytes, dialect: Dialect
+) -> None:
+    plain = Ingestion(tmp_path / "plain", SCHEMA)(PLAIN)
+    report = Ingestion(tmp_path / "other", SCHEMA)(body, dialect=dialect)
+    assert (report.columns, report.n_rows) == (plain.columns, 3)
+    # the same rows sent again are recognised
+    assert report.cells == plain.cells
+
+
+def test_a_declared_value_is_not_missing(ingest: Ingestion) -> None:
+    """NA is Namibia in one column, and no value in another."""
+    report = ingest(
+        "age,height,city,ill\nNA,NA,NA,NA\n", dialect=Dialect(missing=("NA",))
+    )
+    assert [column.missing for column in report.columns] == [1, 1, 0, 0]
+    assert [column.unknown for column in report.columns] == [0, 0, 0, 1]
+
+
+def test_missing_values_of_the_declaration_act_in_every_form(tmp_path: Path) -> None:
+    schema = Schema(SCHEMA.features, SCHEMA.label, (".", "none"))
+    assert Schema.from_json(schema.to_json()).to_json() == schema.to_json()
+    cells = {"age": [".", "40"], "height": [1.5, 1.6], "city": ["none", "Zürich"]}
+    table = pa.table({**cells, "ill": ["0", "1"]})
+    for form in (BodyForm.PARQUET, BodyForm.ARROW_FILE):
+        report = Ingestion(tmp_path / form, schema)(body_of(table, form), form=form)
+        assert [column.missing for column in report.columns] == [1, 0, 1, 0]
+    csv = "age,height,city,ill\n.,1.5,none,0\n40,1.6,Zürich,1\n"
+    assert Ingestion(tmp_path / "csv", schema)(csv).cells == report.cells
+
+
+def test_a_schema_without_missing_values_keeps_its_bytes() -> None:
+    assert list(SCHEMA.to_json()) == ["features", "label"]
+
+
+@pytest.mark.parametrize(
+    ("marks", "problem"),
+    [
+        (("-99",), "a-number"),
+        (("inf",), "a-number"),
+        (("NA", "NA"), "not-distinct"),
+        (("",), "empty"),
+        (tuple(map(str, range(33))), "too-many"),
+        (("nan", "NA", "."), None),
+    ],
+)
+def test_a_missing_value_is_a_text_that_is_no_number(
+    marks: tuple[str, ...], problem: str | None
+) -> None:
+    schema = Schema(SCHEMA.features[:2], SCHEMA.label, marks)
+    found = [(item.place, item.problem) for item in schema.problems()]
+    assert found == ([(("schema", "missing_values"), problem)] if problem else [])
+
+
+def _refused(ingest: Ingestion, body: bytes, dialect: Dialect) -> list[ColumnProblem]:
+    with pytest.raises(RowsInvalid) as refused:
+        ingest(body, dialect=dialect)
+    assert ingest.files() == []
+    return list(refused.value.columns)
+
+
+def test_all_causes_are_named_at_once(ingest: Ingestion) -> None:
+    """What a German spreadsheet writes, after R wrote NA: one answer has every option."""
+    marked = GERMAN.replace("\n;", "\nNA;").replace("Zürich", "Zürich ")
+    found = _refused(ingest, marked.encode("cp1252"), RFC_4180)
+    options = [problem.option for problem in found if problem.option]
+    assert options == ["separator=;", "missing=NA", "decimal=,", "encoding=cp1252"]
+    assert "semicolons" in str(found[0].suspected)
+    read = RFC_4180.with_options(options)
+    assert read == Dialect(";", ",", "cp1252", ("NA",))
+    assert ingest(marked.encode("cp1252"), dialect=read).n_rows == 3
+
+
+def test_row_names_hide_no_other_problem(ingest: Ingestion) -> None:
+    body = b'"","age","height","city","ill"\n"1",39,NA,"x","0"\n"2",NA,1.7,"x","0"\n'
+    row_names, age, height = _refused(ingest, body, RFC_4180)
+    assert (row_names.problem, row_names.positions) == ("unknown-column", (1,))
+    assert (age.name, age.row, age.option) == ("age", 2, "missing=NA")
+    assert (height.name, height.row, height.option) == ("height", 1, "missing=NA")
+
+
+def test_a_refusal_repeats_marks_alone(ingest: Ingestion) -> None:
+    body = b"age,height,city,ill\nCanary7Q,#####,x,0\nNA,N/A,x,0\n.,1.5,x,0\n"
+    found = _refused(ingest, body, RFC_4180)
+    assert "Canary7Q" not in repr(found)
+    assert {problem.option for problem in found} == {
+        "missing=.,NA",
+        "missing=N/A",
+        None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("cells", "option"),
+    [
+        (("1,5", "2,75"), "decimal=,"),
+        (("1,234", "12,345,678"), None),  # thousands
+        (("1,234.5", "0,5"), None),
+        (("1.234,5", "2,5"), "decimal=,"),
+    ],
+)
+def test_commas_between_thousands_are_no_decimal_commas(
+    ingest: Ingestion, cells: tuple[str, ...], option: str | None
+) -> None:
+    rows = "".join(f'39,"{cell}",Zürich,0\n' for cell in cells)
+    first, *_ = _refused(ingest, f"age,height,city,ill\n{rows}".encode(), RFC_4180)
+    assert (first.name, first.option) == ("height", option)
+
+
+def test_a_point_is_no_decimal_sign_beside_decimal_commas(ingest: Ingestion) -> None:
+    body = b"age;height;city;ill\n39;1.234;NA;0\n"
+    (problem,) = _refused(ingest, body, Dialect(";", ","))
+    assert (problem.name, problem.problem) == ("height", "not-a-number")
+    assert "thousands" in str(problem.suspected)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
+def test_bytes_that_an_encoding_does_not_have_are_refused(
+    ingest: Ingestion, encoding: str
+) -> None:
+    text = "age,height,city,ill\n39,1.75,Z\N{REPLACEMENT CHARACTER}rich,0\n"
+    body = text.encode("utf-16") if encoding == "utf-16" else b"\x81" + text.encode()
+    (problem,) = _refused(ingest, body, Dialect(encoding=encoding))
+    assert (problem.problem, problem.option) == ("not-text", None)
+    assert problem.suspected == "bytes that the stated encoding does not have"
+
+
+def test_options_have_closed_sets() -> None:
+    assert Dialect.of("tab", ",", "cp1252", "NA,.") == Dialect(
+        "tab", ",", "cp1252", ("NA", ".")
+    )
+    for options in (
+        (":", ".", "utf-8", ""),
+        (",", "'", "utf-8", ""),
+        (",", ".", "rot13", ""),
+        (",", ".", "utf-8", "-99"),
+    ):
+        with pytest.raises(InvalidRequest):
+            Dialect.of(*options)
+
+
+def test_a_file_of_parquet_has_no_separator() -> None:
+    UploadTerms(BodyForm.PARQUET, Dialect(missing=("NA",)))
+    with pytest.raises(InvalidRequest):
+        UploadTerms(BodyForm.PARQUET, Dialect(";"))
