@@ -309,7 +309,10 @@ class Reading:
                 self._unread(report.name, "clamped", report.clamped),
                 self._unread(report.name, "missing", report.missing),
             ]
-        marks = None if self._unit is None else self._unit.marks
+        marks = None
+        # a mark that is no integer is a problem already
+        if self._unit is not None and not self._unit.problems:
+            marks = self._unit.marks
         if marks is not None:
             cells = self._unread(marks.name, marks.problem, marks.count)
             suspected, option = marks.suspected, marks.option
