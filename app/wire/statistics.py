@@ -1,4 +1,4 @@
-"""Defines the types of statistics: noisy counts, sums, means and variances."""
+"""Defines the types of statistics: noisy counts, sums, means, variances and quantiles."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -20,7 +20,14 @@ from app.wire.spending import AccountPlanOut, PriceOut
 from grovekeeper_forests import limits as forest_limits
 
 StatisticName: TypeAlias = Literal[
-    "count", "histogram", "crosstab", "sum", "mean", "variance"
+    "count",
+    "histogram",
+    "crosstab",
+    "sum",
+    "mean",
+    "variance",
+    "quantiles",
+    "median",
 ]
 
 Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
@@ -57,15 +64,27 @@ Columns: TypeAlias = Annotated[list[Reference], Field(max_length=3, fail_fast=Tr
 class TableIn(Request):
     """One table.
 
-    ``column``: of a histogram, a sum, a mean or a variance; ``columns``: two or three,
-    of a crosstab. ``by``: up to two columns, for one number in each group. ``bins``: by
-    the name of a numeric column; ten of equal width where nothing is named. A value on
-    an edge belongs to the bin above it. ``weight``: of the table's share of the price.
+    ``column``: of a histogram, a sum, a mean, a variance, quantiles or a median;
+    ``columns``: two or three, of a crosstab. ``quantiles``: ascending, such as 0.25,
+    with at most three digits; at most nine. ``by``: up to two columns, for one number
+    in each group. ``bins``: by the name of a numeric column; ten of equal width where
+    nothing is named. Of the column whose quantiles are asked: the cells among which a
+    quantile is selected, a thousand of equal width where nothing is named, and each
+    value of an integer with at most a thousand values. A value on an edge belongs to
+    the bin above it. ``weight``: of the table's share of the price.
     """
 
     statistic: StatisticName
     column: Reference | None = None
     columns: Annotated[Columns, Field(default_factory=list)]
+    quantiles: Annotated[
+        list[PositiveAmount],
+        Field(
+            default_factory=list,
+            max_length=forest_limits.MAX_STATISTICS_QUANTILES,
+            fail_fast=True,
+        ),
+    ]
     by: Annotated[Columns, Field(default_factory=list)]
     bins: Annotated[
         dict[Reference, Bins],
@@ -87,7 +106,7 @@ class StatisticsIn(Request):
 
     One of ``epsilon``, ``error`` and ``error_share`` says what to pay. ``error``: the
     95 % half width that no count and no sum may exceed, in rows or in the unit of the
-    column. ``error_share``: the same, as a share of the declared ``public_size``.
+    column; of a quantile, in rank. ``error_share``: the same, as a share of the declared ``public_size``.
     """
 
     epsilon: PositiveAmount | None = None
@@ -113,14 +132,18 @@ class TableQuoteOut(Answer):
     ``half_width``: with probability 0.95, each of its numbers is at most this far from
     the exact one: of a count and a sum from the law of the noise (without the rounding
     of what each row adds), of a mean of all rows at the declared size. Null where it
-    depends on how many rows there are. ``unit``: ``rows``,
-    or the column whose unit it is.
+    depends on how many rows there are. ``unit``: ``rows``, or the column whose unit it
+    is; of quantiles ``rank``: with probability 0.95, the cell of each quantile q of a
+    group of n rows holds a value whose rank, the number of rows up to it, is at most
+    this far from q · n. ``resolution``: the widest cell from which a quantile is
+    selected, in the unit of its column; null for other statistics.
     """
 
     table: JsonObject
     n_cells: int
     half_width: float | None
     unit: str
+    resolution: float | None
 
 
 class StatisticsQuoteOut(AccountPlanOut):
@@ -133,7 +156,8 @@ class StatisticsQuoteOut(AccountPlanOut):
 class AxisOut(Answer):
     """A column by whose cells a table groups rows: each has a ``category``, is
     ``other`` or ``missing``, or has the numbers ``from`` a bound and ``below`` another
-    (``to``: the last bin has its upper bound).
+    (``to``: the last bin has its upper bound). Of quantiles, the last axis has the
+    column ``quantile`` and cells with a ``quantile``, such as ``0.25``.
     """
 
     column: str
@@ -143,6 +167,8 @@ class AxisOut(Answer):
 class EstimateOut(Answer):
     """A released number. The exact one, but for the rounding of a sum, is from ``low``
     to ``high`` with probability 0.95. Null where the noise outweighs the rows of a mean or a variance.
+    Of a quantile: the middle and the ends of the cell that was selected, which may hold the exact
+    quantile or not; ``rank_error`` says how far it is.
     """
 
     value: float | None
@@ -159,13 +185,16 @@ class CellOut(EstimateOut):
 
 
 class StatisticsTableOut(Answer):
-    """A released table. ``total``: of the rows that it counts."""
+    """A released table. ``total``: of the rows that it counts. ``rank_error``: of
+    quantiles, the ``half_width`` of the quote, in rank; null for other statistics.
+    """
 
     table: JsonObject
     unit: str
     axes: list[AxisOut]
     rows: list[CellOut]
     total: EstimateOut | None
+    rank_error: float | None
 
 
 class StatisticsSummary(Answer):

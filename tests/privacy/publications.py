@@ -313,14 +313,15 @@ def _statistics_law(
     account: Account, rows: tuple[tuple[int, Record], ...], statistic: str
 ) -> Law:
     label = TWO_SPLITS.label
-    asked: dict[str, Any] = {"statistic": statistic}
+    asked: list[dict[str, Any]] = [{"statistic": statistic}]
     if statistic == "histogram":
-        asked["column"] = label.name
+        asked[0]["column"] = label.name
+        asked.insert(0, {"statistic": "median", "column": "size", "by": [label.name]})
     else:
-        asked["where"] = [{"column": label.name, "in": [label.classes[1]]}]
+        asked[0]["where"] = [{"column": label.name, "in": [label.classes[1]]}]
     terms = account.terms(Fraction(1))
     facts = public_facts(terms, None, TWO_SPLITS, terms.adjacency)
-    planned = statistics_price.plan([asked], facts)
+    planned = statistics_price.plan(asked, facts)
     private = in_blocks(rows_of(dict(rows)), TWO_SPLITS)
 
     def run(randomness: EnumeratingRandomness) -> Hashable:

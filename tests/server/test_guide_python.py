@@ -78,4 +78,4 @@ def test_the_guide_works_as_written(
     printed = capsys.readouterr().out
     assert "0.5 True 3" in printed, "the quote"
     assert "1000 2.5 2.5" in printed, "the refusal"
-    assert server.admin.http.get(f"/ledger/{name}").json()["charged"] == "0.9"
+    assert server.admin.http.get(f"/ledger/{name}").json()["charged"] == "1.9"

@@ -81,6 +81,8 @@ def error_before(plan: StatisticsQuoteOut) -> str:
     if asked.half_width is None:
         return f"{which} comes with its interval, which depends on how many rows it is about."
     width = number_in_words(asked.half_width)
+    if asked.unit == "rank":
+        return f"{which} will be within ± {width} rows in rank, 95 times of 100."
     unit = "rows" if asked.unit == "rows" else f"(in the unit of {asked.unit})"
     return f"{which} will be within ± {width} {unit} of the exact one, 95 times of 100."
 
@@ -130,6 +132,8 @@ class ShownTable:
     Attributes:
         columns: the heads of the axes.
         measure: what is measured, and in which unit.
+        span: what the two ends beside each number are.
+        rank_error: of quantiles, in rows; empty for other statistics.
         n_left_out: numbers that are only in the file.
         total: of the rows that it counts, in words; empty for one number, and where
             nothing is counted.
@@ -138,6 +142,8 @@ class ShownTable:
     title: str
     columns: Sequence[str]
     measure: str
+    span: str
+    rank_error: str
     lines: Sequence[Line]
     n_left_out: int
     total: str
@@ -154,10 +160,13 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
     if table.total is not None and len(table.rows) > 1:
         value, interval = in_words(table.total)
         total = f"{value} ({interval})"
+    is_ranked = table.rank_error is not None
     return ShownTable(
         title=statistic_words.title(table.table),
         columns=[axis.column for axis in table.axes] or ["of"],
         measure="rows" if counts_rows else f"{statistic}, in {table.unit}",
+        span="selected from" if is_ranked else "95 % interval",
+        rank_error=f"{table.rank_error:,.6g}" if is_ranked else "",
         lines=_lines(table, from_zero=statistic in _FROM_ZERO),
         n_left_out=max(len(table.rows) - _MOST_LINES, 0),
         total=total,

@@ -42,8 +42,8 @@ def quote_statistics(by: By, dataset: str, body: StatisticsIn) -> StatisticsQuot
 def release_statistics(
     by: By, dataset: str, body: StatisticsIn, request: Idempotency
 ) -> Response:
-    """Reserve the price and queue a job that releases noisy counts, sums, means and
-    variances.
+    """Reserve the price and queue a job that releases noisy counts, sums, means,
+    variances and quantiles.
     """
     asked = StatisticsRequest(dataset=dataset, body=body)
     return sent(submit(*by, asked, request=request))

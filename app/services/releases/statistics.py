@@ -60,6 +60,7 @@ from grovekeeper_forests.releases.statistics.price import (
     StatisticsInvalid,
     StatisticsPlan,
 )
+from grovekeeper_forests.releases.statistics.quantile_read import resolution
 from grovekeeper_forests.releases.statistics.read import (
     Statistics,
     epsilon_for,
@@ -68,11 +69,14 @@ from grovekeeper_forests.releases.statistics.read import (
 )
 from grovekeeper_forests.releases.statistics.tables import (
     MAX_AXES,
+    QUANTILES,
     SUM,
     VARIANCE,
-    Axis,
     Table,
 )
+
+_RANK = "rank"
+"""Unit of the error of a quantile."""
 
 _AMOUNTS = ("epsilon", "error", "error_share")
 
@@ -90,9 +94,10 @@ class PlannedStatistics(Planned[StatisticsQuoteOut]):
         tables = [
             TableQuoteOut(
                 table=table.to_json(),
-                n_cells=table.n_cells,
+                n_cells=table.n_numbers,
                 half_width=error_before(table, priced, size),
-                unit=_unit(table),
+                unit=_RANK if table.quantiles else _unit(table),
+                resolution=resolution(table) if table.quantiles else None,
             )
             for table, priced in self.plan.measured
         ]
@@ -167,7 +172,9 @@ class _Spending:
 def _table(table: TableIn) -> dict[str, Any]:
     """A table of a request in the form that plans store."""
     weight = None if table.weight is None else amounts.to_text(table.weight)
-    return {**table.model_dump(by_alias=True), "weight": weight}
+    quantiles = [amounts.to_text(quantile) for quantile in table.quantiles]
+    settled = {"weight": weight, "quantiles": quantiles}
+    return {**table.model_dump(by_alias=True), **settled}
 
 
 def _planned(tables: Sequence[dict[str, Any]], asked: AskedPart) -> StatisticsPlan:
@@ -248,7 +255,7 @@ def statistics_as_csv(
         for cell in out.rows:
             places = [
                 text
-                for axis, place in zip(table.axes, cell.cells, strict=True)
+                for axis, place in zip(out.axes, cell.cells, strict=True)
                 for text in (axis.column, place)
             ]
             places += [""] * (2 * MAX_AXES - len(places))
@@ -320,22 +327,37 @@ def _tables_out(released: Statistics) -> list[StatisticsTableOut]:
 
 def _table_out(released: Statistics, index: int, table: Table) -> StatisticsTableOut:
     of_all = total(released, index)
+    axes = _axes_out(table)
     rows = [
         CellOut(cells=list(cells), value=number.value, low=number.low, high=number.high)
-        for cells, number in zip(
-            _places(table.axes), released.estimates(index), strict=True
-        )
+        for cells, number in zip(_places(axes), released.estimates(index), strict=True)
     ]
     return StatisticsTableOut(
         table=table.to_json(),
         unit=_unit(table),
-        axes=[AxisOut(column=axis.column, cells=axis.cells) for axis in table.axes],
+        axes=axes,
         rows=rows,
         total=None if of_all is None else EstimateOut(**vars(of_all)),
+        rank_error=_rank_error(released, index),
     )
 
 
-def _places(axes: Sequence[Axis]) -> Iterator[tuple[str, ...]]:
+def _rank_error(released: Statistics, index: int) -> float | None:
+    table, priced = list(released.plan.measured)[index]
+    return error_before(table, priced, None) if table.quantiles else None
+
+
+def _axes_out(table: Table) -> list[AxisOut]:
+    """The axes of a table; those of several quantiles have one more."""
+    axes = [AxisOut(column=axis.column, cells=axis.cells) for axis in table.axes]
+    if table.statistic == QUANTILES:
+        texts = map(amounts.to_text, table.quantiles)
+        cells: list[dict[str, Any]] = [{"quantile": text} for text in texts]
+        axes.append(AxisOut(column="quantile", cells=cells))
+    return axes
+
+
+def _places(axes: Sequence[AxisOut]) -> Iterator[tuple[str, ...]]:
     """The place of each cell of a table, in words; the last axis runs fastest."""
     return product(*([_in_words(cell) for cell in axis.cells] for axis in axes))
 
@@ -352,6 +374,8 @@ def _in_words(cell: dict[str, Any]) -> str:
         case {"category": category}:
             is_ours = _OF_OURS.fullmatch(category)
             return f'"{category}"' if is_ours else str(category)
+        case {"quantile": text}:
+            return str(text)
         case {"from": low, "below": high}:
             return f"{low} to below {high}"
         case {"from": low, "to": high}:

@@ -40,7 +40,7 @@ class StatisticsOptions(TypedDict, total=False):
     Attributes:
         epsilon: ε of all tables together. Text and ``Decimal`` are exact.
         error: in place of ``epsilon``: the 95 % half width that no count and no sum may
-            exceed.
+            exceed, and no quantile in rank.
         error_share: the same as a share of the declared ``public_size``.
         delta: δ; default the δ of the account, if it has one.
         scope: cells to read, such as ``{"shard": [0, 1]}``; default all.
@@ -286,6 +286,45 @@ class Dataset:
             lambda job: statistics_of(self._client, job),
         )
 
+    def quantiles(
+        self,
+        column: str,
+        quantiles: Sequence[Amount],
+        *,
+        by: Sequence[str] = (),
+        where: Sequence[Mapping[str, Any]] = (),
+        **options: Unpack[StatisticsOptions],
+    ) -> Job[Statistics]:
+        """Reserves the price of quantiles of a number and queues the job; ``wait``
+        gives statistics of one table.
+
+        Args:
+            column: a number.
+            quantiles: ascending, such as 0.25, with at most three digits; at most nine.
+            by: up to two columns, for the quantiles of each group.
+            where: conditions, as in ``POST /datasets/{id}/statistics``.
+            options: see :class:`StatisticsOptions`.
+
+        Raises:
+            Refused: the budget does not cover the price; nothing was charged.
+        """
+        table = {"statistic": "quantiles", "quantiles": list(map(to_text, quantiles))}
+        return self.statistics(table | _groups(column, by, where), **options)
+
+    def median(
+        self,
+        column: str,
+        *,
+        by: Sequence[str] = (),
+        where: Sequence[Mapping[str, Any]] = (),
+        **options: Unpack[StatisticsOptions],
+    ) -> Job[Statistics]:
+        """Reserves the price of the median of a number, and queues the job; see
+        :meth:`quantiles`.
+        """
+        table = {"statistic": "median"} | _groups(column, by, where)
+        return self.statistics(table, **options)
+
     def name_model(self, alias: str, model: Model) -> str:
         """Makes an alias, such as ``production``, name a model of the dataset, and
         returns the address of both.
@@ -356,6 +395,13 @@ class Dataset:
         return _exact(
             {name: value for name, value in body.items() if value is not None}
         )
+
+
+def _groups(
+    column: str, by: Sequence[str], where: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The rows that a table of one number reads."""
+    return {"column": column, "by": list(by), "where": list(where)}
 
 
 def _statistics(

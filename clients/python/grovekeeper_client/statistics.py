@@ -6,6 +6,7 @@ from typing import Any
 from grovekeeper_client.client import Client
 
 _NUMBERS = ("value", "low", "high")
+_QUANTILE = "quantile"
 
 
 class Statistics:
@@ -65,15 +66,35 @@ class Table:
     @property
     def records(self) -> list[dict[str, Any]]:
         """A record for each cell: its place in each column, then ``value``, ``low`` and
-        ``high``, between which the exact number is with probability 0.95. A column that
-        has one of these three names stands with ``_`` after it.
+        ``high``, between which the exact number is with probability 0.95; of quantiles,
+        the ends of the cell that was selected. The column ``quantile`` tells several
+        quantiles apart. A column of the dataset that has one of these names stands with
+        ``_`` after it.
         """
-        places = [f"{name}_" if name in _NUMBERS else name for name in self.columns]
+        places = [self._place(axis) for axis in self.facts["axes"]]
         return [
             dict(zip(places, row["cells"], strict=True))
             | {name: row[name] for name in _NUMBERS}
             for row in self.facts["rows"]
         ]
+
+    def _place(self, axis: Mapping[str, Any]) -> str:
+        """The name of an axis in a record."""
+        name = str(axis["column"])
+        if _QUANTILE in axis["cells"][0]:
+            return name
+        has_quantiles = self.facts["table"]["statistic"] == "quantiles"
+        taken = (*_NUMBERS, _QUANTILE) if has_quantiles else _NUMBERS
+        return f"{name}_" if name in taken else name
+
+    @property
+    def rank_error(self) -> float | None:
+        """Of quantiles: with probability 0.95, the cells of all quantiles of a group
+        hold values of ranks at most so many rows from the exact ones. ``None`` for
+        other statistics.
+        """
+        error: float | None = self.facts["rank_error"]
+        return error
 
     @property
     def value(self) -> float | None:

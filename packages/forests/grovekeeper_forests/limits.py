@@ -48,8 +48,11 @@ MAX_CONFUSION_CLASSES = 100  # Classes of a confusion matrix
 
 MAX_STATISTICS_TABLES = 20  # Tables of one request
 MAX_STATISTICS_CELLS = 10_000  # Cells of all tables of a request together
+# Candidates of quantiles of all groups of all tables: bounds memory and messages
+MAX_STATISTICS_COUNTS = 1_000_000
 MAX_STATISTICS_BINS = 1_000  # Bins of a number
 MAX_STATISTICS_CONDITIONS = 10  # Conditions of one table
+MAX_STATISTICS_QUANTILES = 9  # Quantiles of one table
 
 # Predictions
 

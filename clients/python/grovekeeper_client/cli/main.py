@@ -93,6 +93,14 @@ PANELS: Panels = {
             "grovekeeper_client.cli.statistics:variance",
             "Estimate the variance of a number privately, over all rows or in each group.",
         ),
+        "quantile": (
+            "grovekeeper_client.cli.statistics:quantile",
+            "Find quantiles of a number privately, of all rows or of each group.",
+        ),
+        "median": (
+            "grovekeeper_client.cli.statistics:median",
+            "Find the median of a number privately, of all rows or of each group.",
+        ),
         "statistics": (
             "grovekeeper_client.cli.statistics:app",
             "Release several tables of statistics at once, and look at them.",

@@ -1,6 +1,6 @@
 """Implements ``grovekeeper count``, ``histogram``, ``crosstab``, ``sum``, ``mean``,
-``variance`` and ``statistics``: private statistics, whose error is known before they
-are paid for.
+``variance``, ``quantile``, ``median`` and ``statistics``: private statistics, whose
+error is known before they are paid for.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,6 +112,18 @@ class TableOptions:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuantileOptions(TableOptions):
+    """Options of a table of quantiles."""
+
+    quantiles: Annotated[
+        list[str],
+        typer.Option(
+            "--quantile", "-q", help="Such as 0.25; may be repeated, up to nine times."
+        ),
+    ]
+
+
 def _read(option: str, read: Callable[[str], _Value], text: str) -> _Value:
     """The value of an option."""
     try:
@@ -213,6 +225,34 @@ def variance(
     _run(call, dataset, [asked], spend, waiting)
 
 
+@command
+def quantile(
+    call: Remote,
+    dataset: DatasetArgument,
+    column: ColumnArgument,
+    table: QuantileOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Find quantiles of a number privately, of all rows or of each group."""
+    asked = table.to_json("quantiles", column=column, quantiles=table.quantiles)
+    _run(call, dataset, [asked], spend, waiting)
+
+
+@command
+def median(
+    call: Remote,
+    dataset: DatasetArgument,
+    column: ColumnArgument,
+    table: TableOptions,
+    spend: StatisticsOptions,
+    waiting: Waiting,
+) -> None:
+    """Find the median of a number privately, of all rows or of each group."""
+    asked = table.to_json("median", column=column)
+    _run(call, dataset, [asked], spend, waiting)
+
+
 app = Group("Release several tables of statistics at once, and look at them.")
 
 
@@ -307,6 +347,8 @@ def _error(item: dict[str, Any]) -> str:
     if item["half_width"] is None:
         return "depends on the rows"
     width = f"± {_number(item['half_width'])}"
+    if item["unit"] == "rank":
+        return f"{width} rows in rank"
     return width if item["unit"] != "rows" else f"{width} rows"
 
 
@@ -351,13 +393,24 @@ def _show_table(output: Output, table: dict[str, Any]) -> None:
         for row in table["rows"]
     ]
     columns = [axis["column"] for axis in table["axes"]]
-    columns += ["rows" if counts else table["table"]["statistic"], "95 % interval"]
+    is_ranked = table["rank_error"] is not None
+    columns.append("rows" if counts else _value_title(table))
+    columns.append("from the values" if is_ranked else "95 % interval")
     output.table([*columns, ""] if counts else columns, rows, empty="no cells")
+    if is_ranked:
+        error = _number(table["rank_error"])
+        output.say(f"95 % error of the numbers of a group: ± {error} rows in rank")
     if counts[1:]:
         total = table["total"]
         output.say(
             f"all cells together: {_number(total['value'])} ({_interval(total)})"
         )
+
+
+def _value_title(table: dict[str, Any]) -> str:
+    """The head of the column of numbers."""
+    statistic = table["table"]["statistic"]
+    return str(table["table"]["column"] if statistic == "quantiles" else statistic)
 
 
 def _counts_rows(table: dict[str, Any]) -> bool:

@@ -1,1 +1,3 @@
-"""The statistics of a dataset: noisy counts, sums, means and variances by public cells."""
+"""The statistics of a dataset: noisy counts, sums, means, variances and quantiles by
+public cells.
+"""

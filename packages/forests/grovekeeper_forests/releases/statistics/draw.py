@@ -3,6 +3,7 @@ module.
 """
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,10 @@ from grovekeeper_forests.data.coded_rows import ColumnRequest, Parts
 from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness
 from grovekeeper_forests.privacy.events import DiscreteLaplace, Event
 from grovekeeper_forests.releases.drawing import Drawing
-from grovekeeper_forests.releases.statistics.price import StatisticsPlan
+from grovekeeper_forests.releases.statistics.price import StatisticsPlan, n_sums
+from grovekeeper_forests.releases.statistics.quantile_draw import select_quantiles
 from grovekeeper_forests.releases.statistics.read import Statistics
+from grovekeeper_forests.releases.statistics.tables import Table
 
 
 def draw(job: Drawing) -> bytes:
@@ -41,8 +44,9 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
         integer of at most ``steps`` in absolute value. So a measure has L1 and L2
         sensitivity ``steps`` under add/remove, and twice and √2 times that where a
         label changes (docs/proofs/statistics.md, Theorem 1; lemma L3 for Laplace, GDP
-        for normal noise). Measures and tables compose in sequence (Theorem L). *Not
-        covered:* running time.
+        for normal noise). Quantiles are selected from counts of rows by group and cell
+        (:func:`.quantile_draw.select_quantiles`; Theorem 2). Measures, quantiles and
+        tables compose in sequence (Theorem L). *Not covered:* running time.
 
     Source:
         docs/proofs/statistics.md.
@@ -50,13 +54,27 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
     paid = PaidRandomness(randomness, plan.event)
     exact, end, tables = rows.total("measure_sums", json.dumps(plan.to_json())), 0, []
     for table, priced in plan.measured:
-        measures = []
-        for _, event in priced:
-            start, end = end, end + table.n_cells
-            measures.append(_noisy(exact[start:end], event, paid))
-        tables.append(measures)
+        start, end = end, end + n_sums(table)
+        events = [event for _, event in priced]
+        tables.append(_released(table, events, exact[start:end], paid))
     paid.note_unused()
     return Statistics(plan, tables)
+
+
+def _released(
+    table: Table,
+    events: Sequence[Event],
+    exact: NDArray[np.int64],
+    paid: PaidRandomness,
+) -> list[NDArray[np.int64]]:
+    """The released numbers of a table, from its PRIVATE exact sums."""
+    if table.quantiles:
+        counts = exact.reshape(table.n_cells, table.n_candidates)
+        return select_quantiles(table, events, counts, paid)
+    measured = exact.reshape(len(events), table.n_cells)
+    return [
+        _noisy(sums, event, paid) for sums, event in zip(measured, events, strict=True)
+    ]
 
 
 def _noisy(

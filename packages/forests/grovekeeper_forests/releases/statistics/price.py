@@ -36,6 +36,10 @@ from grovekeeper_forests.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
+from grovekeeper_forests.releases.statistics.quantile_price import (
+    quantile_parts,
+    selections_of,
+)
 from grovekeeper_forests.releases.statistics.tables import (
     MEAN,
     SUM,
@@ -68,7 +72,8 @@ class Measure:
 
     Attributes:
         name: ``rows``, ``sum``, ``centred`` (distance from the centre of the bounds),
-            or ``squares`` (its square, less half of the largest square).
+            or ``squares`` (its square, less half of the largest square); ``rank`` of a
+            quantile, which is selected and not added up.
         reach: largest contribution of a row in absolute value.
         whole_steps: steps of ``reach`` in which every contribution is a whole number;
             ``None`` where there are none, or too many.
@@ -82,6 +87,8 @@ class Measure:
 def measures(table: Table) -> list[Measure]:
     """The measures of a table, in the order of release."""
     rows = Measure("rows", 1.0, 1)
+    if table.quantiles:
+        return [Measure("rank", 1.0, None)] * len(table.quantiles)
     if table.value is None:
         return [rows]
     feature, radius = table.value, radius_of(table.value)
@@ -94,6 +101,14 @@ def measures(table: Table) -> list[Measure]:
         return [rows, centred]
     assert table.statistic == VARIANCE
     return [rows, centred, Measure("squares", radius**2 / 2, None)]
+
+
+def n_sums(table: Table) -> int:
+    """Number of exact sums that a table is released from: one for each measure and
+    cell, or one number of rows for each candidate of each group.
+    """
+    of_each = table.n_candidates if table.quantiles else len(measures(table))
+    return table.n_cells * of_each
 
 
 def _few(steps: float) -> int | None:
@@ -192,19 +207,26 @@ def _is_priced(plan: StatisticsPlan) -> bool:
     if any(part.times != 1 for part in plan.event.parts):
         return False
     return all(
+        selections_of(table, [event for _, event in priced])
+        if table.quantiles
+        else all(_is_noise(event, table) for _, event in priced)
+        for table, priced in plan.measured
+    )
+
+
+def _is_noise(event: Event, table: Table) -> bool:
+    return (
         isinstance(event, DiscreteLaplace | RoundedGaussian)
         and steps_of(event) > 0
         and event.coordinates == table.n_cells
-        for table, priced in plan.measured
-        for _, event in priced
     )
 
 
 def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPlan:
     """Settles the tables and prices them. Reads no row and draws nothing.
 
-    Tables share the price by their weights, and the measures of a table its share
-    equally.
+    Tables share the price by their weights, and the measures or quantiles of a table
+    its share equally.
 
     Args:
         asked: see :func:`.tables.read_tables`.
@@ -220,12 +242,19 @@ def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPl
     total = sum(table.weight for table in tables)
     parts = []
     for table in tables:
-        summed = measures(table)
-        share = facts.part(table.weight / total / len(summed))
-        parts += [Part(1, _priced(measure, table, share)) for measure in summed]
+        parts += _parts(table, table.weight / total, facts)
     priced = StatisticsPlan(tables, Sequential(tuple(parts)))
     facts.require_covered(priced.event)
     return priced
+
+
+def _parts(table: Table, share: Fraction, facts: PublicFacts) -> list[Part]:
+    """The events of a table at its share of the price."""
+    if table.quantiles:
+        return quantile_parts(table, facts.part(share))
+    summed = measures(table)
+    of_each = facts.part(share / len(summed))
+    return [Part(1, _priced(measure, table, of_each)) for measure in summed]
 
 
 def _require_label(tables: Sequence[Table], label: str) -> None:

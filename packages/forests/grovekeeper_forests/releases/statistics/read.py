@@ -27,6 +27,11 @@ from grovekeeper_forests.releases.statistics.price import (
     radius_of,
     steps_of,
 )
+from grovekeeper_forests.releases.statistics.quantile_price import rank_error
+from grovekeeper_forests.releases.statistics.quantile_read import (
+    in_order,
+    is_selection,
+)
 from grovekeeper_forests.releases.statistics.tables import MEAN, SUM, VARIANCE, Table
 
 LEVEL = 0.95
@@ -80,13 +85,23 @@ class Statistics:
 
     def _is_whole(self) -> bool:
         shapes = [[numbers.shape for numbers in of_table] for of_table in self.measured]
-        return shapes == [
+        stated = [
             [(table.n_cells,)] * len(measures(table)) for table in self.plan.tables
         ]
+        return shapes == stated and all(
+            is_selection(table, numbers)
+            for table, numbers in zip(self.plan.tables, self.measured, strict=True)
+            if table.quantiles
+        )
 
     def estimates(self, index: int) -> list[Estimate]:
-        """The numbers of a table, one for each cell."""
+        """The numbers of a table, one for each cell; of quantiles, those of a group
+        after one another, each with the ends of the cell that was selected.
+        """
         table, priced = list(self.plan.measured)[index]
+        if table.quantiles:
+            groups = in_order(table, self.measured[index])
+            return [Estimate(**vars(cell)) for group in groups for cell in group]
         columns = [
             (
                 in_units(numbers, measure, event),
@@ -123,6 +138,15 @@ def in_units(
     """Steps in the unit of the measure."""
     converted: NDArray[np.float64] = numbers / steps_of(event) * measure.reach
     return converted
+
+
+def half_widths(table: Table, priced: Sequence[tuple[Measure, Event]]) -> list[float]:
+    """The 95 % half width of the numbers of a table that is no mean and no variance:
+    of quantiles in rank, of others by measure.
+    """
+    if table.quantiles:
+        return [rank_error(table, [event for _, event in priced], LEVEL)]
+    return [half_width(measure, event) for measure, event in priced]
 
 
 def half_width(measure: Measure, event: Event) -> float:
@@ -244,8 +268,8 @@ def error_before(
         that: means of groups, of some rows, or of a column with empty cells; variances.
     """
     if table.statistic not in (MEAN, VARIANCE):
-        [(measure, event)] = priced
-        return half_width(measure, event)
+        [width] = half_widths(table, priced)
+        return width
     assert table.value is not None
     of_all_rows = not (table.axes or table.where or table.value.missing)
     if table.statistic == VARIANCE or not of_all_rows or size is None:
@@ -272,8 +296,8 @@ def epsilon_for(
     """The smallest of :data:`EPSILONS` at which no table has a larger half width.
 
     Args:
-        error: half width of each number, above zero: in rows, and of a sum in the unit
-            of its column.
+        error: half width of each number, above zero: in rows, of a quantile in rank,
+            and of a sum in the unit of its column.
         plan_at: plans the request at an ε, from public facts.
 
     Raises:
@@ -290,12 +314,14 @@ def epsilon_for(
             raise
         if any(table.statistic in (MEAN, VARIANCE) for table in planned.tables):
             raise ParameterInvalid.named(
-                "error", "not-of-this-statistic", accepted=["counts and sums"]
+                "error",
+                "not-of-this-statistic",
+                accepted=["counts, sums and quantiles"],
             )
         return all(
-            half_width(*each) <= error
-            for _, priced in planned.measured
-            for each in priced
+            width <= error
+            for table, priced in planned.measured
+            for width in half_widths(table, priced)
         )
 
     index = bisect_left(EPSILONS, True, key=is_met)

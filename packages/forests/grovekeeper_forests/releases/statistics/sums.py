@@ -22,6 +22,7 @@ from grovekeeper_forests.releases.statistics.price import (
     Measure,
     StatisticsPlan,
     centre_of,
+    n_sums,
     radius_of,
     steps_of,
 )
@@ -50,14 +51,14 @@ class StoredRows:
 
     def measure_sums(self, plan: str) -> NDArray[np.int64]:
         """Exact PRIVATE sums of every measure of every table of a plan, one for each
-        cell, in steps, one after another.
+        cell, in steps, one after another; of quantiles, numbers of rows by group and
+        candidate.
 
         Args:
             plan: as JSON, which can be sent to another machine.
         """
         settled = StatisticsPlan.from_json(json.loads(plan), self.schema)
-        n_sums = sum(table.n_cells * len(priced) for table, priced in settled.measured)
-        sums = np.zeros(n_sums, dtype=np.int64)
+        sums = np.zeros(sum(map(n_sums, settled.tables)), dtype=np.int64)
         with closing(self.blocks()) as blocks:
             for block in blocks:
                 sums += _of_block(settled, self.schema, block)
@@ -70,9 +71,12 @@ def _of_block(
     sums = []
     for table, priced in plan.measured:
         cells = _cells(table, schema, rows)
-        sums += [
-            _exact(measure, event, table, rows, cells) for measure, event in priced
-        ]
+        if table.quantiles:
+            sums.append(_by_candidate(table, rows, cells))
+        else:
+            sums += [
+                _exact(measure, event, table, rows, cells) for measure, event in priced
+            ]
     return np.concatenate(sums)
 
 
@@ -175,6 +179,20 @@ def _exact(
     # that the event states.
     bounded = np.clip(np.nan_to_num(added, nan=0.0), -steps, steps).astype(np.int64)
     return _sums(cells[is_in], bounded, table.n_cells)
+
+
+def _by_candidate(
+    table: Table, rows: ColumnBlock, cells: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """PRIVATE numbers of rows by group and candidate of quantiles."""
+    assert table.grid is not None
+    is_in = cells != _LEFT_OUT
+    candidates = _bins(table.grid, rows.columns[table.grid.column][is_in])
+    n_counts = table.n_cells * table.n_candidates
+    counts = np.bincount(
+        cells[is_in] * table.n_candidates + candidates, minlength=n_counts
+    )
+    return counts.astype(np.int64)
 
 
 def _contribution(

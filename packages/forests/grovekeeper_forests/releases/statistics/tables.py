@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from grovekeeper_forests import limits
@@ -22,13 +23,29 @@ from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 
 COUNT, HISTOGRAM, CROSSTAB = "count", "histogram", "crosstab"
 SUM, MEAN, VARIANCE = "sum", "mean", "variance"
+QUANTILES, MEDIAN = "quantiles", "median"
 
-STATISTICS: Final = (COUNT, HISTOGRAM, CROSSTAB, SUM, MEAN, VARIANCE)
+STATISTICS: Final = (
+    COUNT,
+    HISTOGRAM,
+    CROSSTAB,
+    SUM,
+    MEAN,
+    VARIANCE,
+    QUANTILES,
+    MEDIAN,
+)
+
+_OF_RANKS: Final = (QUANTILES, MEDIAN)
+_OF_A_NUMBER: Final = (SUM, MEAN, VARIANCE, *_OF_RANKS)
 
 MAX_BY: Final = 2
 MAX_AXES: Final = 3
 DEFAULT_BINS: Final = 10
 """Bins of a number for which a request names none."""
+
+QUANTILE_STEPS: Final = 1_000
+"""A quantile is a multiple of a thousandth, between 0 and 1."""
 
 OTHER, MISSING = "OTHER", "MISSING"
 
@@ -45,6 +62,7 @@ class Axis:
         bounds: declared, of a number.
         has_missing: whether empty cells have a cell of their own. In the label they are
             in OTHER.
+        is_label: whether the column is the label.
     """
 
     column: str
@@ -52,6 +70,7 @@ class Axis:
     edges: tuple[float, ...] = ()
     bounds: tuple[float, float] = (0.0, 0.0)
     has_missing: bool = False
+    is_label: bool = False
 
     @property
     def n_cells(self) -> int:
@@ -108,11 +127,14 @@ class Table:
 
     Attributes:
         statistic: one of :data:`STATISTICS`.
-        value: the number that is added up, where the statistic adds one up.
+        value: the number that is added up, or whose quantiles are released, where the
+            statistic reads one.
         axes: in the order of the cells; the last runs fastest.
         where: conditions that a row has to meet, all of them.
         weight: of the table's share of the price, above zero.
         n_by: how many of the axes the request named in ``by``.
+        quantiles: ascending, each above 0 and below 1; empty for other statistics.
+        grid: the candidates of quantiles; ``None`` for other statistics.
     """
 
     statistic: str
@@ -121,6 +143,8 @@ class Table:
     where: tuple[Condition, ...]
     weight: Fraction
     n_by: int
+    quantiles: tuple[Fraction, ...] = ()
+    grid: Axis | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -129,8 +153,28 @@ class Table:
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
+        """Number of cells; of quantiles, number of groups."""
         return math.prod(self.shape)
+
+    @property
+    def n_numbers(self) -> int:
+        """Number of released numbers that are shown."""
+        return self.n_cells * max(len(self.quantiles), 1)
+
+    @property
+    def n_candidates(self) -> int:
+        """Number of cells among which a quantile is selected; 1 for other statistics."""
+        return 1 if self.grid is None else len(self.grid.edges) + 1
+
+    @property
+    def groups_by_label(self) -> bool:
+        """Whether the label decides in which cell a row is."""
+        return any(axis.is_label for axis in self.axes)
+
+    @property
+    def counted_axes(self) -> tuple[Axis, ...]:
+        """The axes by which rows are counted: those of the cells, then the grid."""
+        return self.axes if self.grid is None else (*self.axes, self.grid)
 
     @property
     def columns(self) -> set[str]:
@@ -150,13 +194,27 @@ class Table:
             "columns": own if self.statistic == CROSSTAB else [],
             "bins": {
                 axis.column: list(axis.edges)
-                for axis in self.axes
-                if not axis.categories
+                for axis in self.counted_axes
+                if not axis.categories and axis != self._default_grid
             },
             "by": [axis.column for axis in self.axes[: self.n_by]],
             "where": [condition.to_json() for condition in self.where],
             "weight": to_text(self.weight),
-        }
+        } | self._named_quantiles()
+
+    @property
+    def _default_grid(self) -> Axis | None:
+        """The grid of a request that names no cells. It is long, and not written out."""
+        if self.grid is None or self.value is None:
+            return None
+        edges = _equal_edges(self.value, limits.MAX_STATISTICS_BINS)
+        return replace(self.grid, edges=edges)
+
+    def _named_quantiles(self) -> dict[str, Any]:
+        """The field of a request that only quantiles have."""
+        if self.statistic != QUANTILES:
+            return {}
+        return {"quantiles": [to_text(quantile) for quantile in self.quantiles]}
 
 
 def read_tables(asked: Sequence[Mapping[str, Any]], schema: Schema) -> list[Table]:
@@ -181,7 +239,12 @@ def read_tables(asked: Sequence[Mapping[str, Any]], schema: Schema) -> list[Tabl
         _TableReader(schema, ("tables", index), table).table()
         for index, table in enumerate(asked)
     ]
-    if sum(table.n_cells for table in tables) > limits.MAX_STATISTICS_CELLS:
+    n_counts = sum(table.n_cells * table.n_candidates for table in tables)
+    if n_counts > limits.MAX_STATISTICS_COUNTS:
+        raise ParameterInvalid.named(
+            "tables", "too-many-cells", limit=limits.MAX_STATISTICS_COUNTS
+        )
+    if sum(table.n_numbers for table in tables) > limits.MAX_STATISTICS_CELLS:
         raise ParameterInvalid.named(
             "tables", "too-many-cells", limit=limits.MAX_STATISTICS_CELLS
         )
@@ -207,14 +270,49 @@ class _TableReader:
             raise self._invalid("too-many", "by", limit=MAX_BY)
         own = self._own_columns(statistic)
         axes = self._axes(by, own)
+        value = self._value(statistic) if statistic in _OF_A_NUMBER else None
         return Table(
             statistic,
-            self._value() if statistic in (SUM, MEAN, VARIANCE) else None,
+            value,
             axes,
             self._where(),
             self._weight(),
             len(by),
+            self._quantiles(statistic),
+            self._grid(value) if statistic in _OF_RANKS else None,
         )
+
+    def _quantiles(self, statistic: str) -> tuple[Fraction, ...]:
+        asked = self._asked.get("quantiles") or []
+        if statistic != QUANTILES:
+            if asked:
+                raise self._invalid("not-of-this-statistic", "quantiles")
+            return (Fraction(1, 2),) if statistic == MEDIAN else ()
+        most = limits.MAX_STATISTICS_QUANTILES
+        if not 1 <= len(asked) <= most:
+            problem = "too-many" if asked else "missing"
+            raise self._invalid(problem, "quantiles", limit=most)
+        quantiles = tuple(map(self._quantile, range(len(asked)), asked))
+        if not all(low < high for low, high in itertools.pairwise(quantiles)):
+            raise self._invalid("not-ascending", "quantiles")
+        return quantiles
+
+    def _quantile(self, index: int, text: str) -> Fraction:
+        try:
+            quantile = parse(text)
+        except NotAnAmount:
+            quantile = Fraction(0)
+        if not 0 < quantile < 1 or (quantile * QUANTILE_STEPS).denominator != 1:
+            accepted = ["0.001 to 0.999, with at most three digits"]
+            raise self._invalid("out-of-range", "quantiles", index, accepted=accepted)
+        return quantile
+
+    def _grid(self, value: Feature | None) -> Axis:
+        """The candidates of quantiles: equal cells, or those between named edges."""
+        assert value is not None
+        asked = self._bins.get(value.name, limits.MAX_STATISTICS_BINS)
+        edges = self._edges(value, asked)
+        return Axis(value.name, edges=edges, bounds=(value.lower, value.upper))
 
     def _own_columns(self, statistic: str) -> list[str]:
         """The columns that the statistic itself groups by, beside those of ``by``."""
@@ -223,7 +321,7 @@ class _TableReader:
             raise self._invalid("not-of-this-statistic", "columns")
         if statistic in (COUNT, CROSSTAB) and column is not None:
             raise self._invalid("not-of-this-statistic", "column")
-        if statistic in (HISTOGRAM, SUM, MEAN, VARIANCE) and column is None:
+        if statistic in (HISTOGRAM, *_OF_A_NUMBER) and column is None:
             raise self._invalid("missing", "column", accepted=self._names())
         if statistic == CROSSTAB and not 2 <= len(columns) <= MAX_AXES:
             raise self._invalid(
@@ -234,20 +332,27 @@ class _TableReader:
     def _axes(self, by: Sequence[str], own: Sequence[str]) -> tuple[Axis, ...]:
         names = [*by, *own]
         field = "columns" if len(own) > 1 else "column"
-        if len(set(names)) < len(names):
+        candidates = self._columns_of_candidates()
+        if len({*names, *candidates}) < len(names) + len(candidates):
             repeated = field if len(set(own)) < len(own) else "by"
             raise self._invalid("not-distinct", repeated)
         if len(names) > MAX_AXES:
             raise self._invalid("too-many", "by", limit=MAX_AXES - len(own))
         axes = tuple(self._axis(name, "by" if name in by else field) for name in names)
+        names += candidates
         if unused := sorted(set(self._bins) - set(names)):
             raise self._invalid("not-grouped-by", "bins", unused[0], accepted=names)
         return axes
 
+    def _columns_of_candidates(self) -> list[str]:
+        """The column of whose cells quantiles are selected."""
+        is_ranked = self._asked["statistic"] in _OF_RANKS
+        return [str(self._asked["column"])] if is_ranked else []
+
     def _axis(self, name: str, field: str) -> Axis:
         if name == self._schema.label.name:
             self._require_no_bins(name)
-            return Axis(name, categories=self._schema.label.classes)
+            return Axis(name, categories=self._schema.label.classes, is_label=True)
         feature = self._feature(name, field)
         if feature.is_categorical:
             self._require_no_bins(name)
@@ -256,13 +361,12 @@ class _TableReader:
             )
         return Axis(
             name,
-            edges=self._edges(feature),
+            edges=self._edges(feature, self._bins.get(feature.name, DEFAULT_BINS)),
             bounds=(feature.lower, feature.upper),
             has_missing=feature.missing,
         )
 
-    def _edges(self, feature: Feature) -> tuple[float, ...]:
-        asked = self._bins.get(feature.name, DEFAULT_BINS)
+    def _edges(self, feature: Feature, asked: Any) -> tuple[float, ...]:
         if isinstance(asked, int):
             if not 1 <= asked <= limits.MAX_STATISTICS_BINS:
                 raise self._invalid(
@@ -290,7 +394,7 @@ class _TableReader:
             )
         return edges
 
-    def _value(self) -> Feature:
+    def _value(self, statistic: str) -> Feature:
         name = self._asked["column"]
         if (
             name == self._schema.label.name
@@ -300,6 +404,8 @@ class _TableReader:
         feature = self._feature(name, "column")
         if not feature.lower < feature.upper:
             raise self._invalid("constant", "column")
+        if statistic in _OF_RANKS:
+            return feature
         radius = feature.upper / 2 - feature.lower / 2
         square = radius * radius / 2
         if not 0 < square < math.inf:
@@ -403,6 +509,7 @@ def _in_bounds(feature: Feature) -> list[str]:
     return [f"numbers from {low} to {high}"]
 
 
+@lru_cache(maxsize=1_024)
 def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
     """Edges of bins of equal width. Those of an integer are whole: a bin has one or
     more of its values.

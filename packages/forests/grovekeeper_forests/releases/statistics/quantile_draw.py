@@ -1,0 +1,100 @@
+"""Selects the quantiles of groups of rows. Only the child process of a job imports this
+module.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grovekeeper_forests.noise.randomness import Randomness, forfeit
+from grovekeeper_forests.privacy.events import Event, PermuteAndFlip
+from grovekeeper_forests.releases.statistics.quantile_price import (
+    Selection,
+    n_changed_groups,
+    selections_of,
+)
+from grovekeeper_forests.releases.statistics.tables import Table
+
+
+def select_quantiles(
+    table: Table,
+    events: Sequence[Event],
+    counts: NDArray[np.int64],
+    randomness: Randomness,
+) -> list[NDArray[np.int64]]:
+    """Selects a cell of the grid for each quantile of each group. One call is one
+    release and costs what was priced.
+
+    Args:
+        table: public; of quantiles.
+        events: the priced events of its quantiles.
+        counts: PRIVATE exact numbers of rows, int64, ``(n_groups, n_candidates)``. A
+            row is counted once at most.
+        randomness: of the job.
+
+    Returns:
+        For each quantile, int64 ``(n_groups,)``: numbers of cells.
+
+    Privacy:
+        The sum of the losses of ``events``. A row is in one group at most, and moves
+        the scores of that group against each other by at most the range sensitivity of
+        the event (docs/proofs/statistics.md, Theorem 2), so a selection is ε-DP by
+        lemma L2, or ε-bounded-range by lemma L1. Groups are disjoint (lemma L5); a
+        changed label changes two groups where it decides the group, and both are paid
+        for. Quantiles compose in sequence (Theorem L). An empty group has equal scores.
+        *Not covered:* running time.
+
+    Source:
+        Smith, "Privacy-preserving Statistical Estimation with Optimal Convergence
+        Rates", 2011, for the score; docs/proofs/statistics.md, Theorem 2.
+    """
+    selected = []
+    for quantile, selection in zip(
+        table.quantiles, selections_of(table, events), strict=True
+    ):
+        cells = [
+            _select(scores(of_group, quantile), selection, randomness)
+            for of_group in counts
+        ]
+        # Neighbours differ in one group or two, and all groups are drawn once.
+        n_spared = (n_changed_groups(table, selection.adjacency) - 1) * len(counts)
+        forfeit(
+            randomness,
+            type(selection),
+            inverse_scale=selection.inverse_scale,
+            count=n_spared,
+        )
+        selected.append(np.array(cells, dtype=np.int64))
+    return selected
+
+
+def scores(counts: NDArray[np.int64], quantile: Fraction) -> NDArray[np.int64]:
+    """PRIVATE scores of the cells of one group: zero where the ranks of the cell hold
+    q · n, else the distance to them, negated.
+
+    Args:
+        counts: PRIVATE; int64, ``(n_candidates,)``.
+        quantile: public.
+
+    Returns:
+        int64 ``(n_candidates,)``, in units of 1 / ``quantile.denominator`` of a row.
+    """
+    part, whole = quantile.numerator, quantile.denominator
+    up_to = counts.cumsum()
+    below = up_to - counts
+    target = part * counts.sum()
+    too_high, too_low = whole * below - target, target - whole * up_to
+    distances: NDArray[np.int64] = np.maximum(np.maximum(too_high, too_low), 0)
+    return -distances
+
+
+def _select(
+    scores: NDArray[np.int64], selection: Selection, randomness: Randomness
+) -> int:
+    if isinstance(selection, PermuteAndFlip):
+        return randomness.permute_and_flip(
+            scores, inverse_scale=selection.inverse_scale
+        )
+    return randomness.select_exponential(scores, inverse_scale=selection.inverse_scale)
