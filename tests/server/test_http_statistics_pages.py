@@ -199,6 +199,29 @@ def test_a_wanted_error_gives_the_price_and_an_offer_takes_its_place(
     assert "error" not in link
 
 
+def test_quantiles_are_asked_for_with_the_error_of_their_rank(server: Server) -> None:
+    dataset = server.uploaded(400)["id"]
+    path = f"/ui/datasets/{dataset}/statistics/new"
+    browser = signed_in(server, server.granted(dataset, "analyst"))
+    query = {
+        "statistic": "quantiles",
+        "column": "age",
+        "quantiles": "0.1, 0.5",
+        "epsilon": "2",
+    }
+    quoted = browser.get(path, params=query)
+    shown = text_of(quoted)
+    assert "Each of the 2 numbers will be within ± " in shown
+    assert " rows in rank, 95 times of 100" in shown
+    submitted = browser.post(path, data=fields(quoted.text.rpartition("<form")[2]))
+    job = server.ended(submitted.headers["Location"].removeprefix("/ui/jobs/"))
+    released = server.admin.http.get(f"/statistics/{job['statistics_id']}").json()
+    [table] = released["tables"]
+    assert table["table"]["quantiles"] == ["0.1", "0.5"]
+    median = browser.get(path, params=query | {"statistic": "median"})
+    assert "The number will be within ± " in text_of(median)
+
+
 WRONG = [
     ({"statistic": "histogram"}, "column: Needed."),
     ({"statistic": "mean", "column": "sex"}, "column: Not a number."),

@@ -53,12 +53,14 @@ class StatisticsFields(SpendingFields):
         second: the second column of a cross-table.
         where: a condition on each line, as the command line takes it.
         bins: of numbers, ``age=18,65; hours=5``; without a name, those of ``column``.
+        quantiles: such as ``0.25, 0.5``.
         error: that is wanted, in place of an ε.
     """
 
     statistic: Text = "count"
     column: Text = ""
     second: Text = ""
+    quantiles: Text = "0.25, 0.5, 0.75"
     by: Text = ""
     where: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     bins: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
@@ -135,6 +137,8 @@ def _table(fields: StatisticsFields) -> dict[str, Any]:
     if fields.statistic == "crosstab":
         columns = (fields.column, fields.second)
         own = {"columns": [name for name in columns if name]}
+    elif fields.statistic == "quantiles":
+        own["quantiles"] = _listed(fields.quantiles)
     elif fields.statistic == "count":
         own = {}
     conditions = [
@@ -149,6 +153,10 @@ def _table(fields: StatisticsFields) -> dict[str, Any]:
         "where": conditions,
         "bins": _bins(fields),
     }
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _bins(fields: StatisticsFields) -> dict[str, int | list[float]]:
