@@ -53,6 +53,11 @@ _PANELS: Panels = {
     **PANELS,
     "Use": {
         **PANELS["Use"],
+        # with a command that reads rows
+        "datasets": (
+            "app.cli.datasets:app",
+            "Declare datasets, upload rows, grant roles.",
+        ),
         # with a command that reads the database
         "keys": ("app.cli.keys:app", "Make, list, rotate and revoke keys."),
     },

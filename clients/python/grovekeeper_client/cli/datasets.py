@@ -147,12 +147,27 @@ def init(
         output.hint(f"grovekeeper datasets check {declaration}{first}")
 
 
+DeclarationArgument = Annotated[Path, typer.Argument(help="The declaration, as JSON.")]
+CheckedRowsArgument = Annotated[
+    Path | None,
+    typer.Argument(help="A file of rows, which stays on this machine."),
+]
+
+
 @app.command("check")
 def check(
-    call: Remote,
-    file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")],
+    call: Remote, file: DeclarationArgument, rows: CheckedRowsArgument = None
 ) -> None:
     """Check a declaration by the rules of the service. Stores nothing."""
+    if rows is not None:
+        raise WrongUse(
+            "rows are checked by the reader of the service, on this machine: pip install grovekeeper"
+        )
+    check_declaration(call, file)
+
+
+def check_declaration(call: Remote, file: Path) -> None:
+    """Prints what a declaration would become."""
     declaration, output = read_bytes(file), call.output
     checked = call.ask(lambda client: client.check_declaration(declaration))
     output.say(
@@ -256,7 +271,7 @@ def upload(
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""
-    _require_file(file)
+    require_file(file)
     with call.client() as client, one_attempt(call.output, idempotency_key) as key:
         report = _upload(
             call,
@@ -286,7 +301,7 @@ def replace_upload(
     erasure, the upload can still fail: without a network, if the file changes
     meanwhile, or if the dataset is full.
     """
-    _require_file(file)
+    require_file(file)
     output = call.output
     confirm(
         output,
@@ -321,7 +336,8 @@ def replace_upload(
     _print_report(output, dataset, report)
 
 
-def _require_file(file: Path) -> None:
+def require_file(file: Path) -> None:
+    """Checks that a file of rows can be read."""
     if not file.is_file():
         raise WrongUse(f"{file} is not a file")
     try:
@@ -352,11 +368,11 @@ def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) ->
                 **options,
             )
         except ApiProblem as problem:
-            _name_columns(problem.body.get("columns", ()), file, options)
+            name_columns(problem.body.get("columns", ()), file, options)
             raise
 
 
-def _name_columns(
+def name_columns(
     columns: Iterable[dict[str, Any]], file: Path, options: Mapping[str, Any]
 ) -> None:
     """Names the columns that are not declared: the service states their places and

@@ -1,0 +1,98 @@
+"""Implements ``grovekeeper datasets``: the commands of the client, and the check of a file
+of rows on this machine.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from app.cli.command import Group
+from grovekeeper_client.cli import datasets
+from grovekeeper_client.cli.command import Remote, WrongUse, read_bytes
+from grovekeeper_client.cli.output import Output
+from grovekeeper_client.cli.problems import ExitCode
+from grovekeeper_client.errors import column_in_words
+from grovekeeper_client.uploads import headers_of
+
+_MAPPED = {
+    "unknown": "unknown (OTHER; a row without a label is not learned from)",
+    "clamped": "clamped",
+    "missing": "missing",
+    "missing-mark": "one unit",
+}
+_DROPPED = {
+    "without_unit": "without a unit",
+    "over_bound": "of units that have all their rows",
+}
+
+_with_rows = Group("")
+
+app = typer.Typer(help=datasets.app.info.help, no_args_is_help=True)
+app.add_typer(datasets.app)
+app.add_typer(_with_rows)
+
+
+@_with_rows.command("check")
+def check(
+    call: Remote,
+    declaration: datasets.DeclarationArgument,
+    terms: datasets.UploadTerms,
+    rows: datasets.CheckedRowsArgument = None,
+) -> None:
+    """Check a declaration by the rules of the service, or a file of rows by a
+    declaration, on this machine. Stores nothing.
+    """
+    if rows is None:
+        datasets.check_declaration(call, declaration)
+        return
+    datasets.require_file(rows)
+    answer = _checked(declaration, rows, terms)
+    datasets.name_columns(answer["problems"], rows, vars(terms))
+    datasets.name_columns(answer["mapped"], rows, vars(terms))
+    call.output.json(answer)
+    _print(call.output, f"{declaration} {rows}", answer)
+    if answer["problems"]:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _checked(
+    declaration: Path, rows: Path, terms: datasets.UploadTerms
+) -> dict[str, Any]:
+    """What an upload of a file would do: its problems, and the cells that it maps."""
+    # loads the readers of the service
+    from app.services.datasets import check_file
+
+    text = read_bytes(declaration)
+    file = check_file.OwnersFile(rows, headers_of(rows), vars(terms))
+    try:
+        return check_file.check_file(text, file)
+    except check_file.NotADeclaration:
+        raise WrongUse(
+            f"{declaration} is no declaration; see: grovekeeper datasets check {declaration}"
+        ) from None
+
+
+def _print(output: Output, files: str, answer: Mapping[str, Any]) -> None:
+    problems = answer["problems"]
+    output.say(
+        "an upload would be refused:" if problems else "an upload would be stored"
+    )
+    for problem in problems:
+        output.say(f"  {column_in_words(problem)}")
+    output.table(
+        ["column", "cells would be", "cells", "%"],
+        [
+            [cells["name"], _MAPPED[cells["problem"]], cells["count"], cells["percent"]]
+            for cells in answer["mapped"]
+        ],
+        empty="no cell would be clamped, missing or unknown",
+    )
+    for reason, count in answer["dropped"].items():
+        output.say(f"rows that would be dropped, {_DROPPED[reason]}: {count}")
+    options = dict.fromkeys(
+        problem["option"] for problem in problems if "option" in problem
+    )
+    if options:
+        output.hint(f"grovekeeper datasets check {files} {' '.join(options)}")

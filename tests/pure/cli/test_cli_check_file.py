@@ -1,0 +1,102 @@
+"""``datasets check DECLARATION ROWS`` reads a file on this machine, asks no service, and
+names all that an upload would refuse, map or drop.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from grovekeeper_client.cli import datasets
+from grovekeeper_client.cli.problems import ExitCode
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("files")
+
+DECLARATION: dict[str, Any] = {
+    "name": "patients",
+    "schema": {
+        "features": [
+            {
+                "name": "age",
+                "type": "integer",
+                "lower": 0,
+                "upper": 120,
+                "missing": True,
+            },
+            {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5},
+            {"name": "city", "type": "categorical", "categories": ["Zürich", "Bern"]},
+        ],
+        "label": {"name": "ill", "classes": ["0", "1"]},
+    },
+    "budget": {"accountant": "pure", "epsilon": "3"},
+    "privacy_unit": {"column": "id", "max_rows": 1},
+}
+GERMAN = "id;age;height;city;ill\n1;39;1,75;Zürich;0\n2;NA;1,80;Bern ;1\n"
+OPTIONS = ["--separator", ";", "--decimal", ",", "--encoding", "cp1252"]
+
+
+def _check(run: Run, rows: str | bytes, *options: str) -> Result:
+    Path("d.json").write_text(json.dumps(DECLARATION), encoding="utf-8")
+    content = rows.encode("cp1252") if isinstance(rows, str) else rows
+    Path("r.csv").write_bytes(content)
+    return run("datasets", "check", "d.json", "r.csv", *options)
+
+
+def test_one_answer_has_all_options(run: Run, service: Any) -> None:
+    result = _check(run, GERMAN)
+    assert result.exit_code == ExitCode.FAILED
+    said = " ".join(result.stdout.split())
+    assert "an upload would be refused" in said
+    assert "semicolons; send --separator ';'" in said
+    assert "age: not a number, first in row 2" in said
+    options = "--separator ';' --missing NA --decimal , --encoding cp1252"
+    assert f"next: grovekeeper datasets check d.json r.csv {options}" in said
+    assert not service.requests
+
+
+def test_the_options_read_the_file_and_what_is_left_is_counted(run: Run) -> None:
+    result = _check(run, GERMAN, *OPTIONS, "--missing", "NA", "--json")
+    answer = json.loads(result.stdout)
+    (unknown,) = answer["problems"]
+    assert result.exit_code == ExitCode.FAILED
+    assert (unknown["name"], unknown["problem"], unknown["count"]) == (
+        "city",
+        "unknown",
+        1,
+    )
+    assert "blanks" in unknown["suspected"]
+    assert {cells["problem"] for cells in answer["mapped"]} == {"unknown", "missing"}
+    accepted = _check(run, GERMAN, *OPTIONS, "--missing", "NA", "--accept-unknown")
+    assert accepted.exit_code == ExitCode.DONE
+    assert "an upload would be stored" in accepted.stdout
+
+
+def test_rows_that_would_be_dropped_are_counted(run: Run, tmp_path: Path) -> None:
+    rows = b"id,age,height,city,ill\n1,39,1.75,Bern,0\n1,39,1.75,Bern,0\n,39,9,Bern,0\n"
+    answer = json.loads(_check(run, rows, "--accept-unknown", "--json").stdout)
+    assert answer["problems"] == []
+    assert answer["dropped"] == {"without_unit": 1, "over_bound": 1}
+    assert [cells["problem"] for cells in answer["mapped"]] == ["clamped"]
+
+
+def test_an_empty_file_and_wrong_uses_are_named(run: Run) -> None:
+    empty = _check(run, b"id,age,height,city,ill\n")
+    assert empty.exit_code == ExitCode.FAILED
+    assert "no row" in empty.stdout
+    assert _check(run, GERMAN, "--separator", ":").exit_code != ExitCode.DONE
+    Path("d.json").write_text("{}", encoding="utf-8")
+    broken = run("datasets", "check", "d.json", "r.csv")
+    assert broken.exit_code == ExitCode.WRONG_USE
+    assert "no declaration" in broken.stderr
+
+
+def test_the_client_alone_says_what_reads_rows() -> None:
+    Path("r.csv").write_text("a\n", encoding="utf-8")
+    result = CliRunner().invoke(datasets.app, ["check", "d.json", "r.csv"])
+    assert result.exit_code == ExitCode.WRONG_USE
+    assert "pip install grovekeeper" in result.stderr
