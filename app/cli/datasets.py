@@ -82,9 +82,15 @@ def _print(output: Output, files: str, answer: Mapping[str, Any]) -> None:
     for problem in problems:
         output.say(f"  {column_in_words(problem)}")
     output.table(
-        ["column", "cells would be", "cells", "%"],
+        ["column", "cells would be", "cells", "%", "first row"],
         [
-            [cells["name"], _MAPPED[cells["problem"]], cells["count"], cells["percent"]]
+            [
+                cells["name"],
+                _MAPPED[cells["problem"]],
+                cells["count"],
+                cells["percent"],
+                cells["row"],
+            ]
             for cells in answer["mapped"]
         ],
         empty="no cell would be clamped, missing or unknown",

@@ -98,25 +98,13 @@ class CountedCells:
 
 
 class _Texts:
-    """PRIVATE: different texts of a block of a column, or all, and how many cells have
-    each.
-    """
+    """PRIVATE: different texts of a block of a column, or all."""
 
     def __init__(self, cells: pa.Array) -> None:
         self._indices: pa.Array | None = None
-        self._n_cells: NDArray[np.int64] | None = None
         self.values = cells
         if pa.types.is_dictionary(cells.type):
             self.values, self._indices = cells.dictionary, cells.indices
-            self._n_cells = np.bincount(
-                cells.indices.to_numpy(), minlength=len(self.values)
-            )
-
-    def count(self, chosen: pa.Array) -> int:
-        """The number of cells that have one of the chosen values; ``chosen``: a mask."""
-        if self._n_cells is None:
-            return int(chosen.true_count)
-        return int(self._n_cells[chosen.to_numpy(zero_copy_only=False)].sum())
 
     def of_cells(self, images: pa.Array) -> pa.Array:
         """The image of each cell; ``images``: of each value."""
@@ -136,7 +124,8 @@ class _Column:
         self.declared = declared
         self.report = ReadColumn(name)
         self._problems: Counter[str] = Counter()
-        self._first_rows: dict[str, int] = {}
+        self.first_rows: dict[str, int] = {}
+        """The first row with each problem, and with each kind of mapped cell; PRIVATE."""
         self._suspected: dict[str, str | None] = dict(_SUSPECTED)
         self._options = {"not-text": suspicions.option_of(suspicions.LATIN_1)}
         self.n_read = 0
@@ -149,7 +138,7 @@ class _Column:
         for slug in PROBLEMS:
             count = self._problems[slug]
             if count:
-                row = self._first_rows.get(slug)
+                row = self.first_rows.get(slug)
                 suspected = self._suspected.get(slug)
                 name = self.report.name
                 refused = ColumnProblem(name, slug, count, row, suspected=suspected)
@@ -157,11 +146,15 @@ class _Column:
         return problems
 
     def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
-        count = int(np.count_nonzero(is_refused))
+        self._problems[problem] += self._count_rows(problem, is_refused)
+
+    def _count_rows(self, kind: str, is_of_kind: NDArray[np.bool_]) -> int:
+        """The number of rows of a block that are of a kind; keeps the first of all."""
+        count = int(np.count_nonzero(is_of_kind))
         if count:
-            first_row = self.n_read + int(is_refused.argmax()) + 1
-            self._first_rows.setdefault(problem, first_row)
-        self._problems[problem] += count
+            first_row = self.n_read + int(is_of_kind.argmax()) + 1
+            self.first_rows.setdefault(kind, first_row)
+        return count
 
     def _look_at_undeclared(
         self, texts: _Texts, is_undeclared: pa.Array | None = None
@@ -191,7 +184,7 @@ class _Column:
 
     def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
         if is_legal:
-            self.report.missing += int(np.count_nonzero(is_empty))
+            self.report.missing += self._count_rows("missing", is_empty)
         else:
             self._refuse_rows("empty", is_empty)
 
@@ -218,8 +211,11 @@ class NumberColumn(_Column):
         self._empty(is_empty, is_legal=self._feature.missing)
         if self._feature.type == "integer":
             self._refuse_rows("not-an-integer", (np.rint(values) != values) & ~is_empty)
+        if count_out_of_bounds(self._feature, values):
+            lower, upper = self._feature.lower, self._feature.upper
+            is_out = (values < lower) | (values > upper)
+            self.report.clamped += self._count_rows("clamped", is_out)
         self.n_read += len(values)
-        self.report.clamped += count_out_of_bounds(self._feature, values)
         sanitised = sanitise_numbers(self._feature, values)
         mask = is_empty if is_empty.any() else None
         return CountedCells(
@@ -286,7 +282,9 @@ class CategoryColumn(_Column):
             is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
             empty_cells = texts.of_cells(is_empty).to_numpy(zero_copy_only=False)
             self._empty(empty_cells, is_legal=self._feature.missing)
-            self.report.unknown += texts.count(is_undeclared) - texts.count(is_empty)
+            is_other = texts.of_cells(pc.and_not(is_undeclared, is_empty))
+            other_cells = is_other.to_numpy(zero_copy_only=False)
+            self.report.unknown += self._count_rows("unknown", other_cells)
             self._look_at_undeclared(texts, is_undeclared)
             self._suspect(texts.values.filter(pc.and_not(is_undeclared, is_empty)))
             other = pa.scalar(self._feature.other_code, pa.int32())
@@ -312,7 +310,8 @@ class LabelColumn(_Column):
         codes = pc.index_in(texts.values, self._classes)
         if codes.null_count:
             is_unknown = codes.is_null()
-            self.report.unknown += texts.count(is_unknown)
+            unknown_cells = texts.of_cells(is_unknown).to_numpy(zero_copy_only=False)
+            self.report.unknown += self._count_rows("unknown", unknown_cells)
             self._look_at_undeclared(texts, is_unknown)
             is_empty = pc.equal(texts.values, "")
             self._suspect(texts.values.filter(pc.and_not(is_unknown, is_empty)))

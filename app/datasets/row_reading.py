@@ -301,14 +301,13 @@ class Reading:
         values in the unit column.
         """
         mapped = []
-        for report in (column.report for column in self.columns):
-            unknown = self._unread(report.name, "unknown", report.unknown)
+        for column in self.columns:
+            report = column.report
+            for kind in ("unknown", "clamped", "missing"):
+                cells = self._unread(report.name, kind, getattr(report, kind))
+                mapped.append(replace(cells, row=column.first_rows.get(kind)))
             suspected, option = report.suspected, report.option
-            mapped += [
-                replace(unknown, suspected=suspected, option=option),
-                self._unread(report.name, "clamped", report.clamped),
-                self._unread(report.name, "missing", report.missing),
-            ]
+            mapped[-3] = replace(mapped[-3], suspected=suspected, option=option)
         marks = None
         # a mark that is no integer is a problem already
         if self._unit is not None and not self._unit.problems:

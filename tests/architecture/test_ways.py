@@ -45,7 +45,7 @@ does not save a reader.
 SIZES = {
     "code tokens": 427_000,
     "files with TYPE_CHECKING": 7,
-    "imports in functions": 51,
+    "imports in functions": 52,
 }
 """The largest size of the code. Limits on lines and files rewarded packed lines and
 joined files (ADR 0049).

@@ -349,8 +349,8 @@ def test_a_file_with_many_cells_that_are_not_as_declared_is_refused_unless_the_o
     with pytest.raises(CellsUnread) as refused:
         people.upload(installation, dataset, body, key="k")
     assert refused.value.columns == [
-        UnreadColumn("age", "clamped", 11, 5.5),
-        UnreadColumn("income", "unknown", 199, 99.5),
+        UnreadColumn("age", "clamped", 11, 5.5, row=1),
+        UnreadColumn("income", "unknown", 199, 99.5, row=1),
     ]
     assert _rows(installation, dataset) == []
     assert people.row_files_of(installation, dataset) == set(), "nothing is stored"

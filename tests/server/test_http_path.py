@@ -81,10 +81,10 @@ def test_an_upload_becomes_an_epoch_and_the_owner_sees_what_was_mapped(
     refused = server.admin.http.post(rows, content=content, headers=headers)
     assert (refused.status_code, refused.json()["type"]) == (422, "cells-unread")
     assert refused.json()["columns"] == [
-        {"name": "age", "problem": "clamped", "count": 2, "percent": 66.7},
-        {"name": "height", "problem": "clamped", "count": 1, "percent": 33.3},
-        {"name": "sex", "problem": "unknown", "count": 1, "percent": 33.3},
-        {"name": "income", "problem": "unknown", "count": 1, "percent": 33.3},
+        {"name": "age", "problem": "clamped", "count": 2, "percent": 66.7, "row": 1},
+        {"name": "height", "problem": "clamped", "count": 1, "percent": 33.3, "row": 3},
+        {"name": "sex", "problem": "unknown", "count": 1, "percent": 33.3, "row": 2},
+        {"name": "income", "problem": "unknown", "count": 1, "percent": 33.3, "row": 2},
     ]
     answer = server.admin.http.post(
         f"{rows}?accept_unknown=true", content=content, headers=headers

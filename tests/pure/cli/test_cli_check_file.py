@@ -82,6 +82,7 @@ def test_rows_that_would_be_dropped_are_counted(run: Run, tmp_path: Path) -> Non
     assert answer["problems"] == []
     assert answer["dropped"] == {"without_unit": 1, "over_bound": 1}
     assert [cells["problem"] for cells in answer["mapped"]] == ["clamped"]
+    assert answer["mapped"][0]["row"] == 3
 
 
 def test_an_empty_file_and_wrong_uses_are_named(run: Run) -> None:
