@@ -43,7 +43,7 @@ does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 427_000,
+    "code tokens": 440_300,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 52,
 }
