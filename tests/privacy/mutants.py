@@ -64,6 +64,7 @@ FOLDERS: Final = (
     "tests/pure/jobs",
     "tests/pure/ledger",
     "tests/pure/privacy",
+    "tests/pure/releases",
     "tests/pure/services/drawing",
     "tests/pure/verifier/test_verifier_conversions.py",
     "tests/database/test_account_calls.py",

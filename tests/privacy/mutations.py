@@ -54,6 +54,7 @@ WHOLE: Final = (
     "grovekeeper_forests.privacy.calibration",
     "grovekeeper_forests.releases.contract",
     "grovekeeper_forests.releases.forest.price",
+    "grovekeeper_forests.releases.statistics.",
     "app.services.execution.charge",
     "app.services.drawing.dask_fleet",
     "app.services.drawing.perform",

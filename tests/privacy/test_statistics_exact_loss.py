@@ -27,6 +27,7 @@ from grovekeeper_forests.releases.statistics import price, sums
 from grovekeeper_forests.releases.statistics.price import StatisticsPlan
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.noiseless import Noiseless
+from tests.privacy.recorder import Draw, Recorder, check
 from tests.support.block_rows import in_blocks
 from tests.support.schemas import schema_of
 
@@ -219,3 +220,64 @@ def test_a_careless_change_is_noticed(
         for row in ROWS:
             for event, change in zip(events, exact(plan, (row,)), strict=True):
                 require_stated(event, change)
+
+
+def recorded(
+    plan: StatisticsPlan, rows: tuple[Row, ...], replayed: list[Draw] | None = None
+) -> list[Draw]:
+    recorder = Recorder(replayed)
+    released = statistics_draw.release(plan, private_rows(rows), recorder)  # type: ignore[arg-type]
+    leaves = tuple(m.tobytes() for table in released.measured for m in table)
+    return [*recorder.draws, Draw("what leaves", leaves, None, None)]
+
+
+def shares_of_the_charge(
+    plan: StatisticsPlan,
+    account: str,
+    neighbours: Iterator[tuple[Row, ...]],
+    n_rows: int = 1,
+) -> list[float]:
+    """The costs of the moves of every draw, where each draw of a neighbour releases
+    what it released of all rows, as shares of the charge.
+    """
+    first = recorded(plan, ROWS)
+    return [
+        check(
+            plan.event,
+            first,
+            recorded(plan, rows, first),
+            accountant=account,
+            n_rows=n_rows,
+        )
+        for rows in neighbours
+    ]
+
+
+@pytest.mark.parametrize("n_rows", [1, 2])
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_unit_moves_the_draws_of_a_release_by_what_was_charged(
+    account: str, n_rows: int
+) -> None:
+    terms = replace(ACCOUNTS[account], max_rows=n_rows)
+    plan = planned(*TABLES, terms=terms)
+    neighbours = (
+        (*ROWS[:gone], *ROWS[gone + n_rows :]) for gone in range(0, len(ROWS), 11)
+    )
+    shares = shares_of_the_charge(plan, account, neighbours, n_rows)
+    # no row is in the widest cell of every table
+    assert 0.4 < max(shares) <= 1
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_label_moves_the_draws_of_a_release_by_what_was_charged(account: str) -> None:
+    terms = replace(ACCOUNTS[account], adjacency=Adjacency.LABEL)
+    plan = planned(*OF_LABELS, terms=terms)
+
+    def relabelled() -> Iterator[tuple[Row, ...]]:
+        for place in range(0, len(ROWS), 11):
+            *features, label = ROWS[place]
+            for other in {0, 1, UNLABELLED} - {label}:
+                changed: Any = (*features, other)
+                yield (*ROWS[:place], changed, *ROWS[place + 1 :])
+
+    assert 0.4 < max(shares_of_the_charge(plan, account, relabelled())) <= 1

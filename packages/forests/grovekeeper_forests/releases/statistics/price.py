@@ -158,7 +158,8 @@ class StatisticsPlan:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that a table reads, each once."""
-        return tuple(sorted(set().union(*(table.columns for table in self.tables))))
+        names = {name for table in self.tables for name in table.columns}
+        return tuple(sorted(names))
 
     def to_json(self) -> dict[str, object]:
         """Exact."""
