@@ -21,6 +21,7 @@ import psutil
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from app.core.files import Directory
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
 from app.services.drawing.dask_fleet import Connection
@@ -61,9 +62,9 @@ def stored(home: Path, n_rows: int) -> PartRows:
         [*columns, pa.array(generator.integers(0, 2, n_rows), pa.int32()), ids],
         schema=form,
     )
-    file = row_files.sealed_rows(home, "ds_a", "ep_a", key=DATA_KEY)
+    file = row_files.sealed_rows(Directory(home), "ds_a", "ep_a", key=DATA_KEY)
     store_table(table, file, group_rows=2**17)
-    return PartRows(SCHEMA.to_json(), (file.path,), [], WHOLE, DATA_KEY)
+    return PartRows(SCHEMA.to_json(), (file.file.local(),), [], WHOLE, DATA_KEY)
 
 
 def timed(act: Callable[[], object]) -> float:
