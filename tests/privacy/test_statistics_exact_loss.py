@@ -25,6 +25,7 @@ from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.statistics import draw as statistics_draw
 from grovekeeper_forests.releases.statistics import price, sums
 from grovekeeper_forests.releases.statistics.price import StatisticsPlan
+from grovekeeper_forests.releases.statistics.tables import Axis
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.noiseless import Noiseless
 from tests.privacy.recorder import Draw, Recorder, check
@@ -281,3 +282,90 @@ def test_a_label_moves_the_draws_of_a_release_by_what_was_charged(account: str) 
                 yield (*ROWS[:place], changed, *ROWS[place + 1 :])
 
     assert 0.4 < max(shares_of_the_charge(plan, account, relabelled())) <= 1
+
+
+SEXES = ("f", "m", "OTHER", None)
+KINDS = {0: "no", 1: "yes", UNLABELLED: None}
+BY_HAND: list[dict[str, Any]] = [
+    *TABLES.values(),
+    {"statistic": "crosstab", "columns": ["debt", "age"], "by": ["sex"], "bins": {"debt": [0, 1]}},
+    {"statistic": "count", "where": [
+        {"column": "sex", "in": ["m"]}, {"column": "ill", "in": ["no", "yes"]}, {"column": "debt", "below": 2},
+    ]},
+    {"statistic": "mean", "column": "debt", "by": ["sex"], "where": [{"column": "debt", "from": 0.3}]},
+    {"statistic": "variance", "column": "age", "by": ["ill", "debt"], "bins": {"debt": 1}},
+]  # fmt: skip
+
+
+def cell_of(axis: Axis, value: Any) -> int:
+    """The place of the only cell of an axis that holds a value."""
+
+    def holds(cell: dict[str, Any]) -> bool:
+        match cell:
+            case {"category": category}:
+                return bool(value == category)
+            case {"other": True}:
+                return value == "OTHER" or (value is None and not axis.has_missing)
+            case {"missing": True}:
+                return value is None
+            case {"from": low, "below": high}:
+                return value is not None and low <= value < high
+        return value is not None and cell["from"] <= value <= cell["to"]
+
+    [place] = [place for place, cell in enumerate(axis.cells) if holds(cell)]
+    return place
+
+
+def is_read(conditions: list[dict[str, Any]], values: dict[str, Any]) -> bool:
+    for condition in conditions:
+        value = values[condition["column"]]
+        if "in" in condition:
+            if value not in condition["in"]:
+                return False
+        elif value is None or not (
+            condition.get("from", -9) <= value < condition.get("below", 9)
+        ):
+            return False
+    return True
+
+
+def by_hand(plan: StatisticsPlan, asked: list[dict[str, Any]]) -> list[list[int]]:
+    """The exact numbers of all rows, row by row and cell by cell."""
+    found: list[list[int]] = []
+    for (table, priced), request in zip(plan.measured, asked, strict=True):
+        for measure, event in priced:
+            numbers, steps = [0] * table.n_cells, price.steps_of(event)
+            for age, debt, sex, label in ROWS:
+                values = {
+                    "age": None if age != age else age,
+                    "debt": None if debt != debt else debt,
+                    "sex": SEXES[sex],
+                    "ill": KINDS[label],
+                }
+                number = None if table.value is None else values[table.value.name]
+                is_counted = table.value is None or number is not None
+                if not (is_counted and is_read(request.get("where", []), values)):
+                    continue
+                place = 0
+                for axis in table.axes:
+                    place = place * axis.n_cells + cell_of(axis, values[axis.column])
+                adds = 1.0
+                if measure.name != "rows":
+                    assert table.value is not None
+                    adds = number
+                    if measure.name != "sum":
+                        low, high = table.value.lower, table.value.upper
+                        adds = number - (low + high) / 2
+                    if measure.name == "squares":
+                        adds = adds**2 - ((high - low) / 2) ** 2 / 2
+                numbers[place] += round(adds / measure.reach * steps)
+            found.append(numbers)
+    return found
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_exact_numbers_are_those_of_a_count_by_hand(account: str) -> None:
+    terms = ACCOUNTS[account]
+    plan = price.plan(BY_HAND, public_facts(terms, None, SCHEMA, terms.adjacency))
+    numbers = [measure.tolist() for measure in exact(plan, ROWS)]
+    assert numbers == by_hand(plan, BY_HAND)
