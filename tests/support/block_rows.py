@@ -9,12 +9,12 @@ from grovekeeper_forests.releases.statistics.sums import StoredRows
 
 
 def in_blocks(rows: SanitisedRows, schema: Schema, *, n_rows: int = 7) -> RowParts:
-    """Rows in blocks of a few, and an empty one."""
+    """Rows in blocks of a few, after an empty one."""
     names = [feature.name for feature in schema.features]
 
     def blocks() -> Iterator[ColumnBlock]:
-        for start in range(0, len(rows.y) + n_rows, n_rows):
-            here = slice(start, start + n_rows)
+        for start in range(-n_rows, len(rows.y), n_rows):
+            here = slice(max(start, 0), start + n_rows)
             columns = [column[here] for column in rows.features.columns]
             named = dict(zip(names, columns, strict=True))
             named[schema.label.name] = rows.y[here]
