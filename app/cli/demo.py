@@ -31,7 +31,7 @@ from app.cli.command import command
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
-from grovekeeper_client.cli import jobs, ledger, models
+from grovekeeper_client.cli import jobs, ledger, models, statistics
 from grovekeeper_client.cli.command import Client, Plain, Waiting
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
@@ -42,6 +42,8 @@ BUDGET = "3"
 EPSILON = "1"
 PURPOSE = "compare with last year"
 TOO_MUCH = "5"
+ERROR_SHARE = "0.01"
+BINS = (30, 45, 60)
 _SHOWN_COLUMNS = ("age", "education", "occupation", "hours-per-week")
 _WIDTH = 100
 
@@ -62,8 +64,8 @@ def demo(
         bool, typer.Option("--exit", help="Stop the server after the last step.")
     ] = False,
 ) -> None:
-    """Show everything on a real dataset: a quote, training, predictions, a refusal, the
-    verified ledger.
+    """Show everything on a real dataset: a count with the error that was asked for, a
+    quote, training, predictions, a refusal, the verified ledger.
     """
     settings = Settings.from_environment(
         os.environ, home=home and home.expanduser().absolute()
@@ -182,6 +184,7 @@ class _Tour:
         """Runs all steps; returns the value that ``--json`` prints."""
         self._declare()
         self._upload(upload)
+        statistics_id = self._count()
         quote = self._quote()
         self._train()
         accuracy, baseline = self._predict()
@@ -189,6 +192,7 @@ class _Tour:
         self._audit(folder)
         return {
             "dataset": self.name,
+            "statistics": statistics_id,
             "model": self.model_id,
             "price": quote["price"],
             "held_out": {
@@ -249,6 +253,26 @@ class _Tour:
             f"The last {len(self._dataset.held_out):,} rows of the file stay here; they measure accuracy later."
         )
 
+    def _count(self) -> str:
+        """Counts rows by age; returns the id of the released statistics."""
+        edges = ",".join(map(str, BINS))
+        self._begin(
+            "An analyst counts people by age, and names the error she can bear in place of a price: 1 %",
+            f"histogram {self.name} age --bins age={edges} --error 1% --wait",
+        )
+        table = {"statistic": "histogram", "column": "age", "bins": {"age": BINS}}
+        request = {"error_share": ERROR_SHARE, "tables": [table]}
+        quote = self._client.quote_statistics(self.name, request)
+        self._say(
+            f"Known before a row is read: each count is within ± {quote['tables'][0]['half_width']:.0f} rows of the "
+            f"exact one, 95 times of 100, and costs {amount(quote['price'])}."
+        )
+        accepted = self._client.release_statistics(self.name, request)
+        statistics_id = self._succeeded(accepted)["statistics_id"]
+        released = self._client.statistics(statistics_id)
+        statistics.show_table(self._output, released["tables"][0], indent=3)
+        return str(statistics_id)
+
     def _quote(self) -> dict[str, Any]:
         self._begin(
             "An analyst asks what a private forest would cost. This reads no row and costs nothing",
@@ -276,12 +300,16 @@ class _Tour:
                 "purpose": PURPOSE,
             }
         )
+        self.model_id = self._succeeded(accepted)["model_id"]
+        self._command(f"models show {self.model_id}")
+        self._say(self._client.model(self.model_id)["guarantee"]["text"])
+
+    def _succeeded(self, accepted: dict[str, Any]) -> dict[str, Any]:
+        """The job, when it has succeeded."""
         job = jobs.follow(self._client, accepted["job_id"], self._output, Waiting())
         if job["state"] != "succeeded":
             raise InstallationError(jobs.ended(job))
-        self.model_id = job["model_id"]
-        self._command(f"models show {self.model_id}")
-        self._say(self._client.model(self.model_id)["guarantee"]["text"])
+        return job
 
     def _predict(self) -> tuple[float, float]:
         self._begin(

@@ -370,7 +370,7 @@ def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
     )
     for table in released["tables"]:
         output.say()
-        _show_table(output, table)
+        show_table(output, table)
     output.say()
     output.guarantee(released["guarantee"])
     if receipt:
@@ -378,9 +378,10 @@ def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
         output.say(released["receipt"])
 
 
-def _show_table(output: Output, table: dict[str, Any]) -> None:
-    """A table with a bar for each number of rows."""
-    output.say(title(table["table"]))
+def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> None:
+    """Prints a released table, with a bar for each number of rows."""
+    margin = " " * indent
+    output.say(margin + title(table["table"]))
     counts = [row["value"] for row in table["rows"]] if _counts_rows(table) else []
     largest = max(counts, default=0.0)
     rows = [
@@ -396,15 +397,18 @@ def _show_table(output: Output, table: dict[str, Any]) -> None:
     is_ranked = table["rank_error"] is not None
     columns.append("rows" if counts else _value_title(table))
     columns.append("from the values" if is_ranked else "95 % interval")
-    output.table([*columns, ""] if counts else columns, rows, empty="no cells")
+    if counts:
+        columns.append("")
+    output.table(columns, rows, empty="no cells", indent=indent)
     if is_ranked:
         error = _number(table["rank_error"])
-        output.say(f"95 % error of the numbers of a group: ± {error} rows in rank")
+        output.say(
+            f"{margin}95 % error of the numbers of a group: ± {error} rows in rank"
+        )
     if counts[1:]:
         total = table["total"]
-        output.say(
-            f"all cells together: {_number(total['value'])} ({_interval(total)})"
-        )
+        number, interval = _number(total["value"]), _interval(total)
+        output.say(f"{margin}all cells together: {number} ({interval})")
 
 
 def _value_title(table: dict[str, Any]) -> str:
