@@ -7,10 +7,12 @@ Changes of jobs are server-sent events, with one poller of the database per proc
 import asyncio
 import errno
 import hashlib
+import json
 import logging
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import Context
+from dataclasses import asdict
 from functools import partial
 from os import fstat
 from typing import BinaryIO, Literal
@@ -26,6 +28,7 @@ from app.api.capacity import Capacities, Work, capacities
 from app.core import limits
 from app.core.errors import InvalidRequest, TooManyRequests, Unavailable
 from app.core.sealed_files import Spool
+from app.datasets.upload_bodies import RFC_4180, Dialect
 from app.jobs.states import ENDED
 from app.services import models
 from app.services.authorization import require_role
@@ -270,11 +273,22 @@ async def receive_upload(
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None
         if key is not None:
-            identity = IdempotentRequest(caller.key_id, route, key, digest.digest())
+            compared = _compared(digest.digest(), terms.dialect)
+            identity = IdempotentRequest(caller.key_id, route, key, compared)
         store = partial(
             upload_rows, installation, caller, dataset_id, body, request=identity
         )
         return await run(Work.UPLOAD, store)
+
+
+def _compared(body_sha256: bytes, dialect: Dialect) -> bytes:
+    """What a repetition of an upload has in common with it: the body, and how it is
+    read where that is not the usual way.
+    """
+    if dialect == RFC_4180:
+        return body_sha256
+    stated = json.dumps(asdict(dialect), sort_keys=True).encode()
+    return hashlib.sha256(body_sha256 + stated).digest()
 
 
 def _append(installation: Installation, spool: Spool, part: bytes) -> None:

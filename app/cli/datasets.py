@@ -2,7 +2,8 @@
 of rows on this machine.
 """
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,17 @@ def check(
         return
     datasets.require_file(rows)
     answer = _checked(declaration, rows, terms)
-    datasets.name_columns(answer["problems"], rows, vars(terms))
-    datasets.name_columns(answer["mapped"], rows, vars(terms))
+    suspected = [
+        problem["option"] for problem in answer["problems"] if "option" in problem
+    ]
+    datasets.name_columns(answer["problems"], rows, terms.options)
+    datasets.name_columns(answer["mapped"], rows, terms.options)
     call.output.json(answer)
-    _print(call.output, f"{declaration} {rows}", answer)
+    _print(call.output, answer)
+    if suspected:
+        files = shlex.join(map(str, (declaration, rows)))
+        options = _in_words(terms.options, suspected)
+        call.output.hint(f"grovekeeper datasets check {files} {options}")
     if answer["problems"]:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -65,7 +73,7 @@ def _checked(
     from app.services.datasets import check_file
 
     text = read_bytes(declaration)
-    file = check_file.OwnersFile(rows, headers_of(rows), vars(terms))
+    file = check_file.OwnersFile(rows, headers_of(rows), terms.options)
     try:
         return check_file.check_file(text, file)
     except check_file.NotADeclaration:
@@ -74,7 +82,23 @@ def _checked(
         ) from None
 
 
-def _print(output: Output, files: str, answer: Mapping[str, Any]) -> None:
+def _in_words(stated: Mapping[str, Any], suspected: Iterable[str]) -> str:
+    """The options of a command: those that are stated, and those that are suspected
+    (``name=value``), which win.
+    """
+    options = {name: value for name, value in stated.items() if value}
+    for option in suspected:
+        name, _, value = option.partition("=")
+        options[name] = value
+    words = []
+    for name, value in options.items():
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(value)
+    return shlex.join(words)
+
+
+def _print(output: Output, answer: Mapping[str, Any]) -> None:
     problems = answer["problems"]
     output.say(
         "an upload would be refused:" if problems else "an upload would be stored"
@@ -97,8 +121,3 @@ def _print(output: Output, files: str, answer: Mapping[str, Any]) -> None:
     )
     for reason, count in answer["dropped"].items():
         output.say(f"rows that would be dropped, {_DROPPED[reason]}: {count}")
-    options = dict.fromkeys(
-        problem["option"] for problem in problems if "option" in problem
-    )
-    if options:
-        output.hint(f"grovekeeper datasets check {files} {' '.join(options)}")

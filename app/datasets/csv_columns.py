@@ -52,7 +52,6 @@ cells.
 """
 
 _SUSPECTED = {
-    "not-text": suspicions.LATIN_1,
     "line-break": suspicions.LINE_BREAK,
     "empty": suspicions.NO_MISSING,
     "not-an-integer": suspicions.FRACTIONS,
@@ -127,7 +126,7 @@ class _Column:
         self.first_rows: dict[str, int] = {}
         """The first row with each problem, and with each kind of mapped cell; PRIVATE."""
         self._suspected: dict[str, str | None] = dict(_SUSPECTED)
-        self._options = {"not-text": suspicions.option_of(suspicions.LATIN_1)}
+        self._options: dict[str, str | None] = {}
         self.n_read = 0
         """Rows of the blocks before the present one."""
 
@@ -174,13 +173,16 @@ class _Column:
                 rows = texts.of_cells(pc.is_in(texts.values, refused))
                 self._refuse_rows(problem, rows.to_numpy(zero_copy_only=False))
 
-    def _suspect(self, undeclared: pa.Array) -> None:
-        """Looks for the cause of undeclared values, once for the column."""
+    def _suspect(self, undeclared: pa.Array, *, takes_empty: bool) -> None:
+        """Looks for the cause of undeclared values, once for the column. An option that
+        empties cells is no advice where an empty cell is a problem, or unknown as well.
+        """
         if self.report.suspected is None and len(undeclared):
             sample = undeclared.slice(0, suspicions.SAMPLE).to_pylist()
             suspected = suspicions.of_undeclared(sample, self.declared)
             self.report.suspected = suspected
-            self.report.option = suspicions.option_of(suspected, sample)
+            if takes_empty or suspected != suspicions.MARK:
+                self.report.option = suspicions.option_of(suspected, sample)
 
     def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
         if is_legal:
@@ -286,7 +288,8 @@ class CategoryColumn(_Column):
             other_cells = is_other.to_numpy(zero_copy_only=False)
             self.report.unknown += self._count_rows("unknown", other_cells)
             self._look_at_undeclared(texts, is_undeclared)
-            self._suspect(texts.values.filter(pc.and_not(is_undeclared, is_empty)))
+            undeclared = texts.values.filter(pc.and_not(is_undeclared, is_empty))
+            self._suspect(undeclared, takes_empty=self._feature.missing)
             other = pa.scalar(self._feature.other_code, pa.int32())
             missing = pa.scalar(self._feature.missing_code, pa.int32())
             codes = pc.if_else(is_empty, missing, pc.fill_null(codes, other))
@@ -314,7 +317,8 @@ class LabelColumn(_Column):
             self.report.unknown += self._count_rows("unknown", unknown_cells)
             self._look_at_undeclared(texts, is_unknown)
             is_empty = pc.equal(texts.values, "")
-            self._suspect(texts.values.filter(pc.and_not(is_unknown, is_empty)))
+            undeclared = texts.values.filter(pc.and_not(is_unknown, is_empty))
+            self._suspect(undeclared, takes_empty=False)
             codes = pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
         self.n_read += len(cells)
         of_cells = texts.of_cells(codes)

@@ -37,7 +37,13 @@ from app.datasets.row_layout import (
     own_column_partitions,
     stored_columns,
 )
-from app.datasets.row_reading import Reading, RowRules, opened, with_all_problems
+from app.datasets.row_reading import (
+    Reading,
+    RowRules,
+    opened,
+    with_all_marks,
+    with_all_problems,
+)
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.partitions import HashPartition
@@ -169,6 +175,8 @@ def _stored(
             file.finish()
             printed.finish()
             _refuse_when_full(_bytes_beside(destination, prints), file, printed)
+        stated = rules.dialect.missing
+        _, mapped = with_all_marks((), reading.mapped, stated=stated)
         return IngestReport(
             tuple(column.report for column in reading.columns),
             upload.n_rows,
@@ -176,7 +184,7 @@ def _stored(
             upload.dropped,
             upload.n_similar_units,
             upload.most_over,
-            reading.mapped,
+            mapped,
         )
 
 

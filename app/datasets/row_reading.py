@@ -9,13 +9,14 @@ A file that is refused is read once more, as the suspected options would have it
 without the columns that are not declared: so the owner learns of all causes at once.
 """
 
+import math
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,11 +50,16 @@ from grovekeeper_forests.data.schema import Schema, composed
 from grovekeeper_forests.privacy.partitions import Partitions
 
 _WITH_POINT = re.compile(r"-?[0-9]+\.0")
+_LIKE_NUMBER = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
+_DECIMAL_COMMA = "decimal=,"
 _MOST_LOOKS = 5
 """Times that a refused file is read again, at most."""
 _OF_COLUMNS = frozenset({"missing-column", "duplicate-column", "unknown-column"})
 """Problems of a header after which the rest of a CSV can be read."""
 _PERCENT = 100
+_Counted = TypeVar(
+    "_Counted", ColumnProblem, UnreadColumn, ColumnProblem | UnreadColumn
+)
 
 
 @dataclass(frozen=True)
@@ -226,6 +232,7 @@ class Reading:
         self._marks = [self._marks_of(column.declared) for column in self.columns]
         self._marks.append(self._marks_of(()))
         self._present: list[int] = []
+        self._text: CsvSource | None = None
         self._of_header: list[ColumnProblem] = []
         self._n_parsed_rows = 0
         self._n_ragged_rows = 0
@@ -275,7 +282,7 @@ class Reading:
         blocks = body.blocks() if isinstance(body, Blocks) else self._parsed(body)
         for block in blocks:
             placed = {
-                place: _emptied(cells, self._marks[place])
+                place: self._with_points(place, _emptied(cells, self._marks[place]))
                 for place, cells in zip(self._present, block, strict=True)
             }
             # the unit column, if there is one, is the last
@@ -330,6 +337,7 @@ class Reading:
         rows of the wrong width.
         """
         is_readable = True
+        self._text = text
         names = list(map(str, self._present))
         try:
             for block in _reader(
@@ -337,11 +345,7 @@ class Reading:
             ):
                 # a row can be two bytes
                 for start in range(0, block.num_rows, limits.MAX_BLOCK_ROWS):
-                    rows = block.slice(start, limits.MAX_BLOCK_ROWS)
-                    yield [
-                        self._with_points(*named)
-                        for named in zip(names, rows.columns, strict=True)
-                    ]
+                    yield block.slice(start, limits.MAX_BLOCK_ROWS).columns
                 self._n_parsed_rows += block.num_rows
         except pa.ArrowInvalid:
             is_readable = False
@@ -377,28 +381,33 @@ class Reading:
             problems += self._unit.problems
         if self._ragged is not None:
             problems.append(replace(self._ragged, count=self._n_ragged_rows))
-        if self._rules.dialect.encoding == RFC_4180.encoding:
-            return problems
-        suspected = suspicions.OTHER_ENCODING
+        # a column knows its cells alone, and not how the file is written
+        suspected = suspicions.SOME_BYTES
+        if self._text is not None:
+            suspected = self._text.suspected_of_bytes
+        option = suspicions.option_of(suspected)
         return [
-            replace(problem, suspected=suspected, option=None)
+            replace(problem, suspected=suspected, option=option)
             if problem.problem == "not-text"
             else problem
             for problem in problems
         ]
 
-    def _with_points(self, name: str, cells: pa.Array) -> pa.Array:
+    def _with_points(self, place: int, cells: pa.Array) -> pa.Array:
         """A column of numbers with decimal commas, with decimal points. A point is then
         a sign between thousands, which no number has.
+
+        Cells that are not like a number stay: marks for missing values have points, too.
         """
-        place = int(name)
         is_of_numbers = place < len(self.columns) and isinstance(
             self.columns[place], NumberColumn
         )
         if self._rules.dialect.decimal == "." or not is_of_numbers:
             return cells
         without_points = pc.replace_substring(cells, ".", "'")
-        return pc.replace_substring(without_points, ",", ".")
+        with_points = pc.replace_substring(without_points, ",", ".")
+        is_like_number = pc.match_substring_regex(cells, _LIKE_NUMBER)
+        return pc.if_else(is_like_number, with_points, cells)
 
 
 def with_all_problems(
@@ -412,32 +421,93 @@ def with_all_problems(
     # after a problem of its columns, the rows of a file have not been read
     is_read = not any(problem.problem in _OF_COLUMNS for problem in problems)
     seen = {dialect} if is_read else set()
+    withdrawn = None
     for _ in range(_MOST_LOOKS):
         options = [problem.option for problem in latest if problem.option]
         dialect = dialect.with_options(options)
         if dialect in seen or form.is_columnar:
             break
         seen.add(dialect)
-        try:
-            latest, mapped = _looked(source, form, replace(rules, dialect=dialect))
-        except RowsInvalid as error:
-            latest, mapped = error.columns, error.mapped
-        except (MalformedRequest, TooLarge):
+        look = _looked(source, form, replace(rules, dialect=dialect))
+        commas = [problem for problem in latest if problem.option == _DECIMAL_COMMA]
+        if look is not None and commas and _has_texts(look, commas):
+            with_points = replace(dialect, decimal=rules.dialect.decimal)
+            other = _looked(source, form, replace(rules, dialect=with_points))
+            if other is not None and _has_texts(look, other.columns):
+                # numbers of other columns have points
+                withdrawn, dialect, look = _DECIMAL_COMMA, with_points, other
+                seen.add(dialect)
+        if look is None:
             break
+        latest, mapped = look.columns, look.mapped
         problems += [problem for problem in latest if problem not in problems]
-    return RowsInvalid(problems, mapped)
+        problems = [_without(withdrawn, problem) for problem in problems]
+        latest = [_without(withdrawn, problem) for problem in latest]
+    stated = rules.dialect.missing
+    return RowsInvalid(*with_all_marks(problems, mapped, stated=stated))
 
 
-def _looked(
-    source: BinaryIO, form: BodyForm, rules: RowRules
-) -> tuple[Sequence[ColumnProblem], Sequence[UnreadColumn]]:
-    """The problems of a file, and what is mapped of it. Nothing is stored."""
+def _looked(source: BinaryIO, form: BodyForm, rules: RowRules) -> RowsInvalid | None:
+    """The problems of a file, if any, and what is mapped of it; ``None`` if the file
+    cannot be looked at. Nothing is stored.
+    """
     reading = Reading(rules)
-    with opened(source, form, rules) as body:
-        reading.place_columns(body, passes_over=True)
-        for _ in reading.read(body):
-            pass
-    return reading.problems, reading.mapped
+    try:
+        with opened(source, form, rules) as body:
+            reading.place_columns(body, passes_over=True)
+            for _ in reading.read(body):
+                pass
+    except RowsInvalid as error:
+        return RowsInvalid(error.columns, error.mapped)
+    except (MalformedRequest, TooLarge):
+        return None
+    return RowsInvalid(reading.problems, reading.mapped)
+
+
+def _has_texts(
+    look: RowsInvalid, before: Sequence[ColumnProblem | UnreadColumn]
+) -> bool:
+    """Whether a look finds more cells that are no numbers in columns to which their
+    own cells do not suggest decimal commas.
+    """
+    counts = {
+        column.name: math.inf if column.option == _DECIMAL_COMMA else column.count
+        for column in before
+        if column.problem == "not-a-number"
+    }
+    return any(
+        column.count > counts.get(column.name, 0)
+        for column in look.columns
+        if column.problem == "not-a-number"
+    )
+
+
+def _without(option: str | None, problem: _Counted) -> _Counted:
+    return replace(problem, option=None) if problem.option == option else problem
+
+
+def with_all_marks(
+    problems: Sequence[ColumnProblem | UnreadColumn],
+    mapped: Sequence[UnreadColumn],
+    *,
+    stated: Sequence[str],
+) -> tuple[list[ColumnProblem | UnreadColumn], list[UnreadColumn]]:
+    """The same columns, where each option ``missing`` has the marks of all of them and
+    those that the owner stated: an upload has the option once.
+    """
+    options = [column.option for column in (*problems, *mapped) if column.option]
+    suspected = [option for option in options if option.startswith("missing=")]
+    marks = Dialect(missing=tuple(stated)).with_options(suspected).missing
+    option = f"missing={','.join(marks[: forest_limits.MAX_MISSING_VALUES])}"
+    return (
+        [_with_marks(column, option) for column in problems],
+        [_with_marks(column, option) for column in mapped],
+    )
+
+
+def _with_marks(column: _Counted, option: str) -> _Counted:
+    is_of_marks = column.option is not None and column.option.startswith("missing=")
+    return replace(column, option=option) if is_of_marks else column
 
 
 def _emptied(cells: pa.Array, marks: pa.Array) -> pa.Array:

@@ -37,6 +37,9 @@ NOT_TEXT = "\0"
 _PIECE_BYTES = 1024 * 1024
 _BEGIN_BYTES = 8
 _UNDECODED = re.compile("[\udc80-\udcff]+")
+_CONTROLS = re.compile("[\x80-\x9f]")
+"""What Latin-1 has where Windows-1252 has letters and signs."""
+_OF_ONE_BYTE = frozenset({"latin-1", "cp1252"})
 
 
 class BodyForm(StrEnum):
@@ -145,15 +148,57 @@ def whole_file_problem(
     return RowsInvalid([replace(refused, option=option)])
 
 
+def _utf8_problem() -> RowsInvalid:
+    suspected = suspicions.UTF_8
+    option = suspicions.option_of(suspected)
+    return whole_file_problem("not-text", suspected=suspected, option=option)
+
+
+class _Utf8Signs:
+    """Counts in a text what is UTF-8 and what is not, beyond ASCII; piece by piece, in
+    memory of three bytes.
+
+    Attributes:
+        n_characters: of several bytes.
+        n_bad_bytes: which belong to no character.
+    """
+
+    def __init__(self) -> None:
+        self.n_characters = 0
+        self.n_bad_bytes = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+
+    @property
+    def prevail(self) -> bool:
+        """Whether the text is UTF-8 rather than text of an encoding of one byte."""
+        return self.n_characters > self.n_bad_bytes
+
+    def count(self, piece: bytes, *, is_last: bool) -> None:
+        """Counts in the next piece."""
+        text = self._decoder.decode(piece, final=is_last)
+        if not text.isascii():
+            n_bad_bytes = sum(map(len, _UNDECODED.findall(text)))
+            n_ascii = len(text.encode("ascii", "ignore"))
+            self.n_bad_bytes += n_bad_bytes
+            self.n_characters += len(text) - n_ascii - n_bad_bytes
+
+
 class _Recoded:
     """The bytes of a text in another encoding, as UTF-8; NUL for bytes that the
-    encoding does not have.
+    encoding does not have, and for controls of Latin-1.
+
+    Attributes:
+        begin: the first bytes as they are.
+        signs: of UTF-8, in the bytes as they are. An encoding of one byte reads almost
+            any bytes, so that people who are spelt in it and in UTF-8 would be others.
     """
 
     def __init__(self, source: BinaryIO, encoding: str) -> None:
         self._source = source
         self._encoding = encoding
         self._decoder: codecs.IncrementalDecoder | None = None
+        self.begin = b""
+        self.signs = _Utf8Signs()
 
     def read(self, size: int) -> bytes:
         """Some bytes, at most ``size`` or six; none at the end alone."""
@@ -163,9 +208,14 @@ class _Recoded:
             piece = self._source.read(max(size // 3, 2))
             is_at_end = not piece
             if self._decoder is None:
+                self.begin = piece[:_BEGIN_BYTES]
                 codec = _codec(self._encoding, piece[:2])
                 self._decoder = codecs.getincrementaldecoder(codec)("replace")
+            if self._encoding in _OF_ONE_BYTE:
+                self.signs.count(piece, is_last=is_at_end)
             text = self._decoder.decode(piece, final=is_at_end)
+        if self._encoding == "latin-1":
+            text = _CONTROLS.sub(NOT_TEXT, text)
         return text.replace("\ufffd", NOT_TEXT).encode("utf-8")
 
 
@@ -215,8 +265,11 @@ class CsvSource:
         self._source = source
         if is_gzip:
             self._source = cast(BinaryIO, gzip.GzipFile(fileobj=source, mode="rb"))
+        self._recoded: _Recoded | None = None
         if dialect.encoding != RFC_4180.encoding:
-            self._source = cast(BinaryIO, _Recoded(self._source, dialect.encoding))
+            self._recoded = _Recoded(self._source, dialect.encoding)
+            self._source = cast(BinaryIO, self._recoded)
+        self._has_utf8 = False
         self._dialect = dialect
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
@@ -234,13 +287,25 @@ class CsvSource:
         """The sign between cells."""
         return suspicions.SEPARATORS[self._dialect.separator]
 
+    @property
+    def suspected_of_bytes(self) -> str:
+        """Why bytes are not text, after what has been read of the file."""
+        if self._dialect.encoding == "latin-1":
+            return suspicions.CONTROLS
+        if self._dialect.encoding != RFC_4180.encoding:
+            return suspicions.OTHER_ENCODING
+        if self._has_utf8 or self._begin.startswith(codecs.BOM_UTF8):
+            return suspicions.SOME_BYTES
+        return suspicions.LATIN_1
+
     def check(self) -> None:
         """Raises the refusal, if there is one.
 
         Raises:
             MalformedRequest: the body is not gzip, or is cut off.
             TooLarge: more bytes than accepted.
-            RowsInvalid: a line is too long.
+            RowsInvalid: a line is too long, or the file is UTF-8 and its owner states
+                another encoding.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -257,9 +322,7 @@ class CsvSource:
         self.check()
         number = self._n_empty_lines + 1
         if NOT_TEXT in line:
-            suspected = suspicions.of_no_text(self._begin)
-            if self._dialect.encoding != RFC_4180.encoding:
-                suspected = suspicions.OTHER_ENCODING
+            suspected = self._suspected_of_header()
             option = suspicions.option_of(suspected)
             raise whole_file_problem(
                 "not-text", line=number, suspected=suspected, option=option
@@ -279,6 +342,23 @@ class CsvSource:
         raise whole_file_problem(
             "malformed-header", line=number, suspected=suspicions.OPEN_QUOTE
         )
+
+    def _suspected_of_header(self) -> str:
+        """Why the header is not text: its first bytes say what the file is, or the rest
+        says in which encoding it is.
+        """
+        begin = self._begin if self._recoded is None else self._recoded.begin
+        suspected = suspicions.of_no_text(begin)
+        is_stated = (
+            suspicions.option_of(suspected) == f"encoding={self._dialect.encoding}"
+        )
+        if suspected != suspicions.LATIN_1 and not is_stated:
+            return suspected
+        while self._next_piece(_PIECE_BYTES):
+            pass
+        if self._recoded is not None and self._recoded.signs.prevail:
+            return suspicions.UTF_8
+        return self.suspected_of_bytes
 
     def place_columns(self, positions: Sequence[int]) -> None:
         """Puts a header before the remaining lines that names each column by its
@@ -362,11 +442,16 @@ class CsvSource:
                 )
                 return self._refuse(too_long)
             text = self._decoder.decode(piece, final=self._ended)
+        is_utf8 = self._recoded is not None and self._recoded.signs.prevail
+        if self._ended and is_utf8 and self.refusal is None:
+            return self._refuse(_utf8_problem())
         # The usual text is encoded without a search for bytes that were not decoded.
         try:
-            return text.encode("utf-8")
+            utf8 = text.encode("utf-8")
         except UnicodeEncodeError:
-            return _UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
+            utf8 = _UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
+        self._has_utf8 = self._has_utf8 or not utf8.isascii()
+        return utf8
 
     def _ends_long_line(self, piece: bytes) -> bool:
         """Whether a line became too long. A piece fits into the limit, so only a line

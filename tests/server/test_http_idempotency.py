@@ -302,3 +302,25 @@ def test_of_several_keys_none_counts(
         assert (error["at"], error["problem"]) == ("/Idempotency-Key", "malformed")
         assert "visible characters of ASCII" in error["accepted"][0]
     assert idle_server.footprint() == before
+
+
+def test_another_reading_of_a_body_is_another_request(server: Server) -> None:
+    """With other options the same bytes are other rows."""
+    dataset = server.declared()["id"]
+    rows, headers = f"/datasets/{dataset}/rows", CSV | new_idempotency_key()
+    marked = {"missing": "NA"}
+
+    def send(params: dict[str, str]) -> httpx.Response:
+        return server.admin.http.post(
+            rows, content=csv_rows(5), headers=headers, params=params
+        )
+
+    first = send(marked)
+    assert first.status_code == 201
+    assert _same(first, send(marked))
+    for params in ({}, {"missing": "."}, {"separator": ";", "missing": "NA"}):
+        other = send(params)
+        assert (other.status_code, other.json()["type"]) == (
+            422,
+            "idempotency-key-reused",
+        )

@@ -3,6 +3,7 @@ epoch.
 """
 
 import hmac
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -13,6 +14,7 @@ from contextlib import (
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import quote
 
 from sqlalchemy.orm import Session
 
@@ -67,8 +69,8 @@ _CROWDED = (
     "If the column names no people, declare another one."
 )
 _MARKS_STORED = (
-    "{count} cells of {name} are no declared value, and look like marks for missing values. If they are, erase this "
-    "upload and send the file with {option}."
+    "{count} cells of {name} are no declared value, and some of them look like marks for missing values. If they are, "
+    "erase this upload and send the file with --missing {quoted} (query parameter missing={encoded})."
 )
 _MANY_ROWS = 10
 _PERCENT = 100
@@ -504,11 +506,17 @@ def _similar_units(report: "IngestReport") -> Iterator[str]:
 
 
 def _suspicious_columns(report: "IngestReport") -> Iterator[str]:
-    """Warns of marks for missing values that were stored as OTHER or as no label."""
+    """Warns of marks for missing values that were stored as OTHER where a feature
+    takes empty cells.
+    """
     for cells in report.mapped:
         if cells.problem == "unknown" and cells.option is not None:
+            marks = cells.option.removeprefix("missing=")
             yield _MARKS_STORED.format(
-                name=cells.name, count=cells.count, option=cells.option
+                name=cells.name,
+                count=cells.count,
+                quoted=shlex.quote(marks),
+                encoded=quote(marks, safe=""),
             )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grovekeeper_common import strict_json
+from grovekeeper_common.number_text import BLANKS
 
 _NO_ROWS = (
     "a declaration is made from a data dictionary in JSON, never from rows: bounds and categories that are read off "
@@ -101,23 +102,25 @@ class _Column:
             does not say.
         hint: what the dictionary says about a type or categories that a declaration
             cannot have.
-        marks: texts other than an empty cell that stand for a missing value.
     """
 
     feature: dict[str, Any]
     hint: str = ""
-    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of a dictionary: ``declared`` has members of a declaration where the
-    dictionary is one.
+    """A table of a dictionary.
+
+    Attributes:
+        missing_values: texts that stand for an empty cell, as the dictionary has them.
+        declared: members of a declaration where the dictionary is one.
     """
 
     name: str
     columns: list[_Column]
     label: str = ""
+    missing_values: Sequence[object] = ()
     declared: dict[str, Any] = field(default_factory=dict)
 
 
@@ -156,11 +159,13 @@ def draft_declaration(
         if column.feature["name"] not in (label, unit)
     ]
     classes = None if label is None else columns[label].feature.get("categories")
+    missing_values, left_out = _missing_values(described.missing_values)
     declaration = {
         "name": name or (described.name if _NAME.fullmatch(described.name) else None),
         "schema": {
             "features": [column.feature for column in features],
             "label": {"name": label, "classes": classes},
+            **({"missing_values": missing_values} if missing_values else {}),
         },
         "budget": None,
         **described.declared,
@@ -168,20 +173,49 @@ def draft_declaration(
     }
     if unit is not None:
         declaration["privacy_unit"] = {"column": unit, "max_rows": None}
-    to_confirm = []
-    for index, column in enumerate(features):
-        if column.marks:
-            sentence = (
-                f"{column.feature['name']}: the dictionary writes a missing value as {', '.join(column.marks)}; in an "
-                "upload only an empty cell is missing"
-            )
-            to_confirm.append(Remark(f"/schema/features/{index}/missing", sentence))
     return Draft(
         declaration,
         tuple(_lacking(declaration, features)),
-        tuple(to_confirm),
+        tuple(_of_missing_values(missing_values, left_out)),
         tuple(_optional(declaration)),
     )
+
+
+def _missing_values(given: Sequence[object]) -> tuple[list[str], list[str]]:
+    """The texts of a dictionary that stand for an empty cell in a declaration, and those
+    that cannot, because they are numbers. An empty text does so anyway.
+    """
+    texts = [text.strip(BLANKS) for text in given if isinstance(text, str)]
+    distinct = list(filter(None, dict.fromkeys(texts)))
+    numbers = [
+        *filter(_is_number, distinct),
+        *(_text(value) for value in given if isinstance(value, int | float)),
+    ]
+    return [text for text in distinct if text not in numbers], numbers
+
+
+def _is_number(text: str) -> bool:
+    """As the declaration judges a text; NaN is an empty cell anyway."""
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
+
+
+def _of_missing_values(
+    kept: Sequence[str], left_out: Sequence[str]
+) -> Iterator[Remark]:
+    if kept:
+        yield Remark(
+            "/schema/missing_values",
+            f"a cell with one of these texts is read as empty, in every column: {', '.join(kept)}",
+        )
+    if left_out:
+        yield Remark(
+            "/schema/missing_values",
+            f"a number cannot stand for a missing value, and was left out: {', '.join(left_out)}; leave such cells "
+            "empty in the rows",
+        )
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -226,7 +260,8 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
         if label:
             columns.append(_Column(_categorical(label, label.get("classes"))))
         declared = {name: value[name] for name in _FURTHER if name in value}
-        return [_Table(_name(value), columns, _name(label), declared)]
+        marks = _list(schema.get("missing_values"))
+        return [_Table(_name(value), columns, _name(label), marks, declared)]
     if "resources" in value:
         return [
             _of_resource(resource)
@@ -245,10 +280,9 @@ def _of_resource(resource: Mapping[str, Any]) -> _Table:
     schema = resource["schema"]
     if not isinstance(schema, dict):
         raise NotADictionary("the table schema is in another file: convert that file")
-    values = _list(schema.get("missingValues"))
-    marks = tuple(mark for mark in values if isinstance(mark, str) and mark)
-    columns = [_of_field(field, marks) for field in _objects(schema, "fields")]
-    return _Table(_name(resource), columns)
+    columns = [_of_field(field) for field in _objects(schema, "fields")]
+    marks = _list(schema.get("missingValues"))
+    return _Table(_name(resource), columns, missing_values=marks)
 
 
 def _of_declaration(given: Mapping[str, Any]) -> _Column:
@@ -271,10 +305,9 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
     )
 
 
-def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
+def _of_field(given: Mapping[str, Any]) -> _Column:
     kind, rules = _text(given.get("type", "string")), _object(given.get("constraints"))
     missing = not rules.get("required", False)
-    marks = marks if missing else ()
     values, hint = given.get("categories", rules.get("enum")), ""
     if kind == "boolean" and not isinstance(values, list):
         false_texts = _list(given.get("falseValues"))
@@ -289,13 +322,12 @@ def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
     if isinstance(values, list) or kind in ("boolean", "string"):
         ordered = bool(given.get("categoriesOrdered"))
         return _Column(
-            _categorical(given, values, ordered=ordered, missing=missing), hint, marks
+            _categorical(given, values, ordered=ordered, missing=missing), hint
         )
     if kind not in ("integer", "year", "number"):
         return _Column(
             {"name": _name(given), "type": None, "missing": missing},
             f" (the dictionary says {kind})",
-            marks,
         )
     is_integer = kind != "number"
     lower = _bound(
@@ -316,7 +348,7 @@ def _of_field(given: Mapping[str, Any], marks: tuple[str, ...]) -> _Column:
         "lower": lower,
         "upper": upper,
     }
-    return _Column({**feature, "missing": missing, "bounds": "documented"}, marks=marks)
+    return _Column({**feature, "missing": missing, "bounds": "documented"})
 
 
 def _categorical(

@@ -25,6 +25,11 @@ PACKED = (
 )
 SPSS = "not CSV: it looks like a file of SPSS; export the table as CSV in UTF-8"
 LATIN_1 = "not UTF-8: it looks like Latin-1 or Windows-1252; save the file as UTF-8"
+SOME_BYTES = "some bytes are not UTF-8, and others are: the file has several encodings; save it as UTF-8"
+UTF_8 = (
+    "the file is UTF-8, and another encoding is stated, in which names would be others"
+)
+CONTROLS = "controls where text in Windows-1252 has letters and signs"
 OTHER_ENCODING = "bytes that the stated encoding does not have"
 NO_TEXT = "the file is empty"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
@@ -214,8 +219,10 @@ def option_of(suspected: str | None, cells: Iterable[str] = ()) -> str | None:
     """
     if suspected == UTF_16:
         return "encoding=utf-16"
-    if suspected == LATIN_1:
+    if suspected in (LATIN_1, CONTROLS):
         return "encoding=cp1252"
+    if suspected == UTF_8:
+        return "encoding=utf-8"
     if suspected == MARK:
         texts = {cell.strip() for cell in cells}
         marks = [text for text in texts if text.casefold() in MARKS and text.strip("#")]

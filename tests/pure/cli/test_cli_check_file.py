@@ -3,6 +3,7 @@ names all that an upload would refuse, map or drop.
 """
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,22 @@ def test_the_client_alone_says_what_reads_rows() -> None:
     result = CliRunner().invoke(datasets.app, ["check", "d.json", "r.csv"])
     assert result.exit_code == ExitCode.WRONG_USE
     assert "pip install grovekeeper" in result.stderr
+
+
+def test_the_next_command_has_all_options_and_can_be_pasted(run: Run) -> None:
+    declared = json.dumps(DECLARATION)
+    rows = "id;age;height;city;ill\n1;.;1,75;Bern;0\n2;NA;1,80;Zürich;1\n3;N/A;1;x;1\n"
+    Path("my d.json").write_text(declared, encoding="utf-8")
+    Path("my rows.csv").write_bytes(rows.encode("cp1252"))
+    first = ["datasets", "check", "my d.json", "my rows.csv", "--missing", "."]
+    said = run(*first, "--separator", ";", "--accept-unknown").stdout
+    hint = shlex.split(next(line for line in said.splitlines() if "next: " in line))
+    following = hint[hint.index("datasets") :]
+    assert following.count("--missing") == 1
+    assert run(*following).exit_code == ExitCode.DONE
+
+
+def test_repeated_marks_are_joined(run: Run) -> None:
+    rows = "id;age;height;city;ill\n1;.;1,75;Bern;0\n2;NA;1,80;Zürich;1\n"
+    marks = ["--missing", ".", "--missing", "NA,N/A"]
+    assert _check(run, rows, *OPTIONS, *marks).exit_code == ExitCode.DONE

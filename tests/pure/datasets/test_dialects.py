@@ -134,11 +134,128 @@ def test_a_refusal_repeats_marks_alone(ingest: Ingestion) -> None:
     body = b"age,height,city,ill\nCanary7Q,#####,x,0\nNA,N/A,x,0\n.,1.5,x,0\n"
     found = _refused(ingest, body, RFC_4180)
     assert "Canary7Q" not in repr(found)
-    assert {problem.option for problem in found} == {
-        "missing=.,NA",
-        "missing=N/A",
-        None,
-    }
+    # one option for all columns: an upload has it once
+    assert {problem.option for problem in found} == {"missing=.,NA,N/A", None}
+
+
+def test_a_suspected_mark_is_added_to_those_that_are_stated(ingest: Ingestion) -> None:
+    body = b"age,height,city,ill\n.,NA,NA,0\n39,n.a.,.,0\n"
+    found = _refused(ingest, body, Dialect(missing=(".",)))
+    assert [problem.option for problem in found] == ["missing=.,NA,n.a."]
+    read = Dialect(missing=(".",)).with_options([str(found[0].option)])
+    assert ingest(body, dialect=read).n_rows == 2
+
+
+@pytest.mark.parametrize("mark", [".", "n.a.", "k.A.", "1.#qnan", "-", "9,9 kg"])
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_marks_with_points_stand_beside_decimal_commas(
+    tmp_path: Path, mark: str, is_declared: bool
+) -> None:
+    body = f"age;height;city;ill\n39;1,75;Zürich;0\n{mark};{mark};NA;1\n".encode()
+    declared, stated = ((mark,), ()) if is_declared else ((), (mark,))
+    schema = Schema(SCHEMA.features, SCHEMA.label, declared)
+    report = Ingestion(tmp_path, schema)(
+        body, dialect=Dialect(";", ",", missing=stated)
+    )
+    assert [column.missing for column in report.columns] == [1, 1, 0, 0]
+    assert [column.clamped for column in report.columns] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("mark", [".", "n.a.", "1.#qnan"])
+def test_marks_with_points_are_suspected_beside_decimal_commas(
+    ingest: Ingestion, mark: str
+) -> None:
+    body = f"age;height;city;ill\n39;1,75;Zürich;0\n40;{mark};NA;1\n".encode()
+    (problem,) = _refused(ingest, body, Dialect(";", ","))
+    assert problem.option == f"missing={mark}"
+
+
+def test_decimal_commas_of_one_column_are_no_advice_against_points_of_another(
+    ingest: Ingestion,
+) -> None:
+    body = 'age,height,city,ill\n39.0,"1,5",NA,0\nNA,"1,6",NA,0\n'
+    age, height = _refused(ingest, body.encode(), RFC_4180)
+    assert (age.name, age.count, age.option) == ("age", 1, "missing=NA")
+    assert (height.name, height.count, height.option) == ("height", 2, None)
+    assert "comma" in str(height.suspected)
+
+
+NAMES = "age,height,city,ill\n39,1.75,Zürich,0\n40,1.75,Škoda,0\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+@pytest.mark.parametrize("begin", ["", "\ufeff", "größe,"])
+@pytest.mark.parametrize("n_bad", [0, 1])
+def test_utf_8_is_not_read_in_an_encoding_of_one_byte(
+    ingest: Ingestion, encoding: str, begin: str, n_bad: int
+) -> None:
+    """Almost any bytes are text in it: a person would be another one."""
+    body = f"{begin}{NAMES}".encode() + b"41,1.75,\xfc,0\n" * n_bad
+    found = _refused(ingest, body, Dialect(encoding=encoding))
+    assert "encoding=utf-8" in [problem.option for problem in found]
+    assert "encoding=cp1252" not in [problem.option for problem in found]
+
+
+def test_utf_8_is_found_in_pieces(tmp_path: Path) -> None:
+    """A character may begin in one piece of the file, and end in the next."""
+    for shift in range(3):
+        rows = "40,1.75,NA,0\n" * 60_000
+        body = f"age,height,city,ill\n{'4' * (shift + 1)},1,€,0\n{rows}".encode()
+        ingest = Ingestion(tmp_path / str(shift), SCHEMA)
+        (problem,) = _refused(ingest, body, Dialect(encoding="cp1252"))
+        assert (problem.name, problem.option) == ("", "encoding=utf-8")
+
+
+@pytest.mark.parametrize("name", ["Škoda", "“", "€"])
+def test_controls_are_no_latin_1(ingest: Ingestion, name: str) -> None:
+    """Names of units lose controls: three people would become one."""
+    body = f"age,height,city,ill\n39,1.75,{name},0\n".encode("cp1252")
+    (problem,) = _refused(ingest, body, Dialect(encoding="latin-1"))
+    assert (problem.name, problem.problem) == ("city", "not-text")
+    assert problem.option == "encoding=cp1252"
+    assert ingest(body, dialect=Dialect(encoding="cp1252")).n_rows == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        NAMES.encode() + b"41,1.75,\xfc,0\n",
+        b"41,1.75,\xfc,0\n".join([b"age,height,city,ill\n", "41,1,ü,0\n".encode()]),
+        "\ufeffage,height,city,ill\n".encode() + b"41,1.75,\xfc,0\n",
+        b"\xfc" + NAMES.encode(),
+        b"\xfc,age,height,city,ill\n"
+        + b"1,1,1,NA,0\n" * 200_000
+        + "1,1,1,ü,0".encode(),
+    ],
+)
+def test_some_bad_bytes_of_utf_8_are_no_other_encoding(
+    ingest: Ingestion, body: bytes
+) -> None:
+    found = _refused(ingest, body, RFC_4180)
+    not_text = [item for item in found if item.problem == "not-text"]
+    assert [item.option for item in not_text] == [None]
+    assert "some bytes are not UTF-8" in str(not_text[0].suspected)
+
+
+def test_utf_16_is_recognised_where_another_encoding_is_stated(
+    ingest: Ingestion,
+) -> None:
+    for encoding in ("latin-1", "cp1252"):
+        found = _refused(ingest, NAMES.encode("utf-16"), Dialect(encoding=encoding))
+        assert found[0].option == "encoding=utf-16"
+
+
+def test_an_option_is_no_advice_where_an_empty_cell_is_a_problem(
+    tmp_path: Path,
+) -> None:
+    schema = Schema(
+        (Feature("city", "categorical", categories=("Zürich",)),), SCHEMA.label
+    )
+    report = Ingestion(tmp_path, schema)("city,ill\nNA,NA\n")
+    assert [(cells.name, cells.option) for cells in report.mapped] == [
+        ("city", None),
+        ("ill", None),
+    ]
 
 
 @pytest.mark.parametrize(

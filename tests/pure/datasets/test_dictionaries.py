@@ -14,7 +14,11 @@ from app.core.errors import InvalidRequest
 from app.wire.datasets import DatasetIn
 from grovekeeper_common import dictionaries
 from grovekeeper_common.dictionaries import Draft, NotADictionary, draft_declaration
-from grovekeeper_forests.data.schema import BOUNDS_NOTES, Schema
+from grovekeeper_forests.data.schema import (
+    BOUNDS_NOTES,
+    Schema,
+    missing_values_problem,
+)
 
 FRICTIONLESS: dict[str, Any] = {
     "name": "census",
@@ -183,15 +187,29 @@ def test_a_unit_column_is_no_feature_and_its_number_of_rows_is_asked_for() -> No
     assert "/privacy_unit/max_rows" in {remark.at for remark in draft.lacking}
 
 
-def test_marks_of_missing_values_are_to_be_confirmed() -> None:
-    remarks = {
-        remark.at: remark.text
-        for remark in _draft(FRICTIONLESS, label="income").to_confirm
-    }
-    assert "NA" in remarks["/schema/features/1/missing"]
-    assert "/schema/features/0/missing" not in remarks, (
-        "a required column has no missing value"
-    )
+def test_marks_of_missing_values_are_declared_and_to_be_confirmed() -> None:
+    draft = _draft(FRICTIONLESS, label="income")
+    assert draft.declaration["schema"]["missing_values"] == ["NA"]
+    (remark,) = draft.to_confirm
+    assert remark.at == "/schema/missing_values"
+    assert "NA" in remark.text
+
+
+@pytest.mark.parametrize(
+    "dictionary",
+    [
+        {"fields": [], "missingValues": ["", " NA", "NA", "-99", "1e3", -9, "nan"]},
+        {"features": [], "missing_values": ["", " NA", "NA", "-99", "1e3", -9, "nan"]},
+    ],
+)
+def test_numbers_for_missing_values_are_named_and_not_declared(
+    dictionary: dict[str, object],
+) -> None:
+    draft = _draft(dictionary)
+    declared = draft.declaration["schema"]["missing_values"]
+    assert declared == ["NA", "nan"]
+    assert missing_values_problem(declared) is None
+    assert "-99, 1e3, -9" in draft.to_confirm[-1].text
 
 
 def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> None:

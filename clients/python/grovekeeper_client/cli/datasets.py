@@ -229,11 +229,17 @@ class Written:
         str | None, typer.Option(help="utf-8, utf-16, latin-1 or cp1252.")
     ] = None
     missing: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Texts that stand for an empty cell, such as NA,.", metavar="TEXTS"
+            help="Texts that stand for an empty cell, such as NA,. May be repeated.",
+            metavar="TEXTS",
         ),
     ] = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As the options of an upload, where the texts for an empty cell are one."""
+        return {**vars(self), "missing": ",".join(self.missing or ()) or None}
 
 
 @dataclass(frozen=True)
@@ -280,7 +286,7 @@ def upload(
             file,
             again=again,
             idempotency_key=key,
-            **vars(terms),
+            **terms.options,
         )
     call.output.answer(report)
     _print_report(call.output, dataset, report)
@@ -314,7 +320,7 @@ def replace_upload(
                 call,
                 file,
                 partial(client.check_replacement, dataset, upload),
-                **vars(terms),
+                **terms.options,
             )
         except (ApiProblem, Unreachable, OSError):
             output.complain(f"nothing was erased: the rows of upload {upload} stay")
@@ -325,7 +331,7 @@ def replace_upload(
         try:
             with one_attempt(output, None) as key:
                 report = _upload(
-                    call, client, dataset, file, idempotency_key=key, **vars(terms)
+                    call, client, dataset, file, idempotency_key=key, **terms.options
                 )
         except (ApiProblem, Unreachable, OSError):
             output.complain(
