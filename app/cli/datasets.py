@@ -10,12 +10,14 @@ from typing import Any
 import typer
 
 from app.cli.command import Group
+from app.core.errors import InvalidRequest
 from grovekeeper_client.cli import datasets
 from grovekeeper_client.cli.command import Remote, WrongUse, read_bytes
 from grovekeeper_client.cli.output import Output
-from grovekeeper_client.cli.problems import ExitCode
+from grovekeeper_client.cli.problems import ExitCode, in_words
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_client.uploads import headers_of
+from grovekeeper_forests.errors import ParameterInvalid
 
 _MAPPED = {
     "unknown": "unknown (OTHER; a row without a label is not learned from)",
@@ -46,6 +48,8 @@ def check(
     declaration, on this machine. Stores nothing.
     """
     if rows is None:
+        if any(terms.options.values()):
+            raise WrongUse("these options say how rows are read: name a file of rows")
         datasets.check_declaration(call, declaration)
         return
     datasets.require_file(rows)
@@ -75,11 +79,30 @@ def _checked(
     text = read_bytes(declaration)
     file = check_file.OwnersFile(rows, headers_of(rows), terms.options)
     try:
+        _ = file.terms
+    except InvalidRequest as invalid:
+        raise WrongUse(f"an option is not valid: {_listed(invalid)}") from None
+    try:
         return check_file.check_file(text, file)
-    except check_file.NotADeclaration:
-        raise WrongUse(
-            f"{declaration} is no declaration; see: grovekeeper datasets check {declaration}"
-        ) from None
+    except check_file.NotADeclaration as error:
+        from app.api.problems import invalid_request  # loads the framework
+        from app.wire.datasets import DatasetIn
+
+        refusal = invalid_request(error.faults, DatasetIn)
+    except ParameterInvalid as error:
+        refusal = InvalidRequest.of(error)
+    except InvalidRequest as error:
+        refusal = error
+    raise WrongUse(f"{declaration} is no declaration: {_listed(refusal)}")
+
+
+def _listed(refusal: InvalidRequest) -> str:
+    """The problems of an answer of the service, as commands write them."""
+    problems = []
+    for error in refusal.errors:
+        members = {name: value for name, value in vars(error).items() if value}
+        problems.append(in_words(members))
+    return "; ".join(problems)
 
 
 def _in_words(stated: Mapping[str, Any], suspected: Iterable[str]) -> str:
@@ -105,6 +128,8 @@ def _print(output: Output, answer: Mapping[str, Any]) -> None:
     )
     for problem in problems:
         output.say(f"  {column_in_words(problem)}")
+    if problems and answer["mapped"]:
+        output.say("if the file is read with all the options above:")
     output.table(
         ["column", "cells would be", "cells", "%", "first row"],
         [

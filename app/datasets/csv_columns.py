@@ -350,17 +350,17 @@ class UnitColumn(_Column):
         if self._form == unit_names.INTEGER:
             self._refuse_rows("not-a-plain-integer", _other_spellings(cells))
         names = _canonical_texts(cells) if self._form == unit_names.TEXT else cells
-        self._count_marks(names)
+        self._count_marks(cells, names)
         self.n_read += len(cells)
         return names
 
-    def _count_marks(self, names: pa.Array) -> None:
+    def _count_marks(self, cells: pa.Array, names: pa.Array) -> None:
         plain_names = pc.ascii_lower(pc.ascii_trim_whitespace(names))
         is_mark = pc.is_in(plain_names, value_set=_MARKS)
         if is_mark.true_count:
             index = int(is_mark.to_numpy(zero_copy_only=False).argmax())
             first = self.n_read + index + 1
-            sample = names.filter(is_mark).slice(0, suspicions.SAMPLE).to_pylist()
+            sample = cells.filter(is_mark).slice(0, suspicions.SAMPLE).to_pylist()
             option = suspicions.option_of(suspicions.MARK, sample)
             before = self.marks or ColumnProblem(
                 self.report.name, "missing-mark", 0, first, suspected=suspicions.MARK

@@ -54,7 +54,9 @@ _LIKE_NUMBER = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
 _DECIMAL_COMMA = "decimal=,"
 _MOST_LOOKS = 5
 """Times that a refused file is read again, at most."""
-_OF_COLUMNS = frozenset({"missing-column", "duplicate-column", "unknown-column"})
+_OF_HEADER = frozenset(
+    {"missing-column", "duplicate-column", "unknown-column", "separator-line"}
+)
 """Problems of a header after which the rest of a CSV can be read."""
 _PERCENT = 100
 _Counted = TypeVar(
@@ -253,12 +255,15 @@ class Reading:
 
         Args:
             passes_over: whether the rest of a CSV is read, although its header is not as
-                declared; :attr:`problems` then has the problems of the header.
+                declared, or a line is before it; :attr:`problems` then has the problems
+                of the header.
 
         Raises:
             RowsInvalid: the header is not as declared.
         """
         declared = _declared_columns(self._rules)
+        if passes_over and isinstance(body, CsvSource):
+            body.pass_separator_line()
         names = _declared_names(body.read_header(), declared)
         self._of_header = _problems_of_header(names, declared)
         counts = Counter(names)
@@ -328,7 +333,10 @@ class Reading:
         return [cells for cells in mapped if cells.count]
 
     def _unread(self, name: str, problem: str, count: int) -> UnreadColumn:
-        n_read = max(column.n_read for column in self.columns)
+        read = [column.n_read for column in self.columns]
+        if self._unit is not None:
+            read.append(self._unit.n_read)
+        n_read = max(read)
         percent = _PERCENT * count / max(n_read, 1)
         return UnreadColumn(name, problem, count, percent)
 
@@ -419,7 +427,7 @@ def with_all_problems(
     problems, latest, mapped = list(refusal.columns), refusal.columns, refusal.mapped
     dialect = rules.dialect
     # after a problem of its columns, the rows of a file have not been read
-    is_read = not any(problem.problem in _OF_COLUMNS for problem in problems)
+    is_read = not any(problem.problem in _OF_HEADER for problem in problems)
     seen = {dialect} if is_read else set()
     withdrawn = None
     for _ in range(_MOST_LOOKS):

@@ -28,6 +28,7 @@ from app.core.errors import (
     TooLarge,
 )
 from grovekeeper_common import suspicions
+from grovekeeper_common.number_text import BLANKS
 from grovekeeper_forests.data.schema import missing_values_problem
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -108,7 +109,8 @@ class Dialect:
         ):
             if value not in known:
                 raise InvalidRequest.at(f"/{name}", "unknown-choice", accepted=known)
-        marks = tuple(mark for mark in missing.split(",") if mark)
+        texts = [mark.strip(BLANKS) for mark in missing.split(",")]
+        marks = tuple(filter(None, texts))
         if problem := missing_values_problem(marks):
             raise InvalidRequest.at("/missing", problem)
         return cls(separator, decimal, encoding, marks)
@@ -360,6 +362,12 @@ class CsvSource:
             return suspicions.UTF_8
         return self.suspected_of_bytes
 
+    def pass_separator_line(self) -> None:
+        """Reads a line for a spreadsheet before the header, if the file has one."""
+        line = self._first_line()
+        if not suspicions.is_separator_line(line.decode("utf-8")):
+            self._waiting = line + self._waiting
+
     def place_columns(self, positions: Sequence[int]) -> None:
         """Puts a header before the remaining lines that names each column by its
         position in the declaration.
@@ -394,7 +402,7 @@ class CsvSource:
         """The first line that is not empty, without its end. Bytes read beyond it wait
         for the next read.
         """
-        text = b""
+        text, self._waiting = self._waiting, b""
         while True:
             stripped = text.lstrip(b"\r\n")
             ends = text[: len(text) - len(stripped)]

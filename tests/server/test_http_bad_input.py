@@ -159,3 +159,14 @@ def test_an_unknown_method_is_answered_with_the_allowed_methods(place: Place) ->
     assert (public.status_code, public.json()["type"]) == (405, "method-not-allowed")
     assert public.headers["Allow"] == "GET, HEAD"
     assert public.headers["X-Request-Id"]
+
+
+def test_another_charset_is_answered_with_the_parameter_for_it(place: Place) -> None:
+    answer = place.server.admin.http.post(
+        "/datasets/{dataset}/rows".format(**place.ids),
+        content=b"",
+        headers={"Content-Type": "text/csv; charset=windows-1252"},
+        params={"encoding": "cp1252"},
+    )
+    assert answer.status_code == 415
+    assert "the parameter encoding" in answer.text

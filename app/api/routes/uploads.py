@@ -245,7 +245,12 @@ def _form(request: Request) -> BodyForm:
         declared.get_content_charset("utf-8") not in _CHARSETS
         or declared.get_param("header") == "absent"
     ):
-        raise UnsupportedMediaType(["text/csv in UTF-8 with a header row"])
+        raise UnsupportedMediaType(
+            [
+                "text/csv in UTF-8 with a header row",
+                "text/csv without a charset, which the parameter encoding states",
+            ]
+        )
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     form = MEDIA_TYPES.get(media_type)
     if form is BodyForm.CSV and encoding in ("gzip", "x-gzip"):  # RFC 9110, 8.4.1.3

@@ -5,7 +5,7 @@ nobody keeps. No service, no database and no key of the service is needed.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,8 @@ from pydantic import ValidationError
 from app.core import json_text, limits
 from app.core.errors import (
     ColumnProblem,
-    InvalidRequest,
-    MalformedRequest,
     RowsInvalid,
+    TooLarge,
     UnreadColumn,
     UploadEmpty,
 )
@@ -37,7 +36,6 @@ from app.services.datasets.declare import read_partitions
 from app.services.datasets.upload import UploadTerms, unread_columns
 from app.wire.datasets import DatasetIn
 from grovekeeper_forests.data.schema import Schema
-from grovekeeper_forests.errors import ParameterInvalid
 
 _DATASET, _EPOCH = "ds_check", "ep_check"
 _DIGEST_BYTES = 32
@@ -80,7 +78,15 @@ class OwnersFile:
 
 
 class NotADeclaration(ValueError):
-    """A text is no declaration, or breaks a rule of declarations. Quotes nothing."""
+    """A text is no declaration. Quotes nothing.
+
+    Args:
+        faults: of its members, as the library states them without the text.
+    """
+
+    def __init__(self, faults: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__("the text is no declaration")
+        self.faults = faults
 
 
 def check_file(declaration: bytes, file: OwnersFile) -> dict[str, Any]:
@@ -96,14 +102,16 @@ def check_file(declaration: bytes, file: OwnersFile) -> dict[str, Any]:
         stored, by reason.
 
     Raises:
-        NotADeclaration: the declaration cannot be read.
-        InvalidRequest: an option is not one of the upload.
-        MalformedRequest, TooLarge: the file is cut off, or over a limit of uploads.
+        NotADeclaration, ParameterInvalid: the declaration cannot be read.
+        InvalidRequest: an option is not one of the upload, or the declaration breaks a
+            rule.
+        MalformedRequest, TooLarge: the file is cut off, or over a limit of uploads; the
+            declaration is not JSON.
     """
-    terms, declared = file.terms, _declared(declaration)
-    if declared is None:
-        raise NotADeclaration
-    schema, dataset = declared
+    terms = file.terms
+    schema, dataset = _declared(declaration)
+    if file.path.stat().st_size > limits.MAX_UPLOAD_BODY_BYTES:
+        raise TooLarge("the body", limits.MAX_UPLOAD_BODY_BYTES)
     unit = dataset.privacy_unit
     rules = RowRules(
         schema,
@@ -135,19 +143,21 @@ def check_file(declaration: bytes, file: OwnersFile) -> dict[str, Any]:
     }
 
 
-def _declared(text: bytes) -> tuple[Schema, DatasetIn] | None:
-    """A declaration and its schema; ``None`` if the text breaks a rule: the library's
-    error holds the text.
-    """
+def _declared(text: bytes) -> tuple[Schema, DatasetIn]:
+    """A declaration and its schema."""
     most = limits.MAX_DECLARATION_BODY_NODES
+    value = json_text.loads_exactly(text, max_nodes=most)
+    dataset, faults = None, []
     try:
-        value = json_text.loads_exactly(text, max_nodes=most)
         dataset = DatasetIn.model_validate(value)
-        schema = Schema.from_json(dataset.schema_.model_dump(exclude_none=True))
-        unit_column = dataset.privacy_unit.column
-        read_partitions(dataset.partitions, schema, unit_column=unit_column)
-    except (ValidationError, InvalidRequest, ParameterInvalid, MalformedRequest):
-        return None
+    except ValidationError as error:
+        faults = [dict(fault) for fault in error.errors(include_input=False)]
+    if dataset is None:
+        # out of the handler: the library's error holds the text
+        raise NotADeclaration(faults)
+    schema = Schema.from_json(dataset.schema_.model_dump(exclude_none=True))
+    unit_column = dataset.privacy_unit.column
+    read_partitions(dataset.partitions, schema, unit_column=unit_column)
     return schema, dataset
 
 

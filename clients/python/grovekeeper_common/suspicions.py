@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
+from grovekeeper_common.number_text import BLANKS
+
 SAMPLE = 1_000
 """Cells of a column that are looked at for a cause."""
 
@@ -120,6 +122,9 @@ _EMPTY_ENDS = "columns without a name at the end: spreadsheets write cells that 
 _NO_HEADER = (
     "the first line looks like a row: a header with the names of the columns is needed"
 )
+_FOR_SPREADSHEETS = (
+    "this line is for a spreadsheet, which names the separator in it: remove it"
+)
 _OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
 SEPARATORS = {",": ",", ";": ";", "tab": "\t", "|": "|"}
 """The signs that may separate cells, by the value of the option ``separator``."""
@@ -189,13 +194,13 @@ def of_header_line(
         declared: names of the declared columns.
         separator: one of :data:`SEPARATORS`.
     """
-    marked = _SEPARATOR_LINE.fullmatch(line.strip())
-    if marked:
-        also = (
-            "" if marked["separator"] in ("", ",") else ", and separate cells by commas"
-        )
-        suspected = f"this line is for a spreadsheet, which names the separator in it: remove it{also}"
-        return HeaderProblem("separator-line", suspected)
+    marked = _SEPARATOR_LINE.fullmatch(line.strip(" "))
+    if marked is not None:
+        named = [
+            name for name, sign in SEPARATORS.items() if sign == marked["separator"]
+        ]
+        options = [f"separator={name}" for name in named if name != separator]
+        return HeaderProblem("separator-line", _FOR_SPREADSHEETS, *options)
     known = {_composed(name) for name in declared}
     as_stated = _names(line, SEPARATORS[separator])
     for other, words in _IN_WORDS.items():
@@ -206,6 +211,11 @@ def of_header_line(
             suspected = f"cells seem to be separated by {words}"
             return HeaderProblem("separator", suspected, f"separator={other}")
     return None
+
+
+def is_separator_line(line: str) -> bool:
+    """Whether a line names the separator for a spreadsheet."""
+    return _SEPARATOR_LINE.fullmatch(line.strip(" ")) is not None
 
 
 def option_of(suspected: str | None, cells: Iterable[str] = ()) -> str | None:
@@ -224,7 +234,8 @@ def option_of(suspected: str | None, cells: Iterable[str] = ()) -> str | None:
     if suspected == UTF_8:
         return "encoding=utf-8"
     if suspected == MARK:
-        texts = {cell.strip() for cell in cells}
+        # the reader takes no other blanks off a cell
+        texts = {cell.strip(BLANKS) for cell in cells}
         marks = [text for text in texts if text.casefold() in MARKS and text.strip("#")]
         return f"missing={','.join(sorted(marks))}" if marks else None
     if suspected == _COMMA:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from app.core import limits
 from grovekeeper_client.cli import datasets
 from grovekeeper_client.cli.problems import ExitCode
 
@@ -121,3 +122,46 @@ def test_repeated_marks_are_joined(run: Run) -> None:
     rows = "id;age;height;city;ill\n1;.;1,75;Bern;0\n2;NA;1,80;Zürich;1\n"
     marks = ["--missing", ".", "--missing", "NA,N/A"]
     assert _check(run, rows, *OPTIONS, *marks).exit_code == ExitCode.DONE
+
+
+def test_what_is_wrong_with_a_declaration_is_said_without_a_service(
+    run: Run, service: Any
+) -> None:
+    Path("r.csv").write_text("age\n1\n", encoding="utf-8")
+    schema = DECLARATION["schema"]
+    twisted = {"name": "w", "type": "numeric", "lower": 3, "upper": 1}
+    for changes, words in (
+        ({"budget": {"accountant": "pure"}}, "/budget/"),
+        ({"schema": schema | {"features": [twisted]}}, "/schema/features/0/"),
+        ({"schema": schema | {"missing_values": ["-99"]}}, "/schema/missing_values"),
+        ({"partitions": [{"name": "shard", "kind": "x"}]}, "/partitions/0"),
+    ):
+        Path("d.json").write_text(json.dumps(DECLARATION | changes), encoding="utf-8")
+        result = run("datasets", "check", "d.json", "r.csv")
+        assert result.exit_code == ExitCode.WRONG_USE
+        assert f"d.json is no declaration: {words}" in " ".join(result.stderr.split())
+    assert not service.requests
+
+
+def test_an_option_names_its_choices_and_needs_rows(run: Run, service: Any) -> None:
+    wrong = _check(run, GERMAN, "--separator", ":")
+    assert wrong.exit_code == ExitCode.WRONG_USE
+    assert "accepted: ,, ;, tab, |" in " ".join(wrong.stderr.split())
+    without_rows = run("datasets", "check", "d.json", "--separator", ";")
+    assert without_rows.exit_code == ExitCode.WRONG_USE
+    assert "name a file of rows" in " ".join(without_rows.stderr.split())
+    assert not service.requests
+
+
+def test_a_file_is_not_larger_than_a_body(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BODY_BYTES", 10)
+    assert "over the limit" in _check(run, GERMAN, *OPTIONS).stderr
+
+
+def test_no_share_is_more_than_all(run: Run) -> None:
+    """Also where the unit column is the only declared one of a file."""
+    answer = json.loads(_check(run, b"id,other\nNA,1\nNA,1\n", "--json").stdout)
+    (marks,) = (cells for cells in answer["problems"] if cells["name"] == "id")
+    assert (marks["problem"], marks["percent"]) == ("missing-mark", 100)

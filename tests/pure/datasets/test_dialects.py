@@ -311,3 +311,32 @@ def test_a_file_of_parquet_has_no_separator() -> None:
     UploadTerms(BodyForm.PARQUET, Dialect(missing=("NA",)))
     with pytest.raises(InvalidRequest):
         UploadTerms(BodyForm.PARQUET, Dialect(";"))
+
+
+@pytest.mark.parametrize(
+    ("sign", "option"), [(";", "separator=;"), ("\t", "separator=tab"), (",", None)]
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_for_spreadsheets_hides_no_other_problem(
+    ingest: Ingestion, sign: str, option: str | None, end: str
+) -> None:
+    lines = [f"sep={sign}", "age;height;city;ill".replace(";", sign)]
+    lines.append("NA;1.5;Zürich;0".replace(";", sign))
+    line, age = _refused(ingest, end.join(lines).encode(), RFC_4180)
+    assert (line.problem, line.option) == ("separator-line", option)
+    assert (age.name, age.row, age.option) == ("age", 1, "missing=NA")
+
+
+def test_blanks_around_a_stated_mark_do_not_count(ingest: Ingestion) -> None:
+    assert Dialect.of(",", ".", "utf-8", "NA, .,\tNULL").missing == ("NA", ".", "NULL")
+    schema = Schema(SCHEMA.features[:2], SCHEMA.label, ("NA", " ."))
+    assert [item.problem for item in schema.problems()] == ["blanks-around"]
+
+
+@pytest.mark.parametrize("blank", ["\N{NO-BREAK SPACE}", "\N{EM SPACE}"])
+def test_an_option_has_no_mark_that_the_reader_would_not_find(
+    ingest: Ingestion, blank: str
+) -> None:
+    body = f"age,height,city,ill\nNA{blank},1.5,NA,0\n".encode()
+    (problem,) = _refused(ingest, body, RFC_4180)
+    assert problem.option is None

@@ -91,8 +91,10 @@ def test_quoted_names_with_semicolons_are_no_malformed_header(
 def test_the_separator_line_of_a_spreadsheet_is_named(
     ingest: Ingestion, mark: str
 ) -> None:
-    problem = _problem(ingest, f"{mark}\n{HEADER}{GOOD_ROW}")
+    problem, *others = _problems(ingest, f"{mark}\n{HEADER}{GOOD_ROW}")
     assert (problem.problem, problem.line) == ("separator-line", 1)
+    # the cells of this file are between commas, whatever the line says
+    assert {other.option for other in others} <= {"separator=,"}
     assert problem.suspected is not None
     assert "remove it" in problem.suspected
 

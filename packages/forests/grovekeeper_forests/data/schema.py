@@ -289,6 +289,10 @@ def value_list_problem(
     return None
 
 
+_BLANKS = " \t"
+"""Which a reader takes off a cell before it looks for these texts."""
+
+
 def missing_values_problem(marks: Sequence[str]) -> str | None:
     """The slug of the error in texts that stand for an empty cell, or ``None``.
 
@@ -298,6 +302,8 @@ def missing_values_problem(marks: Sequence[str]) -> str | None:
     problem = value_list_problem(marks, smallest=0, largest=limits.MAX_MISSING_VALUES)
     if problem is None and any(map(_is_number, marks)):
         problem = "a-number"
+    if problem is None and any(mark != mark.strip(_BLANKS) for mark in marks):
+        problem = "blanks-around"
     return problem
 
 
@@ -322,7 +328,7 @@ _ACCEPTED = {
     ),
     "bounds": BOUNDS_NOTES,
     "missing_values": (
-        f"up to {limits.MAX_MISSING_VALUES} distinct texts that are no numbers",
+        f"up to {limits.MAX_MISSING_VALUES} distinct texts that are no numbers, without blanks around them",
     ),
 }
 """What the fields of a schema accept, in words."""
