@@ -14,7 +14,8 @@ _PANELS: Panels = {
         ),
         "demo": (
             "app.cli.demo:demo",
-            "Show everything on a real dataset: a count with the error that was asked for, a quote, training, predictions, a refusal, the verified ledger.",
+            "Show everything on a real dataset: a count with the error that was asked for, a quote, training, "
+            "predictions, a refusal, the verified ledger.",
         ),
         "api": (
             "app.cli.installation:api",
