@@ -4,20 +4,16 @@ of rows on this machine.
 
 import shlex
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from app.cli.command import Group
-from app.core.errors import InvalidRequest
 from grovekeeper_client.cli import datasets
-from grovekeeper_client.cli.command import Remote, WrongUse, read_bytes
+from grovekeeper_client.cli.command import Remote, WrongUse
 from grovekeeper_client.cli.output import Output
-from grovekeeper_client.cli.problems import ExitCode, in_words
+from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import column_in_words
-from grovekeeper_client.uploads import headers_of
-from grovekeeper_forests.errors import ParameterInvalid
 
 _MAPPED = {
     "unknown": "unknown (OTHER; a row without a label is not learned from)",
@@ -53,7 +49,10 @@ def check(
         datasets.check_declaration(call, declaration)
         return
     datasets.require_file(rows)
-    answer = _checked(declaration, rows, terms)
+    # loads the readers of the service
+    from app.cli import row_checks
+
+    answer = row_checks.checked(declaration, rows, terms.options)
     suspected = [
         problem["option"] for problem in answer["problems"] if "option" in problem
     ]
@@ -67,42 +66,6 @@ def check(
         call.output.hint(f"grovekeeper datasets check {files} {options}")
     if answer["problems"]:
         raise typer.Exit(ExitCode.FAILED)
-
-
-def _checked(
-    declaration: Path, rows: Path, terms: datasets.UploadTerms
-) -> dict[str, Any]:
-    """What an upload of a file would do: its problems, and the cells that it maps."""
-    # loads the readers of the service
-    from app.services.datasets import check_file
-
-    text = read_bytes(declaration)
-    file = check_file.OwnersFile(rows, headers_of(rows), terms.options)
-    try:
-        _ = file.terms
-    except InvalidRequest as invalid:
-        raise WrongUse(f"an option is not valid: {_listed(invalid)}") from None
-    try:
-        return check_file.check_file(text, file)
-    except check_file.NotADeclaration as error:
-        from app.api.problems import invalid_request  # loads the framework
-        from app.wire.datasets import DatasetIn
-
-        refusal = invalid_request(error.faults, DatasetIn)
-    except ParameterInvalid as error:
-        refusal = InvalidRequest.of(error)
-    except InvalidRequest as error:
-        refusal = error
-    raise WrongUse(f"{declaration} is no declaration: {_listed(refusal)}")
-
-
-def _listed(refusal: InvalidRequest) -> str:
-    """The problems of an answer of the service, as commands write them."""
-    problems = []
-    for error in refusal.errors:
-        members = {name: value for name, value in vars(error).items() if value}
-        problems.append(in_words(members))
-    return "; ".join(problems)
 
 
 def _in_words(stated: Mapping[str, Any], suspected: Iterable[str]) -> str:
