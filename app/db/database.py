@@ -489,10 +489,12 @@ class Database:
         if self.dialect == "sqlite":
             with self._exclusive(), closing(self.engine.raw_connection()) as connection:
                 connection.execute(f"PRAGMA busy_timeout = {int(LOG_WAIT_S * 1000)}")
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                connection.execute(
-                    f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}"
-                )
+                try:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                finally:
+                    # the pool gives this connection to the next writer, which waits longer
+                    wait_ms = int(limits.DATABASE_WRITE_WAIT_S * 1000)
+                    connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
 
     def close(self) -> None:
         """Closes every idle connection. May be called twice."""

@@ -4,6 +4,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,25 @@ def test_every_connection_is_durable_and_strict(sqlite_database_url: str) -> Non
                 for name in _PRAGMAS
             }
             assert result == _PRAGMAS
+    database.close()
+
+
+def _refuse_checkpoints(action: int, name: str | None, *_others: str | None) -> int:
+    is_refused = action == sqlite3.SQLITE_PRAGMA and name == "wal_checkpoint"
+    return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
+
+
+def test_a_checkpoint_that_fails_leaves_writers_their_patience(
+    sqlite_database_url: str,
+) -> None:
+    database = Database.open(sqlite_database_url)
+    with closing(database.engine.raw_connection()) as connection:
+        sqlite = connection.driver_connection
+        assert sqlite is not None
+        sqlite.set_authorizer(_refuse_checkpoints)
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        database.forget_deleted()
+    assert sqlite.execute("PRAGMA busy_timeout").fetchone() == (30_000,)
     database.close()
 
 
