@@ -134,9 +134,9 @@ class TableQuoteOut(Answer):
     of what each row adds), of a mean of all rows at the declared size. Null where it
     depends on how many rows there are. ``unit``: ``rows``, or the column whose unit it
     is; of quantiles ``rank``: with probability 0.95, the cell of each quantile q of a
-    group of n rows holds a value whose rank, the number of rows up to it, is at most
-    this far from q · n. ``resolution``: the widest cell from which a quantile is
-    selected, in the unit of its column; null for other statistics.
+    group of n rows holds a value with at most q · n + ``half_width`` rows below it, and
+    at least q · n − ``half_width`` rows up to it. ``resolution``: the widest cell from
+    which a quantile is selected, in the unit of its column; null for other statistics.
     """
 
     table: JsonObject
@@ -185,8 +185,9 @@ class CellOut(EstimateOut):
 
 
 class StatisticsTableOut(Answer):
-    """A released table. ``total``: of the rows that it counts. ``rank_error``: of
-    quantiles, the ``half_width`` of the quote, in rank; null for other statistics.
+    """A released table. ``total``: of the rows that it counts. ``rank_error`` and
+    ``resolution``: of quantiles, the ``half_width``, in rank, and the ``resolution`` of
+    the quote; null for other statistics.
     """
 
     table: JsonObject
@@ -195,6 +196,7 @@ class StatisticsTableOut(Answer):
     rows: list[CellOut]
     total: EstimateOut | None
     rank_error: float | None
+    resolution: float | None
 
 
 class StatisticsSummary(Answer):

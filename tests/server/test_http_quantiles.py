@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.api.pages.statistics_view import number_in_words
 from grovekeeper_client import Grovekeeper
+from grovekeeper_common.number_words import error_in_words
 from grovekeeper_verifier.dataset_replay import verify
 from tests.server.test_http_statistics import BUDGETS, N_ROWS, _released, _submitted
 from tests.support.pages import signed_in, text_of
@@ -54,7 +54,9 @@ def test_quantiles_cost_what_was_quoted_and_are_near_in_rank(
         assert quoted["table"] == table["table"]
         assert (quoted["unit"], table["unit"]) == ("rank", "age")
         assert quoted["half_width"] == table["rank_error"] > 0
-        assert quoted["resolution"] == 0, "each age is a candidate"
+        assert quoted["resolution"] == table["resolution"] == 0, (
+            "each age is a candidate"
+        )
         assert quoted["n_cells"] == len(table["rows"])
     quantiles, [median] = (table["rows"] for table in shown["tables"])
     assert [row["cells"] for row in quantiles] == [
@@ -170,11 +172,26 @@ def test_the_page_says_what_is_known_of_a_quantile(server: Server) -> None:
     page = browser.get(f"/ui/statistics/{released['id']}")
     shown = text_of(page)
     for table in released["tables"]:
-        assert f"± {table['rank_error']:g} rows in rank" in shown
+        assert f"within ± {error_in_words(table['rank_error'])} rows of the" in shown
         for row in table["rows"]:
             place = " ".join(row["cells"]) or "all these rows"
             assert f"{place} {row['value']:.0f} {row['low']:.0f} to" in shown
     assert 'data-label="95 % interval"' not in page.text
+    assert "has the exact number" not in shown
+    assert "those of the cell that was selected" in shown
+
+
+def test_what_is_said_of_a_wide_cell_is_its_width(server: Server) -> None:
+    dataset = server.uploaded(N_ROWS)
+    table = {**MEDIAN, "bins": {"age": [7, 90]}}
+    browser = signed_in(server, server.granted(dataset["id"], "analyst"))
+    fields = {"statistic": "median", "column": "age", "bins": "7,90", "epsilon": "8"}
+    page = browser.get(f"/ui/datasets/{dataset['id']}/statistics/new", params=fields)
+    words = "The number is the middle of a cell of age that is at most 82 wide."
+    assert words in text_of(page)
+    released = _released(server, dataset["id"], epsilon="8", tables=[table])
+    assert released["tables"][0]["resolution"] == 82
+    assert words in text_of(browser.get(f"/ui/statistics/{released['id']}"))
 
 
 def test_the_dashboard_quotes_a_median_with_its_error_in_rank(server: Server) -> None:
@@ -186,6 +203,6 @@ def test_the_dashboard_quotes_a_median_with_its_error_in_rank(server: Server) ->
     table = {"statistic": "median", "column": "age"}
     body = {"epsilon": "8", "tables": [table]}
     quoted = server.admin.http.post(path, json=body).json()["tables"][0]
-    assert "The number will be within ± " in text_of(page)
-    width = number_in_words(quoted["half_width"])
-    assert f"± {width} rows in rank" in text_of(page)
+    width = error_in_words(quoted["half_width"])
+    sentence = f"its cell holds a value within ± {width} rows of the rank asked for."
+    assert sentence in text_of(page)

@@ -211,15 +211,15 @@ def test_quantiles_are_asked_for_with_the_error_of_their_rank(server: Server) ->
     }
     quoted = browser.get(path, params=query)
     shown = text_of(quoted)
-    assert "Each of the 2 numbers will be within ± " in shown
-    assert " rows in rank, 95 times of 100" in shown
+    assert "With probability 95 %, the cells of a group hold values within ± " in shown
+    assert " rows of the ranks asked for" in shown
     submitted = browser.post(path, data=fields(quoted.text.rpartition("<form")[2]))
     job = server.ended(submitted.headers["Location"].removeprefix("/ui/jobs/"))
     released = server.admin.http.get(f"/statistics/{job['statistics_id']}").json()
     [table] = released["tables"]
     assert table["table"]["quantiles"] == ["0.1", "0.5"]
     median = browser.get(path, params=query | {"statistic": "median"})
-    assert "The number will be within ± " in text_of(median)
+    assert "its cell holds a value within ± " in text_of(median)
 
 
 WRONG = [
@@ -231,7 +231,16 @@ WRONG = [
     ({"where": "age=.."}, "where: Malformed."),
     ({"by": "age", "bins": "few"}, "bins: Malformed. Accepted: 5, 18,65, age=18,65."),
     ({"by": "age", "bins": "5"}, "It fits."),
+    (
+        {"statistic": "sum", "column": "age", "by": "sex", "bins": "5"},
+        "bins sex: Not for categories.",
+    ),
+    ({"statistic": "histogram", "column": "sex", "by": "age", "bins": "5"}, "It fits."),
+    ({"statistic": "count", "column": "sex", "by": "age", "bins": "5"}, "It fits."),
+    ({"statistic": "count", "column": "age", "bins": "5"}, "bins: Not grouped by."),
+    ({"by": "b" * 128}, "by: Unknown."),
     ({"error": "x%"}, "error: Malformed. Accepted: 50, 1%."),
+    ({"error": "1e999999999%"}, "error: Malformed. Accepted: 50, 1%."),
     ({"error": "5"}, "epsilon: One of these. Accepted: epsilon, error, error_share."),
 ]
 

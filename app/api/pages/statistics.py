@@ -2,8 +2,8 @@
 one table, and the released numbers.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -11,7 +11,7 @@ from pydantic import Field
 from app.access.grants import SEE_LEDGER, TRAIN
 from app.api.pages import words
 from app.api.pages.forms import Form, checked, submitted
-from app.api.pages.rendering import Visitor, as_file
+from app.api.pages.rendering import Visit, Visitor, as_file
 from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
 from app.api.pages.statistics_view import (
     columns_by_kind,
@@ -30,6 +30,7 @@ from app.services.releases.requests import quote, submit
 from app.services.releases.statistics import StatisticsRequest
 from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
 from grovekeeper_common.statistic_words import bins_of, condition_of, error_of
+from grovekeeper_forests import limits as forest_limits
 
 statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
@@ -46,22 +47,27 @@ def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
     )
 
 
+_Name: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
+"""The name of a column."""
+
+
 class StatisticsFields(SpendingFields):
     """The fields of the form of one table.
 
     Attributes:
         second: the second column of a cross-table.
         where: a condition on each line, as the command line takes it.
-        bins: of numbers, ``age=18,65; hours=5``; without a name, those of ``column``.
+        bins: of numbers, ``age=18,65; hours=5``; without a name, those of the first
+            number by which the table groups rows.
         quantiles: such as ``0.25, 0.5``.
         error: that is wanted, in place of an ε.
     """
 
     statistic: Text = "count"
-    column: Text = ""
-    second: Text = ""
+    column: _Name = ""
+    second: _Name = ""
     quantiles: Text = "0.25, 0.5, 0.75"
-    by: Text = ""
+    by: _Name = ""
     where: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     bins: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     error: Text = ""
@@ -80,10 +86,11 @@ def quote_statistics(
     is given.
     """
     require_role(*visit.by, dataset, TRAIN)
-    shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
+    shown = _shown(visit, dataset)
 
     def ask() -> StatisticsQuoteOut:
-        return quote(*visit.by, StatisticsRequest(dataset=dataset, body=_body(fields)))
+        body = _body(fields, shown["schema"])
+        return quote(*visit.by, StatisticsRequest(dataset=dataset, body=body))
 
     shown_quote = quoted(
         visit, shown, fields, ask if fields.epsilon or fields.error else None
@@ -102,7 +109,8 @@ async def release_statistics(visit: Visitor, dataset: str) -> Response:
     """Submit the job of the form; a refusal shows the form again with what would fit."""
 
     def act(form: Form) -> str:
-        body = _body(checked(StatisticsFields, form))
+        fields = checked(StatisticsFields, form)
+        body = _body(fields, _shown(visit, dataset)["schema"])
         asked = StatisticsRequest(dataset=dataset, body=body)
         return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
 
@@ -115,21 +123,27 @@ async def release_statistics(visit: Visitor, dataset: str) -> Response:
     )
 
 
+def _shown(visit: Visit, dataset: str) -> dict[str, Any]:
+    return show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
+
+
 _Value = TypeVar("_Value")
 _CONDITIONS = ("sex=Female,Male", "age=18..65")
 _BINS = ("5", "18,65", "age=18,65")
 _ERRORS = ("50", "1%")
+_OF_A_GROUPED_COLUMN = ("histogram", "quantiles", "median")
+"""Statistics that group rows by their column, or select among its cells."""
 
 
-def _body(fields: StatisticsFields) -> StatisticsIn:
+def _body(fields: StatisticsFields, schema: Mapping[str, Any]) -> StatisticsIn:
     error: dict[str, str] = {}
     if fields.error.strip():
         error = _read("/error", error_of, fields.error, _ERRORS)
     given = {**fields.stated(), **fields.amounts(), **error}
-    return checked(StatisticsIn, {**given, "tables": [_table(fields)]})
+    return checked(StatisticsIn, {**given, "tables": [_table(fields, schema)]})
 
 
-def _table(fields: StatisticsFields) -> dict[str, Any]:
+def _table(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a form. A field that the statistic does not have is ignored: a page
     without the script still shows it.
     """
@@ -151,7 +165,7 @@ def _table(fields: StatisticsFields) -> dict[str, Any]:
         "statistic": fields.statistic,
         "by": [fields.by] if fields.by else [],
         "where": conditions,
-        "bins": _bins(fields),
+        "bins": _bins(fields, schema),
     }
 
 
@@ -159,16 +173,32 @@ def _listed(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _bins(fields: StatisticsFields) -> dict[str, int | list[float]]:
+def _bins(
+    fields: StatisticsFields, schema: Mapping[str, Any]
+) -> dict[str, int | list[float]]:
     bins: dict[str, int | list[float]] = {}
     for text in fields.bins.split(";"):
         stated = text.strip()
         if stated and "=" not in stated:
-            stated = f"{fields.column or fields.by}={stated}"
+            stated = f"{_first_number(fields, schema)}={stated}"
         if stated:
             name, edges = _read("/bins", bins_of, stated, _BINS)
             bins[name] = edges
     return bins
+
+
+def _first_number(fields: StatisticsFields, schema: Mapping[str, Any]) -> str:
+    """The column that bins without a name are of."""
+    columns = [fields.by]
+    if fields.statistic == "crosstab":
+        columns = [fields.column, fields.second, fields.by]
+    elif fields.statistic in _OF_A_GROUPED_COLUMN:
+        columns = [fields.column, fields.by]
+    grouped = [name for name in columns if name]
+    if not grouped:
+        raise InvalidRequest.at("/bins", "not-grouped-by")
+    (_, numbers), _ = columns_by_kind(schema)
+    return next((name for name in grouped if name in numbers), grouped[0])
 
 
 def _read(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
 from typing import Any
 
 from markupsafe import Markup
@@ -17,14 +16,12 @@ from app.wire.statistics import (
     StatisticsTableOut,
 )
 from grovekeeper_common import statistic_words
+from grovekeeper_common.number_words import error_in_words, estimate_in_words
 
 _MOST_LINES = 300
 """Numbers of a table that a page shows one by one; the file has all of them."""
 _FROM_ZERO = frozenset({"count", "histogram", "crosstab", "sum", "variance"})
 """Statistics whose bars begin at zero."""
-_DIGITS_OF_WIDTH = 2
-_MOST_DECIMALS = 6
-_FIRST_WITH_POWER = 1e15
 
 
 @dataclass(frozen=True)
@@ -80,9 +77,11 @@ def error_before(plan: StatisticsQuoteOut) -> str:
         which = f"Each of the {words.grouped(asked.n_cells)} numbers"
     if asked.half_width is None:
         return f"{which} comes with its interval, which depends on how many rows it is about."
-    width = number_in_words(asked.half_width)
-    if asked.unit == "rank":
-        return f"{which} will be within ± {width} rows in rank, 95 times of 100."
+    if asked.resolution is not None:
+        return statistic_words.error_of_quantiles(
+            asked.table["column"], asked.n_cells, asked.resolution, asked.half_width
+        )
+    width = error_in_words(asked.half_width)
     unit = "rows" if asked.unit == "rows" else f"(in the unit of {asked.unit})"
     return f"{which} will be within ± {width} {unit} of the exact one, 95 times of 100."
 
@@ -133,7 +132,7 @@ class ShownTable:
         columns: the heads of the axes.
         measure: what is measured, and in which unit.
         span: what the two ends beside each number are.
-        rank_error: of quantiles, in rows; empty for other statistics.
+        error: what is known of quantiles, in sentences; empty for other statistics.
         n_left_out: numbers that are only in the file.
         total: of the rows that it counts, in words; empty for one number, and where
             nothing is counted.
@@ -143,7 +142,7 @@ class ShownTable:
     columns: Sequence[str]
     measure: str
     span: str
-    rank_error: str
+    error: str
     lines: Sequence[Line]
     n_left_out: int
     total: str
@@ -160,13 +159,18 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
     if table.total is not None and len(table.rows) > 1:
         value, interval = in_words(table.total)
         total = f"{value} ({interval})"
-    is_ranked = table.rank_error is not None
+    span, error = "95 % interval", ""
+    if table.resolution is not None and table.rank_error is not None:
+        span = "selected from"
+        error = statistic_words.error_of_quantiles(
+            table.table["column"], len(table.rows), table.resolution, table.rank_error
+        )
     return ShownTable(
         title=statistic_words.title(table.table),
         columns=[axis.column for axis in table.axes] or ["of"],
         measure="rows" if counts_rows else f"{statistic}, in {table.unit}",
-        span="selected from" if is_ranked else "95 % interval",
-        rank_error=f"{table.rank_error:,.6g}" if is_ranked else "",
+        span=span,
+        error=error,
         lines=_lines(table, from_zero=statistic in _FROM_ZERO),
         n_left_out=max(len(table.rows) - _MOST_LINES, 0),
         total=total,
@@ -209,7 +213,7 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
         ],
         lines=lines,
         across=across.column,
-        width=number_in_words((first.high - first.low) / 2),
+        width=error_in_words((first.high - first.low) / 2),
     )
 
 
@@ -223,38 +227,5 @@ def _colour(row: CellOut, largest: float) -> str:
 
 
 def in_words(estimate: EstimateOut) -> tuple[str, str]:
-    """A number and its interval, with the digits that the noise leaves; the interval is
-    rounded outwards.
-    """
-    low, high = estimate.low, estimate.high
-    decimals = _decimals(estimate)
-    unit = 10.0**decimals
-    interval = (
-        f"{_written(floor(low * unit) / unit, decimals)} to "
-        f"{_written(ceil(high * unit) / unit, decimals)}"
-    )
-    if estimate.value is None:
-        return "not told", interval
-    return _written(estimate.value, decimals), interval
-
-
-def number_in_words(number: float) -> str:
-    """A half width, with the digits that matter."""
-    return in_words(EstimateOut(value=number, low=0.0, high=2 * number))[0]
-
-
-def _decimals(estimate: EstimateOut) -> int:
-    numbers = [estimate.value or 0.0, estimate.low, estimate.high]
-    width = (estimate.high - estimate.low) / 2
-    if all(number.is_integer() for number in numbers):
-        return 0
-    if width <= 0.0:
-        return _MOST_DECIMALS
-    decimals = _DIGITS_OF_WIDTH - 1 - floor(log10(width))
-    return min(max(decimals, 0), _MOST_DECIMALS)
-
-
-def _written(number: float, decimals: int) -> str:
-    if abs(number) >= _FIRST_WITH_POWER:
-        return f"{number:.6g}"
-    return f"{number:,.{decimals}f}".replace("-", "−")
+    """A number and its interval."""
+    return estimate_in_words(estimate.value, estimate.low, estimate.high)

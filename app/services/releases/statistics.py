@@ -97,7 +97,7 @@ class PlannedStatistics(Planned[StatisticsQuoteOut]):
                 n_cells=table.n_numbers,
                 half_width=error_before(table, priced, size),
                 unit=_RANK if table.quantiles else _unit(table),
-                resolution=resolution(table) if table.quantiles else None,
+                resolution=_resolution(table),
             )
             for table, priced in self.plan.measured
         ]
@@ -339,12 +339,17 @@ def _table_out(released: Statistics, index: int, table: Table) -> StatisticsTabl
         rows=rows,
         total=None if of_all is None else EstimateOut(**vars(of_all)),
         rank_error=_rank_error(released, index),
+        resolution=_resolution(table),
     )
 
 
 def _rank_error(released: Statistics, index: int) -> float | None:
     table, priced = list(released.plan.measured)[index]
     return error_before(table, priced, None) if table.quantiles else None
+
+
+def _resolution(table: Table) -> float | None:
+    return resolution(table) if table.quantiles else None
 
 
 def _axes_out(table: Table) -> list[AxisOut]:

@@ -89,9 +89,9 @@ class Table:
 
     @property
     def rank_error(self) -> float | None:
-        """Of quantiles: with probability 0.95, the cells of all quantiles of a group
-        hold values of ranks at most so many rows from the exact ones. ``None`` for
-        other statistics.
+        """Of quantiles: with probability 0.95, the cell of each quantile q of a group
+        of n rows holds a value with at most q · n + ``rank_error`` rows below it, and
+        at least q · n − ``rank_error`` rows up to it. ``None`` for other statistics.
         """
         error: float | None = self.facts["rank_error"]
         return error

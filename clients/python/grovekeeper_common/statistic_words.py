@@ -5,10 +5,13 @@ errors that people type.
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
+from grovekeeper_common.number_words import error_in_words
+
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_MOST_PLACES = 99
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 
 
@@ -36,6 +39,32 @@ def _condition_in_words(condition: Mapping[str, Any]) -> str:
     words += [] if lower is None else [f"from {lower:.15g}"]
     words += [] if below is None else [f"below {below:.15g}"]
     return " ".join(words)
+
+
+def error_of_quantiles(
+    column: str, n_numbers: int, resolution: float, rank_error: float
+) -> str:
+    """What is known of quantiles, as sentences.
+
+    Args:
+        n_numbers: of the table.
+        resolution: the widest cell from which a number is selected.
+        rank_error: of the cells, in rows.
+    """
+    of = f"one value of {column}"
+    if resolution > 0:
+        width = error_in_words(resolution)
+        of = f"the middle of a cell of {column} that is at most {width} wide"
+    rows = f"± {error_in_words(rank_error)} rows"
+    if n_numbers == 1:
+        return (
+            f"The number is {of}. With probability 95 %, its cell holds a value within "
+            f"{rows} of the rank asked for."
+        )
+    return (
+        f"Each number is {of}. With probability 95 %, the cells of a group hold values "
+        f"within {rows} of the ranks asked for."
+    )
 
 
 def condition_of(text: str) -> dict[str, Any]:
@@ -80,9 +109,13 @@ def error_of(text: str) -> dict[str, str]:
     if percent == text.strip():
         return {"error": percent}
     try:
-        return {"error_share": format(Decimal(percent) / 100, "f")}
-    except InvalidOperation:
-        raise ValueError("an error is a number, or a share such as 1%") from None
+        share = Decimal(percent) / 100
+    except ArithmeticError:
+        share = Decimal("nan")
+    # a few characters, such as 1e99999, can be a number of very many digits
+    if not share.is_finite() or abs(share.adjusted()) > _MOST_PLACES:
+        raise ValueError("an error is a number, or a share such as 1%")
+    return {"error_share": format(share, "f")}
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from grovekeeper_common.statistic_words import bins_of, condition_of, error_of, title
+from grovekeeper_common.statistic_words import (
+    bins_of,
+    condition_of,
+    error_of,
+    error_of_quantiles,
+    title,
+)
 
 ALL: dict[str, Any] = {"column": None, "columns": [], "by": [], "where": []}
 
@@ -53,5 +59,26 @@ def test_bins_are_a_number_of_bins_or_edges() -> None:
 def test_an_error_is_a_number_or_a_share() -> None:
     assert error_of("50") == {"error": "50"}
     assert error_of(" 1% ") == {"error_share": "0.01"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x%", "1e999999999%", "1e999999%", "1e-999999%", "0e999999%", "inf%", "nan%", "sNaN%"],
+)  # fmt: skip
+def test_an_error_that_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="share"):
-        error_of("x%")
+        error_of(text)
+
+
+def test_what_is_known_of_quantiles_speaks_of_their_cells() -> None:
+    several = error_of_quantiles("income", 6, 10_000.0, 41.2)
+    assert several == (
+        "Each number is the middle of a cell of income that is at most 10,000 wide. "
+        "With probability 95 %, the cells of a group hold values within ± 42 rows of "
+        "the ranks asked for."
+    )
+    alone = error_of_quantiles("age", 1, 0.0, 40.0)
+    assert alone == (
+        "The number is one value of age. With probability 95 %, its cell holds a value "
+        "within ± 40 rows of the rank asked for."
+    )

@@ -32,7 +32,14 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
 from grovekeeper_client.cli.output import Output
-from grovekeeper_common.statistic_words import bins_of, condition_of, error_of, title
+from grovekeeper_common.number_words import error_in_words
+from grovekeeper_common.statistic_words import (
+    bins_of,
+    condition_of,
+    error_of,
+    error_of_quantiles,
+    title,
+)
 
 _BAR_CELLS = 30
 _Value = TypeVar("_Value")
@@ -346,9 +353,10 @@ def _show_quote(output: Output, quote: dict[str, Any], *, receipt: bool) -> None
 def _error(item: dict[str, Any]) -> str:
     if item["half_width"] is None:
         return "depends on the rows"
-    width = f"± {_number(item['half_width'])}"
+    width = f"± {error_in_words(item['half_width'])}"
     if item["unit"] == "rank":
-        return f"{width} rows in rank"
+        cell = error_in_words(item["resolution"])
+        return f"{width} rows in rank, of cells at most {cell} wide"
     return width if item["unit"] != "rows" else f"{width} rows"
 
 
@@ -396,15 +404,18 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
     columns = [axis["column"] for axis in table["axes"]]
     is_ranked = table["rank_error"] is not None
     columns.append("rows" if counts else _value_title(table))
-    columns.append("from the values" if is_ranked else "95 % interval")
+    columns.append("selected from" if is_ranked else "95 % interval")
     if counts:
         columns.append("")
     output.table(columns, rows, empty="no cells", indent=indent)
     if is_ranked:
-        error = _number(table["rank_error"])
-        output.say(
-            f"{margin}95 % error of the numbers of a group: ± {error} rows in rank"
+        known = error_of_quantiles(
+            table["table"]["column"],
+            len(table["rows"]),
+            table["resolution"],
+            table["rank_error"],
         )
+        output.say(margin + known)
     if counts[1:]:
         total = table["total"]
         number, interval = _number(total["value"]), _interval(total)

@@ -14,13 +14,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.bins.noisy_counts import draw_scale
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.privacy.accountants import pure
-from grovekeeper_forests.privacy.calibration import fitted
+from grovekeeper_forests.privacy.calibration import Budget, fitted
 from grovekeeper_forests.privacy.events import (
     Adjacency,
     Event,
@@ -72,35 +73,56 @@ def quantile_parts(table: Table, facts: PublicFacts) -> list[Part]:
     Raises:
         ParameterInvalid: the share is too small for any selection.
     """
-    adjacency = facts.budget.adjacency
-    if facts.budget.accountant == pure.NAME:
-        n_paid = len(table.quantiles) * n_changed_groups(table, adjacency)
-        return _parts_at(facts.epsilon / n_paid, PermuteAndFlip, table, adjacency)
-    priced = fitted(
-        facts.budget,
-        lambda loss: Sequential(
-            tuple(_parts_at(loss, ExponentialMechanism, table, adjacency))
-        ),
-        start=Fraction(1),
-    )
-    assert isinstance(priced, Sequential)
-    return list(priced.parts)
-
-
-def _parts_at(
-    loss: Fraction, mechanism: type[Selection], table: Table, adjacency: Adjacency
-) -> list[Part]:
-    """The events of a table at a loss in ε of each selection."""
+    budget, adjacency = facts.budget, facts.budget.adjacency
+    ranges = tuple(map(range_sensitivity, table.quantiles))
+    n_changed = n_changed_groups(table, adjacency)
+    mechanism: type[Selection] = PermuteAndFlip
+    if budget.accountant == pure.NAME:
+        loss = facts.epsilon / (len(ranges) * n_changed)
+        scales = tuple(draw_scale(loss, sensitivity) for sensitivity in ranges)
+    else:
+        mechanism = ExponentialMechanism
+        scales = _exponential_scales(budget, ranges, n_changed)
     selections = [
-        mechanism(
-            adjacency,
-            range_sensitivity=Fraction(range_sensitivity(quantile)),
-            inverse_scale=draw_scale(loss, range_sensitivity(quantile)),
-            max_candidates=table.n_candidates,
-        )
-        for quantile in table.quantiles
+        mechanism(adjacency, Fraction(sensitivity), scale, table.n_candidates)
+        for sensitivity, scale in zip(ranges, scales, strict=True)
     ]
     return [Part(1, _of_all_groups(selection, table)) for selection in selections]
+
+
+@lru_cache(maxsize=1_024)
+def _exponential_scales(
+    budget: Budget, ranges: tuple[int, ...], n_changed: int
+) -> tuple[Fraction, ...]:
+    """The inverse scales at which selections in sequence use a budget up.
+
+    Their loss depends neither on the number of candidates nor on that of groups, so
+    many tables of a request, and many steps of a search, share a solution.
+
+    Args:
+        ranges: the range sensitivity of each selection.
+        n_changed: how many groups pay for each selection.
+    """
+
+    def event_at(loss: Fraction) -> Sequential:
+        selections = [
+            ExponentialMechanism(
+                budget.adjacency,
+                Fraction(sensitivity),
+                draw_scale(loss, sensitivity),
+                1,
+            )
+            for sensitivity in ranges
+        ]
+        return Sequential(tuple(Part(n_changed, each) for each in selections))
+
+    priced = fitted(budget, event_at, start=Fraction(1))
+    assert isinstance(priced, Sequential)
+    scales = []
+    for part in priced.parts:
+        assert isinstance(part.event, ExponentialMechanism)
+        scales.append(part.event.inverse_scale)
+    return tuple(scales)
 
 
 def _of_all_groups(selection: Selection, table: Table) -> Event:

@@ -404,12 +404,7 @@ class _TableReader:
         feature = self._feature(name, "column")
         if not feature.lower < feature.upper:
             raise self._invalid("constant", "column")
-        if statistic in _OF_RANKS:
-            return feature
-        radius = feature.upper / 2 - feature.lower / 2
-        square = radius * radius / 2
-        if not 0 < square < math.inf:
-            # what a row adds is divided by its largest contribution
+        if not _are_bounds_of(statistic, feature):
             raise self._invalid("bounds-too-close-or-too-wide", "column")
         return feature
 
@@ -501,6 +496,16 @@ class _TableReader:
             (*self._place, *place), problem, limit, tuple(accepted)
         )
         return ParameterInvalid([found])
+
+
+def _are_bounds_of(statistic: str, feature: Feature) -> bool:
+    """Whether a statistic can be stated of a number with these bounds."""
+    if statistic in _OF_RANKS:
+        # a cell may be as wide as the bounds are apart
+        return math.isfinite(feature.upper - feature.lower)
+    radius = feature.upper / 2 - feature.lower / 2
+    # what a row adds is divided by its largest contribution
+    return 0 < radius * radius / 2 < math.inf
 
 
 def _in_bounds(feature: Feature) -> list[str]:

@@ -1,0 +1,78 @@
+"""Writes noisy numbers for people, with the digits that the noise leaves. An interval
+or an error is never written smaller than it is.
+"""
+
+from decimal import (
+    ROUND_CEILING,
+    ROUND_FLOOR,
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+)
+
+_DIGITS_OF_WIDTH = 2
+_DIGITS_WITHOUT_WIDTH = 6
+_MOST_DIGITS = 15
+_FIRST_ROUNDED_TO_ONE = 10
+_FIRST_WITH_POWER = Decimal(10**_MOST_DIGITS)
+_DIGITS_WITH_POWER = 6
+
+
+def estimate_in_words(value: float | None, low: float, high: float) -> tuple[str, str]:
+    """A number and its interval, which is rounded outwards.
+
+    Args:
+        value: ``None`` where the noise left none.
+    """
+    decimals = _decimals(value or 0.0, low, high)
+    lowest = written(_rounded(low, decimals, ROUND_FLOOR))
+    interval = f"{lowest} to {written(_rounded(high, decimals, ROUND_CEILING))}"
+    if value is None:
+        return "not told", interval
+    return written(_rounded(value, decimals, ROUND_HALF_EVEN)), interval
+
+
+def error_in_words(error: float) -> str:
+    """A half width, or the width of a cell: rounded up, to two digits or to a whole
+    number.
+    """
+    if error.is_integer() or error >= _FIRST_ROUNDED_TO_ONE:
+        return written(_rounded(error, 0, ROUND_CEILING))
+    rounded = Context(_DIGITS_OF_WIDTH, ROUND_CEILING).create_decimal(repr(error))
+    return written(rounded)
+
+
+def written(number: Decimal) -> str:
+    """A decimal: thousands apart, powers of ten where it is very small or large, and
+    zero without a sign.
+    """
+    if not number:
+        return "0"
+    return f"{number:,}".lower().replace("-", "−")
+
+
+def _decimals(*numbers: float) -> int:
+    """How many decimals the widest digits of a width need; the width is that from the
+    second to the last number.
+    """
+    if all(number.is_integer() for number in numbers):
+        return 0
+    largest = _first_digit(max(map(abs, numbers)))
+    half_width = numbers[-1] / 2 - numbers[-2] / 2
+    if half_width <= 0.0:
+        return _DIGITS_WITHOUT_WIDTH - min(largest + 1, 0)
+    decimals = _DIGITS_OF_WIDTH - 1 - _first_digit(half_width)
+    return max(min(decimals, _MOST_DIGITS - 1 - largest), 0)
+
+
+def _first_digit(number: float) -> int:
+    """The power of ten of the first digit of a number above zero."""
+    return Decimal(repr(number)).adjusted()
+
+
+def _rounded(number: float, decimals: int, rounding: str) -> Decimal:
+    exact = Decimal(repr(number))
+    if abs(exact) >= _FIRST_WITH_POWER:
+        rounded = Context(_DIGITS_WITH_POWER, rounding).create_decimal(exact)
+        return rounded.normalize()
+    return exact.quantize(Decimal(1).scaleb(-decimals), rounding)
