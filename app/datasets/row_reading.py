@@ -448,11 +448,21 @@ def with_all_problems(
         if look is None:
             break
         latest, mapped = look.columns, look.mapped
-        problems += [problem for problem in latest if problem not in problems]
+        stated = set(map(_cause, problems))
+        problems += [
+            problem
+            for problem in latest
+            # a second count of one cause would contradict the first
+            if problem not in problems and _cause(problem) not in stated
+        ]
         problems = [_without(withdrawn, problem) for problem in problems]
         latest = [_without(withdrawn, problem) for problem in latest]
-    stated = rules.dialect.missing
-    return RowsInvalid(*with_all_marks(problems, mapped, stated=stated))
+    marks = rules.dialect.missing
+    return RowsInvalid(*with_all_marks(problems, mapped, stated=marks))
+
+
+def _cause(problem: ColumnProblem | UnreadColumn) -> tuple[str | None, ...]:
+    return problem.name, problem.problem, problem.suspected, problem.option
 
 
 def _looked(source: BinaryIO, form: BodyForm, rules: RowRules) -> RowsInvalid | None:
