@@ -474,7 +474,7 @@ def _looked(source: BinaryIO, form: BodyForm, rules: RowRules) -> RowsInvalid | 
         with opened(source, form, rules) as body:
             reading.place_columns(body, passes_over=True)
             for _ in reading.read(body):
-                pass
+                pass  # the reading counts problems, and nothing is stored
     except RowsInvalid as error:
         return RowsInvalid(error.columns, error.mapped)
     except (MalformedRequest, TooLarge):

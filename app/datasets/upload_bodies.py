@@ -357,7 +357,7 @@ class CsvSource:
         if suspected != suspicions.LATIN_1 and not is_stated:
             return suspected
         while self._next_piece(_PIECE_BYTES):
-            pass
+            pass  # the bytes are counted by encoding as they are read
         if self._recoded is not None and self._recoded.signs.prevail:
             return suspicions.UTF_8
         return self.suspected_of_bytes

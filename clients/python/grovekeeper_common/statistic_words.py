@@ -59,12 +59,16 @@ def error_of_quantiles(
     if n_numbers == 1:
         return (
             f"The number is {of}. With probability 95 %, its cell holds a value within "
-            f"{rows} of the rank asked for."
+            f"{rows} of the rank asked for. {_FEW}"
         )
     return (
         f"Each number is {of}. With probability 95 %, the cells of a group hold values "
-        f"within {rows} of the ranks asked for."
+        f"within {rows} of the ranks asked for. {_FEW}"
     )
+
+
+_FEW = "Of fewer rows than that, any value can come out."
+"""Else a reader takes the number of an empty group for one of its rows."""
 
 
 def condition_of(text: str) -> dict[str, Any]:

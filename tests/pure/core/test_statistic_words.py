@@ -75,10 +75,11 @@ def test_what_is_known_of_quantiles_speaks_of_their_cells() -> None:
     assert several == (
         "Each number is the middle of a cell of income that is at most 10,000 wide. "
         "With probability 95 %, the cells of a group hold values within ± 42 rows of "
-        "the ranks asked for."
+        "the ranks asked for. Of fewer rows than that, any value can come out."
     )
     alone = error_of_quantiles("age", 1, 0.0, 40.0)
     assert alone == (
         "The number is one value of age. With probability 95 %, its cell holds a value "
-        "within ± 40 rows of the rank asked for."
+        "within ± 40 rows of the rank asked for. Of fewer rows than that, any value can "
+        "come out."
     )
