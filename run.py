@@ -9,6 +9,7 @@ only Python.
     python3 run.py lint               formatting, lint, types, import contracts
     python3 run.py check              lint, then test, as CI does
     python3 run.py lock               renews the hashed lock files (needs uv)
+    python3 run.py release [folder]   the files of a release, twice the same at one commit
     python3 run.py <command> …        grovekeeper <command> …
 """
 
@@ -66,6 +67,9 @@ def main(arguments: list[str]) -> None:
     if command == "lock":
         _renew_locks()
         sys.exit(0)
+    if command == "release":
+        _install("release")
+        _replace_process([str(PYTHON), str(ROOT / "deploy" / "release.py"), *rest])
     if command not in ("test", "lint", "check"):
         _install("runtime")
         _replace_process([str(BIN / "grovekeeper"), command, *rest])
@@ -254,6 +258,7 @@ def _renew_locks() -> None:
             ),
         ),
         ("build", ("--constraint", test, str(LOCKS / "build.in"))),
+        ("release", ("--constraint", test, str(LOCKS / "release.in"))),
         *((program, (str(LOCKS / f"{program}.in"),)) for program in PROGRAMS),
     ):
         subprocess.run(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -44,8 +45,8 @@ def _requirements(lines: list[str]) -> list[Requirement]:
 def test_each_lock_file_is_renewed_by_the_script(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the build, the service, the tests, and of the programs that long tests install
-    apart.
+    """Of the build, a release, the service, the tests, and of the programs that long
+    tests install apart.
     """
     script, resolved = loaded(_ROOT / "run.py"), []
     monkeypatch.setattr(script.shutil, "which", lambda name: name)
@@ -60,7 +61,7 @@ def test_each_lock_file_is_renewed_by_the_script(
     assert (
         sorted(written)
         == [path.stem for path in _LOCKS]
-        == sorted(["build", "runtime", "test", *script.PROGRAMS])
+        == sorted(["build", "release", "runtime", "test", *script.PROGRAMS])
     )
 
 
@@ -144,6 +145,26 @@ def test_the_changelog_begins_with_the_declared_version() -> None:
     newest = re.search(r"^## (\S+)", changelog, re.MULTILINE)
     assert newest is not None
     assert newest[1] == _project()["project"]["version"]
+
+
+def test_the_citation_has_the_declared_version() -> None:
+    text = (_ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["version"] == _project()["project"]["version"]
+
+
+def test_the_unit_of_systemd_grants_the_folders_that_it_names() -> None:
+    """An account that may not write to its home or cache would fail at its start."""
+    path = _ROOT / "deploy" / "systemd" / "grovekeeper.service"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    unit = dict(line.split("=", 1) for line in lines if line[:1].isalpha())
+    places = dict(place.split("=") for place in unit["Environment"].split())
+
+    assert places == {
+        "GROVEKEEPER_HOME": f"/var/lib/{unit['StateDirectory']}",
+        "XDG_CACHE_HOME": f"/var/cache/{unit['CacheDirectory']}",
+    }
+    assert unit["ProtectSystem"] == "strict", "everything else is read only"
+    assert "MemoryDenyWriteExecute" not in unit, "compiled code would not run"
 
 
 def test_the_notice_names_the_source_and_the_licence_of_shipped_data() -> None:
