@@ -158,6 +158,15 @@ def test_a_quote_does_not_depend_on_rows(server: Server) -> None:
 
 MEANS = [{"statistic": "mean", "column": "age"}]
 
+OF_NOBODY = {
+    "statistic": "count",
+    "where": [
+        {"column": "sex", "in": ["Male", "Female"]},
+        {"column": "age", "from": 9},
+        {"column": "sex", "in": ["Male"]},
+        {"column": "age", "below": 9},
+    ],
+}
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"statistic": "histogram", "column": "weight"}, "/tables/0/column", "unknown"),
     ({"statistic": "mean", "column": "sex"}, "/tables/0/column", "not-a-number"),
@@ -171,6 +180,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"statistic": "count", "where": [{"column": "age", "in": ["x"]}]}, "/tables/0/where/0", "needs-a-range"),
     ({"statistic": "count", "where": [{"column": "age", "from": 3, "below": 3}]}, "/tables/0/where/0", "empty-range"),
     ({"statistic": "count", "where": [{"column": "age", "from": 900}]}, "/tables/0/where/0", "out-of-bounds"),
+    (OF_NOBODY, "/tables/0/where/3", "excludes-another"),
     ({"statistic": "count", "by": ["sex", "sex"]}, "/tables/0/by", "not-distinct"),
     ({"statistic": "crosstab", "columns": ["sex", "sex"]}, "/tables/0/columns", "not-distinct"),
     ({"statistic": "sum", "column": "income"}, "/tables/0/column", "not-a-number"),

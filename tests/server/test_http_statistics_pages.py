@@ -1,5 +1,6 @@
 """The pages of statistics over HTTP: the numbers of the API in words, and who sees them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ def test_statistics_are_quoted_and_released_by_form(server: Server) -> None:
         "statistic": "histogram",
         "column": "age",
         "by": "sex",
-        "bins": "18, 65; ",
+        "bins": "18, 65\r\n ",
         "where": "income=>50K\r\nage=18..60",
         "epsilon": "2",
     }
@@ -153,6 +154,10 @@ def test_statistics_are_quoted_and_released_by_form(server: Server) -> None:
     too_much = browser.post(path, data=form | {"epsilon": "1000", "once": "c" * 22})
     assert too_much.status_code == 409
     assert "Ask for ε = " in too_much.text
+    [kept] = re.findall("<form method=.get.*?</form>", too_much.text, re.DOTALL)
+    assert fields(kept)["name"] == "grown-ups", "a refusal loses no name"
+    offered = too_much.text.partition('<a class="button" href="?')[2].partition('"')[0]
+    assert "name=grown-ups" in offered
     for other, status in (
         (server.granted(dataset, "predictor"), 403),
         (server.caller(), 404),
@@ -231,6 +236,11 @@ WRONG = [
     ({"where": "age=.."}, "where: Malformed."),
     ({"by": "age", "bins": "few"}, "bins: Malformed. Accepted: 5, 18,65, age=18,65."),
     ({"by": "age", "bins": "5"}, "It fits."),
+    ({"by": "age", "bins": "age=1,2;age=3"}, "bins: Malformed."),
+    ({"by": "age", "bins": "age=1,2\nage=3"}, "bins: Malformed."),
+    ({"where": "age=1..2\n\nsex=other"}, "where 2 in: Unknown."),
+    ({"where": "sex=Female\nsex=Male"}, "where 2: Excludes another."),
+    ({"statistic": "quantiles", "column": "age", "quantiles": "2"}, "quantiles 1: "),
     (
         {"statistic": "sum", "column": "age", "by": "sex", "bins": "5"},
         "bins sex: Not for categories.",
@@ -271,3 +281,5 @@ def test_statistics_outlive_the_rows_and_no_more_are_sold(server: Server) -> Non
     refused = browser.get(f"{path}/new", params={"epsilon": "1"})
     assert refused.status_code == 409
     assert "Release and spend" not in refused.text
+    assert browser.get(f"{path}/new").status_code == 409
+    assert browser.get(f"/ui/datasets/{dataset}/train").status_code == 409

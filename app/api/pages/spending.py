@@ -22,7 +22,13 @@ from app.api.pages.forms import Form, checked, identity, submitted
 from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import BodyRoute
 from app.core import json_text, limits
-from app.core.errors import IdempotencyKeyMissing, InvalidRequest, NotFound, RoleMissing
+from app.core.errors import (
+    DatasetDeleted,
+    IdempotencyKeyMissing,
+    InvalidRequest,
+    NotFound,
+    RoleMissing,
+)
 from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.ledger import balances
@@ -82,7 +88,7 @@ class SpendingFields(BaseModel):
 
     def asking(self, epsilon: str) -> str:
         """The query of a quote for the same request at another ε."""
-        kept = self.model_dump(exclude={"epsilon", "once", "name", "purpose"})
+        kept = self.model_dump(exclude={"epsilon", "once"})
         given = {name: value for name, value in kept.items() if value}
         return urlencode({"epsilon": epsilon, **given}, doseq=True)
 
@@ -179,10 +185,12 @@ def quoted(
     fields: SpendingFields,
     ask: Callable[[], _Plan] | None,
 ) -> Quote[_Plan]:
-    """Ask a service for a quote, unless the form has no ε yet or is refused; a refusal
-    becomes a part of the page.
+    """Ask a service for a quote, unless the form has no ε yet or is refused, or the
+    dataset is deleted; a refusal becomes a part of the page.
     """
     refusal = visit.refusal
+    if dataset["deleted_at"] is not None:
+        refusal = refusal or DatasetDeleted()
     if ask is not None and refusal is None:
         try:
             plan = ask()

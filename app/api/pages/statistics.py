@@ -29,7 +29,7 @@ from app.services.releases import statistics
 from app.services.releases.requests import quote, submit
 from app.services.releases.statistics import StatisticsRequest
 from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
-from grovekeeper_common.statistic_words import bins_of, condition_of, error_of
+from grovekeeper_common.statistic_words import all_bins, condition_of, error_of
 from grovekeeper_forests import limits as forest_limits
 
 statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -57,8 +57,8 @@ class StatisticsFields(SpendingFields):
     Attributes:
         second: the second column of a cross-table.
         where: a condition on each line, as the command line takes it.
-        bins: of numbers, ``age=18,65; hours=5``; without a name, those of the first
-            number by which the table groups rows.
+        bins: of a number on each line, ``age=18,65``; without a name, those of the
+            first number by which the table groups rows.
         quantiles: such as ``0.25, 0.5``.
         error: that is wanted, in place of an ε.
     """
@@ -127,6 +127,7 @@ def _shown(visit: Visit, dataset: str) -> dict[str, Any]:
     return show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
 
 
+_Typed = TypeVar("_Typed")
 _Value = TypeVar("_Value")
 _CONDITIONS = ("sex=Female,Male", "age=18..65")
 _BINS = ("5", "18,65", "age=18,65")
@@ -156,9 +157,8 @@ def _table(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Any
     elif fields.statistic == "count":
         own = {}
     conditions = [
-        _read("/where", condition_of, line.strip(), _CONDITIONS)
-        for line in fields.where.splitlines()
-        if line.strip()
+        _read("/where", condition_of, line, _CONDITIONS)
+        for line in _lines(fields.where)
     ]
     return {
         **own,
@@ -173,18 +173,21 @@ def _listed(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 def _bins(
     fields: StatisticsFields, schema: Mapping[str, Any]
 ) -> dict[str, int | list[float]]:
-    bins: dict[str, int | list[float]] = {}
-    for text in fields.bins.split(";"):
-        stated = text.strip()
-        if stated and "=" not in stated:
-            stated = f"{_first_number(fields, schema)}={stated}"
-        if stated:
-            name, edges = _read("/bins", bins_of, stated, _BINS)
-            bins[name] = edges
-    return bins
+    stated = []
+    for line in _lines(fields.bins):
+        named = line
+        if "=" not in line:
+            name = _first_number(fields, schema).replace('"', '""')
+            named = f'"{name}"={line}'
+        stated.append(named)
+    return _read("/bins", all_bins, stated, _BINS)
 
 
 def _first_number(fields: StatisticsFields, schema: Mapping[str, Any]) -> str:
@@ -202,10 +205,13 @@ def _first_number(fields: StatisticsFields, schema: Mapping[str, Any]) -> str:
 
 
 def _read(
-    pointer: str, read: Callable[[str], _Value], text: str, accepted: tuple[str, ...]
+    pointer: str,
+    read: Callable[[_Typed], _Value],
+    typed: _Typed,
+    accepted: tuple[str, ...],
 ) -> _Value:
     try:
-        return read(text)
+        return read(typed)
     except ValueError:
         raise InvalidRequest.at(pointer, "malformed", accepted=accepted) from None
 
@@ -220,6 +226,7 @@ def show_statistics(visit: Visitor, statistics_id: str) -> Response:
         released=released,
         summary=summary_row(released),
         tables=[shown_table(table) for table in released.tables],
+        counts_rows=any(table.total for table in released.tables),
         unit=words.unit_of(dataset.privacy_unit["column"]),
         may_see_ledger=has_role(*visit.by, dataset.id, SEE_LEDGER),
     )

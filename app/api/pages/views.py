@@ -1,5 +1,6 @@
 """Prepares what several pages show: the navigation, refusals, and trees of events."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -138,9 +139,15 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, ShownProblem]:
     )
 
 
+_PLACE_IN_TABLE = re.compile("^(/(?:where|quantiles)/)([0-9]+)")
+"""A place of a list, which people count from one."""
+
+
 def _wrong_field(item: Mapping[str, Any]) -> WrongField:
     # A form asks for one table.
     at = item["at"].removeprefix("/tables/0")
+    if at != item["at"]:
+        at = _PLACE_IN_TABLE.sub(lambda found: found[1] + str(int(found[2]) + 1), at)
     place = at.replace("/", " ").replace("_", " ").strip()
     name = place or "the form"
     if "field" in item:

@@ -259,7 +259,7 @@ def statistics_as_csv(
                 for text in (axis.column, place)
             ]
             places += [""] * (2 * MAX_AXES - len(places))
-            numbers = [cell.value, cell.low, cell.high]
+            numbers = [cell.value, cell.low, cell.high, out.rank_error]
             lines.append([number, table.statistic, column, *places, *numbers])
     return "".join(csv_text.line(line) for line in lines)
 
@@ -272,6 +272,7 @@ _CSV_COLUMNS: list[object] = [
     "value",
     "low",
     "high",
+    "rank_error",
 ]
 
 

@@ -293,6 +293,7 @@ class Dataset:
         *,
         by: Sequence[str] = (),
         where: Sequence[Mapping[str, Any]] = (),
+        bins: int | Sequence[float] | None = None,
         **options: Unpack[StatisticsOptions],
     ) -> Job[Statistics]:
         """Reserves the price of quantiles of a number and queues the job; ``wait``
@@ -303,13 +304,15 @@ class Dataset:
             quantiles: ascending, such as 0.25, with at most three digits; at most nine.
             by: up to two columns, for the quantiles of each group.
             where: conditions, as in ``POST /datasets/{id}/statistics``.
+            bins: the cells of ``column`` among which a quantile is selected: how many,
+                or their edges.
             options: see :class:`StatisticsOptions`.
 
         Raises:
             Refused: the budget does not cover the price; nothing was charged.
         """
         table = {"statistic": "quantiles", "quantiles": list(map(to_text, quantiles))}
-        return self.statistics(table | _groups(column, by, where), **options)
+        return self.statistics(table | _groups(column, by, where, bins), **options)
 
     def median(
         self,
@@ -317,12 +320,13 @@ class Dataset:
         *,
         by: Sequence[str] = (),
         where: Sequence[Mapping[str, Any]] = (),
+        bins: int | Sequence[float] | None = None,
         **options: Unpack[StatisticsOptions],
     ) -> Job[Statistics]:
         """Reserves the price of the median of a number, and queues the job; see
         :meth:`quantiles`.
         """
-        table = {"statistic": "median"} | _groups(column, by, where)
+        table = {"statistic": "median"} | _groups(column, by, where, bins)
         return self.statistics(table, **options)
 
     def name_model(self, alias: str, model: Model) -> str:
@@ -398,10 +402,14 @@ class Dataset:
 
 
 def _groups(
-    column: str, by: Sequence[str], where: Sequence[Mapping[str, Any]]
+    column: str,
+    by: Sequence[str],
+    where: Sequence[Mapping[str, Any]],
+    bins: int | Sequence[float] | None,
 ) -> dict[str, Any]:
-    """The rows that a table of one number reads."""
-    return {"column": column, "by": list(by), "where": list(where)}
+    """The rows that a table of one number reads, and the cells of the number."""
+    named = {} if bins is None else {"bins": {column: bins}}
+    return {"column": column, "by": list(by), "where": list(where), **named}
 
 
 def _statistics(

@@ -2,9 +2,10 @@
 errors that people type.
 """
 
+import csv
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,8 @@ from grovekeeper_common.number_words import error_in_words
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _MOST_PLACES = 99
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
+_NAMED = re.compile(r' *(?:"((?:[^"]|"")+)"|([^"= ](?:[^=]*[^= ])?)) *=(.+)')
+"""A name, in quotes or without, and what stands behind the equals sign."""
 
 
 def title(table: Mapping[str, Any]) -> str:
@@ -73,7 +76,8 @@ _FEW = "Of fewer rows than that, any value can come out."
 
 def condition_of(text: str) -> dict[str, Any]:
     """A condition from ``sex=Female,Male``, or ``age=18..65`` (without 65), in the form
-    of a request.
+    of a request. A name or a category with other signs stands in double quotes, as in
+    CSV: ``"a=b"="10..19","x, y"``.
 
     Raises:
         ValueError: the text is no condition.
@@ -81,7 +85,7 @@ def condition_of(text: str) -> dict[str, Any]:
     name, values = _named(text)
     found = _RANGE.fullmatch(values)
     if found is None:
-        return {"column": name, "in": values.split(",")}
+        return {"column": name, "in": _listed(values)}
     limits = zip(("from", "below"), found.groups(), strict=True)
     bounds = {key: _finite(value) for key, value in limits if value is not None}
     if not bounds:
@@ -100,6 +104,21 @@ def bins_of(text: str) -> tuple[str, int | list[float]]:
     if values.strip().isdecimal():
         return name, int(values)
     return name, [_finite(edge) for edge in values.split(",") if edge]
+
+
+def all_bins(texts: Iterable[str]) -> dict[str, int | list[float]]:
+    """The bins of several columns, each as :func:`bins_of` reads it.
+
+    Raises:
+        ValueError: a text states no bins, or two name a column.
+    """
+    bins: dict[str, int | list[float]] = {}
+    for text in texts:
+        name, edges = bins_of(text)
+        if name in bins:
+            raise ValueError(f"{name} is named twice; separate edges with commas")
+        bins[name] = edges
+    return bins
 
 
 def error_of(text: str) -> dict[str, str]:
@@ -123,10 +142,20 @@ def error_of(text: str) -> dict[str, str]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    name, separator, values = text.partition("=")
-    if not (name and separator and values):
+    found = _NAMED.fullmatch(text)
+    if found is None:
         raise ValueError(f"a text is column=values, not {text!r}")
-    return name, values
+    quoted, plain, values = found.groups()
+    return plain or quoted.replace('""', '"'), values
+
+
+def _listed(values: str) -> list[str]:
+    """Categories between commas, each in quotes or without."""
+    try:
+        [categories] = csv.reader([values], skipinitialspace=True, strict=True)
+    except csv.Error:
+        raise ValueError(f"{values} has quotes that do not fit") from None
+    return categories
 
 
 def _finite(text: str) -> float:

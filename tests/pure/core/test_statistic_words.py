@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from grovekeeper_common.statistic_words import (
+    all_bins,
     bins_of,
     condition_of,
     error_of,
@@ -36,13 +37,21 @@ def test_a_table_has_a_title() -> None:
         ("age=18..65", {"column": "age", "from": 18.0, "below": 65.0}),
         ("age= .5 .. ", {"column": "age", "from": 0.5}),
         ("age=..-1e2", {"column": "age", "below": -100.0}),
+        ("sex=Female, Male", {"column": "sex", "in": ["Female", "Male"]}),
+        ('band="10..19", 20', {"column": "band", "in": ["10..19", "20"]}),
+        ('"a=b;c" ="x, y"', {"column": "a=b;c", "in": ["x, y"]}),
+        ('"say ""hi"""=" é"', {"column": 'say "hi"', "in": [" é"]}),
+        ('height"=3..4', {"column": 'height"', "from": 3.0, "below": 4.0}),
     ],
 )
 def test_a_condition_is_read(text: str, condition: dict[str, Any]) -> None:
     assert condition_of(text) == condition
 
 
-@pytest.mark.parametrize("text", ["", "sex", "sex=", "=a", "age=..", "age=1e999.."])
+@pytest.mark.parametrize(
+    "text",
+    ["", "sex", "sex=", "=a", "age=..", "age=1e999..", '"sex=a', 'sex="a', 'sex="a"b', "sex=a\nb"],
+)  # fmt: skip
 def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         condition_of(text)
@@ -54,6 +63,13 @@ def test_bins_are_a_number_of_bins_or_edges() -> None:
     for text in ("age", "age=few", "age=1,1e999"):
         with pytest.raises(ValueError, match=r"."):
             bins_of(text)
+
+
+def test_bins_of_a_column_are_named_once() -> None:
+    named = all_bins(["age=5", '"a=b;c"=1,2'])
+    assert named == {"age": 5, "a=b;c": [1.0, 2.0]}
+    with pytest.raises(ValueError, match="age is named twice"):
+        all_bins(["age=1,2", "age=3"])
 
 
 def test_an_error_is_a_number_or_a_share() -> None:

@@ -93,6 +93,26 @@ def test_bins_cover_the_bounds(column: str, bins: Any, bounds: list[float]) -> N
     assert ends == bounds[1:]
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        [{"column": "sex", "in": ["f"]}, {"column": "sex", "in": ["m", None]}],
+        [{"column": "age", "from": 0, "below": 2}, {"column": "age", "from": 2}],
+    ],
+)
+def test_conditions_that_exclude_each_other_are_refused_and_stay_readable(
+    where: list[dict[str, Any]],
+) -> None:
+    table = {"statistic": "count", "where": where}
+    with pytest.raises(ParameterInvalid) as refused:
+        planned(table)
+    [problem] = refused.value.problems
+    assert problem.place == ("tables", 0, "where", 1)
+    [stored] = read_tables([table], SCHEMA)
+    assert len(stored.where) == 2
+    planned(table | {"where": where[:1]})
+
+
 def test_a_value_on_an_edge_belongs_to_the_bin_above_it() -> None:
     plan = planned({"statistic": "histogram", "column": "age", "bins": {"age": [2]}})
     released = release(plan, private_rows(((2.0, 0, 0, 0),)), Noiseless())

@@ -3,7 +3,7 @@
 error is known before they are paid for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,9 +32,9 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
 from grovekeeper_client.cli.output import Output
-from grovekeeper_common.number_words import error_in_words
+from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from grovekeeper_common.statistic_words import (
-    bins_of,
+    all_bins,
     condition_of,
     error_of,
     error_of_quantiles,
@@ -42,6 +42,7 @@ from grovekeeper_common.statistic_words import (
 )
 
 _BAR_CELLS = 30
+_Typed = TypeVar("_Typed")
 _Value = TypeVar("_Value")
 
 ColumnArgument = Annotated[str, typer.Argument(help="Name of the column.")]
@@ -95,7 +96,8 @@ class TableOptions:
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="sex=Female,Male or age=18..65 (65 excluded); may be repeated."
+            help="sex=Female,Male or age=18..65 (65 excluded); other signs in quotes: "
+            'group="10..19"; may be repeated.'
         ),
     ] = None
     bins: Annotated[
@@ -114,7 +116,7 @@ class TableOptions:
             "where": [
                 _read("--where", condition_of, word) for word in self.where or ()
             ],
-            "bins": _all_bins(self.bins or ()),
+            "bins": _read("--bins", all_bins, self.bins or []),
             **fields,
         }
 
@@ -131,22 +133,12 @@ class QuantileOptions(TableOptions):
     ]
 
 
-def _read(option: str, read: Callable[[str], _Value], text: str) -> _Value:
+def _read(option: str, read: Callable[[_Typed], _Value], typed: _Typed) -> _Value:
     """The value of an option."""
     try:
-        return read(text)
+        return read(typed)
     except ValueError as error:
         raise WrongUse(f"{option}: {error}") from None
-
-
-def _all_bins(words: Sequence[str]) -> dict[str, int | list[float]]:
-    bins: dict[str, int | list[float]] = {}
-    for word in words:
-        name, edges = _read("--bins", bins_of, word)
-        if name in bins:
-            raise WrongUse(f"--bins names {name} twice; separate edges with commas")
-        bins[name] = edges
-    return bins
 
 
 @command
@@ -395,8 +387,7 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
     rows = [
         [
             *row["cells"],
-            "not told" if row["value"] is None else _number(row["value"]),
-            _interval(row),
+            *_estimate(row),
             *([_bar(row["value"], largest)] if counts else []),
         ]
         for row in table["rows"]
@@ -418,7 +409,7 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
         output.say(margin + known)
     if counts[1:]:
         total = table["total"]
-        number, interval = _number(total["value"]), _interval(total)
+        number, interval = _estimate(total)
         output.say(f"{margin}all cells together: {number} ({interval})")
 
 
@@ -432,13 +423,9 @@ def _counts_rows(table: dict[str, Any]) -> bool:
     return table["total"] is not None
 
 
-def _interval(row: dict[str, Any]) -> str:
-    return f"{_number(row['low'])} to {_number(row['high'])}"
-
-
-def _number(value: float) -> str:
-    """A number as people read it: whole from a thousand on, else four digits."""
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+def _estimate(row: dict[str, Any]) -> tuple[str, str]:
+    """A number and its interval."""
+    return estimate_in_words(row["value"], row["low"], row["high"])
 
 
 def _bar(value: float, largest: float) -> str:

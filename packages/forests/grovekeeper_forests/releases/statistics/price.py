@@ -46,6 +46,7 @@ from grovekeeper_forests.releases.statistics.tables import (
     VARIANCE,
     Table,
     read_tables,
+    require_possible,
 )
 
 FINEST_GRID: Final = 2**31
@@ -234,10 +235,11 @@ def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPl
         facts: stated under the adjacency of the account.
 
     Raises:
-        ParameterInvalid: a table that is not of its form, or a share too small for any
-            noise.
+        ParameterInvalid: a table that is not of its form, conditions that exclude each
+            other, or a share too small for any noise.
     """
     tables = read_tables(asked, facts.schema)
+    require_possible(tables)
     if facts.budget.adjacency is Adjacency.LABEL:
         _require_label(tables, facts.schema.label.name)
     total = sum(table.weight for table in tables)

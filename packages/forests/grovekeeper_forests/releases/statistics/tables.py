@@ -251,6 +251,30 @@ def read_tables(asked: Sequence[Mapping[str, Any]], schema: Schema) -> list[Tabl
     return tables
 
 
+def require_possible(tables: Sequence[Table]) -> None:
+    """Raises ``ParameterInvalid`` where the conditions of a table exclude each other.
+
+    What was stored before this rule stays readable: only requests are held to it.
+    """
+    for index, table in enumerate(tables):
+        for end, condition in enumerate(table.where):
+            earlier = [c for c in table.where[:end] if c.column == condition.column]
+            if earlier and _exclude_each_other([*earlier, condition]):
+                place = ("tables", index, "where", end)
+                problem = ParameterProblem(place, "excludes-another")
+                raise ParameterInvalid([problem])
+
+
+def _exclude_each_other(conditions: Sequence[Condition]) -> bool:
+    """Whether no cell of their column meets all conditions."""
+    listed = [set(item.values) for item in conditions if item.values is not None]
+    if listed:
+        return not set.intersection(*listed)
+    lower = [item.lower for item in conditions if item.lower is not None]
+    below = [item.below for item in conditions if item.below is not None]
+    return max(lower, default=-math.inf) >= min(below, default=math.inf)
+
+
 class _TableReader:
     """Reads one table of a request, field by field."""
 
@@ -376,19 +400,15 @@ class _TableReader:
                     limit=limits.MAX_STATISTICS_BINS,
                 )
             return _equal_edges(feature, asked)
-        # The bounds may be written out as the ends of the first and the last bin. The
-        # upper bound of an integer is the edge of a bin of its own.
-        ends = {feature.lower}
-        if feature.type != "integer":
-            ends.add(feature.upper)
         if not all(low < high for low, high in itertools.pairwise(asked)):
             raise self._invalid("not-ascending", "bins", feature.name)
-        edges = tuple(float(edge) for edge in asked if edge not in ends)
+        # The bounds may be written out as the ends of the first and the last bin.
+        edges = tuple(float(edge) for edge in asked if _is_edge(feature, edge))
         if len(edges) >= limits.MAX_STATISTICS_BINS:
             raise self._invalid(
                 "too-many", "bins", feature.name, limit=limits.MAX_STATISTICS_BINS - 1
             )
-        if edges and not (feature.lower < edges[0] and edges[-1] <= feature.upper):
+        if not all(feature.lower <= edge <= feature.upper for edge in asked):
             raise self._invalid(
                 "out-of-bounds", "bins", feature.name, accepted=_in_bounds(feature)
             )
@@ -525,10 +545,13 @@ def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
         edges = {low + math.ceil(n_values * step / n_bins) for step in range(1, n_bins)}
     else:
         edges = {low + (high - low) * step / n_bins for step in range(1, n_bins)}
-    is_whole = feature.type == "integer"
-    inside = {
-        edge
-        for edge in map(float, edges)
-        if feature.lower < edge < feature.upper or (is_whole and edge == feature.upper)
-    }
+    inside = {edge for edge in map(float, edges) if _is_edge(feature, edge)}
     return tuple(sorted(inside))
+
+
+def _is_edge(feature: Feature, number: float) -> bool:
+    """Whether a number can be the edge between two bins. The upper bound of an integer
+    can: it is a bin of its own.
+    """
+    is_last = feature.type == "integer" and number == feature.upper
+    return feature.lower < number < feature.upper or is_last
