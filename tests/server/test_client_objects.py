@@ -23,9 +23,10 @@ from grovekeeper_client import (
     Unreachable,
 )
 from grovekeeper_client.client import Client
+from grovekeeper_client.dummies import declaration_like
 from grovekeeper_client.errors import ApiProblem
 from tests.support.databases import on_one_server
-from tests.support.server import Server, csv_rows
+from tests.support.server import CSV, Server, csv_rows
 
 SMALL = {"n_estimators": 2, "max_depth": 2}
 FRAME = pd.DataFrame(
@@ -305,3 +306,73 @@ def test_a_wait_ends_at_an_approval_and_at_a_timeout(
     job.cancel()
     with pytest.raises(JobFailed):
         job.wait(timeout=0, progress=False)
+
+
+PARTITIONED = [
+    {"name": "shard", "kind": "hash", "cells": 4},
+    {"name": "sex", "kind": "column", "column": "sex"},
+    {
+        "name": "site",
+        "kind": "column",
+        "column": "site",
+        "categories": ["north", "south"],
+    },
+]
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"accountant": "pure", "epsilon": "3"},
+        {"accountant": "gdp", "epsilon": "1", "delta": "1e-6"},
+    ],
+)
+def test_a_like_dataset_takes_dummy_rows_and_has_the_same_quotes(
+    gk: Grovekeeper, server: Server, budget: dict[str, str]
+) -> None:
+    declared = server.declared(
+        budget=budget,
+        privacy_unit={"column": "person", "max_rows": 3},
+        partitions=PARTITIONED,
+    )
+    real = gk.dataset(declared["id"])
+    other_rows = real.dummy(20, seed=1).frame()
+    real.upload(other_rows)
+    guarantee = server.admin.http.get(f"/ledger/{real.id}").json()["guarantee"]
+    declaration = declaration_like(real.facts, guarantee)
+    practice = gk.declare({**declaration, "name": f"{real.name}-practice"})
+    report = practice.upload(real.dummy(300).frame())
+    assert report["rows"] == 300
+    kinds = ("clamped", "unknown")
+    assert not any(column[kind] for column in report["columns"] for kind in kinds)
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 0}
+
+    body = {"epsilon": "0.5", "scope": {"shard": [0], "site": ["north"]}}
+    quotes = [
+        server.admin.http.post("/plans", json={"dataset": dataset.id, **body}).json()
+        for dataset in (real, practice)
+    ]
+    named = ("dataset", "dataset_name")
+    amounts = ("cap", "remaining", "largest_that_fits", "left_afterwards")
+    for quote in quotes:
+        assert quote["fits"]
+        for name in (*named, *(amounts if budget["accountant"] == "gdp" else ())):
+            del quote[name]
+    assert quotes[0] == quotes[1]
+    model = practice.train(**body, parameters=SMALL, algorithm="rdt-ta").wait()
+    features = real.dummy(5).frame()[["age", "height", "sex"]]
+    assert len(model.predict(features)) == 5
+
+
+def test_dummy_rows_read_no_row_and_charge_nothing(
+    gk: Grovekeeper, server: Server
+) -> None:
+    declared = server.declared()
+    before = gk.dataset(declared["id"]).dummy(50)
+    server.admin.http.post(
+        f"/datasets/{declared['id']}/rows", content=csv_rows(200), headers=CSV
+    )
+    dataset = gk.dataset(declared["id"])
+    after = dataset.dummy(50)
+    assert after.columns == before.columns
+    assert [entry.kind for entry in dataset.ledger()] == ["open"]

@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.client import Client
+from grovekeeper_client.dummies import DummyRows
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.rows import plain
 from grovekeeper_client.statistics import Statistics, statistics_of
-from grovekeeper_client.uploads import UploadOptions, as_file
+from grovekeeper_client.uploads import UploadOptions, as_file, declared_columns
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -339,19 +339,15 @@ class Dataset:
         self._client.put_alias(self.id, alias, model.id)
         return f"{self.name}@{alias}"
 
-    def _columns_of(self, rows: Any) -> list[Mapping[str, Any]]:
-        """The declared features of a table, and the label as a column of categories; a
-        file is sent as it is.
+    def dummy(self, n_rows: int, *, seed: int = 0) -> DummyRows:
+        """Rows that mean nothing, drawn from the declaration alone, for the development
+        of a program that reads such rows. No row is read, and nothing is charged.
+
+        Args:
+            n_rows: number of rows.
+            seed: other rows for another seed.
         """
-        if isinstance(rows, str | Path):
-            return []
-        label = self.schema["label"]
-        classes = {
-            "name": label["name"],
-            "type": "categorical",
-            "categories": label["classes"],
-        }
-        return [*self.schema["features"], classes]
+        return DummyRows(self.facts, n_rows, seed=seed)
 
     def upload(self, rows: Any, **options: Unpack[UploadOptions]) -> Mapping[str, Any]:
         """Uploads rows as the owner, and returns the owner's report.
@@ -362,7 +358,7 @@ class Dataset:
                 temporary file first.
             options: see :class:`~grovekeeper_client.uploads.UploadOptions`.
         """
-        with as_file(rows, self._columns_of(rows)) as file:
+        with as_file(rows, declared_columns(self.facts)) as file:
             return self._client.upload_rows(self.id, file, **options)
 
     def replace_upload(
@@ -379,7 +375,7 @@ class Dataset:
             ``erased``, which tells in ``places`` whether the places of units are free,
             and ``stored``, the report.
         """
-        with as_file(rows, self._columns_of(rows)) as file:
+        with as_file(rows, declared_columns(self.facts)) as file:
             self._client.check_replacement(self.id, upload, file, **options)
             erased = self._client.erase_upload(self.id, upload)
             return {

@@ -305,7 +305,8 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         with tempfile.TemporaryDirectory(prefix="grovekeeper-") as folder:
             file = Path(folder) / "rows.csv"
-            uploads.write(columns, file)
+            with file.open("w", encoding="utf-8", newline="") as stream:
+                uploads.write(columns, stream)
             declared.upload(file)
         return declared
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TextIO, TypeAlias, TypedDict
 
 from grovekeeper_client import rows
 from grovekeeper_client.rows import Feature, Scalar, cells, plain, write_arrow
@@ -19,6 +19,8 @@ Columns: TypeAlias = dict[str, list[Scalar]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
 
 _LABEL = "label"
+_MISSING, _OTHER = "MISSING", "OTHER"
+"""Cells of a partition that are no categories."""
 
 _FORMS = {
     b"\x1f\x8b": {"Content-Type": "text/csv", "Content-Encoding": "gzip"},
@@ -131,22 +133,44 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
     return {**columns, label["name"]: labels}
 
 
-def write(columns: Columns, file: Path) -> None:
-    """Writes columns with a header; numbers keep every digit."""
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow(
-                [
-                    ""
-                    if cell is None
-                    else cell
-                    if isinstance(cell, str)
-                    else repr(cell)
-                    for cell in row
-                ]
-            )
+def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
+    """The columns of a file of rows, but for the unit column: features, the label and
+    the columns of partitions, these two as columns of categories.
+
+    Args:
+        facts: answer of ``GET /datasets/{id}``.
+    """
+    schema = facts["schema"]
+    label = _of_categories(schema["label"]["name"], schema["label"]["classes"])
+    further = []
+    for partition in facts["partitions"]:
+        if partition["kind"] == "column" and not partition["feature"]:
+            cells = partition["cells"]
+            column = _of_categories(partition["column"], categories_of(cells))
+            further.append({**column, "missing": _MISSING in cells})
+    return [*schema["features"], label, *further]
+
+
+def _of_categories(name: str, categories: Sequence[str]) -> dict[str, Any]:
+    return {"name": name, "type": "categorical", "categories": categories}
+
+
+def categories_of(cells: Sequence[str]) -> list[str]:
+    """The declared categories among the cells of a partition."""
+    return [cell for cell in cells if cell not in (_MISSING, _OTHER)]
+
+
+def write(columns: Columns, stream: TextIO) -> None:
+    """Writes columns as CSV with a header; numbers keep every digit."""
+    writer = csv.writer(stream)
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow(
+            [
+                "" if cell is None else cell if isinstance(cell, str) else repr(cell)
+                for cell in row
+            ]
+        )
 
 
 def headers_of(file: Path) -> dict[str, str]:

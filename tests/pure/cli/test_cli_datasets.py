@@ -388,3 +388,35 @@ def test_a_secret_is_saved_to_a_private_file_and_not_shown(
             is None
         )
         file.unlink()
+
+
+def test_dummy_rows_are_written_and_said_to_mean_nothing(
+    run: Run, service: Any
+) -> None:
+    done = run("datasets", "dummy", "census", "3")
+    assert done.stdout.split()[0] == "age,sex,income"
+    assert len(done.stdout.split()) == 4
+    assert "They mean nothing." in done.stderr
+    assert [request.method for request in service.requests] == ["GET"]
+    assert run("datasets", "dummy", "census", "3").stdout == done.stdout
+    assert run("datasets", "dummy", "census", "3", "--seed", "1").stdout != done.stdout
+    asked = run("datasets", "dummy", "--help")
+    assert "They mean nothing" in " ".join(asked.stdout.split())
+
+
+def test_dummy_rows_go_to_a_new_file_beside_a_like_declaration(run: Run) -> None:
+    files = ["--output", "dummy.csv", "--declaration", "like.json"]
+    done = run("datasets", "dummy", "census", "20", *files)
+    assert (done.exit_code, done.stdout) == (ExitCode.DONE, ""), done.stderr
+    assert run("datasets", "check", "like.json", "dummy.csv").exit_code == ExitCode.DONE
+    again = run("datasets", "dummy", "census", "20", "--output", "dummy.csv")
+    assert again.exit_code == ExitCode.WRONG_USE
+    assert "exists already" in again.stderr
+    other = run("datasets", "dummy", "census", "20", "--output", "rows.xlsx")
+    assert "ends in .csv, .parquet" in " ".join(other.stderr.split())
+
+
+def test_dummy_rows_as_json_say_that_they_mean_nothing(run: Run) -> None:
+    answer = json.loads(run("datasets", "dummy", "census", "2", "--json").stdout)
+    assert answer["note"].endswith("They mean nothing.")
+    assert [len(cells) for cells in answer["columns"].values()] == [2, 2, 2]

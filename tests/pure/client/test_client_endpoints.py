@@ -21,6 +21,14 @@ from grovekeeper_client.errors import ApiProblem, Unreachable
 from tests.support.columnar import COLUMNAR, body_of
 
 KEY = "key_test." + "s" * 43
+DATASET = {
+    "id": "ds_1",
+    "schema": {
+        "features": [{"name": "age", "type": "integer"}],
+        "label": {"name": "income", "classes": ["low"]},
+    },
+    "partitions": [],
+}
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
@@ -178,7 +186,7 @@ def test_a_file_is_sent_as_what_it_is(tmp_path: Path) -> None:
     bodies = [body_of(table, form) for form in COLUMNAR]
     for body in bodies:
         file.write_bytes(body)
-        Dataset(_client(handler), {"id": "ds_1"}).upload(file)
+        Dataset(_client(handler), DATASET).upload(file)
     types = [
         f"application/vnd.apache.{name}"
         for name in ("parquet", "arrow.stream", "arrow.file")
@@ -202,11 +210,7 @@ def test_a_table_is_sent_as_an_arrow_file_in_small_batches(
         assert file.num_record_batches == 2
         return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
 
-    schema = {
-        "features": [{"name": "age", "type": "integer"}],
-        "label": {"name": "income", "classes": ["low"]},
-    }
-    dataset = Dataset(_client(handler), {"id": "ds_1", "schema": schema})
+    dataset = Dataset(_client(handler), DATASET)
     assert dataset.upload(as_kind(table))["epoch"] == "ep_1"
     with pytest.raises(TypeError, match="not list"):
         dataset.upload([{"age": 39}])

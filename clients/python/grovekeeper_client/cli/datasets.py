@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from grovekeeper_client import dummies
 from grovekeeper_client.cli.command import (
     AttemptOption,
     Client,
@@ -499,6 +500,59 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
         map(_feature, answer["schema"]["features"]),
         empty="no features",
     )
+
+
+@dataclass(frozen=True)
+class Dummies:
+    """Where dummy rows go, and which."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"A new file that ends in {dummies.ENDINGS}; default CSV to standard output."
+        ),
+    ] = None
+    declaration: Annotated[
+        Path | None,
+        typer.Option(
+            help="A new file for a like declaration, to declare the dataset on a service of your own."
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Other rows for another number.")] = 0
+
+
+@app.command("dummy")
+def dummy(
+    call: Remote,
+    dataset: DatasetArgument,
+    rows: Annotated[int, typer.Argument(help="Number of rows.", min=0)],
+    options: Dummies,
+) -> None:
+    """Draw dummy rows from the public declaration, to develop a program with. They mean
+    nothing: no row is read, and nothing is charged.
+    """
+    output, file = call.output, options.output
+    check_new(file)
+    check_new(options.declaration)
+    with call.client() as client:
+        facts = client.dataset(dataset)
+        if options.declaration is not None:
+            guarantee = client.balance(dataset)["guarantee"]
+            declaration = dummies.declaration_like(facts, guarantee)
+            text = json.dumps(declaration, indent=1, ensure_ascii=False) + "\n"
+            options.declaration.write_text(text, encoding="utf-8")
+    drawn = dummies.DummyRows(facts, rows, seed=options.seed)
+    if file is not None:
+        try:
+            drawn.write(file)
+        except (ValueError, ModuleNotFoundError) as error:
+            raise WrongUse(str(error)) from None
+    written = {"columns": drawn.columns} if file is None else {"output": str(file)}
+    output.answer({"note": dummies.NOTE, "rows": rows, **written})
+    if file is None:
+        drawn.write_csv(sys.stdout)
+    # on standard error, so that the rows alone can be piped
+    output.complain(dummies.NOTE)
 
 
 @app.command("delete")

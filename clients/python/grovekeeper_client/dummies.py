@@ -1,0 +1,189 @@
+"""Draws dummy rows from the public declaration of a dataset. They mean nothing: a
+program that reads the dataset is developed with them.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from grovekeeper_client import uploads
+from grovekeeper_client.rows import Feature, Scalar
+
+NOTE = "Dummy rows, drawn from the declaration alone. They mean nothing."
+ENDINGS = ".csv, .parquet, .arrow or .feather"
+_MISSING_SHARE = 0.1
+_FIRST_INEXACT = 2**53
+"""From here on, not every integer is a float."""
+
+
+class DummyRows:
+    """Rows that a dataset would accept. They mean nothing: no row was read, and each
+    cell is drawn by itself, every declared value with the same probability.
+
+    Args:
+        facts: answer of ``GET /datasets/{id}``, or a declaration that has them.
+        n_rows: number of rows.
+        seed: the same facts and seed give the same rows.
+    """
+
+    def __init__(self, facts: Mapping[str, Any], n_rows: int, *, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - not private, and repeatable
+        self._declared = uploads.declared_columns(facts)
+        self._marks = facts["schema"].get("missing_values") or ()
+        self.columns: uploads.Columns = {
+            column["name"]: [_cell(column, chance) for _ in range(n_rows)]
+            for column in self._declared
+        }
+        """Cells by column, in declared order; ``None`` is an empty cell."""
+        unit = facts["privacy_unit"]
+        if unit["column"] is not None:
+            names = islice(_units(unit, chance), n_rows)
+            self.columns[unit["column"]] = list(names)
+
+    def __repr__(self) -> str:
+        return f"DummyRows({', '.join(self.columns)})"
+
+    def frame(self) -> Any:
+        """The rows as a pandas DataFrame."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.columns)
+        frame.attrs["note"] = NOTE
+        return frame
+
+    def table(self) -> Any:
+        """The rows as an Arrow table, whose metadata says that they mean nothing."""
+        import pyarrow
+
+        kinds = {column["name"]: _arrow_kind(column) for column in self._declared}
+        arrays = {
+            name: pyarrow.array(cells, kinds.get(name))
+            for name, cells in self.columns.items()
+        }
+        return pyarrow.table(arrays).replace_schema_metadata({"note": NOTE})
+
+    def write(self, file: Path) -> None:
+        """Writes the rows to a file, in the form that its ending names: CSV, Parquet, or
+        Arrow (Feather).
+
+        Raises:
+            ValueError: another ending.
+            ModuleNotFoundError: Parquet or Arrow, and pyarrow is not installed.
+        """
+        if file.suffix == ".csv":
+            with file.open("w", encoding="utf-8", newline="") as stream:
+                self.write_csv(stream)
+            return
+        if file.suffix not in (".parquet", ".arrow", ".feather"):
+            raise ValueError(f"a file of dummy rows ends in {ENDINGS}")
+        table = self.table()
+        import pyarrow.parquet
+
+        if file.suffix == ".parquet":
+            pyarrow.parquet.write_table(table, file)
+            return
+        with pyarrow.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+
+    def write_csv(self, stream: TextIO) -> None:
+        """Writes the rows as CSV; an empty cell has the first text that the declaration
+        has for it.
+        """
+        spelled = dict(self.columns)
+        for column in self._declared:
+            declared = column.get("categories", ())
+            marks = (mark for mark in self._marks if mark not in declared)
+            mark = next(marks, "")
+            cells = self.columns[column["name"]]
+            spelled[column["name"]] = [mark if cell is None else cell for cell in cells]
+        uploads.write(spelled, stream)
+
+
+def declaration_like(
+    facts: Mapping[str, Any], guarantee: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A declaration with the public facts of a dataset, to declare it on a service of
+    one's own and to upload dummy rows there.
+
+    Args:
+        facts: answer of ``GET /datasets/{id}``.
+        guarantee: of its account, from ``GET /ledger/{account}``.
+    """
+    account = facts["account"]
+    budget = {"accountant": account["accountant"], "epsilon": account["cap"]}
+    if account["accountant"] != "pure":
+        terms = guarantee[facts["adjacency"]]
+        budget |= {"epsilon": terms["epsilon"], "delta": terms["delta"]}
+    unit = {name: facts["privacy_unit"].get(name) for name in ("column", "max_rows")}
+    if facts["privacy_unit"].get("form") == "integer":
+        unit["form"] = "integer"
+    return {
+        "name": facts["name"],
+        "schema": facts["schema"],
+        "budget": budget,
+        "privacy_unit": unit,
+        "protects": facts["protects"],
+        "partitions": [_declared_partition(part) for part in facts["partitions"]],
+        "public_size": facts["public_size"],
+    }
+
+
+def _declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
+    """A partition as a declaration states it."""
+    declared = dict(partition)
+    if partition["kind"] != "column":
+        return declared
+    cells, sizes = declared.pop("cells"), declared.pop("sizes")
+    if not declared.pop("feature"):
+        declared["categories"] = uploads.categories_of(cells)
+    if sizes is not None:
+        pairs = zip(cells, sizes, strict=True)
+        declared["sizes"] = [{"cell": cell, "rows": rows} for cell, rows in pairs]
+    return declared
+
+
+def _units(unit: Mapping[str, Any], chance: random.Random) -> Iterator[Scalar]:
+    """Names of units without end, each as often as a unit may have rows, or less
+    often.
+    """
+    number = 0
+    while True:
+        number += 1
+        name = number if unit.get("form") == "integer" else f"unit-{number}"
+        for _ in range(1 + int(chance.random() * unit["max_rows"])):
+            yield name
+
+
+def _cell(column: Feature, chance: random.Random) -> Scalar:
+    share = chance.random()
+    if column.get("missing") and chance.random() < _MISSING_SHARE:
+        return None
+    if column["type"] == "categorical":
+        categories = column["categories"]
+        return str(categories[int(share * len(categories))])
+    lower, upper = float(column["lower"]), float(column["upper"])
+    is_integer = column["type"] == "integer"
+    value = lower * (1 - share) + (upper + is_integer) * share
+    if is_integer:
+        value = float(math.floor(value))
+    value = min(max(value, lower), upper)
+    return int(value) if _is_exact(column) else value
+
+
+def _is_exact(column: Feature) -> bool:
+    """Whether a column has integers alone that are exact as floats."""
+    if column["type"] != "integer":
+        return False
+    bounds = (column["lower"], column["upper"])
+    return all(-_FIRST_INEXACT < bound < _FIRST_INEXACT for bound in bounds)
+
+
+def _arrow_kind(column: Feature) -> Any:
+    import pyarrow
+
+    if column["type"] == "categorical":
+        return pyarrow.string()
+    return pyarrow.int64() if _is_exact(column) else pyarrow.float64()
