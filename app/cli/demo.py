@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -110,7 +111,7 @@ def _run(
                 _serve_on(output, server, tour)
     _own_data(
         output,
-        ["python3 run.py serve &    # the dashboard is at the address that it prints"],
+        ["grovekeeper serve &    # the dashboard is at the address that it prints"],
     )
 
 
@@ -445,8 +446,9 @@ def _own_data(output: Output, settings: Iterable[str]) -> None:
         "Now your own data, in another terminal (docs/guides/owner.md explains each line):"
     )
     output.say()
+    environment = Path(sys.prefix)  # of a checkout or of an installed release
     for line in (
-        ". .venv/bin/activate",
+        f". {shlex.quote(str(environment / 'bin' / 'activate'))}",
         *settings,
         "grovekeeper datasets init DICTIONARY.json declaration.json    # from a data dictionary, never from rows",
         "grovekeeper datasets create declaration.json",
