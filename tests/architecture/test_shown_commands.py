@@ -34,6 +34,8 @@ def _problem(shown: str) -> str | None:
     command: Any = typer.main.get_command(app)
     words = re.split(r"[ |]+", shown.partition(" # ")[0].partition(" && ")[0].strip())
     while words and (commands := getattr(command, "commands", None)):
+        if words[0].startswith("--"):
+            break
         name = words.pop(0)
         if name not in commands:
             return f"no command {name}"
@@ -60,6 +62,7 @@ def test_commands_are_found_and_judged() -> None:
     assert sum(len(_shown(path)) for path in DOCUMENTS) > 150
     assert sum(len(_shown(path)) for path in TEMPLATES) >= 5
     assert _problem("keys destroy") == "no command destroy"
+    assert _problem("--price") == "no option --price"
     assert _problem("plan census --price 3") == "no option --price"
     assert _problem("plan census --epsilon 1") is None
 

@@ -51,6 +51,45 @@ def test_the_help_text_imports_no_command() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("grovekeeper da", ["dask", "datasets"]),
+        ("grovekeeper datasets upl", ["upload", "uploads"]),
+        ("grovekeeper train --alg", ["--algorithm"]),
+    ],
+)
+def test_a_shell_completes_commands_and_options(
+    words: str, completions: list[str]
+) -> None:
+    completed = subprocess.run(
+        [Path(sys.executable).with_name("grovekeeper")],
+        env=os.environ
+        | {
+            "_GROVEKEEPER_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        },
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert completed.stdout.split() == completions
+
+
+def test_completing_a_command_imports_none() -> None:
+    program = (
+        "import sys; from app.cli.main import app, _PANELS; import typer\n"
+        "group = typer.main.get_command(app)\n"
+        "context = group.make_context('grovekeeper', ['--help'], resilient_parsing=True)\n"
+        "names = [it.value for it in group.shell_complete(context, '')]\n"
+        "assert 'train' in names, names\n"
+        "assert 'app.cli.installation' not in sys.modules\n"
+        "assert 'grovekeeper_client.cli.training' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_the_help_text_is_typer_s_although_it_leaves_modules_of_rich_out() -> None:
     def shown(first: str) -> list[str]:
         program = f"import sys; {first}; from app.cli.main import app; app(['--help'], standalone_mode=False); "

@@ -189,13 +189,21 @@ class _Program(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.commands = {
+        self.commands = self._names()
+        _load_help_texts_of_typer()
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self.commands = self._names()
+        return super().shell_complete(ctx, incomplete)
+
+    def _names(self) -> dict[str, TyperCommand]:
+        """Commands that show their sentences only; nothing of theirs is imported."""
+        return {
             name: TyperCommand(name, callback=None, help=text, rich_help_panel=panel)
             for panel, names in self.panels.items()
             for name, (_, text) in names.items()
         }
-        _load_help_texts_of_typer()
-        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
@@ -259,7 +267,6 @@ def program(panels: Panels, *, distribution: str) -> typer.Typer:
         name="grovekeeper",
         cls=type("Program", (_Program,), {"panels": panels}),
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     assembled.callback()(options)
