@@ -1,5 +1,5 @@
-"""Reads and writes tables of predictions as Arrow IPC streams, in the process of the
-service.
+"""Reads and writes tables of predictions as Arrow IPC streams, and writes released
+numbers, in the process of the service.
 
 A stream may be hostile. Four rules bound its cost, each checked before the library acts
 on the part in question:
@@ -12,7 +12,7 @@ on the part in question:
 """
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -235,8 +235,25 @@ def write(
             "probabilities": pa.FixedSizeListArray.from_arrays(shares, len(classes)),
         }
     )
+    return _stream_of(batch.replace_schema_metadata(metadata))
+
+
+def write_columns(columns: Mapping[str, tuple[type, Sequence[Any]]]) -> bytes:
+    """Writes columns of integers, floats or texts, each with its type; ``None`` is a
+    null.
+    """
+    kinds = {int: pa.int64(), float: pa.float64(), str: pa.string()}
+    batch = pa.record_batch(
+        {
+            name: pa.array(values, kinds[kind])
+            for name, (kind, values) in columns.items()
+        }
+    )
+    return _stream_of(batch)
+
+
+def _stream_of(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
-    batch = batch.replace_schema_metadata(metadata)
     with pa_ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()

@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from grovekeeper_client import Grovekeeper
@@ -165,6 +166,34 @@ def test_quantiles_are_written_as_csv_and_read_by_the_client(server: Server) -> 
         record["value"] for record in table.records
     ]
     assert {float(line["rank_error"]) for line in lines} == {table.rank_error}
+    assert _arrow(server, shown).to_pylist() == [_typed(line) for line in lines]
+    counted = _released(
+        server, dataset["id"], epsilon="1", tables=[{"statistic": "count"}, MEDIAN]
+    )
+    path = f"/statistics/{counted['id']}?format=csv"
+    of_both = csv.DictReader(io.StringIO(server.admin.http.get(path).text))
+    records = _arrow(server, counted["id"]).to_pylist()
+    assert records == [_typed(line) for line in of_both]
+    assert (records[0]["column"], records[0]["rank_error"]) == (None, None)
+
+
+def _arrow(server: Server, statistics: str) -> pa.Table:
+    answer = server.admin.http.get(
+        f"/statistics/{statistics}", params={"format": "arrow"}
+    )
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    return pa.ipc.open_stream(answer.content).read_all()
+
+
+def _typed(line: dict[str, str]) -> dict[str, object]:
+    """A line of CSV as a record of Arrow."""
+    numbers = {"table": int} | dict.fromkeys(
+        ("value", "low", "high", "rank_error"), float
+    )
+    return {
+        name: numbers.get(name, str)(text) if text else None
+        for name, text in line.items()
+    }
 
 
 def test_the_page_says_what_is_known_of_a_quantile(server: Server) -> None:

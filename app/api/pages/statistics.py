@@ -25,7 +25,7 @@ from app.core import limits
 from app.core.errors import InvalidRequest
 from app.services.authorization import has_role, require_role
 from app.services.datasets import show
-from app.services.releases import statistics
+from app.services.releases import statistics, statistics_files
 from app.services.releases.requests import quote, submit
 from app.services.releases.statistics import StatisticsRequest
 from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
@@ -235,5 +235,6 @@ def show_statistics(visit: Visitor, statistics_id: str) -> Response:
 @statistics_pages.get("/statistics/{statistics_id}/file")
 def download(visit: Visitor, statistics_id: str) -> Response:
     """Download released statistics as CSV."""
-    text = statistics.statistics_as_csv(*visit.by, statistics_id)
+    shown = statistics.show_statistics(*visit.by, statistics_id)
+    text = statistics_files.as_csv(shown.tables)
     return as_file(Response(text, media_type="text/csv"), f"{statistics_id}.csv")

@@ -8,7 +8,8 @@ from app.api.capacity import Work
 from app.api.problems import QUOTED, SPENDING, documented
 from app.api.requests import BodyRoute, By, Idempotency, Page, limited, sent
 from app.core.errors import NoRowsYet, NotFound, RoleMissing
-from app.services.releases import statistics
+from app.services.predict import PredictionForm
+from app.services.releases import statistics, statistics_files
 from app.services.releases.requests import quote, submit
 from app.services.releases.statistics import StatisticsRequest
 from app.wire.jobs import TrainOut
@@ -63,19 +64,23 @@ def list_statistics(by: By, dataset: str, page: Page) -> StatisticsList:
     "/statistics/{statistics_id}",
     response_model=StatisticsOut,
     responses={
-        200: {"content": {"text/csv": {}}},
+        200: {"content": {"text/csv": {}, PredictionForm.ARROW: {}}},
         **documented(NotFound, RoleMissing),
     },
 )
 def show_statistics(
     by: By,
     statistics_id: str,
-    form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+    form: Annotated[Literal["json", "csv", "arrow"], Query(alias="format")] = "json",
 ) -> StatisticsOut | Response:
     """Show statistics: the released numbers with their intervals, guarantee and
-    receipt. ``format=csv``: a line for each number.
+    receipt. ``format=csv``: a line for each number; ``format=arrow``: the same table as
+    an Arrow IPC stream.
     """
+    shown = statistics.show_statistics(*by, statistics_id)
     if form == "csv":
-        text = statistics.statistics_as_csv(*by, statistics_id)
-        return Response(text, media_type="text/csv")
-    return statistics.show_statistics(*by, statistics_id)
+        return Response(statistics_files.as_csv(shown.tables), media_type="text/csv")
+    if form == "arrow":
+        stream = statistics_files.as_arrow(shown.tables)
+        return Response(stream, media_type=PredictionForm.ARROW)
+    return shown

@@ -17,6 +17,7 @@ from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
 from app.ledger import statements, tables
 from app.services.authorization import authorized_dataset
+from app.services.datasets.upload import stored_uploads
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
@@ -201,10 +202,7 @@ def list_uploads(
     if is_owner and not dataset.is_deleted:
         ids = [epoch.id for epoch in shown]
         key = dataset.data_key(installation.storage_keys)
-        # pyarrow takes 0.2 s of CPU and 40 MB to import
-        from app.datasets import row_layout
-
-        stored = row_layout.stored_uploads(installation.files, dataset.id, ids, key=key)
+        stored = stored_uploads(installation, dataset.id, ids, key=key)
         rows = {epoch: upload.n_rows for epoch, upload in stored.items()}
     return UploadList(
         dataset=dataset.id,

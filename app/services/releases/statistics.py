@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access.grants import TRAIN, Principal
-from app.core import csv_text, json_text, stamps
+from app.core import json_text, stamps
 from app.core.errors import InvalidRequest
 from app.jobs.tables import JobRow
 from app.registry import releases
@@ -68,7 +68,6 @@ from grovekeeper_forests.releases.statistics.read import (
     total,
 )
 from grovekeeper_forests.releases.statistics.tables import (
-    MAX_AXES,
     QUANTILES,
     SUM,
     VARIANCE,
@@ -237,43 +236,6 @@ def show_statistics(
             event=released.plan.event.to_json(),
             ledger=facts["ledger"],
         )
-
-
-def statistics_as_csv(
-    installation: Installation, principal: Principal, statistics_id: str
-) -> str:
-    """Released statistics as CSV: a line for each number, with its place on up to three
-    axes.
-    """
-    with installation.database.read() as session:
-        released = _released(visible(session, principal, STATISTICS, statistics_id))
-    lines: list[list[object]] = [_CSV_COLUMNS]
-    for number, (table, out) in enumerate(
-        zip(released.plan.tables, _tables_out(released), strict=True), start=1
-    ):
-        column = "" if table.value is None else table.value.name
-        for cell in out.rows:
-            places = [
-                text
-                for axis, place in zip(out.axes, cell.cells, strict=True)
-                for text in (axis.column, place)
-            ]
-            places += [""] * (2 * MAX_AXES - len(places))
-            numbers = [cell.value, cell.low, cell.high, out.rank_error]
-            lines.append([number, table.statistic, column, *places, *numbers])
-    return "".join(csv_text.line(line) for line in lines)
-
-
-_CSV_COLUMNS: list[object] = [
-    "table",
-    "statistic",
-    "column",
-    *(f"{name}_{axis}" for axis in range(1, MAX_AXES + 1) for name in ("by", "cell")),
-    "value",
-    "low",
-    "high",
-    "rank_error",
-]
 
 
 def list_statistics(
