@@ -32,7 +32,7 @@ from app.cli.command import command
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
-from grovekeeper_client.cli import jobs, ledger, models, statistics
+from grovekeeper_client.cli import jobs, ledger, prediction_rows, statistics
 from grovekeeper_client.cli.command import Client, Plain, Waiting
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
@@ -127,7 +127,7 @@ class DemoDataset:
 
     schema: dict[str, Any]
     n_uploaded: int
-    held_out: models.Rows
+    held_out: prediction_rows.Rows
     held_out_labels: list[str]
 
     @property
@@ -154,7 +154,10 @@ def load_dataset(upload_to: Path) -> DemoDataset:
         row[schema["label"]["name"]] for row in csv.DictReader(io.StringIO(held_out))
     ]
     return DemoDataset(
-        schema, n_uploaded, models.from_csv(io.StringIO(held_out), schema), labels
+        schema,
+        n_uploaded,
+        prediction_rows.from_csv(io.StringIO(held_out), schema),
+        labels,
     )
 
 

@@ -39,12 +39,13 @@ ROWS = (
 """Names of which a module that reads or holds rows needs one."""
 
 OTHERS = {
+    "grovekeeper_client/cli/prediction_tables.py": "reads rows to predict, which no release depends on",
     "app/datasets/columnar_child.py": "decodes the body of an upload, whose rows another process counts",
     "grovekeeper_forests/algorithms/rpf/grow.py": "computes with sums over rows, and passes rows on whole",
     "grovekeeper_forests/data/sanitiser.py": "defines what one cell of one row becomes; reads requests of predictions",
     "grovekeeper_forests/trees/tree_growth.py": "computes with sums over rows, and passes rows on whole",
 }
-"""Modules that name rows and neither read nor divide them."""
+"""Modules that name rows and neither read nor divide those of a dataset."""
 
 IN_BLOCKS = "a block of rows; the next one begins where this one ends (tests/privacy/test_many_rows.py)"
 BYTES = "bytes of one value, not rows"

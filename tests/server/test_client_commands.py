@@ -65,6 +65,8 @@ import grovekeeper_common
 
 for package in (grovekeeper_client.cli, grovekeeper_common):
     for module in pkgutil.iter_modules(package.__path__):
+        if module.name == "prediction_tables":  # of the extra `arrow`
+            continue
         importlib.import_module(f"{{package.__name__}}.{{module.name}}")
 print(*(name for name in {_LEFT_BEHIND} if importlib.util.find_spec(name)))
 """

@@ -123,6 +123,10 @@ def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "dictionary.json").write_text(dictionary)
     (tmp_path / "census.csv").write_text(_rows(2_000))
     (tmp_path / "new-rows.csv").write_text(_rows(5))
+    header, *lines = _rows(5).splitlines()
+    numbered = [f"{line},{number}" for number, line in enumerate(lines)]
+    patients = "\n".join([f"{header},patient_id", *numbered])
+    (tmp_path / "new-patients.csv").write_text(patients)
 
     erasing = "grovekeeper datasets delete census --yes"
     assert erasing in owner, (

@@ -14,7 +14,7 @@ from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.amounts import Amount, Price, to_text
 from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
-from grovekeeper_client.rows import plain, read_stream, write_stream
+from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
 from grovekeeper_client.transport import Json
 
 MAX_ROWS = 10_000
@@ -351,7 +351,7 @@ def predict_rows(
         schema: on the model's card.
         read_out: default the model's.
     """
-    shape = len(rows), _n_rows_at_once(schema)
+    shape = len(rows), n_rows_at_once(schema)
     return _in_parts(
         client,
         model_id,
@@ -377,9 +377,7 @@ def predict_columns(
             "columns": {name: column[start:stop] for name, column in columns.items()}
         }
 
-    return _in_parts(
-        client, model_id, part, (n_rows, _n_rows_at_once(schema)), read_out
-    )
+    return _in_parts(client, model_id, part, (n_rows, n_rows_at_once(schema)), read_out)
 
 
 def predict_table(
@@ -393,16 +391,44 @@ def predict_table(
     """Predictions for an Arrow table whose columns the service reads; see
     :func:`predict_rows`.
     """
+    return _together(
+        _sent_table(client, model_id, table, schema, read_out, read_stream)
+    )
+
+
+def predict_arrays(
+    client: Client,
+    model_id: str,
+    table: Any,
+    *,
+    schema: Mapping[str, Any],
+    read_out: str | None = None,
+) -> Json:
+    """Predictions for an Arrow table, as :func:`predict_table`, in columns of Arrow:
+    ``labels``, and a list of ``probabilities`` by class.
+    """
+    answers = _sent_table(client, model_id, table, schema, read_out, read_arrays)
+    columns = row_kinds.joined_arrays(answers)
+    return answers[0] | columns | {"counts": counted(answers)}
+
+
+def _sent_table(
+    client: Client,
+    model_id: str,
+    table: Any,
+    schema: Mapping[str, Any],
+    read_out: str | None,
+    read: Callable[[bytes], Json],
+) -> list[Json]:
+    """The answers to the parts of an Arrow table, each read by a function."""
 
     def body(start: int, stop: int) -> bytes:
         return write_stream(table, start, stop, read_out=read_out)
 
-    size = _n_rows_at_once(schema)
-
     def send(address: str, part: bytes) -> Json:
-        return read_stream(client.predict_table(address, part))
+        return read(client.predict_table(address, part))
 
-    return _sent(body, send, model_id, (table.num_rows, size))
+    return _sent(body, send, model_id, (table.num_rows, n_rows_at_once(schema)))
 
 
 def _in_parts(
@@ -428,10 +454,10 @@ def _in_parts(
     def body(start: int, stop: int) -> bytes:
         return json.dumps({**part(start, stop), **options}, allow_nan=False).encode()
 
-    return _sent(body, client.predict, model_id, shape)
+    return _together(_sent(body, client.predict, model_id, shape))
 
 
-def _n_rows_at_once(schema: Mapping[str, Any]) -> int:
+def n_rows_at_once(schema: Mapping[str, Any]) -> int:
     """Rows of one request for a model with this schema."""
     return min(
         MAX_ROWS,
@@ -444,7 +470,7 @@ def _sent(
     send: Callable[[str, bytes], Json],
     address: str,
     shape: tuple[int, int],
-) -> Json:
+) -> list[Json]:
     """Sends the rows in bodies of a largest number; one with too many bytes is halved.
 
     The model of the first answer answers all bodies: an alias may move meanwhile.
@@ -466,20 +492,24 @@ def _sent(
             send(answers[0].get("model", address) if answers else address, content)
         )
         start += size
-    together = {
+    return answers
+
+
+def _together(answers: Sequence[Json]) -> Json:
+    """The answers to parts of rows as one answer."""
+    lists = {
         name: [item for answer in answers for item in answer[name]]
         for name in ("labels", "probabilities")
     }
-    counts = {
-        name: _added(answer["counts"][name] for answer in answers)
-        for name in ("clamped", "unseen")
-    }
-    return answers[0] | together | {"counts": counts}
+    return answers[0] | lists | {"counts": counted(answers)}
 
 
-def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by column, over all parts of the rows."""
-    added: Counter[str] = Counter()
-    for part in parts:
-        added.update(part)
-    return dict(added)
+def counted(answers: Iterable[Json]) -> dict[str, dict[str, int]]:
+    """The cells of all parts of rows that the model does not see as they are, by
+    column.
+    """
+    sums: dict[str, Counter[str]] = {"clamped": Counter(), "unseen": Counter()}
+    for answer in answers:
+        for name, by_column in sums.items():
+            by_column.update(answer["counts"][name])
+    return {name: dict(by_column) for name, by_column in sums.items()}

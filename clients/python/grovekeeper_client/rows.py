@@ -213,21 +213,48 @@ def write_stream(table: Any, start: int, stop: int, *, read_out: str | None) -> 
 
 def read_stream(answer: bytes) -> dict[str, Any]:
     """The answer to a prediction in Arrow, as it is in JSON."""
-    import pyarrow
-
-    batch = pyarrow.ipc.open_stream(answer).read_next_batch()
-    label, shares = batch.column("label"), batch.column("probabilities")
-    n_classes, flat = shares.type.list_size, shares.flatten().to_pylist()
-    metadata = batch.schema.metadata
-    return {
-        "model": metadata[b"model"].decode(),
-        "counts": json.loads(metadata[b"counts"]),
-        "classes": label.dictionary.to_pylist(),
-        "labels": label.to_pylist(),
+    facts = read_arrays(answer)
+    n_classes, shares = len(facts["classes"]), facts["probabilities"]
+    flat = shares.flatten().to_pylist()
+    return facts | {
+        "labels": facts["labels"].to_pylist(),
         "probabilities": [
             flat[start : start + n_classes] for start in range(0, len(flat), n_classes)
         ],
     }
+
+
+def read_arrays(answer: bytes) -> dict[str, Any]:
+    """The answer to a prediction in Arrow; ``labels`` and ``probabilities`` stay arrays
+    of Arrow.
+    """
+    import pyarrow
+
+    batch = pyarrow.ipc.open_stream(answer).read_next_batch()
+    label, metadata = batch.column("label"), batch.schema.metadata
+    return {
+        "model": metadata[b"model"].decode(),
+        "counts": json.loads(metadata[b"counts"]),
+        "classes": label.dictionary.to_pylist(),
+        "labels": label,
+        "probabilities": batch.column("probabilities"),
+    }
+
+
+def joined_arrays(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The ``labels`` of several answers of :func:`read_arrays` as texts, and their
+    ``probabilities`` as a list of columns by class.
+    """
+    import pyarrow
+    import pyarrow.compute
+
+    labels = [answer["labels"].cast(pyarrow.string()) for answer in answers]
+    shares = pyarrow.chunked_array([answer["probabilities"] for answer in answers])
+    by_class = [
+        pyarrow.compute.list_element(shares, place)
+        for place in range(len(answers[0]["classes"]))
+    ]
+    return {"labels": pyarrow.chunked_array(labels), "probabilities": by_class}
 
 
 def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> None:

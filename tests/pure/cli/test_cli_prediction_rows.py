@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from grovekeeper_client.cli import models
+from grovekeeper_client.cli import prediction_rows, prediction_tables
 from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_common.number_text import number_of
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -41,13 +42,13 @@ ROWS = [
 )  # fmt: skip
 def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
+    assert prediction_rows.read_rows(tmp_path / name, SCHEMA) == ROWS
 
 
 def test_an_empty_line_of_one_column_is_its_empty_cell(tmp_path: Path) -> None:
     only = {**SCHEMA, "features": SCHEMA["features"][:1]}
     (tmp_path / "rows.csv").write_text("age\n39\n\n40\n")
-    assert models.read_rows(tmp_path / "rows.csv", only) == [
+    assert prediction_rows.read_rows(tmp_path / "rows.csv", only) == [
         {"age": 39},
         {"age": None},
         {"age": 40},
@@ -57,7 +58,7 @@ def test_an_empty_line_of_one_column_is_its_empty_cell(tmp_path: Path) -> None:
 def test_a_number_beyond_floats_is_the_largest_float(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"age": 1e400, "weight": -1e400}\n')
     largest = sys.float_info.max
-    assert models.read_rows(tmp_path / "rows.jsonl", SCHEMA) == [
+    assert prediction_rows.read_rows(tmp_path / "rows.jsonl", SCHEMA) == [
         {"age": largest, "weight": -largest}
     ]
 
@@ -69,11 +70,11 @@ def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
     (tmp_path / name).write_bytes(
         gzip.compress(b"age,weight,code\n39,1.5,007\n,-2e3,\n")
     )
-    assert models.read_rows(tmp_path / name, SCHEMA) == ROWS
+    assert prediction_rows.read_rows(tmp_path / name, SCHEMA) == ROWS
     (tmp_path / "rows.jsonl.gz").write_bytes(
         gzip.compress("\n".join(map(json.dumps, ROWS)).encode())
     )
-    assert models.read_rows(tmp_path / "rows.jsonl.gz", SCHEMA) == ROWS
+    assert prediction_rows.read_rows(tmp_path / "rows.jsonl.gz", SCHEMA) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -142,14 +143,14 @@ def test_a_file_of_another_form_is_named_with_the_forms_that_are_taken(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WrongUse) as refused:
-        models.read_rows(tmp_path / name, SCHEMA)
+        prediction_rows.read_rows(tmp_path / name, SCHEMA)
     assert words in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path / name))
 
 
 def test_a_text_of_json_needs_no_ending(tmp_path: Path) -> None:
     (tmp_path / "rows").write_text(json.dumps(ROWS))
-    assert models.read_rows(tmp_path / "rows", SCHEMA) == ROWS
+    assert prediction_rows.read_rows(tmp_path / "rows", SCHEMA) == ROWS
 
 
 def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(WrongUse) as refused:
-            models.read_rows(tmp_path / name, SCHEMA)
+            prediction_rows.read_rows(tmp_path / name, SCHEMA)
         assert place in str(refused.value)
 
 
@@ -192,19 +193,19 @@ def test_an_unusable_prediction_file_is_invalid_usage(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WrongUse):
-        models.read_rows(tmp_path / name, SCHEMA)
+        prediction_rows.read_rows(tmp_path / name, SCHEMA)
 
 
 def test_a_name_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"rows": [{"age": 39, "age": 4000}]}')
     with pytest.raises(WrongUse, match="twice"):
-        models.read_rows(tmp_path / "a.json", SCHEMA)
+        prediction_rows.read_rows(tmp_path / "a.json", SCHEMA)
 
 
 def test_numbers_are_those_of_an_upload(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"age,weight,code\n 39 ,nan,x\n,-inf,\n")
     largest = sys.float_info.max
-    assert models.read_rows(tmp_path / "a.csv", SCHEMA) == [
+    assert prediction_rows.read_rows(tmp_path / "a.csv", SCHEMA) == [
         {"age": 39, "weight": None, "code": "x"},
         {"age": None, "weight": -largest, "code": None},
     ]
@@ -212,4 +213,26 @@ def test_numbers_are_those_of_an_upload(tmp_path: Path) -> None:
     with pytest.raises(
         WrongUse, match=r"line 2: the cell of weight is not a number: .*comma"
     ):
-        models.read_rows(tmp_path / "a.csv", SCHEMA)
+        prediction_rows.read_rows(tmp_path / "a.csv", SCHEMA)
+
+
+def test_numbers_of_text_are_the_same_with_and_without_pyarrow() -> None:
+    texts = [
+        "", " 39 ", "nan", "-NaN", "inf", "-Infinity", "1e400", "+1", "1.", ".5", "1e5", "0x1", "1_0", "1e", ".", "１",
+        "nan(1)", "infin", "1 2", "--1", "1.5e-3", "007", "-0", "9" * 30, "\t7", "\u00a07",
+    ]  # fmt: skip
+    schema = {"features": [{"name": "x", "type": "numeric"}], "label": {"name": "y"}}
+    for text in texts:
+        read = prediction_tables.of_csv(f"{text},\n".encode(), ["x", "z"], schema)
+        try:
+            number = number_of(text)
+        except ValueError:
+            assert read is None, text
+            continue
+        assert read is not None, text
+        (found,) = read[0].column("x").to_pylist()
+        if number is None:
+            assert found is None or found != found
+        else:
+            largest = sys.float_info.max
+            assert min(max(found, -largest), largest) == float(number)

@@ -23,7 +23,7 @@ from app.services import arrow_tables
 from app.services.inference import read_request
 from grovekeeper_client import rows as client_rows
 from grovekeeper_client.cli.command import WrongUse
-from grovekeeper_client.cli.models import read_rows
+from grovekeeper_client.cli.prediction_rows import read_rows
 from grovekeeper_client.rows import write_arrow
 from grovekeeper_forests.data.sanitiser import (
     RequestRows,

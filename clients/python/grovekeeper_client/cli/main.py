@@ -37,7 +37,7 @@ PANELS: Panels = {
             "Reserve budget and train a forest.",
         ),
         "predict": (
-            "grovekeeper_client.cli.models:predict",
+            "grovekeeper_client.cli.predict:predict",
             "Predict rows. Predictions cost no budget, and nothing is stored.",
         ),
         "datasets": (

@@ -1,7 +1,7 @@
 """Prints tables and progress bars for people, with rich."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from rich.box import SIMPLE_HEAD
@@ -43,6 +43,22 @@ def progress_of_bytes(*, hidden: bool) -> Iterator[Progress]:
     )
     with Progress(*columns, console=console(error=True), disable=hidden) as bar:
         yield bar
+
+
+@contextmanager
+def progress_of_rows(name: str) -> Iterator[Callable[[int, float], None]]:
+    """A bar on stderr for the rows of a file, in a terminal alone. The function takes
+    the number of rows that are done, and the share of the file.
+    """
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+    )
+    error = console(error=True)
+    with Progress(*columns, console=error, disable=not error.is_terminal) as bar:
+        task = bar.add_task(name, total=1.0, rows=0)
+        yield lambda rows, share: bar.update(task, completed=share, rows=rows)
 
 
 def progress_of_job(*, hidden: bool) -> AbstractContextManager[progress.Show]:

@@ -1,0 +1,341 @@
+"""Predicts the rows of a file part by part into another file, in bounded memory.
+
+With pyarrow, the columns of CSV, Parquet and Arrow travel as Arrow. Without it, and from
+the first block of CSV that only the reader of Python may judge, rows travel as JSON. The
+answers are equal.
+"""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from grovekeeper_client.cli import prediction_rows as texts
+from grovekeeper_client.cli import problems
+from grovekeeper_client.cli.command import Client, WrongUse
+from grovekeeper_client.models import (
+    counted,
+    n_rows_at_once,
+    predict_arrays,
+    predict_rows,
+)
+from grovekeeper_common.durable_files import new_file
+
+HAS_PYARROW = find_spec("pyarrow") is not None
+"""Whether the extra ``arrow`` is installed."""
+
+if HAS_PYARROW:
+    from grovekeeper_client.cli import prediction_tables as tables
+
+_BLOCK_BYTES = 1024 * 1024
+"""Bytes of text that are read at once, and then up to the end of the line."""
+
+PREDICTED = "predicted"
+"""The column of the predicted classes."""
+
+_TABLES = (b"PAR1", b"ARROW1")
+"""First bytes of Parquet and Arrow."""
+
+_NEEDS_PYARROW = "needs pyarrow: pip install 'grovekeeper-client[arrow]'"
+
+_FORMS = (".csv", ".parquet", ".arrow", ".feather")
+
+Columns: TypeAlias = dict[str, Any]
+"""Cells by column: lists, or arrays of Arrow."""
+
+Unpacked: TypeAlias = BufferedReader | gzip.GzipFile
+"""The bytes of a file that may be packed."""
+
+Row: TypeAlias = tuple[dict[str, Any], list[str | None]]
+"""The features of a row, and its cells that are kept."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted from a file into a file.
+
+    Attributes:
+        source: rows.
+        target: does not exist.
+        card: of the model.
+        keep: columns of the rows that stand before the predictions.
+        read_out: ``None``: the model's.
+    """
+
+    source: Path
+    target: Path
+    card: Mapping[str, Any]
+    keep: Sequence[str]
+    read_out: str | None
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The public schema of the model."""
+        schema: Mapping[str, Any] = self.card["schema"]
+        return schema
+
+    @property
+    def aside(self) -> set[str]:
+        """Columns of the file that the model does not read."""
+        features = {feature["name"] for feature in self.schema["features"]}
+        return {*self.keep, self.schema["label"]["name"]} - features
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Checks that the file has the columns that are kept and those of the model,
+        and no others.
+        """
+        for name in self.keep:
+            if name not in names:
+                meant = problems.question(problems.similar([name], names))
+                raise WrongUse(f"the rows have no column {name!r} to keep{meant}")
+        texts.check_columns(names, self.schema, aside=self.aside)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive rows of a file.
+
+    Attributes:
+        rows: the features, as a table of Arrow or as a list of mappings.
+        kept: the columns that are kept.
+        share: of the file that ends with this part.
+    """
+
+    rows: Any
+    kept: Columns
+    share: float
+
+
+_Parts: TypeAlias = Generator[_Part, None, None]
+
+
+def predict_file(
+    client: Client, task: Task, on_progress: Callable[[int, float], None]
+) -> dict[str, Any]:
+    """Writes the kept columns, the predicted class and the probability of each class of
+    all rows, in their order. The file appears when it is complete.
+
+    Args:
+        client: calls the service.
+        task: the files and the model.
+        on_progress: called with the number of rows that are done, and the share of the
+            source.
+
+    Returns:
+        ``model``, ``rows`` (their number), and ``counts`` as a prediction has them.
+
+    Raises:
+        WrongUse: the source cannot be read, the columns do not fit, or the target has a
+            form that cannot be written.
+    """
+    classes = task.schema["label"]["classes"]
+    _check_distinct([*task.keep, PREDICTED, *classes])
+    # an alias may move meanwhile
+    model, n_rows, counts = str(task.card["id"]), 0, counted([])
+    options: dict[str, Any] = {"schema": task.schema, "read_out": task.read_out}
+    with _writer(task.target) as writer, closing(_parts(task)) as parts:
+        for part in parts:
+            if isinstance(part.rows, list):
+                answer = _predict_mappings(client, model, part.rows, **options)
+            else:
+                answer = predict_arrays(client, model, part.rows, **options)
+            by_class = dict(zip(classes, answer["probabilities"], strict=True))
+            writer.write(part.kept, {PREDICTED: answer["labels"]} | by_class)
+            counts = counted([{"counts": counts}, answer])
+            n_rows += len(answer["labels"])
+            on_progress(n_rows, part.share)
+    return {"model": model, "rows": n_rows, "counts": counts}
+
+
+def _predict_mappings(
+    client: Client, model_id: str, rows: texts.Rows, **options: Any
+) -> dict[str, Any]:
+    """Predictions with a list of probabilities by class."""
+    answer = predict_rows(client, model_id, rows, **options)
+    places = range(len(answer["classes"]))
+    by_class = [[row[place] for row in answer["probabilities"]] for place in places]
+    return answer | {"probabilities": by_class}
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise WrongUse(f"the output would have two columns {twice!r}; keep another")
+
+
+def _parts(task: Task) -> _Parts:
+    """The parts of the source; at least one, which may have no rows."""
+    with ExitStack() as closes:
+        try:
+            raw = closes.enter_context(task.source.open("rb"))
+        except OSError as error:
+            raise WrongUse(f"{task.source} cannot be read: {error.strerror}") from error
+        closes.enter_context(texts.unpacking(task.source))
+        form = texts.form_of(task.source)
+        if raw.peek(8).startswith(_TABLES):
+            parts = _of_tables(raw, task)
+        elif form == ".csv":
+            parts = _of_csv(raw, task)
+        elif form == ".jsonl":
+            lines = texts.from_json_lines(_unpacked(raw), task.source)
+            parts = _of_rows(_with_kept(lines, task), raw, task)
+        else:
+            rows = texts.read_rows(task.source, task.schema)
+            parts = _of_rows(_with_kept(rows, task), raw, task)
+        no_rows = _Part([], {name: [] for name in task.keep}, 1.0)
+        closes.enter_context(closing(parts))
+        yield next(parts, no_rows)
+        yield from parts
+
+
+def _unpacked(raw: BufferedReader) -> Unpacked:
+    is_gzip = raw.peek(2).startswith(b"\x1f\x8b")
+    return gzip.open(raw) if is_gzip else raw
+
+
+def _share(raw: BinaryIO, task: Task) -> float:
+    return raw.tell() / max(task.source.stat().st_size, 1)
+
+
+def _of_tables(raw: BufferedReader, task: Task) -> _Parts:
+    is_parquet = raw.peek(8).startswith(b"PAR1")
+    if not HAS_PYARROW:
+        form = "Parquet" if is_parquet else "Arrow"
+        raise WrongUse(f"{task.source} looks like {form}, which {_NEEDS_PYARROW}")
+    size = n_rows_at_once(task.schema)
+    for table, share in tables.batches(raw, is_parquet=is_parquet, n_rows=size):
+        task.check_columns(table.column_names)
+        features = tables.features_of(table, task.schema)
+        yield _Part(features, _columns(table, task.keep), share)
+
+
+def _columns(table: Any, names: Sequence[str]) -> Columns:
+    return {name: table.column(name) for name in names}
+
+
+def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
+    """Blocks of lines as tables of Arrow, and from the first block that the reader of
+    Python has to judge, rows.
+    """
+    stream = _unpacked(raw)
+    block = stream.read(_BLOCK_BYTES) + stream.readline()
+    texts.check_text(block, task.source)
+    text = block.decode("utf-8-sig")
+    texts.check_separator(text, task.source, task.schema)
+    reader = csv.reader(io.StringIO(text, newline=""))
+    header = next(reader, [])
+    task.check_columns(header)
+    lines = b"".join(block.splitlines(keepends=True)[reader.line_num :])
+    n_bytes, n_lines = 0, 0
+    while block and HAS_PYARROW:
+        read = tables.of_csv(lines, header, task.schema)
+        if read is None:
+            break
+        features, cells = read
+        for part in tables.ranges(cells.num_rows, n_rows_at_once(task.schema)):
+            kept = _columns(cells.slice(*part), task.keep)
+            yield _Part(features.slice(*part), kept, _share(raw, task))
+        n_bytes, n_lines = n_bytes + len(block), n_lines + block.count(b"\n")
+        block = lines = stream.read(_BLOCK_BYTES) + stream.readline()
+    if block:
+        stream.seek(n_bytes)
+        rows = _rows_of_csv(stream, header if n_bytes else [], n_lines, task)
+        yield from _of_rows(rows, raw, task)
+
+
+def _rows_of_csv(
+    stream: Unpacked, header: Sequence[str], n_lines: int, task: Task
+) -> Iterator[Row]:
+    """The rows of the rest of a file.
+
+    Args:
+        stream: at the begin of the file, or behind some of its lines.
+        header: names of the columns; empty: the file begins with it.
+        n_lines: lines before the rest.
+        task: with the schema.
+    """
+    encoding = "utf-8" if header else "utf-8-sig"
+    lines = io.TextIOWrapper(stream, encoding, newline="")
+    cells = texts.CellReader(task.schema, aside=task.aside)
+    try:
+        for line, found in texts.csv_records(lines, header, n_before=n_lines):
+            row = cells.row(found, line=line)
+            yield row, [found[name] for name in task.keep]
+    except UnicodeDecodeError as error:
+        raise texts.no_text(task.source, error.object) from None
+    finally:
+        lines.detach()
+
+
+def _with_kept(rows: Iterable[dict[str, Any]], task: Task) -> Iterator[Row]:
+    """Rows of JSON without the cells that the model does not read."""
+    for row in rows:
+        absent = next((name for name in task.keep if name not in row), None)
+        if absent is not None:
+            raise WrongUse(f"a row has no column {absent!r} to keep")
+        kept = [_text(row[name]) for name in task.keep]
+        yield {name: row[name] for name in row if name not in task.aside}, kept
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str | None) else json.dumps(value)
+
+
+def _of_rows(rows: Iterator[Row], raw: BinaryIO, task: Task) -> _Parts:
+    size = n_rows_at_once(task.schema)
+    while part := list(islice(rows, size)):
+        features = [row for row, _ in part]
+        names = dict.fromkeys(name for row in features for name in row)
+        task.check_columns([*names, *task.keep])
+        kept = zip(*(cells for _, cells in part), strict=True)
+        columns = dict(zip(task.keep, map(list, kept), strict=True))
+        yield _Part(features, columns, _share(raw, task))
+
+
+class _CsvWriter:
+    """Writes columns of lists as CSV: texts in quotes, numbers without."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._text = io.TextIOWrapper(file, "utf-8", newline="")
+        self._csv = csv.writer(
+            self._text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
+        )
+        self._has_header = False
+
+    def write(self, kept: Mapping[str, Any], predicted: Mapping[str, Any]) -> None:
+        """Writes columns, which are lists."""
+        columns = {**kept, **predicted}
+        if not self._has_header:
+            self._csv.writerow(columns)
+            self._has_header = True
+        self._csv.writerows(zip(*columns.values(), strict=True))
+
+    def close(self) -> None:
+        """Hands everything to the file, which stays open."""
+        self._text.detach()
+
+
+@contextmanager
+def _writer(target: Path) -> Iterator["_CsvWriter | tables.TableWriter"]:
+    """A writer by the ending of a file, which appears when the block ends well.
+
+    Raises:
+        WrongUse: no form has this ending, or pyarrow is needed.
+    """
+    form = target.suffix.lower()
+    if form not in _FORMS:
+        raise WrongUse(f"{target}: the output is one of {', '.join(_FORMS)}")
+    if not HAS_PYARROW and form != ".csv":
+        raise WrongUse(f"{target}: this form {_NEEDS_PYARROW}")
+    with new_file(target, existing="refuse") as file:
+        writer = tables.TableWriter(file, form) if HAS_PYARROW else _CsvWriter(file)
+        yield writer
+        writer.close()

@@ -1,0 +1,300 @@
+"""Reads the files of rows that ``grovekeeper predict`` takes."""
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from grovekeeper_client.cli import problems
+from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
+from grovekeeper_common import strict_json, suspicions
+from grovekeeper_common.number_text import BLANKS, number_of
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+
+def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
+    """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or
+    ``{"rows": […]}``).
+
+    Args:
+        file: plain or gzip; the ending ``.gz`` does not count.
+        schema: the public schema on the model card, with the types of the columns.
+
+    Raises:
+        WrongUse: the file cannot be read, has another form or is empty, or a cell of a
+            number column is not a number.
+    """
+    content = _unpacked(read_bytes(file), file)
+    form = form_of(file)
+    check_text(content, file)
+    if form == ".csv":
+        text = content.decode("utf-8-sig")
+        check_separator(text, file, schema)
+        return from_csv(io.StringIO(text, newline=""), schema)
+    if form not in (".json", ".jsonl") and not content.removeprefix(
+        codecs.BOM_UTF8
+    ).lstrip().startswith((b"[", b"{")):
+        raise WrongUse(f"{file} does not say its form: {_FORMS}")
+    return _from_json(content, file, is_lines=form == ".jsonl")
+
+
+def form_of(file: Path) -> str:
+    """The ending of a file of rows, without that of gzip."""
+    plain = file.with_suffix("") if file.suffix.lower() == ".gz" else file
+    return plain.suffix.lower()
+
+
+_FORMS = "predict takes .csv with a header, .jsonl and .json, each plain or gzip (.gz)"
+_OTHER_FORMS = {
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"\xff\xff\xff\xff": "Arrow",
+    b"PK": "a workbook or a zip archive",
+    b"\xd0\xcf\x11\xe0": "a workbook",
+}
+"""Forms of files that are no text, by their first bytes."""
+
+
+def _unpacked(content: bytes, file: Path) -> bytes:
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    with unpacking(file):
+        return gzip.decompress(content)
+
+
+@contextmanager
+def unpacking(file: Path) -> Iterator[None]:
+    """Says of a gzip file that it is damaged."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise WrongUse(
+            f"{file} looks like gzip and cannot be unpacked: it is cut off or damaged"
+        ) from None
+
+
+def check_text(content: bytes, file: Path) -> None:
+    """Checks that a file is UTF-8 text and not empty; says what it looks like if it is
+    not text.
+    """
+    if not content.strip():
+        raise WrongUse(f"{file} is empty: {_FORMS}")
+    for begin, form in _OTHER_FORMS.items():
+        if content.startswith(begin):
+            raise WrongUse(
+                f"{file} looks like {form}: {_FORMS}; with --output and pyarrow, it takes .parquet and .arrow, too"
+            )
+    with suppress(UnicodeDecodeError):
+        content.decode("utf-8")
+        if 0 not in content[:2]:  # as in UTF-16 without its mark
+            return
+    raise no_text(file, content)
+
+
+def no_text(file: Path, content: bytes) -> WrongUse:
+    """The error for a file whose content is not UTF-8."""
+    return WrongUse(f"{file} is {suspicions.of_no_text(content)}")
+
+
+def check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
+    """Checks that commas separate the names in the header, as an upload does."""
+    columns = [
+        *(feature["name"] for feature in schema["features"]),
+        schema["label"]["name"],
+    ]
+    number, line = next(
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    )
+    problem = suspicions.of_header_line(line, columns)
+    if problem is not None:
+        commas = "; commas are needed" if problem.problem == "separator" else ""
+        raise WrongUse(f"{file}, line {number}: {problem.suspected}{commas}")
+
+
+def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
+    if is_lines:
+        return list(from_json_lines(text.splitlines(), file))
+    value = _json(text, str(file))
+    return _objects(
+        value["rows"] if isinstance(value, dict) and set(value) == {"rows"} else value
+    )
+
+
+def from_json_lines(lines: Iterable[bytes], file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of JSON Lines; empty lines do not count."""
+    for number, line in enumerate(lines, start=1):
+        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if text.strip():
+            yield from _objects([_json(text, f"{file}, line {number},")])
+
+
+def _json(text: bytes, what: str) -> Any:
+    """The value of a JSON text in which NaN, as pandas and Python write it, is a
+    missing value.
+
+    Raises:
+        WrongUse: the text is not JSON; or it has an infinity, for which there is no
+            JSON.
+    """
+    with suppress(ValueError, RecursionError):
+        return json.loads(
+            text,
+            parse_constant=_missing,
+            parse_float=number_of,
+            object_pairs_hook=strict_json.unique,
+        )
+    return json_value(text, what)
+
+
+def _missing(constant: str) -> None:
+    if constant != "NaN":
+        raise ValueError("an infinity")
+
+
+def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
+    """Rows of CSV text with a header. The label's column is left out; an empty cell is
+    missing.
+
+    Raises:
+        WrongUse: the header names a column twice, a row has more or fewer cells than
+            the header, or a cell of a number column is not a number.
+    """
+    cells = CellReader(schema)
+    return [cells.row(texts, line=line) for line, texts in csv_records(lines)]
+
+
+def csv_records(
+    lines: Iterable[str], header: Sequence[str] = (), *, n_before: int = 0
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The line and the cells by column of every row of CSV text.
+
+    Args:
+        lines: of the text.
+        header: names of the columns, if the lines do not begin with it.
+        n_before: lines of the file before these.
+
+    Raises:
+        WrongUse: as :func:`from_csv`, but for numbers.
+    """
+    reader = csv.reader(lines, strict=True)
+    try:
+        names = list(header) or next(reader, [])
+        if len(set(names)) < len(names):
+            raise WrongUse("the header names a column twice")
+        for cells in reader:
+            line = n_before + reader.line_num
+            if not cells:
+                if len(names) > 1:
+                    continue
+                # an empty line of a file of one column is its empty cell, as R and
+                # spreadsheets write it
+                cells = [""]
+            if len(cells) != len(names):
+                raise WrongUse(f"line {line} has not as many cells as the header")
+            yield line, dict(zip(names, cells, strict=True))
+    except csv.Error as error:
+        raise WrongUse(f"line {n_before + reader.line_num} is not CSV") from error
+
+
+class CellReader:
+    """Reads cells of text by the schema of a model.
+
+    Args:
+        schema: on the model card.
+        aside: columns that no row has.
+    """
+
+    def __init__(
+        self, schema: Mapping[str, Any], *, aside: Collection[str] = ()
+    ) -> None:
+        features = schema["features"]
+        self._numbers = {
+            feature["name"] for feature in features if feature["type"] != "categorical"
+        }
+        self._aside = {schema["label"]["name"], *aside}
+        self._marks = {*schema.get("missing_values", ())}
+        self._declared = {
+            feature["name"]: feature.get("categories", ()) for feature in features
+        }
+
+    def row(self, texts: Mapping[str, str], *, line: int) -> dict[str, Any]:
+        """A row, from its cells by column.
+
+        Raises:
+            WrongUse: a cell of a number column is not a number.
+        """
+        row: dict[str, Any] = {}
+        for name, text in texts.items():
+            if name in self._aside:
+                continue
+            if text.strip(BLANKS) in self.marks(name):
+                text = ""
+            if name in self._numbers:
+                row[name] = _number(name, text, line=line)
+            else:
+                row[name] = text or None
+        return row
+
+    def marks(self, name: str) -> set[str]:
+        """The texts that mean a missing value in a column."""
+        return self._marks.difference(self._declared.get(name, ()))
+
+
+def check_columns(
+    names: Collection[str], schema: Mapping[str, Any], *, aside: Collection[str] = ()
+) -> None:
+    """Checks that the model reads every column of rows, and that no column is absent
+    whose values must not be.
+
+    Args:
+        names: of the columns.
+        schema: on the model card.
+        aside: columns that the model need not read.
+
+    Raises:
+        WrongUse: names the column, and the features that resemble it; or the absent
+            columns.
+    """
+    known = [feature["name"] for feature in schema["features"]]
+    for name in names:
+        if name not in known and name not in aside:
+            meant = problems.question(problems.similar([name], known))
+            raise WrongUse(
+                f"the rows have a column {name!r}, which the model does not read{meant}"
+            )
+    required = [
+        feature["name"] for feature in schema["features"] if not feature["missing"]
+    ]
+    absent = [name for name in required if name not in names]
+    if absent:
+        raise WrongUse(
+            f"the rows lack columns that the model needs: {', '.join(absent)}"
+        )
+
+
+def _number(name: str, text: str, *, line: int) -> int | float | None:
+    try:
+        return number_of(text)
+    except ValueError:
+        suspected = suspicions.of_no_numbers([text])
+        why = "" if suspected is None else f": {suspected}"
+        raise WrongUse(
+            f"line {line}: the cell of {name} is not a number{why}"
+        ) from None
+
+
+def _objects(value: object) -> Rows:
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise WrongUse(
+            'the file holds no list of rows: a list of objects is needed, or {"rows": […]}'
+        )
+    return value

@@ -1,0 +1,272 @@
+"""``grovekeeper predict --output``: files of any form and length, by one model, whole or
+not at all.
+"""
+
+import csv
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli.main import app as grovekeeper
+from grovekeeper_client.cli import prediction_files
+from grovekeeper_client.client import Client
+from grovekeeper_client.models import predict_rows
+from tests.support.databases import on_one_server
+from tests.support.server import SCHEMA, Server
+
+pytestmark = on_one_server
+
+Predict = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def model(server: Server) -> str:
+    return str(server.trained(server.uploaded()["id"])["model_id"])
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url, server.admin.key) as client:
+        yield client
+
+
+@pytest.fixture
+def predict(
+    server: Server, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Predict:
+    """Predicts a file of the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", server.admin.key)
+    monkeypatch.setenv("GROVEKEEPER_URL", server.url)
+    return lambda *typed: CliRunner().invoke(grovekeeper, ["predict", model, *typed])
+
+
+@pytest.fixture(params=["arrow", "plain"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With pyarrow and without it."""
+    monkeypatch.setattr(prediction_files, "HAS_PYARROW", request.param == "arrow")
+    return str(request.param)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction_files, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(prediction_files, "n_rows_at_once", lambda _schema: 3)
+
+
+def _rows(n_rows: int) -> list[dict[str, Any]]:
+    rng = random.Random(n_rows)
+    return [
+        {
+            "patient": f"{index:04}",
+            "age": rng.randrange(-5, 130),
+            "height": rng.choice([None, 1.5, 1e-7, 2.75]),
+            "sex": rng.choice(["Female", "Male", "other", None]),
+            "ward": rng.choice(['a "b"', "c, d", "", " e "]),
+        }
+        for index in range(n_rows)
+    ]
+
+
+def _write(file: Path, rows: list[dict[str, Any]], *, quoting: int) -> None:
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), quoting=quoting)  # type: ignore[arg-type]
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _read(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with numbers for probabilities."""
+    return row | {name: float(row[name]) for name in ("<=50K", ">50K")}
+
+
+@pytest.mark.usefixtures("small_blocks", "library")
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_the_answers_are_those_of_one_request_in_the_order_of_the_rows(
+    predict: Predict, client: Client, model: str, tmp_path: Path, quoting: int
+) -> None:
+    rows = _rows(50)
+    _write(tmp_path / "in.csv", rows, quoting=quoting)
+    typed = ("in.csv", "--output", "out.csv", "--keep", "patient", "--keep", "ward")
+    result = predict(*typed, "--json")
+    assert result.exit_code == 0, result.output
+    features = [{n: row[n] for n in ("age", "height", "sex")} for row in rows]
+    expected = predict_rows(client, model, features, schema=SCHEMA)
+    facts = json.loads(result.stdout)
+    assert (facts["rows"], facts["model"]) == (50, model)
+    assert facts["counts"] == expected["counts"]
+    written = _read(tmp_path / "out.csv")
+    assert list(written[0]) == ["patient", "ward", "predicted", "<=50K", ">50K"]
+    assert [row["patient"] for row in written] == [row["patient"] for row in rows]
+    assert [row["ward"] for row in written] == [row["ward"] for row in rows]
+    assert [row["predicted"] for row in written] == expected["labels"]
+    shares = [[float(row["<=50K"]), float(row[">50K"])] for row in written]
+    assert shares == expected["probabilities"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv.gz", "jsonl", "json"])
+@pytest.mark.parametrize("output", ["out.csv", "out.parquet", "out.arrow"])
+def test_every_form_gives_the_same_predictions(
+    predict: Predict, tmp_path: Path, form: str, output: str
+) -> None:
+    rows = _rows(20)
+    _write(tmp_path / "in.csv", rows, quoting=csv.QUOTE_MINIMAL)
+    file = tmp_path / f"other.{form}"
+    match form:
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=7)
+        case "arrow":
+            table = pa.Table.from_pylist(rows)
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table, max_chunksize=7)
+        case "csv.gz":
+            file.write_bytes(gzip.compress((tmp_path / "in.csv").read_bytes()))
+        case "jsonl":
+            file.write_text("\n".join(map(json.dumps, rows)))
+        case "json":
+            file.write_text(json.dumps(rows))
+    for source, target in (("in.csv", "first.csv"), (file.name, output)):
+        kept = ("--keep", "patient", "--keep", "ward")
+        result = predict(source, "--output", target, *kept)
+        assert result.exit_code == 0, result.output
+        assert f"wrote {target}: 20 rows" in result.stdout
+    target = tmp_path / output
+    match target.suffix:
+        case ".csv":
+            written = _read(target)
+        case ".parquet":
+            written = pq.read_table(target).to_pylist()
+        case _:
+            written = pa.ipc.open_file(target).read_all().to_pylist()
+    first = _read(tmp_path / "first.csv")
+    assert list(map(_typed, written)) == list(map(_typed, first))
+
+
+@pytest.mark.usefixtures("small_blocks", "library")
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["x,1.5,Male"] * 3, "line 2: the cell of age is not a number"),
+        (["30,1.5,Male"] * 40 + ["30,1.5"], "line 42 has not as many cells"),
+        (["30,1.5,Male"] * 40 + ["30,high,Male"], "line 42: the cell of height"),
+        (["30,1.5,Male"] * 40 + ['30,1.5,"Ma'], "line 42 is not CSV"),
+        (['30,1.5,"x\n30,1.5,"y'], "is not CSV"),
+    ],
+)
+def test_an_unreadable_row_is_named_and_no_file_is_left(
+    predict: Predict, tmp_path: Path, lines: list[str], words: str
+) -> None:
+    (tmp_path / "in.csv").write_text("\n".join(["age,height,sex", *lines, ""]))
+    result = predict("in.csv", "--output", "out.csv")
+    assert (result.exit_code, words in result.stderr) == (2, True), result.output
+    assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (("--keep", "patien"), "no column 'patien' to keep; did you mean patient?"),
+        ((), "a column 'patient', which the model does not read"),
+        (("--keep", "patient", "--keep", ">50K"), "two columns '>50K'"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(
+    predict: Predict, tmp_path: Path, typed: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "in.csv").write_text("patient,age,height,sex\n1,30,1.5,Male\n")
+    result = predict("in.csv", "--output", "out.csv", *typed)
+    assert (result.exit_code, words in result.stderr) == (2, True), result.output
+
+
+def test_a_form_that_needs_pyarrow_says_so(
+    predict: Predict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prediction_files, "HAS_PYARROW", False)
+    (tmp_path / "in.csv").write_text("age,height,sex\n30,1.5,Male\n")
+    (tmp_path / "in.parquet").write_bytes(b"PAR1....PAR1")
+    for source, target in (("in.csv", "out.parquet"), ("in.parquet", "out.csv")):
+        result = predict(source, "--output", target)
+        assert "grovekeeper-client[arrow]" in result.stderr
+    assert "one of .csv" in predict("in.csv", "--output", "out.txt").stderr
+
+
+@pytest.mark.usefixtures("library")
+def test_a_file_without_rows_gives_a_header(predict: Predict, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("age,height,sex\n")
+    result = predict("in.csv", "--output", "out.csv")
+    assert "wrote out.csv: 0 rows" in result.stdout
+    assert (tmp_path / "out.csv").read_text() == '"predicted","<=50K",">50K"\n'
+
+
+def test_an_existing_file_is_not_overwritten(predict: Predict, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("age,height,sex\n30,1.5,Male\n")
+    assert "exists already" in predict("in.csv", "--output", "in.csv").stderr
+    assert "--keep goes with --output" in predict("in.csv", "--keep", "x").stderr
+
+
+@pytest.mark.usefixtures("small_blocks", "library")
+@pytest.mark.parametrize("failure", ["connection", "interrupt"])
+def test_a_failure_in_the_middle_says_how_far_it_came_and_leaves_no_file(
+    predict: Predict, tmp_path: Path, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.csv").write_text("age,height,sex\n" + "30,1.5,Male\n" * 10)
+    n_sent = 0
+    send = httpx.Client.send
+
+    def fails(self: httpx.Client, request: httpx.Request, **options: Any) -> Any:
+        nonlocal n_sent
+        n_sent += request.method == "POST"
+        if n_sent > 2:
+            raise KeyboardInterrupt if failure == "interrupt" else httpx.ReadError("x")
+        return send(self, request, **options)
+
+    monkeypatch.setattr(httpx.Client, "send", fails)
+    monkeypatch.setattr("grovekeeper_client.transport._FIRST_WAIT_S", 0.0)
+    result = predict("in.csv", "--output", "out.csv")
+    assert result.exit_code == (1 if failure == "interrupt" else 5)
+    if failure == "connection":
+        assert "rows were answered, and not the rows behind them" in result.stderr
+        assert "out.csv was not written" in result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_all_parts_are_answered_by_the_model_that_an_alias_named_at_first(
+    server: Server, client: Client, tmp_path: Path
+) -> None:
+    dataset = server.uploaded()["id"]
+    first, second = (str(server.trained(dataset)["model_id"]) for _ in range(2))
+    client.put_alias(dataset, "now", first)
+    (tmp_path / "in.csv").write_text("age,height,sex\n" + "30,1.5,Male\n" * 10)
+    card = client.model(f"{dataset}@now")
+    task = prediction_files.Task(
+        tmp_path / "in.csv", tmp_path / "out.csv", card, [], None
+    )
+    asked = []
+    predicts = client.predict_table
+
+    def recorded(address: str, stream: bytes) -> bytes:
+        client.put_alias(dataset, "now", second)
+        asked.append(address)
+        return predicts(address, stream)
+
+    client.predict_table = recorded  # type: ignore[method-assign]
+    answer = prediction_files.predict_file(client, task, lambda *_: None)
+    assert (answer["model"], {*asked}) == (first, {first})
