@@ -376,3 +376,38 @@ def test_dummy_rows_read_no_row_and_charge_nothing(
     after = dataset.dummy(50)
     assert after.columns == before.columns
     assert [entry.kind for entry in dataset.ledger()] == ["open"]
+
+
+@on_one_server
+def test_lists_are_those_of_the_api_and_tables_in_a_notebook(
+    gk: Grovekeeper, dataset: Dataset
+) -> None:
+    model = dataset.train("rdt-ta", epsilon="0.5", parameters=SMALL).wait()
+    job = dataset.train("rdt-ta", epsilon="0.5", parameters=SMALL)
+    job.wait()
+    models = gk.models(dataset=dataset.name)
+    assert list(models) == list(gk.client.models(dataset=dataset.name))
+    assert model.id in {item["id"] for item in models}
+    assert model.id in models._repr_html_()
+    assert list(models.frame()["id"]) == [item["id"] for item in models]
+    jobs = gk.jobs(dataset=dataset.name, state="succeeded")
+    assert job.id in jobs._repr_html_()
+    assert "rdt-ta" in gk.algorithms()._repr_html_()
+    assert dataset.profiles() == list(gk.client.profiles(dataset.id))
+    assert dataset.released_statistics() == list(gk.client.all_statistics(dataset.id))
+    for shown in (dataset, model, dataset.plan("rdt-ta", epsilon="0.1")):
+        assert shown._repr_html_().startswith("<table><caption>")
+
+
+@on_one_server
+def test_jobs_of_every_kind_give_their_output_in_another_session(
+    gk: Grovekeeper, dataset: Dataset
+) -> None:
+    counts = dataset.statistics({"statistic": "count"}, epsilon="0.1")
+    assert counts.wait()[0].value is not None
+    released = gk.job(counts.id).wait()
+    (listed,) = (s for s in dataset.released_statistics() if s["id"] == released.id)  # type: ignore[union-attr]
+    assert gk.statistics(listed["id"]).facts == released.facts  # type: ignore[union-attr]
+    accepted = gk.client.release_profile(dataset.id, {"epsilon": "0.1"})
+    profile = gk.job(accepted["job_id"]).wait()
+    assert profile["id"] in {item["id"] for item in dataset.profiles()}  # type: ignore[index]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self, TypedDict, Unpack
 
+from grovekeeper_client import views
 from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.client import Client
 from grovekeeper_client.dummies import DummyRows
@@ -54,7 +55,7 @@ class StatisticsOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Balance:
+class Balance(views.ShowsFields):
     """The budget of an account, exact, at its tightest joint cell.
 
     Attributes:
@@ -102,7 +103,7 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(views.ShowsFields):
     """One immutable line of the ledger.
 
     Attributes:
@@ -157,6 +158,15 @@ class Dataset:
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
 
+    def _repr_html_(self) -> str:
+        account = self.facts["account"]
+        amounts = ("unit", "cap", "charged", "reserved", "remaining")
+        shown = {"name": self.name, "id": self.id}
+        shown |= {name: account[name] for name in amounts}
+        features = [feature["name"] for feature in self.schema["features"]]
+        label = self.schema["label"]["name"]
+        return views.facts("Dataset", shown | {"features": features, "label": label})
+
     @property
     def id(self) -> str:
         """Id of the dataset."""
@@ -171,6 +181,16 @@ class Dataset:
     def schema(self) -> Mapping[str, Any]:
         """The public schema: features and label."""
         return dict(self.facts["schema"])
+
+    def profiles(self) -> views.Records:
+        """The released profiles, newest first."""
+        columns = ("id", "name", "scope", "created_at")
+        return views.Records(self._client.profiles(self.id), columns=columns)
+
+    def released_statistics(self) -> views.Records:
+        """The released statistics, newest first; ``Grovekeeper.statistics`` has each."""
+        columns = ("id", "name", "statistics", "scope", "created_at")
+        return views.Records(self._client.all_statistics(self.id), columns=columns)
 
     def balance(self, *, scope: Mapping[str, Any] | None = None) -> Balance:
         """The budget, at the tightest joint cell of a scope or of the dataset."""

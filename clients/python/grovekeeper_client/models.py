@@ -16,6 +16,7 @@ from grovekeeper_client.client import Client
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
 from grovekeeper_client.transport import Json
+from grovekeeper_client.views import ShowsFields, facts
 
 MAX_ROWS = 10_000
 """Rows of one request."""
@@ -52,7 +53,7 @@ class EvaluationOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Quote:
+class Quote(ShowsFields):
     """What a job would cost. A quote reads no row and costs nothing.
 
     Attributes:
@@ -100,7 +101,7 @@ class Quote:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(ShowsFields):
     """A released evaluation of a model; its numbers carry noise.
 
     Attributes:
@@ -160,6 +161,13 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({self.id!r}, algorithm={self.card['algorithm']!r})"
+
+    def _repr_html_(self) -> str:
+        card = self.card
+        names = ("id", "name", "aliases", "algorithm", "parameters", "created_at")
+        shown = {name: card.get(name) for name in names}
+        shown |= {"dataset": card.get("dataset_name"), "cells": card.get("scope")}
+        return facts("Model", shown | {"guarantee": card["guarantee"].get("text")})
 
     @property
     def id(self) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from grovekeeper_client.client import Client
 from grovekeeper_client.datasets import Dataset
@@ -12,8 +12,14 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Evaluation, Model, evaluation_of, model_of
 from grovekeeper_client.settings import key_of, url_of
 from grovekeeper_client.statistics import Statistics, statistics_of
+from grovekeeper_client.transport import Json
+from grovekeeper_client.views import Records
 
-_OUTPUTS: Mapping[str, Callable[[Client, Any], Model | Evaluation | Statistics]] = {
+Output: TypeAlias = Model | Evaluation | Statistics | Json
+"""What a job makes; of a profile, the answer of ``GET /profiles/{id}``."""
+
+_OUTPUTS: Mapping[str, Callable[[Client, Any], Output]] = {
+    "profile": lambda client, job: client.profile(job["profile_id"]),
     "evaluation": evaluation_of,
     "statistics": statistics_of,
 }
@@ -79,10 +85,35 @@ class Grovekeeper:
         """A model, by id or by alias, such as ``bank@production``."""
         return Model(self.client, self.client.model(model_id))
 
-    def job(self, job_id: str) -> Job[Model | Evaluation | Statistics]:
-        """A job that trains, evaluates or releases statistics, by id, also of another
-        session.
+    def models(self, **filters: str | None) -> Records:
+        """The models that the key may see, newest first.
+
+        Args:
+            filters: ``dataset``, ``algorithm`` and ``alias``.
         """
+        columns = ("id", "name", "aliases", "dataset_name", "algorithm", "created_at")
+        return Records(self.client.models(**filters), columns=columns)
+
+    def jobs(self, **filters: str | None) -> Records:
+        """The jobs that the key may see, newest first.
+
+        Args:
+            filters: ``dataset``, ``kind``, ``algorithm`` and ``state``.
+        """
+        columns = ("id", "kind", "name", "dataset_name", "state", "submitted_at")
+        return Records(self.client.jobs(**filters), columns=columns)
+
+    def algorithms(self) -> Records:
+        """The algorithms, with their parameters, sources and measured accuracies."""
+        columns = ("slug", "title", "source")
+        return Records(self.client.algorithms(), columns=columns)
+
+    def statistics(self, statistics_id: str) -> Statistics:
+        """Released statistics, by id."""
+        return Statistics(self.client.statistics(statistics_id))
+
+    def job(self, job_id: str) -> Job[Output]:
+        """A job, by id, also of another session."""
         kind = self.client.job(job_id)["kind"]
         output = _OUTPUTS.get(kind, model_of)
         return Job(self.client, job_id, partial(output, self.client))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grovekeeper_client.client import Client
+from grovekeeper_client.views import table
 
 _NUMBERS = ("value", "low", "high")
 _QUANTILE = "quantile"
@@ -57,6 +58,10 @@ class Table:
         columns = ", ".join(self.columns)
         statistic = self.facts["table"]["statistic"]
         return f"Table({statistic!r}, by=[{columns}])"
+
+    def _repr_html_(self) -> str:
+        records = self.records
+        return table(list(records[0]) if records else [], records)
 
     @property
     def columns(self) -> list[str]:

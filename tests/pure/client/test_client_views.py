@@ -1,0 +1,59 @@
+"""What a notebook shows of the client's objects: tables without markup of others."""
+
+from decimal import Decimal
+
+from grovekeeper_client import Balance, Table, views
+from grovekeeper_client.models import Model
+
+MARKUP = "<script>alert('x')</script>"
+ESCAPED = "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;"
+
+
+def test_every_text_is_escaped() -> None:
+    records = views.Records(
+        [{"id": MARKUP, "aliases": [MARKUP], MARKUP: None}],
+        columns=("id", "aliases", MARKUP),
+    )
+    card = {
+        "id": MARKUP, "algorithm": MARKUP, "parameters": {"a": MARKUP}, "guarantee": {},
+        "schema": {}, "scope": {"shard": [MARKUP]},
+    }  # fmt: skip
+    table = Table(
+        {
+            "axes": [{"column": MARKUP, "cells": [{"value": MARKUP}]}],
+            "rows": [{"cells": [MARKUP], "value": 1.0, "low": 0.0, "high": 2.0}],
+            "table": {"statistic": "count"},
+        }
+    )
+    for shown in (records, Model(None, card), table):  # type: ignore[arg-type]
+        html = shown._repr_html_()
+        assert "<script" not in html
+        assert "&lt;script&gt;" in html
+    assert records._repr_html_().count(ESCAPED) == 3
+
+
+def test_a_list_is_a_data_frame_with_all_members() -> None:
+    records = views.Records([{"id": "a", "more": 1}], columns=("id",))
+    assert list(records.frame().columns) == ["id", "more"]
+    assert "more" not in records._repr_html_()
+    assert (
+        views.Records([], columns=("id",))
+        ._repr_html_()
+        .endswith("<tbody></tbody></table>")
+    )
+
+
+def test_numbers_of_a_balance_are_exact() -> None:
+    amounts = {"cap": "3", "charged": "1.10", "reserved": "0", "remaining": "1.9"}
+    balance = Balance(
+        unit="epsilon",
+        available=Decimal("1.9"),
+        limited_by="cap",
+        largest_that_fits=Decimal("1.9"),
+        tightest_cell={"shard": 3},
+        **{name: Decimal(amount) for name, amount in amounts.items()},
+    )
+    html = balance._repr_html_()
+    assert "<caption>Balance</caption>" in html
+    assert "<th>charged</th><td>1.10</td>" in html
+    assert "{&quot;shard&quot;: 3}" in html
