@@ -87,6 +87,9 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
         409, "not-waiting", "The job does not wait for a decision"
     ),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
+    errors.DeclarationFixed: ProblemType(
+        409, "declaration-fixed", "The declaration cannot change any more"
+    ),
     errors.UploadRepeated: ProblemType(
         409, "upload-repeated", "The rows are stored already"
     ),

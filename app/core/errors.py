@@ -474,6 +474,22 @@ class ReservationSettled(GrovekeeperError):
     sentence = "the reservation is {state} already"
 
 
+@dataclass(eq=False)
+class DeclarationFixed(GrovekeeperError):
+    """The columns of a dataset cannot be declared anew.
+
+    Attributes:
+        because: what has fixed them, in words.
+    """
+
+    because: str
+
+    sentence = (
+        "the declaration of this dataset is fixed, because {because}; declare another dataset with the columns that "
+        "you mean"
+    )
+
+
 class NoRowsYet(GrovekeeperError):
     """The dataset has no upload yet. Uploads are public events, so this error reveals
     nothing private.

@@ -48,8 +48,10 @@ _LOADED_AT_ONCE = 4
 
 
 class DatasetRow(Base):
-    """A dataset's declaration, fixed before the first upload; a tombstone once
-    ``deleted_at`` is set.
+    """A dataset's declaration; a tombstone once ``deleted_at`` is set.
+
+    Its columns are fixed by the first upload and by whatever spends budget
+    (:mod:`app.services.datasets.change`), the rest by the declaration.
 
     Attributes:
         living_name: the name until the dataset is deleted, then null, so that its
@@ -131,8 +133,8 @@ def _named(
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset's declaration, typed. Its row changes when the dataset is deleted, or
-    its data key is wrapped anew.
+    """A dataset's declaration, typed. Its row changes when the dataset is deleted, its
+    data key is wrapped anew, or other columns are declared.
     """
 
     row: DatasetRow

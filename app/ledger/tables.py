@@ -80,6 +80,7 @@ class EntryKind(StrEnum):
     GRANT_MADE = "grant-made"
     GRANT_REMOVED = "grant-removed"
     DATASET_DECLARED = "dataset-declared"
+    DATASET_CHANGED = "dataset-changed"
     DATASET_DELETED = "dataset-deleted"
     UNIT_ERASED = "unit-erased"
     UPLOAD_ERASED = "upload-erased"
@@ -404,6 +405,15 @@ _ADD_ENTRIES = insert_rows(EntryRow)
 _ACCOUNTS = cast(Table, AccountRow.__table__)
 # sets the columns that rows name
 _MOVE_HEADS = update(_ACCOUNTS).where(_ACCOUNTS.c.id == bindparam("moved"))
+
+
+def has_reserved(session: Session, account_id: str) -> bool:
+    """Whether an account ever reserved or charged something."""
+    kinds = (EntryKind.RESERVE.value, EntryKind.CHARGE.value)
+    query = select(EntryRow.sequence).where(
+        EntryRow.account_id == account_id, EntryRow.kind.in_(kinds)
+    )
+    return session.execute(query.limit(1)).first() is not None
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:

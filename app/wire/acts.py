@@ -14,6 +14,7 @@ ActKind: TypeAlias = Literal[
     "grant-made",
     "grant-removed",
     "dataset-declared",
+    "dataset-changed",
     "dataset-deleted",
     "unit-erased",
     "upload-erased",

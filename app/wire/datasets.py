@@ -190,7 +190,7 @@ class PartitionIn(Request):
 
 class DatasetIn(Request):
     """A declaration: everything about a dataset that is public and fixed before its
-    first row.
+    first row. Until then, the columns can change.
 
     A declaration of the name of an erased dataset continues its account. With
     ``other_people``, a reason that the control chain keeps, it opens a new account: an
@@ -213,6 +213,12 @@ class DatasetIn(Request):
     visibility: SkipJsonSchema[Any] = None
     population: PublicName | None = None
     other_people: PublicSentence | None = None
+
+
+class DatasetChangeIn(Request):
+    """The columns of a dataset, all of them, in place of those that were declared."""
+
+    schema_: Annotated[SchemaIn, Field(alias="schema")]
 
 
 class AccountOut(Answer):
@@ -255,7 +261,8 @@ class DatasetOut(Answer):
     """Public facts of a dataset and its balance.
 
     ``continues`` is the erased dataset of the same name whose spent budget counts in
-    this account, if there is one.
+    this account, if there is one. ``etag`` names the state of the declaration, which
+    changes with the columns alone.
     """
 
     id: str
@@ -273,6 +280,7 @@ class DatasetOut(Answer):
     epochs: list[EpochOut]
     created_at: str
     deleted_at: str | None
+    etag: str
 
 
 class DatasetList(Answer):

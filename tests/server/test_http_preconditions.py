@@ -3,15 +3,17 @@ made.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from typing import Any
 
 import httpx
 import pytest
 
+from grovekeeper_client import Dataset
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.support.pages import hidden, section, signed_in
-from tests.support.server import Server
+from tests.support.server import CSV, Server, csv_rows
 
 RULES: dict[str, Any] = {
     "largest_job": "1", "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None,
@@ -65,6 +67,36 @@ def test_a_proposal_is_a_part_of_what_an_owner_has_seen(idle_server: Server) -> 
         "the second owner has not seen the proposal, which the change would drop"
     )
     assert second.http.get(path).json()["proposal"]["rules"]["largest_job"] == "2"
+
+
+def test_other_columns_replace_those_that_the_owner_has_seen(
+    idle_server: Server,
+) -> None:
+    declared = idle_server.declared()
+    path, http = f"/datasets/{declared['id']}", idle_server.admin.http
+    first = http.get(path)
+    assert first.headers["ETag"] == f'"{first.json()["etag"]}"'
+    schema = deepcopy(declared["schema"])
+    schema["features"][0]["upper"] += 1
+    seen = {"If-Match": first.headers["ETag"]}
+    changed = http.patch(path, json={"schema": schema}, headers=seen)
+    assert changed.headers["ETag"] == f'"{changed.json()["etag"]}"'
+    assert changed.json()["schema"] == schema
+    late = http.patch(path, json={"schema": declared["schema"]}, headers=seen)
+    assert (late.status_code, late.json()["type"]) == (412, "changed-meanwhile")
+    again = http.patch(path, json={"schema": schema}, headers=seen)
+    assert again.status_code == 200, "a repetition changes nothing"
+    new = http.patch(path, json={"schema": schema}, headers={"If-None-Match": "*"})
+    assert new.status_code == 412
+    with Client(idle_server.url, idle_server.admin.key) as client:
+        dataset = Dataset(client, client.dataset(declared["id"]))
+        dataset.change(declared["schema"])
+        assert dataset.schema == declared["schema"]
+        rows = csv_rows(3)
+        assert http.post(f"{path}/rows", content=rows, headers=CSV).status_code == 201
+        with pytest.raises(ApiProblem, match="declare another dataset") as refused:
+            dataset.change(schema)
+    assert refused.value.type == "declaration-fixed"
 
 
 @pytest.mark.parametrize("field", ["abc", '"a" "b"', '"', "*, *", ""])

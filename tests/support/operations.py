@@ -95,6 +95,8 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "check_declaration": lambda it: ("POST", "/declarations", {"json": declaration()}),
     "list_datasets": lambda it: ("GET", "/datasets", {}),
     "show_dataset": lambda it: ("GET", f"/datasets/{it.dataset}", {}),
+    # the columns in force, which change nothing
+    "change_dataset": lambda it: ("PATCH", f"/datasets/{it.dataset}", {"json": {"schema": declaration()["schema"]}}),
     "delete_dataset": lambda it: ("DELETE", f"/datasets/{it.dataset}", {}),
     "list_grants": lambda it: ("GET", f"/datasets/{it.dataset}/grants", {}),
     "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
@@ -199,6 +201,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "put_grant": ("grant-made",),
     "delete_grant": ("grant-removed",),
     "declare_dataset": ("dataset-declared",),
+    "change_dataset": (),
     "delete_dataset": ("dataset-deleted",),
     "erase_unit": ("unit-erased",),
     "erase_upload": ("upload-erased",),

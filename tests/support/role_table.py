@@ -110,8 +110,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("list_webhooks", "delete_webhook"), _on("owner")),
     "show_overlaps": Rule(on=frozenset({"owner"}), by_grant=True),
     **dict.fromkeys(
-        ("change_rules", "decide_job", "change_cap", "upload_rows", "check_rows", "erase_unit", "erase_upload",
-         "join_population", "cancel_job", "create_webhook", "rotate_webhook"),
+        ("change_dataset", "change_rules", "decide_job", "change_cap", "upload_rows", "check_rows", "erase_unit",
+         "erase_upload", "join_population", "cancel_job", "create_webhook", "rotate_webhook"),
         _on("owner", deleted=409),
     ),
     **dict.fromkeys(

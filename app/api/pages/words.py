@@ -228,6 +228,9 @@ _SENTENCES: Mapping[ActKind, Markup] = {
     "grant-made": Markup("Granted {key} the role {role} on {dataset}."),
     "grant-removed": Markup("Revoked the role of {key} on {dataset}."),
     "dataset-declared": Markup("Declared the dataset {dataset}{before}."),
+    "dataset-changed": Markup(
+        "Changed the declared columns of {dataset}, from the SHA-256 {before} to {after}."
+    ),
     "dataset-deleted": Markup("Erased all rows of {dataset}."),
     "unit-erased": Markup("Erased the rows of one privacy unit in {dataset}."),
     "upload-erased": Markup("Erased the upload {upload} of {dataset}."),

@@ -11,20 +11,31 @@ from app.api.requests import (
     NameFilter,
     OptionalIdempotency,
     Page,
+    Precondition,
     limited,
     sent,
+    with_etag,
 )
 from app.core.errors import (
     AccountDiffers,
     BalanceMismatch,
+    ChangedMeanwhile,
+    DatasetDeleted,
+    DeclarationFixed,
     NameTaken,
     NotFound,
     PopulationMismatch,
     RoleMissing,
     SameSubmitter,
 )
-from app.services.datasets import declare, erase, show
-from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, DeclarationOut
+from app.services.datasets import change, declare, erase, show
+from app.wire.datasets import (
+    DatasetChangeIn,
+    DatasetIn,
+    DatasetList,
+    DatasetOut,
+    DeclarationOut,
+)
 
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -72,9 +83,36 @@ def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
 
 
 @dataset_routes.get("/{dataset}", responses=documented(NotFound))
-def show_dataset(by: By, dataset: str) -> DatasetOut:
+def show_dataset(by: By, dataset: str, response: Response) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
-    return show.show_dataset(*by, dataset)
+    return with_etag(response, show.show_dataset(*by, dataset))
+
+
+@dataset_routes.patch(
+    "/{dataset}",
+    responses=documented(
+        NotFound,
+        RoleMissing,
+        DatasetDeleted,
+        DeclarationFixed,
+        ChangedMeanwhile,
+        *JSON_BODY,
+    ),
+)
+@limited(body=Body.DECLARATION)
+def change_dataset(
+    by: By,
+    dataset: str,
+    body: DatasetChangeIn,
+    condition: Precondition,
+    response: Response,
+) -> DatasetOut:
+    """Declare other columns: names, bounds, categories, classes. Until the first upload,
+    reservation, charge or join of a population.
+    """
+    return with_etag(
+        response, change.change_columns(*by, dataset, body.schema_, condition=condition)
+    )
 
 
 @dataset_routes.delete(

@@ -205,17 +205,8 @@ class _Checked:
         Raises:
             InvalidRequest: every broken rule.
         """
-        schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
+        schema, problems = checked_columns(declaration)
         unit_column, cap = declaration.privacy_unit.column, 0
-        problems = [
-            *map(field_problem, schema.problems()),
-            *_alike_names(declaration),
-            *_misread_texts(declaration),
-        ]
-        problems += _unit_problems(declaration)
-        problems += partition_problems(
-            declaration.partitions, schema, unit_column=unit_column
-        )
         if "visibility" in declaration.model_fields_set:
             problem = "every-dataset-is-private"
             problems.append(
@@ -316,6 +307,22 @@ class _Checked:
             partitions=dataset.partitions,
             delta_set_aside=delta_set_aside,
         )
+
+
+def checked_columns(declaration: DatasetIn) -> tuple[Schema, list[FieldProblem]]:
+    """The columns of a declaration, and each rule that they break by themselves or
+    beside the privacy unit and the partitions.
+    """
+    schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
+    return schema, [
+        *map(field_problem, schema.problems()),
+        *_alike_names(declaration),
+        *_misread_texts(declaration),
+        *_unit_problems(declaration),
+        *partition_problems(
+            declaration.partitions, schema, unit_column=declaration.privacy_unit.column
+        ),
+    ]
 
 
 def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:

@@ -12,6 +12,7 @@ from app.access import grants
 from app.access.grants import MANAGE_DATASET, SEE_DATASET, TRAIN, Principal, Role
 from app.core import stamps
 from app.core.errors import RoleMissing, Unavailable
+from app.core.preconditions import etag_of
 from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
@@ -171,8 +172,14 @@ def _out(
             "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": stamps.to_text(row.created_at),
             "deleted_at": stamps.text_or_none(row.deleted_at),
+            "etag": declaration_etag(dataset),
         }
     )
+
+
+def declaration_etag(dataset: catalog.Dataset) -> str:
+    """The entity tag of what a dataset declares."""
+    return etag_of(dataset.id, dataset.row.schema)
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:

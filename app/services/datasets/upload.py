@@ -396,7 +396,9 @@ class _Upload:
         at: datetime,
     ) -> Answer:
         dataset_id = self._dataset.id
-        catalog.locked(session, dataset_id).living()
+        declared = catalog.locked(session, dataset_id).living()
+        if not declared.is_declared_as(self._dataset):
+            raise Unavailable("the declaration changed while the rows were read")
         epochs = catalog.upload_ids(session, dataset_id)
         # The book excludes other uploads by a lock of the file system, which some file
         # systems do not have.

@@ -55,6 +55,9 @@ class AskedDataset:
     def continues(self, earlier: "AskedDataset") -> bool:
         """Whether what was planned from earlier facts holds: nothing but uploads came
         since.
+
+        The first upload fixes the declaration. Until then, another transaction may
+        change it after this one has read it, and before this one has its locks.
         """
         is_same_account = (self.accountant, self.delta) == (
             earlier.accountant,
@@ -64,6 +67,7 @@ class AskedDataset:
         return (
             is_same_account
             and has_uploads
+            and bool(earlier.uploads) == bool(self.uploads)
             and self.dataset.is_declared_as(earlier.dataset)
         )
 

@@ -31,6 +31,7 @@ _DETAILS = {
     "grant-made": {"dataset", "key", "role"},
     "grant-removed": {"dataset", "key"},
     "dataset-declared": {"dataset"},
+    "dataset-changed": {"dataset", "before", "after"},
     "dataset-deleted": {"dataset"},
     "unit-erased": {"dataset"},
     "upload-erased": {"dataset", "upload"},

@@ -2,21 +2,36 @@
 load is lost or counted twice.
 """
 
+import hashlib
+import io
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Lock
 
 import pytest
 
 from app.access.idempotency import IdempotentRequest
-from app.core.errors import NameTaken
-from app.services.datasets.declare import register_dataset
+from app.core.errors import (
+    ChangedMeanwhile,
+    DeclarationFixed,
+    NameTaken,
+    RowsInvalid,
+    Unavailable,
+)
+from app.datasets.upload_bodies import BodyForm
+from app.ledger import control
+from app.ledger.tables import EntryKind
+from app.services.datasets.change import change_columns
+from app.services.datasets.declare import join_population, register_dataset
 from app.services.datasets.erase import delete_dataset
+from app.services.datasets.show import show_dataset
+from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.ledger.external import charge_external
-from app.wire.datasets import DatasetIn, DatasetOut
+from app.wire.datasets import DatasetIn, DatasetOut, SchemaIn
 from app.wire.reservations import ExternalIn
 from tests.support.crash_scene import OWNER, open_installation
 
@@ -73,6 +88,69 @@ def _together(work: Callable[[], object]) -> list[object]:
             future.result(120)
             for future in [pool.submit(run) for _ in range(N_THREADS)]
         ]
+
+
+def _sent(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except (ChangedMeanwhile, DeclarationFixed, RowsInvalid, Unavailable):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ["upload", "charge", "join"])
+def test_columns_do_not_change_under_what_follows_from_them(
+    installation: Installation, kind: str
+) -> None:
+    columns = DECLARATION.schema_.model_dump(exclude_none=True)
+    columns["features"][0]["name"] = "years"
+    other = SchemaIn.model_validate(columns)
+    rows = b"age,income\n40,low\n"
+    for number in range(8):
+        name = f"{kind}{number}"
+        body = DECLARATION.model_copy(update={"name": name, "population": None})
+        declared = DatasetOut.model_validate_json(
+            register_dataset(installation, OWNER, body, request=None).body
+        )
+        spooled = SpooledBody(
+            io.BytesIO(rows), UploadTerms(BodyForm.CSV), hashlib.sha256(rows).digest()
+        )
+        follow = {
+            "upload": partial(
+                upload_rows, installation, OWNER, name, spooled, request=None
+            ),
+            "charge": partial(_spend, installation, name, "0.1"),
+            "join": partial(
+                join_population, installation, OWNER, name, population="people"
+            ),
+        }[kind]
+        change = partial(change_columns, installation, OWNER, name, other)
+        turns = [follow, *[change] * (N_THREADS - 1)]
+        lock = Lock()
+
+        def run(turns: list[Callable[[], object]] = turns, lock: Lock = lock) -> object:
+            with lock:
+                work = turns.pop(0)
+            return work, _sent(work)
+
+        results = dict(_together(run))  # type: ignore[arg-type]
+        shown = show_dataset(installation, OWNER, name)
+        with installation.database.read() as session:
+            acts = [
+                act
+                for act in control.details_of(session, EntryKind.DATASET_CHANGED)
+                if act["dataset"] == declared.id
+            ]
+        assert len(acts) <= 1
+        assert (shown.etag != declared.etag) == bool(acts)
+        if kind == "upload":
+            assert results[follow] is not bool(acts), (
+                "the rows were read by the columns that the dataset has"
+            )
+        if results[follow]:
+            with pytest.raises(DeclarationFixed):
+                not_in_force = DECLARATION.schema_ if acts else other
+                change_columns(installation, OWNER, name, not_in_force)
 
 
 def test_one_of_many_declarations_takes_up_a_name(installation: Installation) -> None:

@@ -266,7 +266,7 @@ def test_every_kind_of_act_has_a_sentence() -> None:
         "account": "ds_a", "sequence": 2, "population": "pp_a", "verifier_key": "a+b+c", "storage_key": "sk_a",
         "rules": {"largest_job": None, "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None},
         "proposed_by": "key_b", "job": "jb_a", "reason": "<b>", "entries": 3, "alias": "production", "model": "md_a",
-        "webhook": "wh_a",
+        "webhook": "wh_a", "before": "0a", "after": "0b",
     }  # fmt: skip
     shared = {
         "sequence": 1,

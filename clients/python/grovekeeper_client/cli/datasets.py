@@ -27,6 +27,7 @@ from grovekeeper_client.cli.command import (
     check_new,
     confirm,
     given,
+    json_object,
     on_key,
     one_attempt,
     read_bytes,
@@ -200,6 +201,30 @@ def create(
     )
     show_warnings(output, dataset)
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
+
+
+@app.command("change")
+def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) -> None:
+    """Declare other columns: names, bounds, categories, classes. Refused once there were
+    rows or jobs.
+
+    Only the schema of the declaration is sent. Privacy unit, protection, partitions and
+    budget stay as they were declared; other ones need another dataset.
+    """
+    declaration = json_object(read_bytes(file), str(file))
+    if "schema" not in declaration:
+        raise WrongUse(f"{file} has no schema")
+    schema, output = declaration["schema"], call.output
+    with call.client() as client:
+        before = client.dataset(dataset)
+        after = client.change_dataset(dataset, schema, etag=before["etag"])
+    output.answer(after)
+    if before["etag"] == after["etag"]:
+        output.say(f"{after['name']} has these columns already")
+    else:
+        output.say(f"changed the columns of {after['name']}")
+    output.warnings(after)
+    output.hint(f"grovekeeper datasets upload {after['name']} ROWS.csv")
 
 
 _SIMILAR_UNITS = (
