@@ -29,6 +29,7 @@ from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.datasets import unit_names
 from app.db.base import Base, CanonicalJson, find_row
+from grovekeeper_common import identifier_names
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.events import Adjacency
@@ -194,6 +195,13 @@ class Dataset:
     def max_rows(self) -> int:
         """Rows that one unit has at most; 1 where the row is the unit."""
         return int(self.row.privacy_unit["max_rows"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about the declared columns, from the declaration alone."""
+        names = [feature.name for feature in self.schema.features]
+        of_names = identifier_names.warnings_of(names, unit=self.unit_column)
+        return [*self.schema.warnings, *of_names]
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -35,9 +35,9 @@ from app.services.releases import requests
 from app.services.spending import spend
 from app.wire.datasets import DatasetIn, DatasetOut, SchemaIn
 from app.wire.reservations import ExternalIn
-from app.wire.training import TrainIn
+from app.wire.training import PlanIn, TrainIn
 from grovekeeper_verifier import control_export
-from tests.support.asking import submit_training
+from tests.support.asking import show_plan, submit_training
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
 pytestmark = pytest.mark.contract
@@ -201,6 +201,21 @@ def test_unit_and_partitions_stay(scene: Scene, features: list[dict[str, Any]]) 
     (error,) = refused.value.errors
     assert (error.at, error.problem) == ("/schema", "changes-more-than-columns")
     assert not _acts(scene)
+
+
+def test_a_name_like_that_of_an_identifier_is_a_warning_of_declaration_and_quote(
+    scene: Scene,
+) -> None:
+    features = [AGE, {**AGE, "name": "patient_id"}]
+    without = {"privacy_unit": {"column": None, "max_rows": 1}, "partitions": []}
+    declared = _declared(scene, schema=SCHEMA | {"features": features}, **without)
+    (warning,) = declared.warnings
+    assert "patient_id" in warning
+    assert "--unit" in warning
+    plan = PlanIn.model_validate({"dataset": "clinic", "epsilon": "0.1"})
+    assert warning in show_plan(scene.installation, OWNER, plan).warnings
+    mended = _change(scene, SchemaIn.model_validate(SCHEMA | {"features": [AGE]}))
+    assert not mended.warnings
 
 
 def test_the_columns_obey_the_rules_of_a_declaration(scene: Scene) -> None:

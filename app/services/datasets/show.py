@@ -168,7 +168,7 @@ def _out(
             "partitions": row.partitions,
             "public_size": row.public_size,
             "population": row.population,
-            "warnings": [*large, *dataset.schema.warnings],
+            "warnings": [*large, *dataset.warnings],
             "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": stamps.to_text(row.created_at),
             "deleted_at": stamps.text_or_none(row.deleted_at),

@@ -233,7 +233,7 @@ class AskedPart:
             ),
             *([_LARGE_DELTA] if is_large else []),
             *([] if self.source.uploads else [_NO_ROWS]),
-            *self.dataset.schema.warnings,
+            *self.dataset.warnings,
         ]
 
 

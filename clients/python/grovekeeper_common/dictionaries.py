@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grovekeeper_common import strict_json
+from grovekeeper_common import identifier_names, strict_json
 from grovekeeper_common.number_text import BLANKS
 
 _NO_ROWS = (
@@ -447,6 +447,10 @@ def _lacking(
 
 
 def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
+    names = [str(feature["name"]) for feature in declaration["schema"]["features"]]
+    unit = _object(declaration.get("privacy_unit")).get("column")
+    for sentence in identifier_names.warnings_of(names, unit=unit):
+        yield Remark("/privacy_unit", sentence)
     if declaration.get("public_size") is None:
         yield Remark(
             "/public_size",
