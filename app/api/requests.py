@@ -47,7 +47,7 @@ from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
 from app.wire.aliases import AliasHistory, AliasOut
 from app.wire.base import is_secret
-from app.wire.datasets import PUBLIC_NAME, DatasetOut
+from app.wire.datasets import PUBLIC_NAME
 from app.wire.rules import RulesOut
 
 _JSON_TYPES = ["application/json"]
@@ -58,7 +58,7 @@ _bearer = HTTPBearer(
     auto_error=False, description="`Authorization: Bearer <key or token>`"
 )
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
-Tagged = TypeVar("Tagged", RulesOut, AliasOut, AliasHistory, DatasetOut)
+Tagged = TypeVar("Tagged", RulesOut, AliasOut, AliasHistory)
 
 
 class Body(StrEnum):

@@ -261,8 +261,7 @@ class DatasetOut(Answer):
     """Public facts of a dataset and its balance.
 
     ``continues`` is the erased dataset of the same name whose spent budget counts in
-    this account, if there is one. ``etag`` names the state of the declaration, which
-    changes with the columns alone.
+    this account, if there is one.
     """
 
     id: str
@@ -280,7 +279,6 @@ class DatasetOut(Answer):
     epochs: list[EpochOut]
     created_at: str
     deleted_at: str | None
-    etag: str
 
 
 class DatasetList(Answer):

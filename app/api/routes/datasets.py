@@ -14,7 +14,6 @@ from app.api.requests import (
     Precondition,
     limited,
     sent,
-    with_etag,
 )
 from app.core.errors import (
     AccountDiffers,
@@ -85,7 +84,7 @@ def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
 @dataset_routes.get("/{dataset}", responses=documented(NotFound))
 def show_dataset(by: By, dataset: str, response: Response) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
-    return with_etag(response, show.show_dataset(*by, dataset))
+    return _with_etag(response, show.show_dataset(*by, dataset))
 
 
 @dataset_routes.patch(
@@ -110,9 +109,15 @@ def change_dataset(
     """Declare other columns: names, bounds, categories, classes. Until the first upload,
     reservation, charge or join of a population.
     """
-    return with_etag(
+    return _with_etag(
         response, change.change_columns(*by, dataset, body.schema_, condition=condition)
     )
+
+
+def _with_etag(response: Response, answer: DatasetOut) -> DatasetOut:
+    """Name the state of the declared columns in the field ``ETag``."""
+    response.headers["ETag"] = f'"{show.columns_etag(answer)}"'
+    return answer
 
 
 @dataset_routes.delete(

@@ -26,7 +26,7 @@ from app.ledger import control, populations, tables
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.declare import checked_columns, read_partitions
-from app.services.datasets.show import dataset_out, declaration_etag
+from app.services.datasets.show import columns_etag, dataset_out
 from app.services.installation import Installation
 from app.wire.datasets import (
     CellSizeIn,
@@ -79,7 +79,8 @@ def change_columns(
         before = catalog.locked(session, dataset.id).living()
         after = before
         if schema != before.schema:
-            require_unchanged(condition, declaration_etag(before))
+            shown = dataset_out(session, before, principal)
+            require_unchanged(condition, columns_etag(shown))
             _require_changeable(session, before)
             digest = _digest(before.schema)
             before.row.schema = schema.to_json()

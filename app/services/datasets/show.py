@@ -172,14 +172,13 @@ def _out(
             "epochs": [_epoch(epoch) for epoch in epochs],
             "created_at": stamps.to_text(row.created_at),
             "deleted_at": stamps.text_or_none(row.deleted_at),
-            "etag": declaration_etag(dataset),
         }
     )
 
 
-def declaration_etag(dataset: catalog.Dataset) -> str:
-    """The entity tag of what a dataset declares."""
-    return etag_of(dataset.id, dataset.row.schema)
+def columns_etag(dataset: DatasetOut) -> str:
+    """The entity tag of the declared columns: they alone can change."""
+    return etag_of(dataset.id, dataset.schema_)
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:

@@ -197,21 +197,12 @@ class Client(Calls):
             "DELETE", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}"
         )
 
-    def change_dataset(
-        self, dataset: str, schema: Mapping[str, Any], *, etag: str | None = None
-    ) -> Json:
+    def change_dataset(self, dataset: str, schema: Mapping[str, Any]) -> Json:
         """``PATCH /datasets/{id}``: declares other columns, before rows or jobs follow
         from them.
-
-        With the ``etag`` of :meth:`dataset`, the service refuses the change if somebody
-        else made one meanwhile.
         """
-        return self._json(
-            "PATCH",
-            f"/datasets/{segment(dataset)}",
-            body={"schema": schema},
-            headers=_unless_changed(etag),
-        )
+        path = f"/datasets/{segment(dataset)}"
+        return self._json("PATCH", path, body={"schema": schema})
 
     def rules(self, dataset: str) -> Json:
         """``GET /datasets/{id}/rules``."""

@@ -363,12 +363,10 @@ class Dataset:
         """Declares other columns, all of them: names, bounds, categories, classes.
 
         The service refuses a change once rows were uploaded, budget was reserved or
-        charged, or the dataset joined a population; and if somebody else changed the
-        columns since this object was made. Privacy unit, protection, partitions and
-        budget stay.
+        charged, or the dataset joined a population. Privacy unit, protection,
+        partitions and budget stay.
         """
-        etag = self.facts["etag"]
-        self.facts = self._client.change_dataset(self.id, schema, etag=etag)
+        self.facts = self._client.change_dataset(self.id, schema)
 
     def dummy(self, n_rows: int, *, seed: int = 0) -> DummyRows:
         """Rows that mean nothing, drawn from the declaration alone, for the development

@@ -73,7 +73,6 @@ DATASET = {
     ],
     "created_at": "2026-11-20T09:00:00.000000Z",
     "deleted_at": None,
-    "etag": "0" * 32,
 }
 PLAN = {
     "dataset": "ds_1",
@@ -353,7 +352,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/datasets"): (200, {"datasets": [DATASET], "next": None}),
     ("GET", "/datasets/census"): (200, DATASET),
     ("GET", "/datasets/ds_1"): (200, DATASET),
-    ("PATCH", "/datasets/census"): (200, {**DATASET, "etag": "1" * 32}),
+    ("PATCH", "/datasets/census"): (200, {**DATASET, "schema": {}}),
     ("DELETE", "/datasets/census"): (204, None),
     ("POST", "/datasets/census/rows/check"): (204, None),
     ("POST", "/datasets/census/rows"): (

@@ -217,9 +217,9 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
     schema, output = declaration["schema"], call.output
     with call.client() as client:
         before = client.dataset(dataset)
-        after = client.change_dataset(dataset, schema, etag=before["etag"])
+        after = client.change_dataset(dataset, schema)
     output.answer(after)
-    if before["etag"] == after["etag"]:
+    if before["schema"] == after["schema"]:
         output.say(f"{after['name']} has these columns already")
     else:
         output.say(f"changed the columns of {after['name']}")
