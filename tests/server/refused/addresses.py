@@ -162,7 +162,7 @@ def queries_and_paths() -> Iterator[Refused]:
         path = f"/datasets/{{dataset}}/grants/{segment}"
         yield Refused(f"grant-{segment[:12]}", "PUT", path, "not-found", grant)
         yield Refused(f"take-{segment[:12]}", "DELETE", path, "not-found")
-    yield Refused("patch", "PATCH", "/datasets/{dataset}", "method-not-allowed")
+    yield Refused("patch", "PATCH", "/datasets/{dataset}/rules", "method-not-allowed")
     yield Refused("put", "PUT", "/train", "method-not-allowed", {"json": {}})
     for key in ("", "x" * 201, "with space", "tab\tbed", CANARY + "\xe9"):
         body = {
