@@ -6,11 +6,16 @@ inherit. It is never in the service's home: with a fresh home, everything would 
 compiled again. Numba has to be imported after :func:`choose`, because it reads the
 folder once.
 
+The user's folder has one folder for each state of the compiled files. Numba takes a file
+for unchanged if its size and time are: after an upgrade of an image whose files all have
+one time, a process would draw noise with the code of the version before.
+
 Numba stores its index as a pickle, so anybody who can write to the folder can run code
 in this process. A folder that another user owns or may write to is therefore not used.
 """
 
 import atexit
+import hashlib
 import os
 import shutil
 import stat
@@ -21,6 +26,8 @@ from typing import Final
 VARIABLE: Final = "NUMBA_CACHE_DIR"
 
 _PACKAGE: Final = Path(__file__).resolve().parent
+_COMPILED: Final = ("kernels/compiled", "noise")
+"""The folders with compiled functions."""
 
 
 def choose() -> None:
@@ -39,7 +46,8 @@ def folder() -> str:
 
 def _writable(package: Path) -> bool:
     """Whether ``__pycache__`` can be written in every folder with compiled functions."""
-    for folder in (package / "kernels" / "compiled", package / "noise"):
+    for name in _COMPILED:
+        folder = package / name
         cache = folder / "__pycache__"
         if not os.access(cache if cache.is_dir() else folder, os.W_OK | os.X_OK):
             return False
@@ -47,12 +55,12 @@ def _writable(package: Path) -> bool:
 
 
 def _user_folder() -> Path | None:
-    """``$XDG_CACHE_HOME/grovekeeper/numba`` or ``~/.cache/grovekeeper/numba``; ``None``
-    if others can write to it.
+    """A folder in ``$XDG_CACHE_HOME/grovekeeper/numba`` or
+    ``~/.cache/grovekeeper/numba``; ``None`` if others can write to it.
     """
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "grovekeeper" / "numba"
+        folder = base / "grovekeeper" / "numba" / _digest_of_compiled_files()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
     except (OSError, RuntimeError):
@@ -65,6 +73,14 @@ def _user_folder() -> Path | None:
     # the folder may lie on a disk that is mounted read-only
     is_writable = os.access(folder, os.W_OK | os.X_OK)
     return folder if is_own and is_writable else None
+
+
+def _digest_of_compiled_files() -> str:
+    digest = hashlib.sha256()
+    for name in _COMPILED:
+        for path in sorted((_PACKAGE / name).glob("*.py")):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def _temporary_folder() -> Path:

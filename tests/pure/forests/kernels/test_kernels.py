@@ -1,6 +1,7 @@
 """Compiled kernels against slow NumPy implementations."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -627,7 +628,7 @@ def _choose_for_a_read_only_package(
     # setenv comes first, so that monkeypatch restores the variable that choose() sets.
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    monkeypatch.setattr(code_cache, "_PACKAGE", home / "missing")
+    monkeypatch.setattr(code_cache, "_writable", lambda _package: False)
     code_cache.choose()
     return Path(os.environ["NUMBA_CACHE_DIR"])
 
@@ -636,8 +637,29 @@ def test_a_read_only_package_uses_a_private_folder_of_the_user(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
-    assert folder == tmp_path / "cache" / "grovekeeper" / "numba"
+    assert folder.parent == tmp_path / "cache" / "grovekeeper" / "numba"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    "name", ["noise/draws.py", "kernels/compiled/node_row_loops.py"]
+)
+def test_code_of_another_version_is_not_used_although_its_files_have_one_size_and_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    package = tmp_path / "grovekeeper_forests"
+    shutil.copytree(code_cache._PACKAGE, package)
+    monkeypatch.setattr(code_cache, "_PACKAGE", package)
+    before = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
+    path = package / name
+    status, text = path.stat(), path.read_text(encoding="utf-8")
+    path.write_text(text.replace("<", ">", 1), encoding="utf-8")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+
+    after = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
+
+    assert before != after
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(
@@ -646,8 +668,8 @@ def test_a_folder_that_others_may_write_to_is_not_used(
     """The index of compiled code is a pickle: a user who can write it can run code in
     this process.
     """
-    shared = tmp_path / "grovekeeper" / "numba"
-    shared.mkdir(parents=True)
+    shared = _choose_for_a_read_only_package(monkeypatch, tmp_path)
+    assert shared.is_relative_to(tmp_path)
     shared.chmod(0o777)
     folder = _choose_for_a_read_only_package(monkeypatch, tmp_path)
     assert folder != shared
