@@ -77,14 +77,14 @@ def _kept(link: re.Match[str], folder: Path) -> str:
 
 def reference() -> str:
     """The page of all operations."""
-    return _BEGIN + _operations()
-
-
-def _operations() -> str:
-    """Every operation as Markdown, by path."""
     document = json.loads(
         (_ROOT / "openapi" / "openapi.json").read_text(encoding="utf-8")
     )
+    return _BEGIN + _operations(document) + _all_fields(document)
+
+
+def _operations(document: dict[str, Any]) -> str:
+    """Every operation as Markdown, by path."""
     parts = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -93,7 +93,10 @@ def _operations() -> str:
             )
             for parameter in operation.get("parameters", ()):
                 needed = "" if parameter.get("required") else ", optional"
-                parts.append(f"* `{parameter['name']}` ({parameter['in']}{needed})")
+                parts.append(
+                    f"* `{parameter['name']}` ({parameter['in']}{needed}): "
+                    f"{parameter['description']}"
+                )
             body = _schemas(operation.get("requestBody", {}))
             parts += [f"* body: {body}"] if body else []
             for status, answer in operation["responses"].items():
@@ -102,8 +105,63 @@ def _operations() -> str:
                     f"* {status}: {answer['description']}"
                     + (f" {shape}" if shape else "")
                 )
+            parts += _examples(operation)
             parts.append("")
     return "\n".join(parts)
+
+
+def _examples(operation: dict[str, Any]) -> list[str]:
+    """The recorded request and answer of an operation, as blocks of JSON."""
+    succeeded = next(
+        answer for status, answer in operation["responses"].items() if status < "300"
+    )
+    bodies = {"Request": operation.get("requestBody", {}), "Answer": succeeded}
+    blocks = []
+    for title, body in bodies.items():
+        shown = body.get("content", {}).get("application/json", {}).get("example")
+        if shown is not None:
+            text = json.dumps(shown, indent=2, ensure_ascii=False)
+            blocks += [f"\n{title}:\n", f"```json\n{text}\n```"]
+    return blocks
+
+
+def _all_fields(document: dict[str, Any]) -> str:
+    """Every schema as a table of its fields."""
+    parts = ["\n# Every schema\n"]
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        parts.append(f"## {name}\n")
+        required = schema.get("required", ())
+        parts += ["| field | type | required | meaning |", "|---|---|---|---|"]
+        for field, part in schema.get("properties", {}).items():
+            needed = "yes" if field in required else "no"
+            meaning = _cell(part["description"])
+            parts.append(f"| `{field}` | {_type(part)} | {needed} | {meaning} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _type(part: dict[str, Any]) -> str:
+    """A type in words, with its allowed values and a link to each schema in it."""
+    if "$ref" in part:
+        return _link(part["$ref"].rpartition("/")[2])
+    if "anyOf" in part:
+        return " or ".join(_type(choice) for choice in part["anyOf"])
+    if "enum" in part:
+        return ", ".join(f"`{_cell(str(value))}`" for value in part["enum"])
+    if "const" in part:
+        return f"`{part['const']}`"
+    if part.get("type") == "array":
+        return f"list of {_type(part['items'])}" if part.get("items") else "list"
+    return str(part.get("type", "any value"))
+
+
+def _link(schema: str) -> str:
+    return f"[{schema}](#{schema.lower()})"
+
+
+def _cell(text: str) -> str:
+    """A text of a table, in which a bar would end the cell."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _schemas(part: dict[str, Any]) -> str:
@@ -112,7 +170,7 @@ def _schemas(part: dict[str, Any]) -> str:
     for media, content in part.get("content", {}).items():
         name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
         if name != "Problem":
-            listed.append(f"`{name}`" if name else f"`{media}`")
+            listed.append(_link(name) if name else f"`{media}`")
     return ", ".join(listed)
 
 

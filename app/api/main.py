@@ -61,6 +61,7 @@ from app.api.routes import (
     uploads,
     webhooks,
 )
+from app.api.sentences import describe
 from app.api.streams import JobEvents
 from app.core.errors import IdempotencyKeyMissing, InstallationError
 from app.core.settings import Settings
@@ -180,7 +181,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         version=_API_VERSION,
         description=_DESCRIPTION,
         routes=app.routes,
-        servers=app.servers or None,
+        servers=app.servers or [{"url": "/"}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
     schema["components"]["headers"] = _HEADERS
@@ -193,6 +195,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     _document_headers(schema["paths"])
     for body in (PredictIn, InferenceIn):
         schema["components"]["schemas"] |= _schemas_of(body)
+    describe(schema)
     _document_examples(
         operation
         for methods in schema["paths"].values()

@@ -91,9 +91,7 @@ class PredictIn(Request):
         | None
     ) = None
     read_out: Literal["mv", "ta", "pa", "log", "sum"] | None = None
-    counts: Annotated[
-        bool | None, Field(description="Whether the answer has `counts`.")
-    ] = None
+    counts: bool | None = None
 
 
 class ChangedCells(Answer):

@@ -64,9 +64,7 @@ def show_deployment(
     by: By,
     heads: KeptHeads,
     account: str,
-    accept: Annotated[
-        str, Header(description="`application/yaml` for YAML")
-    ] = "application/json",
+    accept: Annotated[str, Header()] = "application/json",
 ) -> Response:
     """Show the deployment document of an account: a record for the public registry of
     deployments, and further facts.

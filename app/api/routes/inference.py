@@ -41,7 +41,6 @@ _INFERS: dict[str, Any] = {
                 "name": "Inference-Header-Content-Length",
                 "in": "header",
                 "required": False,
-                "description": "Bytes of the JSON object, if bytes of tensors follow it.",
                 "schema": {"type": "string", "pattern": "^[0-9]{1,12}$"},
             }
         ],

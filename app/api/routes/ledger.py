@@ -66,19 +66,10 @@ def _scope(text: str | None) -> Mapping[str, object]:
 
 
 def _search(
-    kind: Annotated[
-        AccountEntryKind | None, Query(description="entries of one kind")
-    ] = None,
-    job: Annotated[
-        _Id, Query(description="entries of a job, or of a reservation")
-    ] = None,
-    actor: Annotated[
-        _Id, Query(description="entries of a key, by id or name, or of `worker`")
-    ] = None,
-    scope: Annotated[
-        _ScopeText,
-        Query(description='entries on some of these cells: `{"shard": [0]}`'),
-    ] = None,
+    kind: AccountEntryKind | None = None,
+    job: _Id = None,
+    actor: _Id = None,
+    scope: _ScopeText = None,
 ) -> Search:
     """The entries that a request asks for; all of them without a parameter."""
     kinds = None if kind is None else [EntryKind(kind)]
@@ -97,9 +88,7 @@ def list_balances(by: By, page: Page) -> BalanceList:
 def show_balance(
     by: By,
     account: str,
-    scope: Annotated[
-        _ScopeText, Query(description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')
-    ] = None,
+    scope: _ScopeText = None,
 ) -> AccountBalance:
     """Show the balance of a dataset (id or name) at the tightest joint cell of a scope,
     or of a population (id).

@@ -97,10 +97,7 @@ async def download_artifact(
     form: Annotated[
         Literal["safetensors", "onnx"], Query(alias="format")
     ] = "safetensors",
-    read_out: Annotated[
-        str | None,
-        Query(description="Read-out of an ONNX file; by default the model's."),
-    ] = None,
+    read_out: str | None = None,
 ) -> Response:
     """Download the model as safetensors or ONNX."""
     return await model_file(request, *by, model_id, form=form, read_out=read_out)

@@ -129,24 +129,10 @@ _JUDGED = (
 
 
 async def dialect(
-    separator: Annotated[
-        Literal[",", ";", "tab", "|"], Query(description="The sign between cells.")
-    ] = ",",
-    decimal: Annotated[
-        Literal[".", ","], Query(description="The sign before a fraction.")
-    ] = ".",
-    encoding: Annotated[
-        Literal["utf-8", "utf-16", "latin-1", "cp1252"],
-        Query(description="The encoding of the text."),
-    ] = "utf-8",
-    missing: Annotated[
-        str,
-        Query(
-            max_length=limits.MAX_MISSING_CHARS,
-            description="Texts that stand for an empty cell, with commas between them: "
-            "`NA,.`",
-        ),
-    ] = "",
+    separator: Literal[",", ";", "tab", "|"] = ",",
+    decimal: Literal[".", ","] = ".",
+    encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252"] = "utf-8",
+    missing: Annotated[str, Query(max_length=limits.MAX_MISSING_CHARS)] = "",
 ) -> Dialect:
     """Read how a file is written, from the query parameters."""
     return Dialect.of(separator, decimal, encoding, missing)
@@ -155,19 +141,9 @@ async def dialect(
 async def upload_terms(
     request: Request,
     dialect: Annotated[Dialect, Depends(dialect)],
-    again: Annotated[
-        bool, Query(description="Store the rows of an earlier upload once more.")
-    ] = False,
-    accept_unknown: Annotated[
-        bool,
-        Query(
-            description="Accept columns in which more than 5 % of the cells are undeclared or out of bounds, and "
-            "marks such as NA in the unit column."
-        ),
-    ] = False,
-    accept_empty: Annotated[
-        bool, Query(description="Store a body with a header and no row.")
-    ] = False,
+    again: bool = False,
+    accept_unknown: bool = False,
+    accept_empty: bool = False,
 ) -> UploadTerms:
     """Read how the body of an upload is read, from its headers and query parameters."""
     return UploadTerms(
@@ -217,9 +193,7 @@ async def check_rows(
     caller: Caller,
     dataset: str,
     terms: Annotated[UploadTerms, Depends(upload_terms)],
-    replaces: Annotated[
-        NameFilter, Query(description="The upload that will be erased before.")
-    ] = None,
+    replaces: NameFilter = None,
 ) -> Response:
     """Check a file of rows as an upload would, and store nothing."""
     check = replace(terms, check=True, replaces=replaces)
