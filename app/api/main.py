@@ -192,6 +192,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     for methods in schema["paths"].values():
         for operation in methods.values():
             _require_key_where_it_is_missed(operation)
+            # an absent member would leave open whether a key is needed
+            operation.setdefault("security", [])
     _document_headers(schema["paths"])
     for body in (PredictIn, InferenceIn):
         schema["components"]["schemas"] |= _schemas_of(body)
