@@ -4,8 +4,9 @@ and moves their aliases.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -19,7 +20,7 @@ from app.access.grants import (
     Principal,
 )
 from app.access.keys import wait_for_revocation
-from app.core import limits, stamps
+from app.core import json_text, limits, stamps
 from app.core.errors import (
     ChangedMeanwhile,
     InvalidRequest,
@@ -30,6 +31,8 @@ from app.core.errors import (
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
+from app.jobs import queue
+from app.jobs.tables import JobPart
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.registry import models
@@ -42,8 +45,12 @@ from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
 from app.wire.aliases import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
 from app.wire.models import ModelList, ModelOut, ModelSummary
+from app.wire.spending import PriceOut
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
+
+_Listed: TypeAlias = tuple[ReleaseRow, JobPart | None]
+"""A model, and what its job read in its dataset."""
 
 
 def show_model(
@@ -103,22 +110,35 @@ def list_models(
         visible = grants.datasets_with(session, principal, SEE_MODEL)
         if matching.dataset is not None:
             visible = [catalog.listed_id(session, matching.dataset, among=visible)]
-        shown, following = page_of(
-            page,
-            lambda limit: models.page(
+
+        def fetch(limit: int) -> list[_Listed]:
+            rows = models.page(
                 session,
                 dataset_ids=visible,
                 before=page.cursor,
                 limit=limit,
                 matching=matching,
-            ),
-            models.cursor,
+            )
+            jobs = queue.several(session, [row.job_id for row in rows])
+            # a part may name thousands of uploads
+            parts = {job.id: replace(job.parts[0], epochs=()) for job in jobs}
+            return [(row, parts.get(row.job_id)) for row in rows]
+
+        shown, following = page_of(
+            page,
+            fetch,
+            lambda listed: models.cursor(listed[0]),
+            lambda listed: 0 if listed[1] is None else _n_bytes(listed[1]),
         )
-        names = models.addresses_of(session, [row.id for row in shown])
+        names = models.addresses_of(session, [row.id for row, _ in shown])
         return ModelList(
-            models=[_summary(row, names.get(row.id, [])) for row in shown],
+            models=[_summary(row, part, names.get(row.id, [])) for row, part in shown],
             next=following,
         )
+
+
+def _n_bytes(part: JobPart) -> int:
+    return json_text.n_bytes(dict(part.scope))
 
 
 def names_of_models(
@@ -235,7 +255,10 @@ def _unlabelled(
     }
 
 
-def _summary(row: ReleaseRow, addresses: Sequence[str]) -> ModelSummary:
+def _summary(
+    row: ReleaseRow, part: JobPart | None, addresses: Sequence[str]
+) -> ModelSummary:
+    price = None if part is None else PriceOut.model_validate(part.price)
     return ModelSummary(
         id=row.id,
         name=row.name,
@@ -243,6 +266,8 @@ def _summary(row: ReleaseRow, addresses: Sequence[str]) -> ModelSummary:
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
         algorithm=str(row.algorithm),
+        scope=None if part is None else dict(part.scope),
+        price=price,
         digest=row.file,
         created_at=stamps.to_text(row.created_at),
     )

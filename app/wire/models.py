@@ -6,6 +6,7 @@ from pydantic import Field
 
 from app.wire.base import Answer, JsonObject, Request
 from app.wire.datasets import ColumnName
+from app.wire.spending import PriceOut
 from grovekeeper_forests import limits as forest_limits
 
 
@@ -50,12 +51,20 @@ class ModelOut(Answer):
 
 
 class ModelSummary(Answer):
+    """A model in a list.
+
+    ``scope`` has the cells of the rows that it was trained on (empty: all), and
+    ``price`` is what its dataset was charged; both are null if its job is unknown.
+    """
+
     id: str
     name: str | None
     aliases: list[str]
     dataset: str
     dataset_name: str
     algorithm: str
+    scope: JsonObject | None
+    price: PriceOut | None
     digest: str
     created_at: str
 

@@ -387,7 +387,9 @@ def test_lists_are_those_of_the_api_and_tables_in_a_notebook(
     job.wait()
     models = gk.models(dataset=dataset.name)
     assert list(models) == list(gk.client.models(dataset=dataset.name))
-    assert model.id in {item["id"] for item in models}
+    (listed,) = (item for item in models if item["id"] == model.id)
+    assert listed["scope"] == model.card["scope"] == {}
+    assert listed["price"]["epsilon"] == "0.5"
     assert model.id in models._repr_html_()
     assert list(models.frame()["id"]) == [item["id"] for item in models]
     jobs = gk.jobs(dataset=dataset.name, state="succeeded")

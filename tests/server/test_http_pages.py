@@ -498,6 +498,26 @@ def test_a_wrong_field_is_named_and_costs_nothing(
 
 
 @on_one_server
+def test_the_list_of_models_has_the_cells_and_the_price_of_each(server: Server) -> None:
+    dataset = server.uploaded(
+        partitions=[{"name": "shard", "kind": "hash", "cells": 2}]
+    )["id"]
+    whole = server.trained(dataset, epsilon="0.5")
+    part = server.trained(dataset, epsilon="0.25", scope={"shard": [1]})
+    predictor = server.granted(dataset, "predictor")
+    listed = predictor.http.get(f"/models?dataset={dataset}").json()["models"]
+    assert [model["id"] for model in listed] == [part["model_id"], whole["model_id"]]
+    assert [model["scope"] for model in listed] == [{"shard": [1]}, {}]
+    assert [model["price"] for model in listed] == [part["price"], whole["price"]]
+    for model in listed:
+        card = predictor.http.get(f"/models/{model['id']}").json()
+        assert card["scope"] == model["scope"]
+    page = signed_in(server, predictor).get(f"/ui/models?dataset={dataset}").text
+    assert page.index('title="0.25 ε"') < page.index('title="0.5 ε"')
+    assert page.index("shard=1") < page.index("the whole dataset")
+
+
+@on_one_server
 def test_a_prediction_is_that_of_the_api(server: Server) -> None:
     dataset = server.uploaded()["id"]
     model = server.trained(dataset)["model_id"]

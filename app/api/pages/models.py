@@ -21,7 +21,7 @@ from app.api.pages.model_view import (
     row_fields,
 )
 from app.api.pages.rendering import Visit, Visitor, if_permitted
-from app.api.pages.words import unit_of
+from app.api.pages.words import cell, unit_of
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
 from app.core import limits
@@ -80,6 +80,8 @@ def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respo
     return visit.page(
         "models",
         models=listed.models,
+        cells={model.id: cell(model.scope or {}) for model in listed.models},
+        columns=["Model", "Dataset", "Algorithm", "Cells", "Price", "Released (UTC)"],
         following=listed.next,
         of=of,
         may_choose=may_choose,

@@ -91,7 +91,7 @@ class Grovekeeper:
         Args:
             filters: ``dataset``, ``algorithm`` and ``alias``.
         """
-        columns = ("id", "name", "aliases", "dataset_name", "algorithm", "created_at")
+        columns = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
         return Records(self.client.models(**filters), columns=columns)
 
     def jobs(self, **filters: str | None) -> Records:

@@ -418,7 +418,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
     ("GET", "/jobs/jb_1"): (200, JOB),
     ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),
-    ("GET", "/models"): (200, {"models": [MODEL], "next": None}),
+    ("GET", "/models"): (200, {"models": [MODEL | {"price": PRICE}], "next": None}),
     ("GET", "/models/md_1"): (200, MODEL),
     ("GET", "/datasets/census/aliases"): (200, {"aliases": [ALIAS], "next": None}),
     ("GET", "/datasets/census/aliases/production"): (

@@ -175,7 +175,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["jobs", "cancel", "jb_1"],
         ["job jb_1 cancelled: somebody cancelled the job", "; 0.1 ε spent for good"],
     ),
-    (["models", "list"], ["md_1", "forest", "census@production"]),
+    (
+        ["models", "list"],
+        ["md_1", "forest", "census@production", '{"shard": [1]}', "0.1 ε"],
+    ),
     (["models", "list", "--alias", "production"], ["md_1"]),
     (["jobs", "list", "--state", "failed"], ["jb_1"]),
     (["aliases", "list", "census"], ["census@production", "md_1"]),
@@ -771,5 +774,8 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
         **service.answers["GET", "/models/md_1"][1],
         "name": "[red]forest[/red] [/x]",
     }
-    service.answers["GET", "/models"] = (200, {"models": [model], "next": None})
+    service.answers["GET", "/models"] = (
+        200,
+        {"models": [model | {"price": None}], "next": None},
+    )
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout

@@ -1,8 +1,9 @@
 """Implements ``grovekeeper models`` and ``aliases``."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -17,6 +18,7 @@ from grovekeeper_client.cli.command import (
     check_new,
     confirm,
 )
+from grovekeeper_client.cli.output import amount
 from grovekeeper_client.cli.problems import ExitCode
 
 app = Group("Look at model cards, take models away.")
@@ -46,12 +48,14 @@ def list_models(
             ", ".join(item["aliases"]),
             item["dataset_name"],
             item["algorithm"],
+            _cells(item["scope"]),
+            None if item["price"] is None else amount(item["price"]),
             item["created_at"],
         ]
         for item in models
     ]
     call.output.table(
-        ["id", "name", "aliases", "dataset", "algorithm", "trained"],
+        ["id", "name", "aliases", "dataset", "algorithm", "cells", "price", "trained"],
         rows,
         empty="no models",
     )
@@ -68,9 +72,7 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
             "aliases": ", ".join(card["aliases"]) or None,
             "dataset": card["dataset_name"],
             "algorithm": card["algorithm"],
-            "cells": json.dumps(card["scope"], ensure_ascii=False)
-            if card["scope"]
-            else "all",
+            "cells": _cells(card["scope"]),
             "profile": card["profile_id"],
             "trained": card["created_at"],
             "size": f"{card['size_bytes']} bytes",
@@ -101,6 +103,10 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
             ]
         ),
     )
+
+
+def _cells(scope: Mapping[str, Any] | None) -> str:
+    return json.dumps(scope, ensure_ascii=False) if scope else "all"
 
 
 @app.command("delete")
