@@ -30,7 +30,7 @@ TRACED = frozenset(
         "release_profile", "revoke_key", "rotate_key", "select_model", "show_balance", "show_checkpoint",
         "show_dataset", "show_deployment", "show_evaluation", "show_head", "show_job", "show_metrics", "show_model",
         "show_population",
-        "show_profile", "show_proof", "show_reservation", "show_rules", "show_signer", "train_model",
+        "show_profile", "show_proof", "show_reservation", "show_rules", "show_signer", "show_spent", "train_model",
     }
 )  # fmt: skip
 """Operations with a span. Another operation gets one by its name here, once no row

@@ -61,6 +61,7 @@ MAX_FIELDS_BEFORE_FILE = 16  # Fields before the file of a form, which has eight
 MAX_FORM_COLUMNS = 200
 # Charges in the plot of a dataset; earlier charges are in the pages of its ledger
 MAX_SHOWN_CHARGES = 200
+MAX_SPENT_GROUPS = 500  # Groups in which an answer adds up the charges of an account
 MAX_SHOWN_SAME_COLUMNS = 5  # Datasets of the same columns that a warning names
 MAX_SHOWN_PAIRS = 256  # Pairs of cells of two partitions that a page shows as a grid
 # Keys of one name, all with entries in a ledger, that a search for the name lists

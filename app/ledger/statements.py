@@ -285,6 +285,20 @@ def detail(
     )
 
 
+def charged_by_cell(
+    session: Session, account_id: str, charged: Mapping[str, int], scope: Scope
+) -> Mapping[str, list[CellBalance]]:
+    """What some charges alone add up to in every cell of every partition inside a
+    scope, at the joint cell of it with the most.
+
+    Args:
+        charged: the amounts of charges of the account, by the digest of their scope.
+    """
+    state = kept_states.state_of(session, tables.account(session, account_id))
+    totals = {digest: (amount, 0) for digest, amount in charged.items()}
+    return replace(state.budget, totals=totals).by_cell(scope)[1]
+
+
 def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
     """The limit that the guarantee of a whole account states.
 
@@ -451,7 +465,7 @@ def newest_entries(
     chosen: EntryFilter = EntryFilter(),
 ) -> list[Entry]:
     """At most ``limit`` entries with a sequence below ``before``, newest first."""
-    query = _query(account_id, chosen)
+    query = chosen_entries(account_id, chosen)
     if before is not None:
         query = query.where(EntryRow.sequence < before)
     return tables.read_entries(
@@ -463,13 +477,14 @@ def oldest_entries(
     session: Session, account_id: str, *, after: int, limit: int, chosen: EntryFilter
 ) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
-    query = _query(account_id, chosen).where(EntryRow.sequence > after)
+    query = chosen_entries(account_id, chosen).where(EntryRow.sequence > after)
     return tables.read_entries(
         session, account_id, query.order_by(EntryRow.sequence).limit(limit)
     )
 
 
-def _query(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
+def chosen_entries(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
+    """Selects the entries of an account that a filter chooses."""
     query = select(EntryRow).where(EntryRow.account_id == account_id)
     if chosen.kinds is not None:
         query = query.where(EntryRow.kind.in_([kind.value for kind in chosen.kinds]))
@@ -549,7 +564,9 @@ def loads_before(
     loads = {}
     for joined in joins:
         member = member_of(joined)
-        query = _query(population_id, EntryFilter(kinds=[EntryKind.LOAD])).where(
+        query = chosen_entries(
+            population_id, EntryFilter(kinds=[EntryKind.LOAD])
+        ).where(
             EntryRow.sequence < sequence,
             type_coerce(EntryRow.details, Text).contains(member, autoescape=True),
         )

@@ -171,3 +171,42 @@ class EntryList(AccountNamed):
     jobs: dict[str, ChargedJob]
     entries: list[EntryOut | DetailedEntryOut]
     next: str | None
+
+
+SpentBy: TypeAlias = Literal["key", "purpose", "kind", "month", "cell"]
+
+
+class SpentGroup(Answer):
+    """The charges of one group.
+
+    ``group`` is the id of a key (with its ``name``, if the reader may know it), a
+    purpose (null: none was stated), a kind of job or ``external``, a month like
+    ``2026-11``, or a cell like ``region=EU``. ``charges`` is their number; null for a
+    cell. ``charged`` of a cell is the most that one record in it was charged.
+    ``share`` is the part of all that was charged.
+    """
+
+    group: str | None
+    name: str | None
+    charges: int | None
+    charged: DecimalText
+    share: float
+
+
+class SpentOut(AccountNamed):
+    """The charges of a dataset's account by group, the largest first, months the newest
+    first.
+
+    ``charged`` is the sum of all charges that the reader may see, ``carried`` what an
+    erased dataset had spent whose account goes on. ``spent`` is what the tightest cell
+    was charged, as in the balance: less than the sum where charges cover disjoint
+    cells. ``n_groups`` counts all groups, of which the largest are listed.
+    """
+
+    unit: str
+    by: SpentBy
+    charged: DecimalText
+    carried: DecimalText
+    spent: DecimalText
+    groups: list[SpentGroup]
+    n_groups: int

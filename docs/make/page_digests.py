@@ -26,7 +26,7 @@ TEMPLATES = {
     "keys": "keys", "ledger": "ledger", "model": "model", "models": "models", "no-right": "problem",
     "phone-approvals": "approvals", "phone-dataset": "dataset", "phone-quote": "train", "population-ledger": "ledger",
     "populations": "populations", "prediction": "model", "quote": "train", "refused": "train", "report": "report",
-    "sign-in": "sign_in", "statistics": "released_statistics", "upload": "upload",
+    "sign-in": "sign_in", "spent": "spent", "statistics": "released_statistics", "upload": "upload",
 }  # fmt: skip
 """The template of the page in each picture ``dashboard-NAME.png``."""
 

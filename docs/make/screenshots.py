@@ -101,6 +101,7 @@ def _shots(scene: Scene) -> list[_Shot]:
         ),
         _Shot("accounts", "dora", "/ui/ledger"),
         _Shot("ledger", "dora", ledger),
+        _Shot("spent", "dora", f"{ledger}/spent?by=kind"),
         _Shot("entry", "dora", f"{ledger}/entries/4"),
         _Shot("population-ledger", "dora", f"/ui/ledger/{scene.population}"),
         _Shot("report", "dora", f"{ledger}/report"),

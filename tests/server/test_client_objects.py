@@ -112,6 +112,7 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert model.quote_evaluation(1).warnings, "the rows were trained on"
 
     charged = [entry.amount for entry in dataset.ledger() if entry.kind == "charge"]
+    assert [group["charged"] for group in dataset.spent("kind")] == ["30", "20"]
     assert charged == [20, 30]
     balance = dataset.balance()
     assert (balance.charged, balance.reserved, balance.remaining) == (50, 0, 40)

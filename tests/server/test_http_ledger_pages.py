@@ -492,3 +492,37 @@ def test_amounts_of_a_ledger_may_sum_to_more_than_64_bits(idle_server: Server) -
         signed_in(idle_server, idle_server.admin).get(f"/ui/ledger/{dataset}").text
     )
     assert [row[3:5] for row in rows[:2]] == [["0", "0"], ["0", str(largest)]]
+
+
+@on_one_idle_server
+def test_the_sums_of_charges_are_those_of_the_api(idle_server: Server) -> None:
+    """Four views of one number: the API, the page of sums, the balance and the page of
+    the ledger.
+    """
+    dataset, _ = _busy(idle_server)
+    admin, browser = idle_server.admin.http, signed_in(idle_server, idle_server.admin)
+    spent = admin.get(f"/ledger/{dataset}/spent").json()
+    balance = admin.get(f"/ledger/{dataset}").json()
+    assert spent["spent"] == balance["charged"] == "2.5"
+    assert spent["charged"] == spent["groups"][0]["charged"] == "2.75"
+    page = text_of(browser.get(f"/ui/ledger/{dataset}/spent"))
+    assert "2.75 ε charged in all; 2.5 ε spent of the cap" in page
+    assert f"{idle_server.admin.id} 3 2.75 ε 100.0 %" in page
+    cells = text_of(browser.get(f"/ui/ledger/{dataset}/spent?by=cell"))
+    assert "shard=0 2.5 ε 90.9 % shard=1 0.75 ε 27.3 %" in cells
+    assert "is the most that one record in it was charged" in cells
+    assert f"/ui/ledger/{dataset}/spent" in browser.get(f"/ui/ledger/{dataset}").text
+
+
+@on_one_idle_server
+def test_an_analyst_sees_the_sums_of_the_own_key(idle_server: Server) -> None:
+    dataset, _ = _busy(idle_server)
+    analyst = idle_server.granted(dataset, "analyst")
+    page = text_of(signed_in(idle_server, analyst).get(f"/ui/ledger/{dataset}/spent"))
+    assert "0 ε charged in all; 2.5 ε spent" in page
+    assert "Nothing was charged yet" in page
+    other = analyst.http.get(f"/ledger/{dataset}/spent?actor=somebody")
+    assert (other.status_code, other.json()["type"].rpartition("/")[2]) == (
+        403,
+        "role-missing",
+    )

@@ -166,6 +166,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_balances": lambda it: ("GET", "/ledger", {}),
     "show_balance": lambda it: ("GET", f"/ledger/{it.dataset}", {}),
     "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),
+    "show_spent": lambda it: ("GET", f"/ledger/{it.dataset}/spent?by=purpose", {}),
     "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
     "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),

@@ -132,7 +132,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("show_job", "watch_job"), _on("analyst", "auditor")),
     "list_aliases": _on(*_MAY_SEE),
     **dict.fromkeys(("put_alias", "delete_alias"), _on("analyst")),
-    **dict.fromkeys(("show_balance", "show_alias"), _on("analyst", *_READS_LEDGER)),
+    **dict.fromkeys(("show_balance", "show_spent", "show_alias"), _on("analyst", *_READS_LEDGER)),
     **dict.fromkeys(("list_entries", "export_ledger", "show_checkpoint", "show_proof"), _on(*_READS_LEDGER)),
     "show_deployment": _on(*_READS_LEDGER),
     **dict.fromkeys(("create_quote", "create_reservation"), _on("attester", deleted=409)),

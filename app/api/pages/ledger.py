@@ -6,7 +6,7 @@ questions of NIST SP 800-226.
 """
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
@@ -28,12 +28,12 @@ from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
 from app.services.jobs import show_jobs
-from app.services.ledger import balances, evidence, history, spend_history
+from app.services.ledger import balances, evidence, history, spend_history, spent
 from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pagination import PageRequest
 from app.wire.base import Reference
-from app.wire.ledger import AccountEntryKind, CapIn
+from app.wire.ledger import AccountEntryKind, CapIn, SpentBy
 from app.wire.populations import PopulationIn
 
 ledger_pages = APIRouter(prefix="/ui/ledger", route_class=BodyRoute)
@@ -157,6 +157,23 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
         neighbours=neighbours(sequence, shown.size),
         text=text,
         ended=ended,
+    )
+
+
+@ledger_pages.get("/{account}/spent")
+def show_spent(
+    visit: Visitor,
+    account: str,
+    by: SpentBy = "key",
+    key: Reference = "",
+) -> Response:
+    """Show what was charged by key, purpose, kind, month or cell."""
+    key = key.strip()
+    shown = spent.show_spent(*visit.by, account, by=by, actor=key or None)
+    counted = [] if by == "cell" else ["Charges"]
+    columns = [*counted, "Charged", "Share"]
+    return visit.page(
+        "spent", shown=shown, groupings=get_args(SpentBy), columns=columns, key=key
     )
 
 

@@ -21,7 +21,7 @@ from app.core.errors import (
     TooLarge,
 )
 from app.ledger.tables import EntryKind
-from app.services.ledger import balances, history
+from app.services.ledger import balances, history, spent
 from app.services.ledger.history import Search
 from app.wire.ledger import (
     AccountBalance,
@@ -30,6 +30,8 @@ from app.wire.ledger import (
     CapIn,
     ChangedCap,
     EntryList,
+    SpentBy,
+    SpentOut,
 )
 
 ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
@@ -104,6 +106,22 @@ def list_entries(
     hashed.
     """
     return history.list_entries(*by, account, page, search)
+
+
+@ledger_routes.get("/{dataset}/spent", responses=documented(NotFound, RoleMissing))
+def show_spent(
+    by: By,
+    dataset: str,
+    grouped: Annotated[SpentBy, Query(alias="by")] = "key",
+    actor: _Id = None,
+) -> SpentOut:
+    """Add up the charges of a dataset by key, purpose, kind, month or cell. An analyst
+    reads the charges of the own key.
+
+    Charges on disjoint cells compose in parallel, so their sum may exceed what was
+    spent.
+    """
+    return spent.show_spent(*by, dataset, by=grouped, actor=actor)
 
 
 @ledger_routes.get(

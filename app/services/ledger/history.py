@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import SEE_LEDGER, Principal
 from app.core import csv_text, json_text, limits
-from app.core.errors import InvalidRequest, NotFound
+from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import statements, tables
@@ -229,16 +229,40 @@ class Search:
     def by_fields(
         self, session: Session, principal: Principal, account: Account
     ) -> EntryFilter:
-        """The part of the search that the database answers.
+        """The part of the search that the database answers. Who may not read the whole
+        ledger finds what the own key submitted.
 
         Raises:
             InvalidRequest: the actor caused no entry of the account, or its name stands
                 for several keys that did.
+            RoleMissing: the actor is another key, whose entries the caller may not
+                read.
         """
-        actor = None
-        if self.actor is not None:
+        kinds, actor = self.kinds, None
+        if not _reads_all(session, principal, account):
+            if self.actor not in (None, principal.key_id, principal.name):
+                raise RoleMissing(sorted(role.value for role in SEE_LEDGER))
+            kinds = _OF_SUBMISSIONS.intersection(kinds or _OF_SUBMISSIONS)
+            actor = principal.key_id
+        elif self.actor is not None:
             actor = _actor(session, principal, account, self.actor)
-        return EntryFilter(kinds=self.kinds, job_id=self.job_id, actor=actor)
+        return EntryFilter(kinds=kinds, job_id=self.job_id, actor=actor)
+
+
+_OF_SUBMISSIONS = frozenset(
+    {EntryKind.RESERVE, EntryKind.CHARGE, EntryKind.VOID, EntryKind.EXPIRE}
+)
+"""The kinds of entries that belong to what a key submitted. Others state facts of the
+whole account.
+"""
+
+
+def _reads_all(session: Session, principal: Principal, account: Account) -> bool:
+    """Whether a caller who sees an account may read the entries of every key."""
+    if account.dataset is None:
+        return True
+    role = grants.granted(session, principal, account.id)
+    return not principal.acts_as(role).isdisjoint(SEE_LEDGER)
 
 
 def _actor(session: Session, principal: Principal, account: Account, named: str) -> str:

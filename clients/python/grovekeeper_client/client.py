@@ -650,6 +650,16 @@ class Client(Calls):
         params = {"scope": None if scope is None else json.dumps(scope)}
         return self._json("GET", f"/ledger/{segment(account)}", params=params)
 
+    def spent(self, dataset: str, *, by: str = "key", actor: str | None = None) -> Json:
+        """``GET /ledger/{dataset}/spent``: the sums of charges.
+
+        Args:
+            by: ``key``, ``purpose``, ``kind``, ``month`` or ``cell``.
+            actor: id or name of a key, whose charges alone count.
+        """
+        params = {"by": by, "actor": None if actor is None else key_reference(actor)}
+        return self._json("GET", f"/ledger/{segment(dataset)}/spent", params=params)
+
     def entries(self, account: str, **search: Any) -> Iterator[Json]:
         """``GET /ledger/{account}/entries``, all pages, in order; arguments as for
         :meth:`entry_list`.

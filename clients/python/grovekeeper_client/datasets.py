@@ -206,6 +206,12 @@ class Dataset:
             for entry in listed["entries"]
         ]
 
+    def spent(self, by: str = "key") -> list[Mapping[str, Any]]:
+        """What was charged by ``key``, ``purpose``, ``kind``, ``month`` or ``cell``: a
+        record of each, the largest first.
+        """
+        return list(self._client.spent(self.id, by=by)["groups"])
+
     def plan(
         self,
         algorithm: str = "auto",

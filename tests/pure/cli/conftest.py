@@ -462,6 +462,17 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200,
         {"actors": {"key_1": "ada"}, "jobs": {}, "entries": [ENTRY], "next": None},
     ),
+    ("GET", "/ledger/census/spent"): (
+        200,
+        {
+            "account": "ds_1", "account_name": "census", "kind": "dataset", "unit": "epsilon", "by": "key",
+            "charged": "2.5", "carried": "0.25", "spent": "1.5", "n_groups": 2,
+            "groups": [
+                {"group": "key_1", "name": "ada", "charges": 3, "charged": "2", "share": 0.8},
+                {"group": None, "name": None, "charges": 1, "charged": "0.5", "share": 0.2},
+            ],
+        },
+    ),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
     ("GET", "/ledger/census/checkpoint"): (200, NOTE.encode()),
     ("GET", "/ledger/census/proofs"): (200, PROOF),

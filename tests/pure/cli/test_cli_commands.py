@@ -266,6 +266,17 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "note: ε is above 10",
         ],
     ),
+    (
+        ["ledger", "spent", "census", "--by", "key", "--actor", "ada"],
+        [
+            "ada (key_1)",
+            "80.0%",
+            "no purpose stated",
+            "charged in all: 2.5 ε; spent of the cap: 1.5 ε",
+            "spent by the erased dataset of this name: 0.25 ε",
+            "do not add up for any one record",
+        ],
+    ),
     (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
     (
         ["ledger", "show", "pop_1"],

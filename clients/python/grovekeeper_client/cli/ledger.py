@@ -253,6 +253,49 @@ def entries(
     show_entries(call.output, listed)
 
 
+@app.command("spent")
+def spent(
+    call: Remote,
+    dataset: DatasetArgument,
+    by: Annotated[str, typer.Option(help="key, purpose, kind, month or cell.")] = "key",
+    actor: Annotated[
+        str | None, typer.Option(help="Only charges of this key, by id or name.")
+    ] = None,
+) -> None:
+    """Add up what was charged by key, purpose, kind, month or cell. An analyst sees the
+    charges of the own key.
+    """
+    output = call.output
+    with call.client() as client:
+        answer = client.spent(dataset, by=by, actor=actor)
+    output.answer(answer)
+    rows = [
+        [
+            _group(group),
+            group["charges"],
+            group["charged"],
+            f"{group['share']:.1%}",
+        ]
+        for group in answer["groups"]
+    ]
+    output.table([by, "charges", "charged", "share"], rows, empty="nothing charged")
+    output.say(
+        f"charged in all: {amount(answer, 'charged')}; spent of the cap: {amount(answer, 'spent')}"
+    )
+    if answer["carried"] != "0":
+        carried = amount(answer, "carried")
+        output.say(f"spent by the erased dataset of this name: {carried}")
+    output.say(
+        "note: charges on different cells do not add up for any one record, so the sums may exceed what is spent"
+    )
+
+
+def _group(group: Mapping[str, Any]) -> str:
+    if group["name"] is not None:
+        return f"{group['name']} ({group['group']})"
+    return group["group"] or "no purpose stated"
+
+
 @app.command("export")
 def export(
     call: Remote,
