@@ -199,7 +199,7 @@ class Dataset:
     @property
     def warnings(self) -> list[str]:
         """Sentences about the declared columns, from the declaration alone."""
-        names = [feature.name for feature in self.schema.features]
+        names = self.schema.feature_names
         of_names = identifier_names.warnings_of(names, unit=self.unit_column)
         return [*self.schema.warnings, *of_names]
 

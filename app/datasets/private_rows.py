@@ -97,7 +97,7 @@ class Selection:
         stored = {
             column.partition.name: column.name for column in stored_columns(partitions)
         }
-        feature_names = [feature.name for feature in schema.features]
+        feature_names = schema.feature_names
         # An error: a restriction that is ignored would read cells that nobody paid for.
         if not scope.keys() <= declared.keys():
             raise ValueError("the declaration has no such partition")

@@ -207,7 +207,7 @@ def _declared_names(header: Sequence[str], declared: Sequence[str]) -> list[str]
 
 def _declared_columns(rules: RowRules) -> list[str]:
     """The columns that an upload has, in the order of the declaration."""
-    features = [feature.name for feature in rules.schema.features]
+    features = rules.schema.feature_names
     further = [
         partition.column for partition in own_column_partitions(rules.partitions)
     ]

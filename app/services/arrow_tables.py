@@ -186,7 +186,7 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
             pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)
         ) as stream:
             schema: pa.Schema = stream.schema
-            _check_columns(schema, {feature.name for feature in declared.features})
+            _check_columns(schema, set(declared.feature_names))
             batches = _checked(stream, len(schema), max_rows=max_rows(declared))
             columns = [
                 ArrowCells(kind, [batch.column(index) for batch in batches])

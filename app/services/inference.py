@@ -230,7 +230,7 @@ def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
         raise json_text.not_json(text) from None
     inputs = value.get("inputs") if isinstance(value, dict) else None
     if isinstance(inputs, list) and len(inputs) > n_features:
-        _refuse_unknown_tensors(inputs, [feature.name for feature in schema.features])
+        _refuse_unknown_tensors(inputs, schema.feature_names)
         raise TooLarge("the number of inputs", n_features)
     try:
         return msgspec.convert(value, InferenceRequest)
@@ -289,7 +289,7 @@ def _columns_of_one_tensor(
     if len(inputs) != 1 or any(feature.is_categorical for feature in schema.features):
         return None
     (tensor,) = inputs
-    names = [feature.name for feature in schema.features]
+    names = schema.feature_names
     is_column = tensor.shape[1:] == [1] and len(names) > 1
     return (
         None

@@ -96,7 +96,7 @@ class ChangedCells(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, schema: Schema, changed: NDArray[np.int64]) -> ChangedCells:
         """Names the columns of :attr:`SanitisedColumns.changed`."""
-        names = [feature.name for feature in schema.features]
+        names = schema.feature_names
         counted = [
             {name: n for name, n in zip(names, row, strict=True) if n}
             for row in changed.tolist()

@@ -236,7 +236,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cells = check_array(
             _by_cell(X), dtype=None, ensure_all_finite=False, estimator=self
         )
-        names = [feature.name for feature in schema.features]
+        names = schema.feature_names
         given = [str(name) for name in getattr(X, "columns", names)]
         validate_data(
             self,

@@ -105,6 +105,11 @@ class Schema:
         """Number of declared classes."""
         return len(self.label.classes)
 
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features, in their order."""
+        return [feature.name for feature in self.features]
+
     def has_features_of(self, other: "Schema") -> bool:
         """Whether both schemas have equal features in equal order, ignoring the notes
         on bounds.
