@@ -49,14 +49,25 @@ class ConditionIn(Request):
     below: FiniteNumber | None = None
 
 
+class QuantileBins(Request):
+    """Bins with about equally many rows: their edges are private ``quantiles``, which a
+    quarter of the table's price pays for.
+    """
+
+    quantiles: int
+
+
 Bins: TypeAlias = (
     int
+    | QuantileBins
     | Annotated[
         list[FiniteNumber],
         Field(max_length=forest_limits.MAX_STATISTICS_BINS, fail_fast=True),
     ]
 )
-"""Of a number: how many bins of equal width, or the edges between the bins."""
+"""Of a number: how many bins of equal width, how many with private edges, or the edges
+between the bins.
+"""
 
 Columns: TypeAlias = Annotated[list[Reference], Field(max_length=3, fail_fast=True)]
 
@@ -70,7 +81,9 @@ class TableIn(Request):
     in each group. ``bins``: by the name of a numeric column; ten of equal width where
     nothing is named. Of the column whose quantiles are asked: the cells among which a
     quantile is selected, a thousand of equal width where nothing is named, and each
-    value of an integer with at most a thousand values. A value on an edge belongs to
+    value of an integer with at most a thousand values. ``{"quantiles": n}``, of one
+    column of a count, a histogram or a crosstab: n bins, at most 20, with about equally
+    many of the rows that the table reads; their edges are private. A value on an edge belongs to
     the bin above it. ``weight``: of the table's share of the price.
     """
 

@@ -225,7 +225,11 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_block", "block[:len(values)]"): "the rows that fill up the last block",
     },
     "grovekeeper_forests/releases/statistics/draw.py": {
-        ("release", "exact[start:end]"): CODES
+        ("release", "exact[start:end]"): CODES,
+        ("_by_grid_cell", "by_cell[:n_cells]"): "empty cells are in no cell of a grid",
+        ("_released", "_by_grid_cell(counts, table) // steps_of(events[0])"): (
+            "each row adds exactly so many steps"
+        ),
     },
     "grovekeeper_forests/releases/statistics/sums.py": {
         ("_codes", "values < 0"): "a label of no declared class: the cell OTHER",

@@ -156,8 +156,49 @@ def test_a_quote_does_not_depend_on_rows(server: Server) -> None:
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("accountant", BUDGETS)
+def test_private_bins_cost_what_was_quoted(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(N_ROWS, budget=BUDGETS[accountant])
+    path = f"/datasets/{dataset['id']}/statistics"
+    bins = _private(4)
+    histogram = {"statistic": "histogram", "column": "age", "bins": bins}
+    crosstab = {"statistic": "crosstab", "columns": ["sex", "age"], "bins": bins}
+    body = {"epsilon": "24", "tables": [histogram, crosstab]}
+    quote = server.admin.http.post(f"{path}/quote", json=body).json()
+    shown = _released(server, dataset["id"], **body)
+    assert (shown["event"], shown["price"]) == (quote["event"], quote["price"])
+    export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+    assert verify(export.splitlines(keepends=True))
+    ages = [index * 37 % 100 for index in range(N_ROWS)]
+    of_ages, crossed = shown["tables"]
+    assert of_ages["table"]["bins"] == bins
+    assert [table["n_cells"] for table in quote["tables"]] == [4, len(crossed["rows"])]
+    [axis] = of_ages["axes"]
+    starts = [cell["from"] for cell in axis["cells"]]
+    assert starts == sorted(set(starts))
+    for row, cell in zip(of_ages["rows"], axis["cells"], strict=True):
+        below = cell.get("below", 121)
+        assert _within(row, sum(cell["from"] <= age < below for age in ages))
+        # by chance, one edge in 10⁵ is so far away
+        assert abs(row["value"] - N_ROWS / 4) < N_ROWS / 8
+    assert sum(row["value"] for row in crossed["rows"]) == pytest.approx(
+        crossed["total"]["value"]
+    )
+
+
 MEANS = [{"statistic": "mean", "column": "age"}]
 
+
+def _private(n_bins: int) -> dict[str, Any]:
+    return {"age": {"quantiles": n_bins}}
+
+
+OF_GROUPS = {
+    "statistic": "mean",
+    "column": "height",
+    "by": ["age"],
+    "bins": _private(9),
+}
 OF_NOBODY = {
     "statistic": "count",
     "where": [
@@ -183,6 +224,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (OF_NOBODY, "/tables/0/where/3", "excludes-another"),
     ({"statistic": "count", "by": ["sex", "sex"]}, "/tables/0/by", "not-distinct"),
     ({"statistic": "crosstab", "columns": ["sex", "sex"]}, "/tables/0/columns", "not-distinct"),
+    ({"statistic": "histogram", "column": "age", "bins": _private(1)}, "/tables/0/bins/age", "out-of-range"),
+    ({"statistic": "median", "column": "age", "bins": _private(9)}, "/tables/0/bins/age", "not-of-this-statistic"),
+    (OF_GROUPS, "/tables/0/bins/age", "not-of-this-statistic"),
     ({"statistic": "sum", "column": "income"}, "/tables/0/column", "not-a-number"),
     ({"statistic": "count", "weight": "1e-19"}, "/tables/0/weight", "out-of-range"),
 ]  # fmt: skip

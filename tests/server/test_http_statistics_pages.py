@@ -234,8 +234,12 @@ WRONG = [
     ({"statistic": "count", "column": "sex", "second": "sex"}, "It fits."),
     ({"where": "income"}, "where: Malformed. Accepted: sex=Female,Male, age=18..65."),
     ({"where": "age=.."}, "where: Malformed."),
-    ({"by": "age", "bins": "few"}, "bins: Malformed. Accepted: 5, 18,65, age=18,65."),
+    (
+        {"by": "age", "bins": "few"},
+        "bins: Malformed. Accepted: 5, 18,65, quantiles:5, age=18,65.",
+    ),
     ({"by": "age", "bins": "5"}, "It fits."),
+    ({"by": "age", "bins": "quantiles:5"}, "It fits."),
     ({"by": "age", "bins": "age=1,2;age=3"}, "bins: Malformed."),
     ({"by": "age", "bins": "age=1,2\nage=3"}, "bins: Malformed."),
     ({"where": "age=1..2\n\nsex=other"}, "where 2 in: Unknown."),

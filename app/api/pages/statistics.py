@@ -29,7 +29,12 @@ from app.services.releases import statistics, statistics_files
 from app.services.releases.requests import quote, submit
 from app.services.releases.statistics import StatisticsRequest
 from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
-from grovekeeper_common.statistic_words import all_bins, condition_of, error_of
+from grovekeeper_common.statistic_words import (
+    Bins,
+    all_bins,
+    condition_of,
+    error_of,
+)
 from grovekeeper_forests import limits as forest_limits
 
 statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -130,7 +135,7 @@ def _shown(visit: Visit, dataset: str) -> dict[str, Any]:
 _Typed = TypeVar("_Typed")
 _Value = TypeVar("_Value")
 _CONDITIONS = ("sex=Female,Male", "age=18..65")
-_BINS = ("5", "18,65", "age=18,65")
+_BINS = ("5", "18,65", "quantiles:5", "age=18,65")
 _ERRORS = ("50", "1%")
 _OF_A_GROUPED_COLUMN = ("histogram", "quantiles", "median")
 """Statistics that group rows by their column, or select among its cells."""
@@ -177,9 +182,7 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _bins(
-    fields: StatisticsFields, schema: Mapping[str, Any]
-) -> dict[str, int | list[float]]:
+def _bins(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Bins]:
     stated = []
     for line in _lines(fields.bins):
         named = line

@@ -282,15 +282,12 @@ def _summary(row: ReleaseRow) -> StatisticsSummary:
 
 
 def _tables_out(released: Statistics) -> list[StatisticsTableOut]:
-    return [
-        _table_out(released, index, table)
-        for index, table in enumerate(released.plan.tables)
-    ]
+    return [_table_out(released, index) for index in range(len(released.plan.tables))]
 
 
-def _table_out(released: Statistics, index: int, table: Table) -> StatisticsTableOut:
-    of_all = total(released, index)
-    axes = _axes_out(table)
+def _table_out(released: Statistics, index: int) -> StatisticsTableOut:
+    table, of_all = released.plan.tables[index], total(released, index)
+    axes = _axes_out(released.table(index))
     rows = [
         CellOut(cells=list(cells), value=number.value, low=number.low, high=number.high)
         for cells, number in zip(_places(axes), released.estimates(index), strict=True)

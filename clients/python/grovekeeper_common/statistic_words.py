@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from grovekeeper_common.number_words import error_in_words
 
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _MOST_PLACES = 99
+_PRIVATE = "quantiles"
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 _NAMED = re.compile(r' *(?:"((?:[^"]|"")+)"|([^"= ](?:[^=]*[^= ])?)) *=(.+)')
 """A name, in quotes or without, and what stands behind the equals sign."""
@@ -93,9 +94,15 @@ def condition_of(text: str) -> dict[str, Any]:
     return {"column": name, **bounds}
 
 
-def bins_of(text: str) -> tuple[str, int | list[float]]:
-    """A column and its bins, from ``age=5`` (how many of equal width) or ``age=18,65``
-    (their edges).
+Bins: TypeAlias = int | list[float] | dict[str, int]
+"""How many bins of equal width; their edges; or how many with private edges, under
+``quantiles``.
+"""
+
+
+def bins_of(text: str) -> tuple[str, Bins]:
+    """A column and its bins, from ``age=5`` (how many of equal width), ``age=18,65``
+    (their edges) or ``age=quantiles:5`` (how many with private edges).
 
     Raises:
         ValueError: the text states no bins.
@@ -103,16 +110,19 @@ def bins_of(text: str) -> tuple[str, int | list[float]]:
     name, values = _named(text)
     if values.strip().isdecimal():
         return name, int(values)
+    kind, _, number = values.partition(":")
+    if kind.strip() == _PRIVATE and number.strip().isdecimal():
+        return name, {_PRIVATE: int(number)}
     return name, [_finite(edge) for edge in values.split(",") if edge]
 
 
-def all_bins(texts: Iterable[str]) -> dict[str, int | list[float]]:
+def all_bins(texts: Iterable[str]) -> dict[str, Bins]:
     """The bins of several columns, each as :func:`bins_of` reads it.
 
     Raises:
         ValueError: a text states no bins, or two name a column.
     """
-    bins: dict[str, int | list[float]] = {}
+    bins: dict[str, Bins] = {}
     for text in texts:
         name, edges = bins_of(text)
         if name in bins:

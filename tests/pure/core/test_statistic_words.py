@@ -60,7 +60,8 @@ def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
 def test_bins_are_a_number_of_bins_or_edges() -> None:
     assert bins_of("age= 5") == ("age", 5)
     assert bins_of("age=18, 65,") == ("age", [18.0, 65.0])
-    for text in ("age", "age=few", "age=1,1e999"):
+    assert bins_of("age= quantiles: 5") == ("age", {"quantiles": 5})
+    for text in ("age", "age=few", "age=1,1e999", "age=quantiles:", "age=deciles:5"):
         with pytest.raises(ValueError, match=r"."):
             bins_of(text)
 

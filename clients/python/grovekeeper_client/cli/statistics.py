@@ -103,8 +103,8 @@ class TableOptions:
     bins: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a number: age=5 (bins of equal width) or age=18,65 (edges); may be "
-            "repeated."
+            help="Of a number: age=5 (bins of equal width), age=18,65 (edges) or "
+            "age=quantiles:5 (private edges, of about equally many rows); may be repeated."
         ),
     ] = None
 

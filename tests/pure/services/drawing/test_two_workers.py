@@ -489,6 +489,8 @@ def test_a_job_that_ends_while_workers_read_leaves_no_rows_with_them(
 TABLES: list[dict[str, Any]] = [
     {"statistic": "count"},
     {"statistic": "crosstab", "columns": ["sex", "income"], "by": ["age"], "bins": {"age": [20, 60]}},
+    {"statistic": "quantiles", "column": "height", "quantiles": ["0.25", "0.5"], "by": ["sex"]},
+    {"statistic": "histogram", "column": "age", "by": ["sex"], "bins": {"age": {"quantiles": 5}}},
     {"statistic": "sum", "column": "height", "by": ["income"]},
     {"statistic": "mean", "column": "age", "where": [{"column": "income", "in": [">50K", None]}]},
     {"statistic": "variance", "column": "height", "where": [{"column": "sex", "in": ["Male", None]}]},

@@ -3,7 +3,6 @@ module.
 """
 
 import json
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,16 @@ from grovekeeper_forests.data.coded_rows import ColumnRequest, Parts
 from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness
 from grovekeeper_forests.privacy.events import DiscreteLaplace, Event
 from grovekeeper_forests.releases.drawing import Drawing
-from grovekeeper_forests.releases.statistics.price import StatisticsPlan, n_sums
-from grovekeeper_forests.releases.statistics.quantile_draw import select_quantiles
+from grovekeeper_forests.releases.statistics.price import (
+    PricedTable,
+    StatisticsPlan,
+    n_sums,
+    steps_of,
+)
+from grovekeeper_forests.releases.statistics.quantile_draw import (
+    select_edges,
+    select_quantiles,
+)
 from grovekeeper_forests.releases.statistics.read import Statistics
 from grovekeeper_forests.releases.statistics.tables import Table
 
@@ -45,7 +52,8 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
         sensitivity ``steps`` under add/remove, and twice and √2 times that where a
         label changes (docs/proofs/statistics.md, Theorem 1; lemma L3 for Laplace, GDP
         for normal noise). Quantiles are selected from counts of rows by group and cell
-        (:func:`.quantile_draw.select_quantiles`; Theorem 2). Measures, quantiles and
+        (:func:`.quantile_draw.select_quantiles`; Theorem 2), and so are the edges of
+        private bins, before their counts (Theorem 3). Measures, quantiles and
         tables compose in sequence (Theorem L). *Not covered:* running time.
 
     Source:
@@ -53,21 +61,23 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
     """
     paid = PaidRandomness(randomness, plan.event)
     exact, end, tables = rows.total("measure_sums", json.dumps(plan.to_json())), 0, []
-    for table, priced in plan.measured:
-        start, end = end, end + n_sums(table)
-        events = [event for _, event in priced]
-        tables.append(_released(table, events, exact[start:end], paid))
+    for priced in plan.priced:
+        start, end = end, end + n_sums(priced.table)
+        tables.append(_released(priced, exact[start:end], paid))
     paid.note_unused()
     return Statistics(plan, tables)
 
 
 def _released(
-    table: Table,
-    events: Sequence[Event],
-    exact: NDArray[np.int64],
-    paid: PaidRandomness,
+    priced: PricedTable, exact: NDArray[np.int64], paid: PaidRandomness
 ) -> list[NDArray[np.int64]]:
     """The released numbers of a table, from its PRIVATE exact sums."""
+    table, events = priced.table, [event for _, event in priced.measured]
+    if edges := table.of_edges:
+        counts = exact.reshape(table.exact.shape)
+        by_cell = _by_grid_cell(counts, table) // steps_of(events[0])
+        starts = select_edges(edges, priced.edges, by_cell, paid)
+        return [starts, _noisy(_binned(counts, starts, table), events[0], paid)]
     if table.quantiles:
         counts = exact.reshape(table.n_cells, table.n_candidates)
         return select_quantiles(table, events, counts, paid)
@@ -75,6 +85,28 @@ def _released(
     return [
         _noisy(sums, event, paid) for sums, event in zip(measured, events, strict=True)
     ]
+
+
+def _by_grid_cell(counts: NDArray[np.int64], table: Table) -> NDArray[np.int64]:
+    """PRIVATE numbers of rows in each cell of the grid of private bins, in steps."""
+    assert table.private_axis is not None
+    lined_up = np.moveaxis(counts, table.private_axis, 0)
+    by_cell: NDArray[np.int64] = lined_up.reshape(len(lined_up), -1).sum(axis=1)
+    n_cells = len(table.axes[table.private_axis].edges) + 1
+    return by_cell[:n_cells]
+
+
+def _binned(
+    counts: NDArray[np.int64], starts: NDArray[np.int64], table: Table
+) -> NDArray[np.int64]:
+    """PRIVATE sums over the cells of each private bin; missing cells are a bin."""
+    assert table.private_axis is not None
+    axis = table.axes[table.private_axis]
+    first = [0, *starts.tolist()]
+    if axis.has_missing:
+        first.append(len(axis.edges) + 1)
+    binned: NDArray[np.int64] = np.add.reduceat(counts, first, axis=table.private_axis)
+    return binned.ravel()
 
 
 def _noisy(

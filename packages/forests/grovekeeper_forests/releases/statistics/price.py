@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from math import isqrt
 from typing import Any, Final
 
@@ -53,6 +54,9 @@ FINEST_GRID: Final = 2**31
 """Most steps of the largest contribution of a row, so that sums of 2³¹ rows have 62
 bits.
 """
+
+EDGES_SHARE: Final = Fraction(1, 4)
+"""Share of a table's price for the edges of its private bins; the rest is for counts."""
 
 _SMALLEST_SCALE: Final = Fraction(1, 2**24)
 """Inverse scales are multiples of 2⁻³², rounded down: from here on that wastes less than
@@ -109,7 +113,7 @@ def n_sums(table: Table) -> int:
     cell, or one number of rows for each candidate of each group.
     """
     of_each = table.n_candidates if table.quantiles else len(measures(table))
-    return table.n_cells * of_each
+    return table.exact.n_cells * of_each
 
 
 def _few(steps: float) -> int | None:
@@ -138,23 +142,46 @@ def radius_of(feature: Feature) -> float:
 
 
 @dataclass(frozen=True)
+class PricedTable:
+    """A table with what it pays for.
+
+    Attributes:
+        edges: the events of the edges of private bins; empty without these.
+        measured: the measures, each with its event.
+    """
+
+    table: Table
+    edges: Sequence[Event]
+    measured: list[tuple[Measure, Event]]
+
+
+@dataclass(frozen=True)
 class StatisticsPlan:
     """Statistics, settled and priced before any row is read.
 
     Attributes:
         tables: in the order of the request.
-        event: in sequence, one part for each measure of each table.
+        event: in sequence, for each table one part for each edge of private bins, then
+            one for each measure.
     """
 
     tables: Sequence[Table]
     event: Sequential
 
     @property
+    def priced(self) -> Iterator[PricedTable]:
+        """Each table with what it pays for."""
+        events_left = (part.event for part in self.event.parts)
+        for table in self.tables:
+            edges = list(islice(events_left, _n_edges(table)))
+            measured = [(measure, next(events_left)) for measure in measures(table)]
+            yield PricedTable(table, edges, measured)
+
+    @property
     def measured(self) -> Iterator[tuple[Table, list[tuple[Measure, Event]]]]:
         """Each table with its measures and their events."""
-        priced = iter(self.event.parts)
-        for table in self.tables:
-            yield table, [(measure, next(priced).event) for measure in measures(table)]
+        for priced in self.priced:
+            yield priced.table, priced.measured
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -203,17 +230,26 @@ def _sequence(event: object) -> Sequential:
 
 
 def _is_priced(plan: StatisticsPlan) -> bool:
-    n_measures = sum(len(measures(table)) for table in plan.tables)
-    if n_measures != len(plan.event.parts):
+    n_parts = sum(_n_edges(table) + len(measures(table)) for table in plan.tables)
+    if n_parts != len(plan.event.parts):
         return False
     if any(part.times != 1 for part in plan.event.parts):
         return False
+    for priced in plan.priced:
+        if edges := priced.table.of_edges:
+            selections_of(edges, priced.edges)
     return all(
         selections_of(table, [event for _, event in priced])
         if table.quantiles
         else all(_is_noise(event, table) for _, event in priced)
         for table, priced in plan.measured
     )
+
+
+def _n_edges(table: Table) -> int:
+    """Number of edges that the release selects."""
+    edges = table.of_edges
+    return 0 if edges is None else len(edges.quantiles)
 
 
 def _is_noise(event: Event, table: Table) -> bool:
@@ -228,7 +264,7 @@ def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPl
     """Settles the tables and prices them. Reads no row and draws nothing.
 
     Tables share the price by their weights, and the measures or quantiles of a table
-    its share equally.
+    its share equally, less :data:`EDGES_SHARE` where the table has private bins.
 
     Args:
         asked: see :func:`.tables.read_tables`.
@@ -255,9 +291,13 @@ def _parts(table: Table, share: Fraction, facts: PublicFacts) -> list[Part]:
     """The events of a table at its share of the price."""
     if table.quantiles:
         return quantile_parts(table, facts.part(share))
+    parts: list[Part] = []
+    if edges := table.of_edges:
+        parts = quantile_parts(edges, facts.part(share * EDGES_SHARE))
+        share *= 1 - EDGES_SHARE
     summed = measures(table)
     of_each = facts.part(share / len(summed))
-    return [Part(1, _priced(measure, table, of_each)) for measure in summed]
+    return parts + [Part(1, _priced(measure, table, of_each)) for measure in summed]
 
 
 def _require_label(tables: Sequence[Table], label: str) -> None:

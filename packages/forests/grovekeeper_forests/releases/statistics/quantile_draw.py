@@ -70,6 +70,44 @@ def select_quantiles(
     return selected
 
 
+def select_edges(
+    table: Table,
+    events: Sequence[Event],
+    by_cell: NDArray[np.int64],
+    randomness: Randomness,
+) -> NDArray[np.int64]:
+    """Selects the edges of private bins. One call is one release and costs what was
+    priced.
+
+    Args:
+        table: public; the quantiles that become edges.
+        events: the priced events of these quantiles.
+        by_cell: PRIVATE exact numbers of rows, int64, ``(n_candidates,)``. A row is
+            counted once at most.
+        randomness: of the job.
+
+    Returns:
+        int64, ascending, each at least 1: the cells of the grid where bins begin. Where
+        several quantiles are in one cell, or in the lowest, edges are moved apart, so
+        that every bin has a cell.
+
+    Privacy:
+        As :func:`select_quantiles`, of one group; moving edges apart is post-processing
+        (lemma L7). *Not covered:* running time.
+
+    Source:
+        docs/proofs/statistics.md, Theorem 3.
+    """
+    [*selected] = select_quantiles(table, events, by_cell[np.newaxis], randomness)
+    places = np.arange(len(selected))
+    cells = np.maximum(np.sort(np.concatenate(selected)), 1)
+    ascending = np.maximum.accumulate(cells - places) + places
+    starts: NDArray[np.int64] = np.minimum(
+        ascending, table.n_candidates - len(selected) + places
+    )
+    return starts
+
+
 def scores(counts: NDArray[np.int64], quantile: Fraction) -> NDArray[np.int64]:
     """PRIVATE scores of the cells of one group: zero where the ranks of the cell hold
     q · n, else the distance to them, negated.

@@ -56,6 +56,14 @@ def is_selection(table: Table, selected: Sequence[NDArray[np.int64]]) -> bool:
     )
 
 
+def are_edges(table: Table, starts: NDArray[np.int64]) -> bool:
+    """Whether numbers can be the cells where the bins of a table begin: ascending, with
+    a cell below the first.
+    """
+    limits = np.concatenate(([0], starts, [table.n_candidates]))
+    return bool((np.diff(limits) > 0).all())
+
+
 def in_order(
     table: Table, selected: Sequence[NDArray[np.int64]]
 ) -> list[tuple[Cell, ...]]:

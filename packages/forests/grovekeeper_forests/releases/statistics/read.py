@@ -29,6 +29,7 @@ from grovekeeper_forests.releases.statistics.price import (
 )
 from grovekeeper_forests.releases.statistics.quantile_price import rank_error
 from grovekeeper_forests.releases.statistics.quantile_read import (
+    are_edges,
     in_order,
     is_selection,
 )
@@ -44,7 +45,8 @@ class Statistics:
 
     Attributes:
         measured: for each table and each of its measures, int64 ``(n_cells,)`` in
-            steps.
+            steps; before these, where the table has private bins, int64 ``(n_edges,)``:
+            the cells of the grid where bins begin.
     """
 
     plan: StatisticsPlan
@@ -85,14 +87,27 @@ class Statistics:
 
     def _is_whole(self) -> bool:
         shapes = [[numbers.shape for numbers in of_table] for of_table in self.measured]
-        stated = [
-            [(table.n_cells,)] * len(measures(table)) for table in self.plan.tables
-        ]
-        return shapes == stated and all(
-            is_selection(table, numbers)
-            for table, numbers in zip(self.plan.tables, self.measured, strict=True)
-            if table.quantiles
-        )
+        if shapes != list(map(_shapes, self.plan.tables)):
+            return False
+        for table, numbers in zip(self.plan.tables, self.measured, strict=True):
+            edges = table.of_edges
+            if table.quantiles and not is_selection(table, numbers):
+                return False
+            if edges is not None and not are_edges(edges, numbers[0]):
+                return False
+        return True
+
+    def table(self, index: int) -> Table:
+        """A table of the plan, with the edges that were released."""
+        table = self.plan.tables[index]
+        if table.of_edges is None:
+            return table
+        return table.with_edges(self.measured[index][0].tolist())
+
+    def numbers(self, index: int) -> Sequence[NDArray[np.int64]]:
+        """The released numbers of the measures of a table."""
+        has_edges = self.plan.tables[index].of_edges is not None
+        return self.measured[index][has_edges:]
 
     def estimates(self, index: int) -> list[Estimate]:
         """The numbers of a table, one for each cell; of quantiles, those of a group
@@ -108,7 +123,7 @@ class Statistics:
                 _half_width(measure, event, LEVEL, n=len(priced)),
             )
             for numbers, (measure, event) in zip(
-                self.measured[index], priced, strict=True
+                self.numbers(index), priced, strict=True
             )
         ]
         widths = [width for _, width in columns]
@@ -118,6 +133,13 @@ class Statistics:
             _estimate(table, values, widths, roundings)
             for values in zip(*(numbers for numbers, _ in columns), strict=True)
         ]
+
+
+def _shapes(table: Table) -> list[tuple[int]]:
+    """The shapes of the released numbers of a table."""
+    edges = table.of_edges
+    of_edges = [] if edges is None else [(len(edges.quantiles),)]
+    return of_edges + [(table.n_cells,)] * len(measures(table))
 
 
 @dataclass(frozen=True)
@@ -338,6 +360,7 @@ def total(statistics: Statistics, index: int) -> Estimate | None:
     measure, event = priced[0]
     if table.value is not None:
         return None
-    value = float(in_units(statistics.measured[index][0], measure, event).sum())
+    [numbers] = statistics.numbers(index)
+    value = float(in_units(numbers, measure, event).sum())
     width = noisy_counts.noise_bound(event, level=LEVEL, n_counts=table.n_cells)
     return Estimate(value, value - width, value + width)

@@ -69,7 +69,8 @@ def _of_block(
     plan: StatisticsPlan, schema: Schema, rows: ColumnBlock
 ) -> NDArray[np.int64]:
     sums = []
-    for table, priced in plan.measured:
+    for settled, priced in plan.measured:
+        table = settled.exact
         cells = _cells(table, schema, rows)
         if table.quantiles:
             sums.append(_by_candidate(table, rows, cells))

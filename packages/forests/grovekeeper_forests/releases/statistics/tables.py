@@ -41,6 +41,9 @@ _OF_A_NUMBER: Final = (SUM, MEAN, VARIANCE, *_OF_RANKS)
 
 MAX_BY: Final = 2
 MAX_AXES: Final = 3
+MAX_PRIVATE_BINS: Final = 20
+"""Most bins whose edges are private quantiles: each edge is paid for."""
+
 DEFAULT_BINS: Final = 10
 """Bins of a number for which a request names none."""
 
@@ -63,6 +66,8 @@ class Axis:
         has_missing: whether empty cells have a cell of their own. In the label they are
             in OTHER.
         is_label: whether the column is the label.
+        n_private: number of bins whose edges a release selects among ``edges``; 0 where
+            ``edges`` are those of the bins.
     """
 
     column: str
@@ -71,10 +76,13 @@ class Axis:
     bounds: tuple[float, float] = (0.0, 0.0)
     has_missing: bool = False
     is_label: bool = False
+    n_private: int = 0
 
     @property
     def n_cells(self) -> int:
         """Number of cells, OTHER and MISSING included."""
+        if self.n_private:
+            return self.n_private + self.has_missing
         own = len(self.categories) if self.categories else len(self.edges)
         return own + 1 + self.has_missing
 
@@ -167,6 +175,49 @@ class Table:
         return 1 if self.grid is None else len(self.grid.edges) + 1
 
     @property
+    def private_axis(self) -> int | None:
+        """The number of the axis whose edges are selected privately."""
+        for index, axis in enumerate(self.axes):
+            if axis.n_private:
+                return index
+        return None
+
+    @property
+    def of_edges(self) -> Table | None:
+        """The quantiles of all rows of the table that become the edges of its private
+        bins.
+        """
+        if self.private_axis is None:
+            return None
+        axis = self.axes[self.private_axis]
+        shares = [Fraction(step, axis.n_private) for step in range(1, axis.n_private)]
+        grid = replace(axis, n_private=0, has_missing=False)
+        return Table(
+            QUANTILES, None, (), self.where, self.weight, 0, tuple(shares), grid
+        )
+
+    @property
+    def exact(self) -> Table:
+        """The table whose exact counts are added up: with every cell of the grid in
+        place of private bins.
+        """
+        axes = tuple(replace(axis, n_private=0) for axis in self.axes)
+        return replace(self, axes=axes)
+
+    def with_edges(self, starts: Sequence[int]) -> Table:
+        """The table after the release of its edges.
+
+        Args:
+            starts: the first cell of the grid in each private bin but the lowest.
+        """
+        assert self.private_axis is not None
+        axes = list(self.axes)
+        axis = axes[self.private_axis]
+        edges = tuple(axis.edges[start - 1] for start in starts)
+        axes[self.private_axis] = replace(axis, edges=edges, n_private=0)
+        return replace(self, axes=tuple(axes))
+
+    @property
     def groups_by_label(self) -> bool:
         """Whether the label decides in which cell a row is."""
         return any(axis.is_label for axis in self.axes)
@@ -193,7 +244,9 @@ class Table:
             "column": own[0] if is_one_column else value,
             "columns": own if self.statistic == CROSSTAB else [],
             "bins": {
-                axis.column: list(axis.edges)
+                axis.column: {"quantiles": axis.n_private}
+                if axis.n_private
+                else list(axis.edges)
                 for axis in self.counted_axes
                 if not axis.categories and axis != self._default_grid
             },
@@ -239,7 +292,7 @@ def read_tables(asked: Sequence[Mapping[str, Any]], schema: Schema) -> list[Tabl
         _TableReader(schema, ("tables", index), table).table()
         for index, table in enumerate(asked)
     ]
-    n_counts = sum(table.n_cells * table.n_candidates for table in tables)
+    n_counts = sum(table.exact.n_cells * table.n_candidates for table in tables)
     if n_counts > limits.MAX_STATISTICS_COUNTS:
         raise ParameterInvalid.named(
             "tables", "too-many-cells", limit=limits.MAX_STATISTICS_COUNTS
@@ -363,6 +416,8 @@ class _TableReader:
         if len(names) > MAX_AXES:
             raise self._invalid("too-many", "by", limit=MAX_AXES - len(own))
         axes = tuple(self._axis(name, "by" if name in by else field) for name in names)
+        if sum(axis.n_private > 0 for axis in axes) > 1:
+            raise self._invalid("too-many", "bins", limit=1)
         names += candidates
         if unused := sorted(set(self._bins) - set(names)):
             raise self._invalid("not-grouped-by", "bins", unused[0], accepted=names)
@@ -383,14 +438,31 @@ class _TableReader:
             return Axis(
                 name, categories=feature.categories, has_missing=feature.missing
             )
+        asked, n_private = self._bins.get(feature.name, DEFAULT_BINS), 0
+        if isinstance(asked, Mapping):
+            n_private = self._private_bins(feature, asked["quantiles"])
+            asked = limits.MAX_STATISTICS_BINS
         return Axis(
             name,
-            edges=self._edges(feature, self._bins.get(feature.name, DEFAULT_BINS)),
+            edges=self._edges(feature, asked),
             bounds=(feature.lower, feature.upper),
             has_missing=feature.missing,
+            n_private=n_private,
         )
 
+    def _private_bins(self, feature: Feature, n_bins: int) -> int:
+        """The number of bins whose edges are private quantiles."""
+        if self._asked["statistic"] in _OF_A_NUMBER:
+            raise self._invalid("not-of-this-statistic", "bins", feature.name)
+        n_cells = len(_equal_edges(feature, limits.MAX_STATISTICS_BINS)) + 1
+        most = min(MAX_PRIVATE_BINS, n_cells)
+        if not 2 <= n_bins <= most:
+            raise self._invalid("out-of-range", "bins", feature.name, limit=most)
+        return n_bins
+
     def _edges(self, feature: Feature, asked: Any) -> tuple[float, ...]:
+        if isinstance(asked, Mapping):
+            raise self._invalid("not-of-this-statistic", "bins", feature.name)
         if isinstance(asked, int):
             if not 1 <= asked <= limits.MAX_STATISTICS_BINS:
                 raise self._invalid(
