@@ -2,18 +2,23 @@
 program that reads the dataset is developed with them.
 """
 
+import io
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from grovekeeper_client import uploads
 from grovekeeper_client.rows import Feature, Scalar
+from grovekeeper_common.durable_files import new_file
 
 NOTE = "Dummy rows, drawn from the declaration alone. They mean nothing."
 ENDINGS = ".csv, .parquet, .arrow or .feather"
+MAX_ROWS = 1_000_000
+"""Which the command line draws: they are all held in memory."""
+_ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 _MISSING_SHARE = 0.1
 _FIRST_INEXACT = 2**53
 """From here on, not every integer is a float."""
@@ -40,7 +45,7 @@ class DummyRows:
         """Cells by column, in declared order; ``None`` is an empty cell."""
         unit = facts["privacy_unit"]
         if unit["column"] is not None:
-            names = islice(_units(unit, chance), n_rows)
+            names = islice(_units(unit, self._marks, chance), n_rows)
             self.columns[unit["column"]] = list(names)
 
     def __repr__(self) -> str:
@@ -67,26 +72,28 @@ class DummyRows:
 
     def write(self, file: Path) -> None:
         """Writes the rows to a file, in the form that its ending names: CSV, Parquet, or
-        Arrow (Feather).
+        Arrow (Feather). The file gets its name when it is complete.
 
         Raises:
             ValueError: another ending.
             ModuleNotFoundError: Parquet or Arrow, and pyarrow is not installed.
         """
-        if file.suffix == ".csv":
-            with file.open("w", encoding="utf-8", newline="") as stream:
+        check_form(file)
+        with new_file(file, existing="replace") as target:
+            if file.suffix == ".csv":
+                stream = io.TextIOWrapper(target, encoding="utf-8", newline="")
                 self.write_csv(stream)
-            return
-        if file.suffix not in (".parquet", ".arrow", ".feather"):
-            raise ValueError(f"a file of dummy rows ends in {ENDINGS}")
-        table = self.table()
-        import pyarrow.parquet
+                # flushes, and leaves the file open for its owner
+                stream.detach()
+                return
+            table = self.table()
+            import pyarrow.parquet
 
-        if file.suffix == ".parquet":
-            pyarrow.parquet.write_table(table, file)
-            return
-        with pyarrow.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
+            if file.suffix == ".parquet":
+                pyarrow.parquet.write_table(table, target)
+                return
+            with pyarrow.ipc.new_file(target, table.schema) as writer:
+                writer.write_table(table)
 
     def write_csv(self, stream: TextIO) -> None:
         """Writes the rows as CSV; an empty cell has the first text that the declaration
@@ -102,21 +109,37 @@ class DummyRows:
         uploads.write(spelled, stream)
 
 
+def check_form(file: Path) -> None:
+    """Checks that :meth:`DummyRows.write` can write the form that an ending names.
+
+    Raises:
+        ValueError: another ending.
+        ModuleNotFoundError: Parquet or Arrow, and pyarrow is not installed.
+    """
+    if file.suffix not in _ENDINGS:
+        raise ValueError(f"a file of dummy rows ends in {ENDINGS}")
+    if file.suffix != ".csv":
+        import pyarrow  # noqa: F401 - whether it is installed
+
+
 def declaration_like(
-    facts: Mapping[str, Any], guarantee: Mapping[str, Any]
+    facts: Mapping[str, Any], balance: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A declaration with the public facts of a dataset, to declare it on a service of
-    one's own and to upload dummy rows there.
+    one's own and to upload dummy rows there. :func:`not_alike` says what it lacks.
 
     Args:
         facts: answer of ``GET /datasets/{id}``.
-        guarantee: of its account, from ``GET /ledger/{account}``.
+        balance: answer of ``GET /ledger/{account}`` for its account.
     """
     account = facts["account"]
     budget = {"accountant": account["accountant"], "epsilon": account["cap"]}
     if account["accountant"] != "pure":
-        terms = guarantee[facts["adjacency"]]
+        terms = balance["guarantee"][facts["adjacency"]]
         budget |= {"epsilon": terms["epsilon"], "delta": terms["delta"]}
+    # prices are converted at the rest of δ
+    if (part := balance.get("delta_set_aside")) is not None:
+        budget["delta_set_aside"] = part["set_aside"]
     unit = {name: facts["privacy_unit"].get(name) for name in ("column", "max_rows")}
     if facts["privacy_unit"].get("form") == "integer":
         unit["form"] = "integer"
@@ -129,6 +152,27 @@ def declaration_like(
         "partitions": [_declared_partition(part) for part in facts["partitions"]],
         "public_size": facts["public_size"],
     }
+
+
+def not_alike(facts: Mapping[str, Any]) -> list[str]:
+    """Sentences about what a like declaration cannot state. It changes what fits, and
+    no price.
+
+    Args:
+        facts: answer of ``GET /datasets/{id}``.
+    """
+    sentences = []
+    account = facts["account"]
+    if account["accountant"] != "pure":
+        sentences.append(
+            "The like declaration has the ε of the guarantee, which is that of the highest cap since the first charge: "
+            f"where the cap was lowered (now {account['cap']} {account['unit']}), more fits in the like dataset."
+        )
+    if facts["population"] is not None:
+        sentences.append(
+            "The like declaration names no population: the population's cap does not limit the like dataset."
+        )
+    return sentences
 
 
 def _declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,14 +189,18 @@ def _declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
     return declared
 
 
-def _units(unit: Mapping[str, Any], chance: random.Random) -> Iterator[Scalar]:
+def _units(
+    unit: Mapping[str, Any], marks: Container[str], chance: random.Random
+) -> Iterator[Scalar]:
     """Names of units without end, each as often as a unit may have rows, or less
-    often.
+    often. No name is a text for a missing value.
     """
     number = 0
     while True:
         number += 1
         name = number if unit.get("form") == "integer" else f"unit-{number}"
+        if name in marks:
+            continue
         for _ in range(1 + int(chance.random() * unit["max_rows"])):
             yield name
 

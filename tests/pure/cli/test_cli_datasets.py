@@ -428,6 +428,49 @@ def test_dummy_rows_go_to_a_new_file_beside_a_like_declaration(run: Run) -> None
     assert "ends in .csv, .parquet" in " ".join(other.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["--output", "rows.xlsx"], "ends in .csv"),
+        (["--output", "./like.csv"], "named for the rows and the declaration"),
+    ],
+)
+def test_dummy_rows_that_cannot_be_written_leave_no_file(
+    run: Run, service: Any, files: list[str], said: str
+) -> None:
+    before = set(Path().iterdir())
+    done = run("datasets", "dummy", "census", "5", *files, "--declaration", "like.csv")
+    assert done.exit_code == ExitCode.WRONG_USE
+    assert said in " ".join(done.stderr.split())
+    assert set(Path().iterdir()) == before
+    assert not service.requests
+
+
+def test_a_number_of_dummy_rows_has_a_limit(run: Run) -> None:
+    done = run("datasets", "dummy", "census", "1000001")
+    assert done.exit_code == ExitCode.WRONG_USE
+    assert "1000000" in done.stderr
+
+
+def test_a_like_declaration_comes_with_what_it_lacks(run: Run, service: Any) -> None:
+    status, dataset = service.answers["GET", "/datasets/census"]
+    account = {"accountant": "gdp", "unit": "mu_squared", "cap": "0.02"}
+    dataset = {**dataset, "account": account, "population": "pop_1"}
+    service.answers["GET", "/datasets/census"] = status, dataset
+    status, balance = service.answers["GET", "/ledger/census"]
+    terms = {dataset["adjacency"]: {"epsilon": "1", "delta": "0.000001"}}
+    service.answers["GET", "/ledger/census"] = (
+        status,
+        {**balance, "guarantee": {**balance["guarantee"], **terms}},
+    )
+    typed = ["datasets", "dummy", "census", "5", "--declaration", "like.json"]
+    done = run(*typed)
+    assert "more fits in the like dataset" in done.stderr
+    assert "names no population" in done.stderr
+    Path("like.json").unlink()
+    assert len(json.loads(run(*typed, "--json").stdout)["not_alike"]) == 2
+
+
 def test_dummy_rows_as_json_say_that_they_mean_nothing(run: Run) -> None:
     answer = json.loads(run("datasets", "dummy", "census", "2", "--json").stdout)
     assert answer["note"].endswith("They mean nothing.")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.services.datasets.check_file import OwnersFile, check_file
 from app.services.datasets.declare import read_partitions
 from app.wire.datasets import DatasetIn
-from grovekeeper_client.dummies import NOTE, DummyRows, declaration_like
+from grovekeeper_client.dummies import NOTE, DummyRows, declaration_like, not_alike
 from grovekeeper_client.uploads import headers_of
 from grovekeeper_forests.data.schema import Schema
 from tests.support.chance import examples
@@ -26,7 +26,7 @@ texts = st.text(
     min_size=1,
     max_size=6,
 )
-marks = st.sampled_from(["NA", ".", "\\N", "unbekannt"])
+marks = st.sampled_from(["NA", ".", "\\N", "unbekannt", "unit-1"])
 values = st.lists(st.one_of(texts, marks), min_size=2, max_size=4, unique=True)
 numbers = st.one_of(
     st.sampled_from([-1.7e308, -(2.0**53), -1.0, 0.0, 0.1, 3.0, 2.0**53, 1.7e308]),
@@ -187,3 +187,28 @@ def test_files_say_that_the_rows_mean_nothing(tmp_path: Path) -> None:
     assert metadata[b"note"].decode() == NOTE
     with pytest.raises(ValueError, match=r"ends in \.csv, \.parquet"):
         rows.write(tmp_path / "rows.xlsx")
+
+
+def test_a_file_gets_its_name_when_it_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = DummyRows(facts_of(DECLARATION), 5, seed=0)
+    file = tmp_path / "rows.csv"
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("grovekeeper_client.uploads.write", full)
+    with pytest.raises(OSError, match="no space"):
+        rows.write(file)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_like_declaration_lacks_is_said() -> None:
+    facts = {**facts_of(DECLARATION), "population": None}
+    assert not not_alike(facts)
+    joined = {**facts, "population": "pop_1"}
+    assert ["population" in sentence for sentence in not_alike(joined)] == [True]
+    account = {"accountant": "zcdp", "unit": "rho", "cap": "0.0119"}
+    (sentence,) = not_alike({**facts, "account": account})
+    assert "now 0.0119 rho" in sentence

@@ -35,6 +35,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
+from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.limit_words import limit_in_words
 
 _STAYS = (
@@ -545,39 +546,66 @@ class Dummies:
     ] = None
     seed: Annotated[int, typer.Option(help="Other rows for another number.")] = 0
 
+    def check(self) -> None:
+        """Checks that both files can be written, before anything is.
+
+        Raises:
+            WrongUse: a file exists, has another ending, or is named twice.
+        """
+        check_new(self.output)
+        check_new(self.declaration)
+        if self.output is None:
+            return
+        try:
+            dummies.check_form(self.output)
+        except (ValueError, ModuleNotFoundError) as error:
+            raise WrongUse(str(error)) from None
+        same = self.declaration is not None and (
+            self.declaration.resolve() == self.output.resolve()
+        )
+        if same:
+            raise WrongUse(f"{self.output} is named for the rows and the declaration")
+
 
 @app.command("dummy")
 def dummy(
     call: Remote,
     dataset: DatasetArgument,
-    rows: Annotated[int, typer.Argument(help="Number of rows.", min=0)],
+    rows: Annotated[
+        int, typer.Argument(help="Number of rows.", min=0, max=dummies.MAX_ROWS)
+    ],
     options: Dummies,
 ) -> None:
     """Draw dummy rows from the public declaration, to develop a program with. They mean
     nothing: no row is read, and nothing is charged.
     """
     output, file = call.output, options.output
-    check_new(file)
-    check_new(options.declaration)
+    options.check()
     with call.client() as client:
         facts = client.dataset(dataset)
-        if options.declaration is not None:
-            guarantee = client.balance(dataset)["guarantee"]
-            declaration = dummies.declaration_like(facts, guarantee)
-            text = json.dumps(declaration, indent=1, ensure_ascii=False) + "\n"
-            options.declaration.write_text(text, encoding="utf-8")
+        balance = client.balance(dataset) if options.declaration is not None else None
     drawn = dummies.DummyRows(facts, rows, seed=options.seed)
     if file is not None:
-        try:
-            drawn.write(file)
-        except (ValueError, ModuleNotFoundError) as error:
-            raise WrongUse(str(error)) from None
+        drawn.write(file)
+    unlike = []
+    # last, so that a declaration never stands beside half of the rows
+    if options.declaration is not None and balance is not None:
+        _write_like(options.declaration, dummies.declaration_like(facts, balance))
+        unlike = dummies.not_alike(facts)
     written = {"columns": drawn.columns} if file is None else {"output": str(file)}
-    output.answer({"note": dummies.NOTE, "rows": rows, **written})
+    notes = {"not_alike": unlike} if unlike else {}
+    output.answer({"note": dummies.NOTE, "rows": rows, **notes, **written})
     if file is None:
         drawn.write_csv(sys.stdout)
     # on standard error, so that the rows alone can be piped
-    output.complain(dummies.NOTE)
+    for sentence in (dummies.NOTE, *unlike):
+        output.complain(sentence)
+
+
+def _write_like(file: Path, declaration: Mapping[str, Any]) -> None:
+    text = json.dumps(declaration, indent=1, ensure_ascii=False) + "\n"
+    with new_file(file, existing="refuse") as target:
+        target.write(text.encode("utf-8"))
 
 
 @app.command("delete")
