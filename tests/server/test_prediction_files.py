@@ -158,6 +158,61 @@ def test_every_form_gives_the_same_predictions(
     assert list(map(_typed, written)) == list(map(_typed, first))
 
 
+def _as_arrow(table: pa.Table, file: Path) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.parquet", "in.arrow", "in.jsonl"])
+def test_declared_texts_mean_a_missing_value_in_every_form(
+    server: Server, client: Client, predict: Predict, tmp_path: Path, name: str
+) -> None:
+    schema = SCHEMA | {"missing_values": ["NA", "Male"]}
+    model = str(server.trained(server.uploaded(schema=schema)["id"])["model_id"])
+    rows = [
+        {"patient": "NA", "age": 30, "sex": " NA"},
+        {"patient": "2", "age": 31, "sex": "Male"},
+    ]
+    file = tmp_path / name
+    match file.suffix:
+        case ".csv":
+            _write(file, rows, quoting=csv.QUOTE_MINIMAL)
+        case ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), file)
+        case ".arrow":
+            _as_arrow(pa.Table.from_pylist(rows), file)
+        case ".jsonl":
+            file.write_text("\n".join(map(json.dumps, rows)))
+    task = prediction_files.Task(
+        file, tmp_path / "out.csv", client.model(model), ["patient"], None
+    )
+    answer = prediction_files.predict_file(client, task, lambda *_: None)
+    assert answer["counts"] == {"clamped": {}, "unseen": {}}
+    assert [row["patient"] for row in _read(task.target)] == ["NA", "2"]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("text", ["\ufeff", "\ufeff\n \n", "\u00a0\n"])
+def test_a_file_of_blanks_is_empty(predict: Predict, tmp_path: Path, text: str) -> None:
+    (tmp_path / "in.csv").write_text(text, encoding="utf-8")
+    for typed in (["in.csv", "--output", "out.csv"], ["in.csv"]):
+        result = predict(*typed)
+        assert (result.exit_code, "in.csv is empty" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("typed", [(), ("--keep", "sex")])
+def test_a_table_that_names_a_column_twice_is_refused(
+    predict: Predict, tmp_path: Path, typed: tuple[str, ...]
+) -> None:
+    cells = [pa.array([30]), pa.array(["Male"]), pa.array(["Male"])]
+    table = pa.table(cells, names=["age", "sex", "sex"])
+    pq.write_table(table, tmp_path / "in.parquet")
+    _as_arrow(table, tmp_path / "in.arrow")
+    for name in ("in.parquet", "in.arrow"):
+        result = predict(name, "--output", "out.csv", *typed)
+        assert "names a column twice: 'sex'" in result.stderr, result.output
+
+
 @pytest.mark.usefixtures("small_blocks", "library")
 @pytest.mark.parametrize(
     ("lines", "words"),

@@ -350,7 +350,8 @@ def predict_rows(
     schema: Mapping[str, Any],
     read_out: str | None = None,
 ) -> Json:
-    """Predictions for rows, each a mapping from feature to cell.
+    """Predictions for rows, each a mapping from feature to cell. Texts that the schema
+    declares to mean a missing value are missing.
 
     Args:
         client: calls the service.
@@ -360,6 +361,16 @@ def predict_rows(
         read_out: default the model's.
     """
     shape = len(rows), n_rows_at_once(schema)
+    marks = row_kinds.marks_of(schema)
+
+    def read(row: Mapping[str, Any]) -> Json:
+        return {
+            name: None if row_kinds.is_mark(cell, marks.get(name, ())) else cell
+            for name, cell in row.items()
+        }
+
+    if any(marks.values()):
+        rows = list(map(read, rows))
     return _in_parts(
         client,
         model_id,

@@ -4,13 +4,15 @@ the same kind.
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from grovekeeper_common.number_text import BLANKS
 
 _BATCH_ROWS = 65_536
 _NEEDS_PYARROW = (
@@ -156,7 +158,8 @@ class Rows:
 
 
 def read(source: Any, schema: Mapping[str, Any]) -> Rows:
-    """Reads rows by the public schema of a model.
+    """Reads rows by the public schema of a model. Texts that it declares to mean a
+    missing value are missing, as in uploads.
 
     Args:
         source: a DataFrame, a Table or RecordBatch, a table of another library that
@@ -190,7 +193,60 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     lengths = {len(column) for column in by_name.values()}
     if len(lengths) > 1:
         raise ValueError("the columns have unequal lengths")
-    return Rows(features, by_name, lengths.pop() if lengths else 0, source, kind)
+    marks = marks_of(schema)
+    given = {name: without_marks(cells, marks[name]) for name, cells in by_name.items()}
+    return Rows(features, given, lengths.pop() if lengths else 0, source, kind)
+
+
+def marks_of(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """The texts that mean a missing value, by feature; a declared category never does."""
+    marks = frozenset(schema.get("missing_values") or ())
+    return {
+        feature["name"]: marks.difference(feature.get("categories") or ())
+        for feature in schema["features"]
+    }
+
+
+def is_mark(cell: Any, marks: Collection[str]) -> bool:
+    """Whether a cell is one of some texts; blanks around it do not count."""
+    return isinstance(cell, str) and cell.strip(BLANKS) in marks
+
+
+def without_marks(column: Any, marks: Collection[str]) -> Any:
+    """A column of pandas, Arrow or Python in which some texts are missing cells.
+
+    Args:
+        column: is returned as it is if it has none of them.
+        marks: the texts.
+    """
+    if not marks:
+        return column
+    if hasattr(column, "to_pylist"):
+        return _without_marks_in_arrow(column, marks)
+    cells = column.tolist() if hasattr(column, "tolist") else column
+    if not any(is_mark(cell, marks) for cell in cells):
+        return column
+    return [None if is_mark(cell, marks) else cell for cell in cells]
+
+
+def _without_marks_in_arrow(column: Any, marks: Collection[str]) -> Any:
+    import pyarrow
+    import pyarrow.compute as pc
+
+    kinds, kind = pyarrow.types, column.type
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+        column = column.cast(kind)
+    if kinds.is_string_view(kind):  # pyarrow 17 computes nothing with views
+        kind = pyarrow.large_string()
+        column = pyarrow.array(column.to_pylist(), kind)
+    if not (kinds.is_string(kind) or kinds.is_large_string(kind)):
+        return column
+    trimmed = pc.utf8_trim(column, BLANKS)
+    is_missing = pc.is_in(trimmed, pyarrow.array(sorted(marks), kind))
+    if not pc.any(is_missing).as_py():
+        return column
+    return pc.if_else(is_missing, pyarrow.scalar(None, kind), column)
 
 
 def write_stream(table: Any, start: int, stop: int, *, read_out: str | None) -> bytes:

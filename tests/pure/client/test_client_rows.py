@@ -376,3 +376,35 @@ def test_a_stream_is_written_while_it_is_read(tmp_path: Path) -> None:
     ]
     assert set(written.column("code").to_pylist()) == {"1"}
     assert max(held) < 5 * n_rows * 200, "a few batches of 40 are in memory at a time"
+
+
+MARKED = SCHEMA | {"missing_values": ["NA", "x"]}
+"""``x`` is a declared category, and stays it."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pd.DataFrame({"age": ["NA", 39], "code": [" NA\t", "x"]}),
+        pd.DataFrame({"age": [None, 39], "code": pd.Categorical(["NA", "x"])}),
+        pa.table({"age": [None, 39], "code": ["NA", "x"]}),
+        pa.table({"age": pa.array(["NA", None]).slice(1), "code": ["NA"]}),
+        pa.table({"code": pa.array(["NA", "x"], pa.large_string())}),
+        pa.table({"code": pa.array(["NA", "x"]).dictionary_encode()}),
+        {"age": ["NA", 39], "code": ["NA", "x"]},
+        [{"age": "NA", "code": " NA"}, {"age": 39, "code": "x"}],
+        np.array([["NA", None, "NA"], [39, None, "x"]], object),
+    ],
+)
+def test_a_declared_text_for_a_missing_value_is_missing_in_rows_of_every_kind(
+    source: Any,
+) -> None:
+    read = rows.read(source, MARKED)
+    expected = {"age": [None, 39], "code": [None, "x"]}
+    for name, cells in expected.items():
+        if name in read.columns:
+            assert read.columns[name] == cells[: read.n_rows]
+        if read.table is not None and name in read.table.column_names:
+            assert read.table[name].to_pylist() == cells[: read.n_rows]
+    unmarked = rows.read({"code": ["NA"]}, SCHEMA | {"missing_values": None})
+    assert unmarked.columns["code"] == ["NA"]

@@ -212,6 +212,7 @@ def _of_tables(raw: BufferedReader, task: Task) -> _Parts:
         raise WrongUse(f"{task.source} looks like {form}, which {_NEEDS_PYARROW}")
     size = n_rows_at_once(task.schema)
     for table, share in tables.batches(raw, is_parquet=is_parquet, n_rows=size):
+        texts.check_distinct(table.column_names)
         task.check_columns(table.column_names)
         features = tables.features_of(table, task.schema)
         yield _Part(features, _columns(table, task.keep), share)

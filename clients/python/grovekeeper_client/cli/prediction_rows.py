@@ -6,15 +6,17 @@ import gzip
 import io
 import json
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
 from grovekeeper_common import strict_json, suspicions
-from grovekeeper_common.number_text import BLANKS, number_of
+from grovekeeper_common.number_text import number_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -84,8 +86,9 @@ def check_text(content: bytes, file: Path) -> None:
     """Checks that a file is UTF-8 text and not empty; says what it looks like if it is
     not text.
     """
-    if not content.strip():
-        raise WrongUse(f"{file} is empty: {_FORMS}")
+    with suppress(UnicodeDecodeError):
+        if not content.decode("utf-8-sig").strip():
+            raise WrongUse(f"{file} is empty: {_FORMS}")
     for begin, form in _OTHER_FORMS.items():
         if content.startswith(begin):
             raise WrongUse(
@@ -188,8 +191,7 @@ def csv_records(
     reader = csv.reader(lines, strict=True)
     try:
         names = list(header) or next(reader, [])
-        if len(set(names)) < len(names):
-            raise WrongUse("the header names a column twice")
+        check_distinct(names)
         for cells in reader:
             line = n_before + reader.line_num
             if not cells:
@@ -203,6 +205,17 @@ def csv_records(
             yield line, dict(zip(names, cells, strict=True))
     except csv.Error as error:
         raise WrongUse(f"line {n_before + reader.line_num} is not CSV") from error
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Checks that no column of a file has the name of another.
+
+    Raises:
+        WrongUse: names the column.
+    """
+    twice = next((name for name, n in Counter(names).items() if n > 1), None)
+    if twice is not None:
+        raise WrongUse(f"the file names a column twice: {twice!r}")
 
 
 class CellReader:
@@ -221,10 +234,7 @@ class CellReader:
             feature["name"] for feature in features if feature["type"] != "categorical"
         }
         self._aside = {schema["label"]["name"], *aside}
-        self._marks = {*schema.get("missing_values", ())}
-        self._declared = {
-            feature["name"]: feature.get("categories", ()) for feature in features
-        }
+        self._marks = row_kinds.marks_of(schema)
 
     def row(self, texts: Mapping[str, str], *, line: int) -> dict[str, Any]:
         """A row, from its cells by column.
@@ -236,17 +246,13 @@ class CellReader:
         for name, text in texts.items():
             if name in self._aside:
                 continue
-            if text.strip(BLANKS) in self.marks(name):
+            if row_kinds.is_mark(text, self._marks.get(name, ())):
                 text = ""
             if name in self._numbers:
                 row[name] = _number(name, text, line=line)
             else:
                 row[name] = text or None
         return row
-
-    def marks(self, name: str) -> set[str]:
-        """The texts that mean a missing value in a column."""
-        return self._marks.difference(self._declared.get(name, ()))
 
 
 def check_columns(

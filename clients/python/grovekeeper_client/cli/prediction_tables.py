@@ -14,7 +14,6 @@ import pyarrow.parquet as pa_parquet
 
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli.command import WrongUse
-from grovekeeper_client.cli.prediction_rows import CellReader
 from grovekeeper_common.number_text import BLANKS
 
 _QUOTED = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*+"(?=,|\r?\n|\Z)')
@@ -58,25 +57,20 @@ def of_csv(
 
 
 def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
-    reader = CellReader(schema)
-    columns = {}
+    marks, columns = row_kinds.marks_of(schema), {}
     for feature in schema["features"]:
         name = feature["name"]
         if name not in texts.column_names:
             continue
         cells = texts.column(name)
-        marks = reader.marks(name)
-        is_number = feature["type"] != "categorical"
-        if is_number:
-            marks, cells = {"", *marks}, pc.utf8_trim(cells, BLANKS)
-            if pc.any(pc.match_substring(cells, "(")).as_py():
-                raise pa.ArrowInvalid  # pyarrow reads "nan(1)" as a number
-        if marks:
-            trimmed = cells if is_number else pc.utf8_trim(cells, BLANKS)
-            is_missing = pc.is_in(trimmed, pa.array(sorted(marks), pa.string()))
-            if pc.any(is_missing).as_py():
-                cells = pc.if_else(is_missing, pa.scalar(None, pa.string()), cells)
-        columns[name] = cells.cast(pa.float64()) if is_number else cells
+        if feature["type"] == "categorical":
+            columns[name] = row_kinds.without_marks(cells, marks[name])
+            continue
+        numbers = pc.utf8_trim(cells, BLANKS)
+        if pc.any(pc.match_substring(numbers, "(")).as_py():
+            raise pa.ArrowInvalid  # pyarrow reads "nan(1)" as a number
+        numbers = row_kinds.without_marks(numbers, {"", *marks[name]})
+        columns[name] = numbers.cast(pa.float64())
     return pa.table(columns)
 
 
