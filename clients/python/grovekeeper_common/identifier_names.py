@@ -4,30 +4,48 @@ import re
 from collections.abc import Iterable
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_AT_THE_END = frozenset(
+_IDENTIFIERS = frozenset(
     (
-        "email", "guid", "iban", "id", "identifier", "mrn", "nino", "pid", "ssn", "uid", "uuid",
+        "email", "guid", "iban", "identifier", "mrn", "nino", "passport", "phone", "pid", "ssn", "surname",
+        "telephone", "uid", "uuid",
     )
 )  # fmt: skip
 """Words that make a name one of an identifier, as its last."""
 _PEOPLE = frozenset(
     (
-        "case", "client", "customer", "insurance", "member", "passport", "patient", "person", "phone", "security",
-        "subject", "user",
+        "account", "applicant", "card", "case", "citizen", "client", "customer", "donor", "employee", "encounter",
+        "household", "individual", "insurance", "insured", "member", "national", "nhs", "participant", "passport",
+        "pat", "patient", "person", "personal", "phone", "pupil", "record", "resident", "respondent", "security",
+        "student", "subject", "tax", "user", "voter", "worker",
     )
 )  # fmt: skip
-_NUMBERS = frozenset(("code", "key", "no", "nr", "num", "number"))
-"""Words that do so after a word for people."""
+"""Words for people, and for what each of them has one of."""
+_NUMBERS = frozenset(("code", "id", "key", "no", "nr", "num", "number"))
+"""Words that make an identifier as the last, after a word for people or ``id``."""
+_PHRASES = frozenset(
+    (
+        "e mail", "email address", "family name", "first name", "full name", "last name", "maiden name",
+        "mail address",
+    )
+)  # fmt: skip
+"""Last words that do so together."""
+_QUESTIONS = frozenset(("has", "is"))
+"""First words of a name whose column says yes or no."""
 _SHOWN = 5  # names that a sentence lists
 
 
 def looks_like_identifier(name: str) -> bool:
     """Whether the name of a column looks like that of an identifier of people."""
     words = [word.lower() for word in _WORD.findall(name)]
-    if not words:
+    if not words or words[0] in _QUESTIONS:
         return False
-    is_number_of_people = words[-1] in _NUMBERS and not _PEOPLE.isdisjoint(words)
-    return words[-1] in _AT_THE_END or is_number_of_people
+    last = words[-1]
+    if last in _IDENTIFIERS or " ".join(words[-2:]) in _PHRASES or words == ["id"]:
+        return True
+    if last in _NUMBERS:
+        return not _PEOPLE.union(("id",)).isdisjoint(words[:-1])
+    # written as one word: patientid
+    return last.endswith("id") and last.removesuffix("id") in _PEOPLE
 
 
 def warnings_of(features: Iterable[str], *, unit: str | None) -> list[str]:
@@ -41,7 +59,7 @@ def warnings_of(features: Iterable[str], *, unit: str | None) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    advice = "Leave out what names single people: it is no feature."
+    advice = "If it names single people, leave it out: it is no feature."
     if unit is None:
         advice = (
             "Is it the column of the person? Then declare it as the privacy unit (privacy_unit, --unit of datasets "
