@@ -6,9 +6,11 @@ inherit. It is never in the service's home: with a fresh home, everything would 
 compiled again. Numba has to be imported after :func:`choose`, because it reads the
 folder once.
 
-The user's folder has one folder for each state of the compiled files. Numba takes a file
-for unchanged if its size and time are: after an upgrade of an image whose files all have
-one time, a process would draw noise with the code of the version before.
+The user's folder has one folder for each state of the package. Numba takes a file for
+unchanged if its size and time are: after an upgrade of an image whose files all have one
+time, a process would draw noise with the code of the version before. Options of the
+compiler and constants of other modules are in the compiled code, too, so every file
+counts. Folders of earlier states stay, because processes may still run their code.
 
 Numba stores its index as a pickle, so anybody who can write to the folder can run code
 in this process. A folder that another user owns or may write to is therefore not used.
@@ -60,7 +62,7 @@ def _user_folder() -> Path | None:
     """
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "grovekeeper" / "numba" / _digest_of_compiled_files()
+        folder = base / "grovekeeper" / "numba" / _digest_of_package()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
     except (OSError, RuntimeError):
@@ -75,11 +77,11 @@ def _user_folder() -> Path | None:
     return folder if is_own and is_writable else None
 
 
-def _digest_of_compiled_files() -> str:
+def _digest_of_package() -> str:
     digest = hashlib.sha256()
-    for name in _COMPILED:
-        for path in sorted((_PACKAGE / name).glob("*.py")):
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
 

@@ -642,7 +642,13 @@ def test_a_read_only_package_uses_a_private_folder_of_the_user(
 
 
 @pytest.mark.parametrize(
-    "name", ["noise/draws.py", "kernels/compiled/node_row_loops.py"]
+    "name",
+    [
+        "noise/draws.py",
+        "kernels/compiled/node_row_loops.py",
+        "kernels/arrays.py",
+        "compiler.py",
+    ],
 )
 def test_code_of_another_version_is_not_used_although_its_files_have_one_size_and_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
@@ -653,9 +659,26 @@ def test_code_of_another_version_is_not_used_although_its_files_have_one_size_an
     before = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
     path = package / name
     status, text = path.stat(), path.read_text(encoding="utf-8")
-    path.write_text(text.replace("<", ">", 1), encoding="utf-8")
+    path.write_text(text.replace("e", "a", 1), encoding="utf-8")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_size == status.st_size
+
+    after = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
+
+    assert before != after
+
+
+def test_code_of_files_that_changed_their_names_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "grovekeeper_forests"
+    loops = package / "kernels" / "compiled"
+    loops.mkdir(parents=True)
+    (loops / "a.py").write_text("x = 1\n", encoding="utf-8")
+    (loops / "b.py").write_text("x = 2\n", encoding="utf-8")
+    monkeypatch.setattr(code_cache, "_PACKAGE", package)
+    before = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
+    (loops / "b.py").rename(loops / "c.py")
 
     after = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
 
