@@ -4,7 +4,9 @@
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# Two builds of one commit with the same base write the same files: pip compiles nothing, because a compiled file states
+# when its source was installed, which also changes with the times of a layer. All files are compiled below, in one order.
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 SOURCE_DATE_EPOCH=1577836800
 WORKDIR /build
 
 # Dependencies first: this layer changes only with the lock.
@@ -23,10 +25,13 @@ COPY packages/verifier/grovekeeper_verifier/ packages/verifier/grovekeeper_verif
 COPY app/ app/
 RUN /opt/build/bin/hatchling build --target wheel --directory /build/dist \
     && /opt/grovekeeper/bin/pip install --no-deps --no-index /build/dist/*.whl \
-    && /opt/grovekeeper/bin/pip uninstall --yes pip
+    && /opt/grovekeeper/bin/pip uninstall --yes pip \
+    && find /opt/grovekeeper -name __pycache__ -prune -exec rm -r {} + \
+    && PYTHONHASHSEED=0 /opt/grovekeeper/bin/python -B -m compileall -q --invalidation-mode unchecked-hash /opt/grovekeeper/lib
 
 
 FROM ${PYTHON_IMAGE}
+ARG SOURCE_DATE_EPOCH=1577836800
 RUN groupadd --gid 10001 grovekeeper \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/grovekeeper --shell /usr/sbin/nologin \
         grovekeeper \
