@@ -5,7 +5,9 @@ the verifier checks.
 import hashlib
 import io
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -24,7 +26,7 @@ from app.core.errors import (
 from app.datasets.upload_bodies import BodyForm
 from app.ledger import control
 from app.ledger.tables import EntryKind
-from app.services.datasets import upload
+from app.services.datasets import change, upload
 from app.services.datasets.change import change_columns
 from app.services.datasets.declare import join_population, register_dataset
 from app.services.datasets.erase import delete_dataset, erase_upload
@@ -84,6 +86,10 @@ def _declared(scene: Scene, **changes: object) -> DatasetOut:
     return DatasetOut.model_validate_json(answer.body)
 
 
+def _tag(shown: DatasetOut) -> str:
+    return columns_etag(shown.id, shown.schema_)
+
+
 def _other(**changes: object) -> SchemaIn:
     """The columns with another name, bound and class."""
     schema = deepcopy(SCHEMA)
@@ -128,7 +134,7 @@ def test_a_change_is_an_act_with_both_digests_that_the_verifier_checks(
     before = _declared(scene)
     after = _change(scene, _other())
     assert after.schema_["features"][0]["name"] == "years"
-    assert columns_etag(after) != columns_etag(before)
+    assert _tag(after) != _tag(before)
     same = {"schema_"}
     assert after.model_dump(exclude=same) == before.model_dump(exclude=same)
     assert show_dataset(scene.installation, OWNER, "clinic") == after
@@ -232,7 +238,7 @@ def test_the_columns_obey_the_rules_of_a_declaration(scene: Scene) -> None:
 def test_only_owners_change_what_they_have_seen_of_a_living_dataset(
     scene: Scene,
 ) -> None:
-    seen = frozenset({columns_etag(_declared(scene))})
+    seen = frozenset({_tag(_declared(scene))})
     with pytest.raises(NotFound):
         change_columns(scene.installation, STRANGER, "clinic", _other())
     _change(scene, _other(), condition=seen)
@@ -244,6 +250,91 @@ def test_only_owners_change_what_they_have_seen_of_a_living_dataset(
     with pytest.raises(DatasetDeleted):
         _change(scene, late)
     assert len(_acts(scene)) == 1
+
+
+def test_the_columns_in_force_are_answered_without_a_write(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = _declared(scene)
+    monkeypatch.delattr(change, "write_as")
+    assert _change(scene, SchemaIn.model_validate(SCHEMA)) == declared
+
+
+def test_large_columns_are_hashed_and_shown_while_others_may_write(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite, every writer waits for the transaction of a change."""
+    _declared(scene)
+    writing: list[str] = []
+    begin = change.write_as
+
+    @contextmanager
+    def noted(*asked: Any) -> Iterator[Any]:
+        with begin(*asked) as begun:
+            writing.append("now")
+            yield begun
+        writing.clear()
+
+    monkeypatch.setattr(change, "write_as", noted)
+    slow = (
+        "_checked",
+        "_written",
+        "_digest",
+        "columns_etag",
+        "same_columns",
+        "dataset_out",
+    )
+    called = set()
+
+    def watched(name: str, work: Any) -> Any:
+        def run(*values: Any, **options: Any) -> Any:
+            assert not writing, name
+            called.add(name)
+            return work(*values, **options)
+
+        return run
+
+    for name in slow:
+        monkeypatch.setattr(change, name, watched(name, getattr(change, name)))
+    _change(scene, _other())
+    assert called == set(slow)
+
+
+@pytest.mark.parametrize(
+    ("with_tag", "refusal"), [(False, Unavailable), (True, ChangedMeanwhile)]
+)
+def test_of_two_changes_at_once_the_later_is_refused(
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    with_tag: bool,
+    refusal: type[Exception],
+) -> None:
+    tag = _tag(_declared(scene))
+    check = change._checked
+
+    def change_meanwhile(*asked: Any) -> Any:
+        monkeypatch.undo()
+        _change(scene, _other())
+        return check(*asked)
+
+    monkeypatch.setattr(change, "_checked", change_meanwhile)
+    later = _other(label={"name": "wage", "classes": ["low", "high"]})
+    with pytest.raises(refusal):
+        _change(scene, later, condition=frozenset({tag}) if with_tag else None)
+    shown = show_dataset(scene.installation, OWNER, "clinic")
+    assert shown.schema_["label"]["name"] == "income"
+    assert len(_acts(scene)) == 1
+
+
+def test_a_change_to_the_columns_of_another_dataset_warns_that_losses_add_up(
+    scene: Scene,
+) -> None:
+    _declared(scene)
+    other = _declared(scene, name="ward", schema=_other().model_dump(exclude_none=True))
+    (warning,) = _change(scene, _other()).warnings
+    assert f"ward ({other.id})" in warning
+    assert "their losses add up" in warning
+    assert not _change(scene, _other()).warnings  # nothing changed
 
 
 def test_an_upload_that_read_the_columns_before_a_change_is_not_stored(

@@ -13,7 +13,7 @@ from grovekeeper_client import Dataset
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.support.pages import hidden, section, signed_in
-from tests.support.server import CSV, Server, csv_rows
+from tests.support.server import CSV, Server, csv_rows, declaration
 
 RULES: dict[str, Any] = {
     "largest_job": "1", "approval_above": None, "quotas": [], "frozen": False, "erase_rows_at": None,
@@ -97,6 +97,24 @@ def test_other_columns_replace_those_that_the_owner_has_seen(
         with pytest.raises(ApiProblem, match="declare another dataset") as refused:
             dataset.change(schema)
     assert refused.value.type == "declaration-fixed"
+
+
+def test_a_declaration_is_answered_with_the_tag_of_its_columns(
+    idle_server: Server,
+) -> None:
+    http, body = idle_server.admin.http, declaration()
+    body["schema"] = deepcopy(body["schema"])
+    bounds = ((0.0, 1e300), (0.5, 1e17))
+    for feature, (lower, upper) in zip(
+        body["schema"]["features"], bounds, strict=False
+    ):
+        feature |= {"type": "numeric", "lower": lower, "upper": upper}
+    once = {"Idempotency-Key": body["name"]}
+    made, again = (http.post("/datasets", json=body, headers=once) for _ in range(2))
+    assert (made.status_code, again.content) == (201, made.content)
+    shown = http.get(made.headers["Location"])
+    tags = [answer.headers["ETag"] for answer in (made, again, shown)]
+    assert len(set(tags)) == 1
 
 
 @pytest.mark.parametrize("field", ["abc", '"a" "b"', '"', "*, *", ""])

@@ -61,7 +61,11 @@ def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Re
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key
     becomes its owner.
     """
-    return sent(declare.register_dataset(*by, body, request=request))
+    answer = declare.register_dataset(*by, body, request=request)
+    response = sent(answer)
+    # from the body: a repetition has no more than the stored bytes
+    _with_etag(response, DatasetOut.model_validate_json(answer.body))
+    return response
 
 
 @declaration_routes.post("", responses=documented(*_DECLARING))
@@ -116,7 +120,8 @@ def change_dataset(
 
 def _with_etag(response: Response, answer: DatasetOut) -> DatasetOut:
     """Name the state of the declared columns in the field ``ETag``."""
-    response.headers["ETag"] = f'"{show.columns_etag(answer)}"'
+    tag = show.columns_etag(answer.id, answer.schema_)
+    response.headers["ETag"] = f'"{tag}"'
     return answer
 
 

@@ -10,22 +10,30 @@ from collections.abc import Mapping
 from typing import Any
 
 import rfc8785
+from sqlalchemy import Text, literal, update
 from sqlalchemy.orm import Session
 
+from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal
 from app.core.errors import (
     ChangedMeanwhile,
     DeclarationFixed,
     FieldProblem,
     InvalidRequest,
+    Unavailable,
 )
 from app.core.preconditions import NOTHING, Condition, require_unchanged
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
+from app.datasets.catalog import Dataset, DatasetRow
 from app.ledger import control, populations, tables
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
-from app.services.datasets.declare import checked_columns, read_partitions
+from app.services.datasets.declare import (
+    checked_columns,
+    read_partitions,
+    same_columns,
+    with_warnings,
+)
 from app.services.datasets.show import columns_etag, dataset_out
 from app.services.installation import Installation
 from app.wire.datasets import (
@@ -67,34 +75,62 @@ def change_columns(
         DeclarationFixed: something follows from the columns in force.
         ChangedMeanwhile: the condition does not hold.
         DatasetDeleted: the dataset's rows are erased.
+        Unavailable: another change of the columns came first.
     """
     if condition == NOTHING:
         raise ChangedMeanwhile  # a dataset always has columns
-    with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        # before the writer's lock: what columns are compared with never changes
-        schema = _checked(dataset, columns)
+    database = installation.database
+    with database.read() as session:
+        dataset = authorized_dataset(
+            session, principal, reference, MANAGE_DATASET
+        ).living()
+    schema = _checked(dataset, columns)
+    is_changed = schema != dataset.schema
+    if is_changed:
+        columns_now = dataset.row.schema
+        require_unchanged(condition, columns_etag(dataset.id, columns_now))
+        _replace(installation, principal, dataset, schema, condition=condition)
+    with database.read() as session:
+        shown = catalog.find(session, dataset.id)
+        warnings = same_columns(session, principal, shown) if is_changed else []
+        return with_warnings(dataset_out(session, shown, principal), warnings)
+
+
+def _replace(
+    installation: Installation,
+    principal: Principal,
+    dataset: Dataset,
+    schema: Schema,
+    *,
+    condition: Condition,
+) -> None:
+    """Stores columns in place of those that a dataset had when it was read.
+
+    On SQLite, every writer waits for this transaction: what takes as long as the columns
+    are large is done before it, except that they are read once and written once.
+    """
+    was, will_be = _written(dataset.row.schema), _written(schema.to_json())
+    digests = {"before": _digest(was), "after": _digest(will_be)}
     with write_as(installation, principal) as (session, principal):
-        authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-        before = catalog.locked(session, dataset.id).living()
-        after = before
-        if schema != before.schema:
-            shown = dataset_out(session, before, principal)
-            require_unchanged(condition, columns_etag(shown))
-            _require_changeable(session, before)
-            digest = _digest(before.schema)
-            before.row.schema = schema.to_json()
-            session.flush()
-            after = Dataset(before.row)
-            control.record(
-                session,
-                EntryKind.DATASET_CHANGED,
-                actor=principal.key_id,
-                dataset=dataset.id,
-                before=digest,
-                after=_digest(schema),
-            )
-        return dataset_out(session, after, principal)
+        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        locked = catalog.locked(session, dataset.id).living()
+        if locked.row.schema != dataset.row.schema:
+            require_unchanged(condition, None)  # no tag that held a moment ago holds
+            raise Unavailable("the columns were changed meanwhile")
+        _require_changeable(session, dataset)
+        text = literal(will_be.decode("utf-8"), Text)  # not written as JSON again
+        replaced = update(DatasetRow).where(DatasetRow.id == dataset.id)
+        session.execute(
+            replaced.values(schema=text),
+            execution_options={"synchronize_session": False},
+        )
+        control.record(
+            session,
+            EntryKind.DATASET_CHANGED,
+            actor=principal.key_id,
+            dataset=dataset.id,
+            **digests,
+        )
 
 
 def _checked(dataset: Dataset, columns: SchemaIn) -> Schema:
@@ -151,6 +187,10 @@ def _require_changeable(session: Session, dataset: Dataset) -> None:
         raise DeclarationFixed(because)
 
 
-def _digest(schema: Schema) -> str:
-    columns: Mapping[str, Any] = schema.to_json()
-    return hashlib.sha256(rfc8785.dumps(dict(columns))).hexdigest()
+def _written(columns: Mapping[str, Any]) -> bytes:
+    """Columns as the database stores them, and as the act in the chain has them."""
+    return rfc8785.dumps(dict(columns))
+
+
+def _digest(columns: bytes) -> str:
+    return hashlib.sha256(columns).hexdigest()

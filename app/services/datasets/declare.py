@@ -184,7 +184,7 @@ class _Declared:
 
     def shown(self, session: Session, principal: Principal) -> DatasetOut:
         shown = dataset_out(session, self.dataset, principal)
-        return shown.model_copy(update={"warnings": [*shown.warnings, *self.warnings]})
+        return with_warnings(shown, self.warnings)
 
 
 @dataclass(frozen=True)
@@ -593,6 +593,11 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
         "their losses add up: name all of them in one population, or take the name of an erased dataset, whose account "
         "then goes on."
     ]
+
+
+def with_warnings(shown: DatasetOut, warnings: Sequence[str]) -> DatasetOut:
+    """The facts of a dataset, with further warnings for the owner who asked."""
+    return shown.model_copy(update={"warnings": [*shown.warnings, *warnings]})
 
 
 def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:

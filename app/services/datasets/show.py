@@ -2,6 +2,7 @@
 an owner's datasets share.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from app.services.datasets.upload import stored_uploads
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
+from app.wire.base import JsonObject
 from app.wire.datasets import DatasetList, DatasetOut
 from app.wire.uploads import (
     EpochOverlap,
@@ -176,9 +178,11 @@ def _out(
     )
 
 
-def columns_etag(dataset: DatasetOut) -> str:
+def columns_etag(dataset_id: str, columns: JsonObject) -> str:
     """The entity tag of the declared columns: they alone can change."""
-    return etag_of(dataset.id, dataset.schema_)
+    # one number is read from the database as an integer, and from a body as a float
+    as_floats = json.loads(json.dumps(columns), parse_int=float)
+    return etag_of(dataset_id, as_floats)
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
