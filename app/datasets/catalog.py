@@ -17,6 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
     cast,
     func,
+    inspect,
     or_,
     select,
 )
@@ -200,7 +201,10 @@ class Dataset:
     def warnings(self) -> list[str]:
         """Sentences about the declared columns, from the declaration alone."""
         names = self.schema.feature_names
-        of_names = identifier_names.warnings_of(names, unit=self.unit_column)
+        # only a check of a declaration makes a dataset that is not in the database
+        of_names = identifier_names.warnings_of(
+            names, unit=self.unit_column, is_declared=inspect(self.row).has_identity
+        )
         return [*self.schema.warnings, *of_names]
 
     @property

@@ -28,7 +28,11 @@ from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.datasets import change, upload
 from app.services.datasets.change import change_columns
-from app.services.datasets.declare import join_population, register_dataset
+from app.services.datasets.declare import (
+    check_declaration,
+    join_population,
+    register_dataset,
+)
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.show import columns_etag, show_dataset
 from app.services.ledger.audit import export_acts
@@ -214,9 +218,15 @@ def test_a_name_like_that_of_an_identifier_is_a_warning_of_declaration_and_quote
 ) -> None:
     features = [AGE, {**AGE, "name": "patient_id"}]
     without = {"privacy_unit": {"column": None, "max_rows": 1}, "partitions": []}
-    declared = _declared(scene, schema=SCHEMA | {"features": features}, **without)
+    body = DECLARATION | {"schema": SCHEMA | {"features": features}, **without}
+    checked = check_declaration(
+        scene.installation, OWNER, DatasetIn.model_validate(body)
+    )
+    declared = _declared(scene, **body)
     (warning,) = declared.warnings
     assert "patient_id" in warning
+    assert "in a new declaration" in warning  # the unit of this one never changes
+    assert checked.warnings == [warning.replace(" in a new declaration", "")]
     assert "--unit" in warning
     plan = PlanIn.model_validate({"dataset": "clinic", "epsilon": "0.1"})
     assert warning in show_plan(scene.installation, OWNER, plan).warnings

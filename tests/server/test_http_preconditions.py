@@ -92,6 +92,12 @@ def test_other_columns_replace_those_that_the_owner_has_seen(
         dataset = Dataset(client, client.dataset(declared["id"]))
         dataset.change(declared["schema"])
         assert dataset.schema == declared["schema"]
+        other = Dataset(client, client.dataset(declared["id"]))
+        other.change(schema)
+        with pytest.raises(ApiProblem) as late_too:
+            dataset.change(declared["schema"] | {"missing_values": ["-"]})
+        assert late_too.value.type == "changed-meanwhile"
+        other.change(declared["schema"])
         rows = csv_rows(3)
         assert http.post(f"{path}/rows", content=rows, headers=CSV).status_code == 201
         with pytest.raises(ApiProblem, match="declare another dataset") as refused:

@@ -156,7 +156,17 @@ class Client(Calls):
 
     def dataset(self, dataset: str) -> Json:
         """``GET /datasets/{id}``."""
-        return self._json("GET", f"/datasets/{segment(dataset)}")
+        return self.dataset_with_etag(dataset)[0]
+
+    def dataset_with_etag(self, dataset: str) -> tuple[Json, str | None]:
+        """``GET /datasets/{id}``, and the tag of the columns, for
+        :meth:`change_dataset`; no body has it.
+        """
+        request = Request("GET", f"/datasets/{segment(dataset)}")
+        response = self._transport.send(request)
+        field = response.headers.get("ETag")
+        tag = None if field is None else field.removeprefix("W/").strip('"')
+        return read_object(response), tag
 
     def delete_dataset(self, dataset: str) -> Json:
         """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
@@ -197,12 +207,21 @@ class Client(Calls):
             "DELETE", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}"
         )
 
-    def change_dataset(self, dataset: str, schema: Mapping[str, Any]) -> Json:
+    def change_dataset(
+        self, dataset: str, schema: Mapping[str, Any], *, etag: str | None = None
+    ) -> Json:
         """``PATCH /datasets/{id}``: declares other columns, before rows or jobs follow
         from them.
+
+        With the ``etag`` of :meth:`dataset_with_etag`, the service refuses the change if
+        somebody else made one meanwhile.
         """
-        path = f"/datasets/{segment(dataset)}"
-        return self._json("PATCH", path, body={"schema": schema})
+        return self._json(
+            "PATCH",
+            f"/datasets/{segment(dataset)}",
+            body={"schema": schema},
+            headers=_unless_changed(etag),
+        )
 
     def rules(self, dataset: str) -> Json:
         """``GET /datasets/{id}/rules``."""

@@ -369,10 +369,14 @@ class Dataset:
         """Declares other columns, all of them: names, bounds, categories, classes.
 
         The service refuses a change once rows were uploaded, budget was reserved or
-        charged, or the dataset joined a population. Privacy unit, protection,
-        partitions and budget stay.
+        charged, or the dataset joined a population, and if somebody else changed the
+        columns since :attr:`facts` were read. Privacy unit, protection, partitions and
+        budget stay.
         """
-        self.facts = self._client.change_dataset(self.id, schema)
+        now, etag = self._client.dataset_with_etag(self.id)
+        if now["schema"] != self.facts["schema"]:
+            etag = ""  # no state has this tag, so the service refuses
+        self.facts = self._client.change_dataset(self.id, schema, etag=etag)
 
     def dummy(self, n_rows: int, *, seed: int = 0) -> DummyRows:
         """Rows that mean nothing, drawn from the declaration alone, for the development

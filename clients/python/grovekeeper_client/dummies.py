@@ -149,7 +149,7 @@ def declaration_like(
         "budget": budget,
         "privacy_unit": unit,
         "protects": facts["protects"],
-        "partitions": [_declared_partition(part) for part in facts["partitions"]],
+        "partitions": [declared_partition(part) for part in facts["partitions"]],
         "public_size": facts["public_size"],
     }
 
@@ -175,7 +175,7 @@ def not_alike(facts: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
+def declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
     """A partition as a declaration states it."""
     declared = dict(partition)
     if partition["kind"] != "column":

@@ -48,12 +48,16 @@ def looks_like_identifier(name: str) -> bool:
     return last.endswith("id") and last.removesuffix("id") in _PEOPLE
 
 
-def warnings_of(features: Iterable[str], *, unit: str | None) -> list[str]:
+def warnings_of(
+    features: Iterable[str], *, unit: str | None, is_declared: bool = False
+) -> list[str]:
     """A sentence about the features that look like identifiers, if there are any.
 
     Args:
         features: names of the features.
         unit: the column that names the privacy unit, if there is one.
+        is_declared: a dataset has the features already, whose privacy unit never
+            changes.
     """
     names = list(filter(looks_like_identifier, features))
     if not names:
@@ -61,9 +65,10 @@ def warnings_of(features: Iterable[str], *, unit: str | None) -> list[str]:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     advice = "If it names single people, leave it out: it is no feature."
     if unit is None:
+        where = " in a new declaration" if is_declared else ""
         advice = (
-            "Is it the column of the person? Then declare it as the privacy unit (privacy_unit, --unit of datasets "
-            "init), which protects all rows of a person together. If not, leave out what names single people."
+            f"Is it the column of the person? Then declare it as the privacy unit{where} (privacy_unit, --unit of "
+            "datasets init), which protects all rows of a person together. If not, leave out what names single people."
         )
     listed = ", ".join(names[:_SHOWN])
     return [f"By its name, this looks like an identifier: {listed}{more}. {advice}"]

@@ -517,7 +517,7 @@ class FakeService:
             return httpx.Response(
                 200, content=f"event: job\ndata: {json.dumps(job)}\n\n"
             )
-        status, body = self.answers[request.method, request.url.path]
+        status, body, *fields = self.answers[request.method, request.url.path]
         if isinstance(body, bytes):
             return httpx.Response(status, content=body)
         if status >= 400:
@@ -528,7 +528,7 @@ class FakeService:
         return (
             httpx.Response(status)
             if body is None
-            else httpx.Response(status, json=body)
+            else httpx.Response(status, json=body, headers=dict(*fields))
         )
 
     def body(self) -> Any:

@@ -402,6 +402,84 @@ def test_a_change_sends_the_schema_of_a_declaration(run: Run, service: Any) -> N
     assert run("datasets", "change", "census", "d.json").exit_code == ExitCode.WRONG_USE
 
 
+STATED = {
+    "name": "census",
+    "schema": {"features": [], "label": {"name": "income", "classes": ["a", "b"]}},
+    "budget": {"accountant": "pure", "epsilon": "3"},
+    "privacy_unit": {"column": None},
+    "protects": "row",
+    "partitions": [
+        {"name": "shard", "kind": "hash", "cells": 10, "column": None},
+        {"name": "site", "kind": "column", "column": "site", "categories": ["a"],
+         "sizes": [{"cell": "OTHER", "rows": 0}, {"cell": "a", "rows": 12345},
+                   {"cell": "MISSING", "rows": 7}]},
+    ],
+    "public_size": 29999,
+}  # fmt: skip
+
+
+@pytest.fixture
+def declared(service: Any) -> None:
+    """The dataset that :data:`STATED` declares, as the service shows it."""
+    status, shown = service.answers["GET", "/datasets/census"]
+    site = {
+        "name": "site", "kind": "column", "column": "site", "feature": False,
+        "cells": ["a", "OTHER", "MISSING"], "sizes": [12000, 0, 7],
+    }  # fmt: skip
+    account = shown["account"] | {"accountant": "pure", "cap": "3"}
+    changed = {"partitions": [*shown["partitions"], site], "account": account}
+    service.answers["GET", "/datasets/census"] = (status, shown | changed)
+
+
+@pytest.mark.usefixtures("declared")
+@pytest.mark.parametrize("epsilon", ["3", "3.0", 3])
+def test_a_change_takes_the_declaration_of_the_dataset_however_it_is_written(
+    run: Run, service: Any, epsilon: object
+) -> None:
+    budget = {"accountant": "pure", "epsilon": epsilon}
+    Path("d.json").write_text(json.dumps(STATED | {"budget": budget}))
+    assert run("datasets", "change", "census", "d.json").exit_code == 0
+    assert service.requests[-1].method == "PATCH"
+
+
+@pytest.mark.usefixtures("declared")
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("name", "other"),
+        ("privacy_unit", {"column": "person", "max_rows": 3}),
+        ("privacy_unit", {"column": None, "max_rows": 2}),
+        ("protects", "label"),
+        ("partitions", []),
+        ("partitions", [{"name": "shard", "kind": "hash", "cells": 11}]),
+        ("public_size", None),
+        ("public_size", 40000),
+        ("budget", {"accountant": "pure", "epsilon": "4"}),
+        ("budget", {"accountant": "gdp", "epsilon": "3", "delta": "1e-6"}),
+        ("budget", "3"),
+    ],
+)
+def test_a_change_of_more_than_the_columns_is_refused_with_the_names_of_the_fields(
+    run: Run, service: Any, member: str, value: object
+) -> None:
+    Path("d.json").write_text(json.dumps(STATED | {member: value}))
+    done = run("datasets", "change", "census", "d.json")
+    assert done.exit_code == ExitCode.WRONG_USE
+    said = " ".join(done.stderr.split())
+    assert f"another {member} than census has" in said
+    assert "never change; declare another dataset" in said
+    assert ("grovekeeper ledger cap" in said) == (member == "budget")
+    assert [request.method for request in service.requests] == ["GET"]
+
+
+def test_a_change_rests_on_the_columns_that_were_read(run: Run, service: Any) -> None:
+    status, shown = service.answers["GET", "/datasets/census"]
+    service.answers["GET", "/datasets/census"] = (status, shown, {"ETag": 'W/"seen"'})
+    Path("d.json").write_text(json.dumps({"schema": STATED["schema"]}))
+    assert run("datasets", "change", "census", "d.json").exit_code == 0
+    assert service.requests[-1].headers["If-Match"] == '"seen"'
+
+
 def test_dummy_rows_are_written_and_said_to_mean_nothing(
     run: Run, service: Any
 ) -> None:

@@ -38,6 +38,9 @@ def test_the_sentence_lists_a_few_names_and_what_to_do() -> None:
     (sentence,) = warnings_of(names, unit=None)
     assert "user0_id, user1_id, user2_id, user3_id, user4_id and 2 more" in sentence
     assert "--unit" in sentence
+    assert "in a new declaration" not in sentence
+    (sentence,) = warnings_of(names, unit=None, is_declared=True)
+    assert "privacy unit in a new declaration (" in sentence
     (sentence,) = warnings_of(names, unit="person")
     assert "--unit" not in sentence
     assert "If it names single people" in sentence, "it may be no identifier"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from grovekeeper_client import dummies
+from grovekeeper_client import declarations, dummies
 from grovekeeper_client.cli.command import (
     AttemptOption,
     Client,
@@ -209,16 +209,24 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
     """Declare other columns: names, bounds, categories, classes. Refused once there were
     rows or jobs.
 
-    Only the schema of the declaration is sent. Privacy unit, protection, partitions and
-    budget stay as they were declared; other ones need another dataset.
+    Only the schema of the declaration is sent. Privacy unit, protection, partitions,
+    sizes and budget stay as they were declared; a file that states other ones is
+    refused, for they need another dataset.
     """
     declaration = json_object(read_bytes(file), str(file))
     if "schema" not in declaration:
         raise WrongUse(f"{file} has no schema")
     schema, output = declaration["schema"], call.output
     with call.client() as client:
-        before = client.dataset(dataset)
-        after = client.change_dataset(dataset, schema)
+        before, etag = client.dataset_with_etag(dataset)
+        if others := declarations.edited(declaration, before):
+            raise WrongUse(
+                f"nothing was changed: {file} states another {', '.join(others)} than {before['name']} has; "
+                "these never change; declare another dataset"
+                + _OF_CAP
+                * ("budget" in others)
+            )
+        after = client.change_dataset(dataset, schema, etag=etag)
     output.answer(after)
     if before["schema"] == after["schema"]:
         output.say(f"{after['name']} has these columns already")
@@ -228,6 +236,9 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
     output.hint(f"grovekeeper datasets upload {after['name']} ROWS.csv")
 
 
+_OF_CAP = (
+    " (grovekeeper ledger cap changes the cap of a budget, and nothing else of it)"
+)
 _SIMILAR_UNITS = (
     "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
     "were not erased; if they are the same person, erase each by its own value"
@@ -869,7 +880,7 @@ def _feature(feature: dict[str, Any]) -> list[str]:
 
 
 def show_warnings(output: Output, declared: Mapping[str, Any]) -> None:
-    """Prints the warnings about a declaration, which never changes."""
+    """Prints the warnings about a declaration, of which the columns alone can change."""
     output.warnings(declared)
     if declared["public_size"] is None:
         output.say(
