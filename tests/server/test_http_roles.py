@@ -46,7 +46,7 @@ from tests.support.role_table import (
     places,
 )
 from tests.support.server import Caller as Holder
-from tests.support.server import Server, training
+from tests.support.server import Server, declaration, training
 
 READS = {
     "check_declaration", "create_plan", "quote_profile", "quote_statistics", "quote_evaluation",
@@ -215,6 +215,11 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
         return replace(targets, dataset=dataset, upload=upload_of(server, dataset))
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
+    if operation == "change_dataset":  # to the columns of the other datasets
+        schema = declaration()["schema"] | {"missing_values": ["NA"]}
+        dataset = server.declared(schema=schema)["id"]
+        _grant_to_owner(server, dataset, caller, name)
+        return replace(targets, dataset=dataset)
     if operation in ("delete_dataset", "erase_unit", "join_population"):
         dataset = with_unit(server)
         _grant_to_owner(server, dataset, caller, name)

@@ -202,7 +202,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "put_grant": ("grant-made",),
     "delete_grant": ("grant-removed",),
     "declare_dataset": ("dataset-declared",),
-    "change_dataset": (),
+    "change_dataset": ("dataset-changed",),
     "delete_dataset": ("dataset-deleted",),
     "erase_unit": ("unit-erased",),
     "erase_upload": ("upload-erased",),

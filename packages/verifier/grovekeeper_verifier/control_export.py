@@ -92,10 +92,28 @@ class _Acts:
         if fields["log"] != CONTROL:
             raise Malformed("the header names another log")
         self.chain = Chain(CONTROL, checkpoints)
+        self._columns: dict[str, str] = {}
+        """By dataset: digest of its columns after the last change."""
 
     def take(self, value: Json) -> None:
         """Checks one act, and appends it."""
-        self.chain.take(_read_act(value), value)
+        act = _read_act(value)
+        if act.kind == "dataset-changed":
+            self._change_columns(act.details)
+        self.chain.take(act, value)
+
+    def _change_columns(self, details: Json) -> None:
+        """Checks that a change begins at the columns of the change before it."""
+        assert isinstance(details, dict), "the details of an act are checked"
+        before, after = (
+            json_fields.digest(details[name], name) for name in ("before", "after")
+        )
+        if before == after:
+            raise Malformed("dataset-changed changes no columns")
+        dataset = str(details["dataset"])
+        if self._columns.get(dataset, before) != before:
+            raise Malformed("before is not the after of the dataset's last change")
+        self._columns[dataset] = after
 
 
 def is_control(value: Json) -> bool:

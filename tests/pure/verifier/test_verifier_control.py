@@ -110,6 +110,43 @@ def test_an_act_of_another_form_is_not_verified(
     assert failure.value.line == 9
 
 
+def _changes(*columns: tuple[str, str, object]) -> list[bytes]:
+    """An export of changes: dataset, and digests before and after."""
+    acts = [
+        (
+            EntryKind.DATASET_CHANGED,
+            {"dataset": dataset, "before": before, "after": after},
+        )
+        for dataset, before, after in columns
+    ]
+    return _lines(_entries([ACTS[0], *acts]))
+
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def test_changes_of_columns_follow_one_another() -> None:
+    lines = _changes(("ds_a", A, B), ("ds_b", C, A), ("ds_a", B, A), ("ds_a", A, C))
+    assert control_export.verify(lines).kinds["dataset-changed"] == 4
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (("ds_a", A, C), "before is not the after"),
+        (("ds_a", B, B), "changes no columns"),
+        (("ds_a", B.upper(), C), "before is not 64"),
+        (("ds_a", B, "c" * 63), "after is not 64"),
+        (("ds_a", B, 7), "after is not 64"),
+    ],
+)
+def test_a_change_of_columns_that_does_not_follow_is_not_verified(
+    last: tuple[str, str, object], reason: str
+) -> None:
+    with pytest.raises(NotVerified, match=reason):
+        control_export.verify(_changes(("ds_a", A, B), last))
+
+
 def test_a_changed_or_missing_act_is_not_verified() -> None:
     lines = _lines(_entries())
     with pytest.raises(NotVerified, match="the entry was changed"):
