@@ -5,7 +5,9 @@ not at all.
 import csv
 import gzip
 import json
+import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from grovekeeper_client.cli import prediction_files
 from grovekeeper_client.client import Client
 from grovekeeper_client.models import predict_rows
 from tests.support.databases import on_one_server
-from tests.support.server import SCHEMA, Server
+from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 pytestmark = on_one_server
 
@@ -91,7 +93,7 @@ def _read(file: Path) -> list[dict[str, str]]:
 
 def _typed(row: dict[str, Any]) -> dict[str, Any]:
     """A row with numbers for probabilities."""
-    return row | {name: float(row[name]) for name in ("<=50K", ">50K")}
+    return row | {name: float(row[name]) for name in ("P(<=50K)", "P(>50K)")}
 
 
 @pytest.mark.usefixtures("small_blocks", "library")
@@ -110,11 +112,13 @@ def test_the_answers_are_those_of_one_request_in_the_order_of_the_rows(
     assert (facts["rows"], facts["model"]) == (50, model)
     assert facts["counts"] == expected["counts"]
     written = _read(tmp_path / "out.csv")
-    assert list(written[0]) == ["patient", "ward", "predicted", "<=50K", ">50K"]
+    assert list(written[0]) == [
+        *("patient", "ward", "predicted", "P(<=50K)", "P(>50K)")
+    ]
     assert [row["patient"] for row in written] == [row["patient"] for row in rows]
     assert [row["ward"] for row in written] == [row["ward"] for row in rows]
     assert [row["predicted"] for row in written] == expected["labels"]
-    shares = [[float(row["<=50K"]), float(row[">50K"])] for row in written]
+    shares = [[float(row["P(<=50K)"]), float(row["P(>50K)"])] for row in written]
     assert shares == expected["probabilities"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv", "out.csv"]
 
@@ -239,7 +243,11 @@ def test_an_unreadable_row_is_named_and_no_file_is_left(
     [
         (("--keep", "patien"), "no column 'patien' to keep; did you mean patient?"),
         ((), "a column 'patient', which the model does not read"),
-        (("--keep", "patient", "--keep", ">50K"), "two columns '>50K'"),
+        (
+            ("--keep", "patient", "--keep", "P(>50K)"),
+            "the column 'P(>50K)' cannot be kept",
+        ),
+        (("--keep", "predicted"), "the column 'predicted' cannot be kept"),
     ],
 )
 def test_columns_that_do_not_fit_are_named(
@@ -255,7 +263,7 @@ def test_a_form_that_needs_pyarrow_says_so(
 ) -> None:
     monkeypatch.setattr(prediction_files, "HAS_PYARROW", False)
     (tmp_path / "in.csv").write_text("age,height,sex\n30,1.5,Male\n")
-    (tmp_path / "in.parquet").write_bytes(b"PAR1....PAR1")
+    (tmp_path / "in.parquet").write_bytes(b"PAR1\x15...PAR1")
     for source, target in (("in.csv", "out.parquet"), ("in.parquet", "out.csv")):
         result = predict(source, "--output", target)
         assert "grovekeeper-client[arrow]" in result.stderr
@@ -267,7 +275,75 @@ def test_a_file_without_rows_gives_a_header(predict: Predict, tmp_path: Path) ->
     (tmp_path / "in.csv").write_text("age,height,sex\n")
     result = predict("in.csv", "--output", "out.csv")
     assert "wrote out.csv: 0 rows" in result.stdout
-    assert (tmp_path / "out.csv").read_text() == '"predicted","<=50K",">50K"\n'
+    assert (tmp_path / "out.csv").read_text() == '"predicted","P(<=50K)","P(>50K)"\n'
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("name", ["PK", "PAR1", "ARROW1"])
+def test_a_column_may_be_named_as_another_form_begins(
+    predict: Predict, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "in.csv").write_text(f"{name},age\n1,30\n")
+    result = predict("in.csv", "--output", "out.csv", "--keep", name)
+    assert "wrote out.csv: 1 rows" in result.stdout, result.output
+
+
+def test_a_pipe_is_refused_before_it_is_opened(
+    predict: Predict, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "in.csv")
+    result = predict("in.csv", "--output", "out.csv")
+    assert (result.exit_code, "in.csv is a pipe" in result.stderr) == (2, True)
+
+
+def test_a_stream_of_arrow_is_named(predict: Predict, tmp_path: Path) -> None:
+    table = pa.table({"age": [30]})
+    with pa.ipc.new_stream(tmp_path / "in.arrow", table.schema) as writer:
+        writer.write_table(table)
+    result = predict("in.arrow", "--output", "out.csv")
+    assert "a stream of Arrow, which is no file of Arrow" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_command_leaves_no_file(
+    predict: Predict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    (tmp_path / "in.csv").write_text("age,height,sex\n30,1.5,Male\n")
+    send = httpx.Client.send
+
+    def terminated(self: httpx.Client, request: httpx.Request, **options: Any) -> Any:
+        if request.method == "POST":
+            # else the process of the tests would end
+            assert signal.getsignal(number) != signal.SIG_DFL
+            os.kill(os.getpid(), number)
+        return send(self, request, **options)
+
+    monkeypatch.setattr(httpx.Client, "send", terminated)
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        assert predict("in.csv", "--output", "out.csv").exit_code == 128 + number
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+    assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_file_that_appears_meanwhile_is_kept(
+    predict: Predict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.csv").write_text("age,height,sex\n30,1.5,Male\n")
+    send = httpx.Client.send
+
+    def writes(self: httpx.Client, request: httpx.Request, **options: Any) -> Any:
+        if request.method == "POST":
+            (tmp_path / "out.csv").write_text("of another program")
+        return send(self, request, **options)
+
+    monkeypatch.setattr(httpx.Client, "send", writes)
+    for _ in range(2):
+        result = predict("in.csv", "--output", "out.csv")
+        assert (result.exit_code, "exists already" in result.stderr) == (2, True)
+        assert (tmp_path / "out.csv").read_text() == "of another program"
 
 
 def test_an_existing_file_is_not_overwritten(predict: Predict, tmp_path: Path) -> None:
@@ -297,9 +373,59 @@ def test_a_failure_in_the_middle_says_how_far_it_came_and_leaves_no_file(
     result = predict("in.csv", "--output", "out.csv")
     assert result.exit_code == (1 if failure == "interrupt" else 5)
     if failure == "connection":
-        assert "rows were answered, and not the rows behind them" in result.stderr
+        words = "rows of in.csv were answered, the others were not"
+        assert words in result.stderr
         assert "out.csv was not written" in result.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("name", ["in.csv", "in.parquet", "in.jsonl"])
+@pytest.mark.parametrize("at_once", [10_000, 1])
+def test_a_refusal_names_the_row_of_the_file(
+    predict: Predict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    at_once: int,
+) -> None:
+    monkeypatch.setattr("grovekeeper_client.models.MAX_ROWS", at_once)
+    rows: list[dict[str, Any]] = [{"age": 30, "sex": "Male"} for _ in range(20)]
+    rows[16]["age"] = None
+    file = tmp_path / name
+    match file.suffix:
+        case ".csv":
+            _write(file, rows, quoting=csv.QUOTE_MINIMAL)
+        case ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), file)
+        case ".jsonl":
+            file.write_text("\n".join(map(json.dumps, rows)))
+    result = predict(name, "--output", "out.csv")
+    assert result.exit_code != 0
+    assert f"row 17 of {name} is the first that was refused" in result.stderr
+    assert "out.csv was not written" in result.stderr
+
+
+def test_classes_and_columns_may_have_the_names_of_each_other(
+    server: Server, client: Client, tmp_path: Path
+) -> None:
+    label = {"name": "income", "classes": ["predicted", "patient"]}
+    content = "age,height,sex,income\n" + "30,1.5,Male,patient\n" * 20
+    dataset = server.declared(schema=SCHEMA | {"label": label})["id"]
+    headers = {"Content-Type": "text/csv"} | new_idempotency_key()
+    sent = server.admin.http.post(
+        f"/datasets/{dataset}/rows", content=content, headers=headers
+    )
+    assert sent.status_code == 201, sent.text
+    card = client.model(str(server.trained(dataset)["model_id"]))
+    (tmp_path / "in.csv").write_text("patient,age\n1,30\n")
+    task = prediction_files.Task(
+        tmp_path / "in.csv", tmp_path / "out.csv", card, ["patient"], None
+    )
+    prediction_files.predict_file(client, task, lambda *_: None)
+    assert list(_read(task.target)[0]) == [
+        *("patient", "predicted", "P(predicted)", "P(patient)")
+    ]
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -2,6 +2,7 @@
 output, missing answers.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -75,6 +76,9 @@ class FieldError:
         return f"{place}: {self.problem}{named}{rows}{limit}{accepted}"
 
 
+_ROW = re.compile(r"/rows/([0-9]+)(?:/|$)|/columns/[^/]*/([0-9]+)$")
+"""The place of a cell or a row in the request of a prediction."""
+
 _OF_COLUMNS = ("rows-invalid", "cells-unread")
 
 
@@ -109,6 +113,7 @@ class ApiProblem(Exception):
         detail: a sentence.
         body: every member of the problem.
         request_id: id of the request in the service's log, if the answer has one.
+        n_before: rows of a prediction in several requests before those of this one.
     """
 
     status: int
@@ -116,6 +121,7 @@ class ApiProblem(Exception):
     detail: str
     body: Mapping[str, Any]
     request_id: str | None = None
+    n_before: int = 0
 
     def __str__(self) -> str:
         columns = "; ".join(map(column_in_words, self.columns))
@@ -140,6 +146,15 @@ class ApiProblem(Exception):
             )
             for error in self.body.get("errors", ())
         ]
+
+    @property
+    def first_row(self) -> int | None:
+        """The first row with a problem among all rows of a prediction, from 1; ``None``
+        if the problem is none of rows.
+        """
+        found = [_ROW.match(error.at) for error in self.errors]
+        rows = [int(row[1] or row[2]) for row in found if row is not None]
+        return self.n_before + min(rows) + 1 if rows else None
 
 
 def _accepted(error: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

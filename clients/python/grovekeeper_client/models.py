@@ -5,7 +5,7 @@ limits of the API.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
@@ -13,6 +13,7 @@ from typing import Any, Self, TypedDict, Unpack
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.amounts import Amount, Price, to_text
 from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
 from grovekeeper_client.transport import Json
@@ -499,6 +500,9 @@ def _sent(
         send: sends a body to an address.
         address: of the model.
         shape: number of rows, of all bodies and of one.
+
+    Raises:
+        ApiProblem: with the number of rows before the refused body.
     """
     answers: list[Json] = []
     start, (n_rows, size) = 0, shape
@@ -507,9 +511,11 @@ def _sent(
         if len(content) > MAX_BYTES and size > 1:
             size //= 2
             continue
-        answers.append(
-            send(answers[0].get("model", address) if answers else address, content)
-        )
+        model = answers[0].get("model", address) if answers else address
+        try:
+            answers.append(send(model, content))
+        except ApiProblem as problem:
+            raise replace(problem, n_before=start) from problem
         start += size
     return answers
 

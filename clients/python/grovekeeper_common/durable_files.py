@@ -37,10 +37,11 @@ def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
         A binary file open for reading and writing.
 
     Raises:
-        FileExistsError: a file of that name exists, and ``existing`` is ``refuse``.
+        FileExistsError: a file of that name exists, at the begin or at the end, and
+            ``existing`` is ``refuse``.
         OSError: the folder cannot be written.
     """
-    if existing == "refuse" and path.exists():
+    if existing == "refuse" and os.path.lexists(path):
         raise FileExistsError(path.name)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
@@ -48,14 +49,27 @@ def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if existing == "keep":
-            with suppress(FileExistsError):
-                os.link(unfinished, path)
-        else:
+        if existing == "replace":
             unfinished.rename(path)
+        else:
+            _link(unfinished, path, existing)
     finally:
         unfinished.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def _link(unfinished: Path, path: Path, existing: Literal["keep", "refuse"]) -> None:
+    """Gives a file a name that no other file has."""
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        if existing == "refuse":
+            raise FileExistsError(path.name) from None
+    except OSError:
+        # A disk of a person may have no hard links, such as one in FAT.
+        if existing == "keep" or os.path.lexists(path):
+            raise
+        unfinished.rename(path)
 
 
 def open_private(name: str, flags: int) -> int:

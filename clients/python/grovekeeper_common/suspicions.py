@@ -56,10 +56,14 @@ LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, or cut off"
 UNSUPPORTED = "an encoding or a compression that is not read; write the file with the library's defaults"
 
+PARQUET, ARROW, ZIP = b"PAR1\x15", b"ARROW1\x00", b"PK\x03\x04"
+"""First bytes of files of these forms. Each ends with a control character, because the
+letters alone can begin the name of a column.
+"""
 _BEGINS = {
     codecs.BOM_UTF16_LE: UTF_16,
     codecs.BOM_UTF16_BE: UTF_16,
-    b"PK": WORKBOOK,
+    ZIP: WORKBOOK,
     b"\xd0\xcf\x11\xe0": WORKBOOK,
     b"\x1f\x8b": "not CSV: it looks like gzip; state it (Content-Encoding: gzip, or a name that ends in .gz)",
     b"BZh": PACKED,
@@ -67,8 +71,8 @@ _BEGINS = {
     b"\x28\xb5\x2f\xfd": PACKED,  # Zstandard
     b"7z\xbc\xaf": PACKED,
     b"$FL2": SPSS,
-    b"PAR1": "not CSV: it looks like Parquet; state it (media type, or a name that ends in .parquet)",
-    b"ARROW1": "not CSV: it looks like Arrow; state it (media type, or a name that ends in .arrow)",
+    PARQUET: "not CSV: it looks like Parquet; state it (media type, or a name that ends in .parquet)",
+    ARROW: "not CSV: it looks like Arrow; state it (media type, or a name that ends in .arrow)",
 }
 """What a file is by its first bytes."""
 

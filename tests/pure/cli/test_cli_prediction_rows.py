@@ -96,7 +96,7 @@ def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
             gzip.compress(b"age\n1\n", mtime=0)[:-9],
             "cannot be unpacked: it is cut off or damaged",
         ),
-        ("a.csv.gz", gzip.compress(b"PAR1", mtime=0), "looks like Parquet"),
+        ("a.csv.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), "looks like Parquet"),
         (
             "a.csv",
             "age,weight,code\n1,2,é\n".encode("utf-16"),

@@ -2,6 +2,7 @@
 closed to other accounts.
 """
 
+import errno
 import logging
 import os
 import stat
@@ -74,7 +75,45 @@ def test_a_file_that_must_be_new_is_refused_before_the_block_runs(tmp_path):
     assert names_in(tmp_path) == ["rows"]
 
 
-@pytest.mark.parametrize("existing", ["replace", "keep"])
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path):
+    with (
+        pytest.raises(FileExistsError),
+        durable_files.new_file(tmp_path / "rows", existing="refuse") as stream,
+    ):
+        stream.write(b"second")
+        (tmp_path / "rows").write_bytes(b"first")
+    assert (tmp_path / "rows").read_bytes() == b"first"
+    assert names_in(tmp_path) == ["rows"]
+
+
+def test_a_link_to_nothing_is_an_existing_file(tmp_path):
+    (tmp_path / "rows").symlink_to(tmp_path / "elsewhere")
+    with (
+        pytest.raises(FileExistsError),
+        durable_files.new_file(tmp_path / "rows", existing="refuse"),
+    ):
+        pytest.fail("an existing file was opened")
+    assert (tmp_path / "rows").is_symlink()
+
+
+def test_a_disk_without_hard_links_takes_a_new_file(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(durable_files.os, "link", refuse)
+    with durable_files.new_file(tmp_path / "rows", existing="refuse") as stream:
+        stream.write(b"first")
+    assert (tmp_path / "rows").read_bytes() == b"first"
+    with (
+        pytest.raises(PermissionError),
+        durable_files.new_file(tmp_path / "other", existing="refuse"),
+    ):
+        (tmp_path / "other").write_bytes(b"first")
+    assert (tmp_path / "other").read_bytes() == b"first"
+    assert names_in(tmp_path) == ["other", "rows"]
+
+
+@pytest.mark.parametrize("existing", ["replace", "keep", "refuse"])
 def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(
     tmp_path, monkeypatch, existing
 ):

@@ -137,6 +137,16 @@ def test_a_file_of_another_form_is_named(
     assert words in str(problem.suspected)
 
 
+@pytest.mark.parametrize("begin", ["PKä", "PAR1ä", "ARROW1ä"])
+def test_the_name_of_a_column_is_not_taken_for_another_form(
+    ingest: Ingestion, begin: str
+) -> None:
+    body = (HEADER + GOOD_ROW).replace("age", begin).encode("latin-1")
+    assert suspicions.LATIN_1 in {
+        problem.suspected for problem in _problems(ingest, body)
+    }
+
+
 def test_latin_1_is_named_in_the_header_and_in_cells(ingest: Ingestion) -> None:
     header, *others = _problems(
         ingest, (HEADER.replace("sex", "säx") + GOOD_ROW).encode("latin-1")

@@ -10,6 +10,7 @@ import inspect
 import os
 import secrets
 import shlex
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -542,6 +543,32 @@ def read_bytes(file: Path) -> bytes:
         raise WrongUse(f"{file} cannot be read: {error.strerror}") from error
 
 
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Ends a command that is terminated or hung up as one that is interrupted, so that
+    it leaves no unfinished file. Signals that the caller ignores stay ignored.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [signal.Signals[name] for name in names]
+    fatal = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in fatal:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in fatal:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def exists_already(file: Path) -> WrongUse:
+    """The error for a file that must be new."""
+    return WrongUse(f"{file} exists already; name another file")
+
+
 def check_new(file: Path | None) -> None:
     """Checks that a download overwrites no file; without a file, nothing is written.
 
@@ -550,7 +577,7 @@ def check_new(file: Path | None) -> None:
     """
     if file is None:
         return
-    if file.exists():
-        raise WrongUse(f"{file} exists already; name another file")
+    if os.path.lexists(file):
+        raise exists_already(file)
     if not file.parent.is_dir():
         raise WrongUse(f"{file.parent} is not a folder")

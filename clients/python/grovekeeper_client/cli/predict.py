@@ -12,6 +12,7 @@ from grovekeeper_client.cli.command import (
     WrongUse,
     check_new,
     command,
+    ended_in_order,
 )
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.prediction_rows import check_columns, read_rows
@@ -92,8 +93,17 @@ def _predict_file(
 
     source, target = files
     check_new(target)
+    if source.exists() and not (source.is_file() or source.is_dir()):
+        raise WrongUse(
+            f"{source} is a pipe or a device, and --output reads a file: write the "
+            "rows into a file first"
+        )
     output, n_done = call.output, 0
-    with call.client() as client, tables.progress_of_rows(source.name) as show:
+    with (
+        call.client() as client,
+        tables.progress_of_rows(source.name) as show,
+        ended_in_order(),
+    ):
 
         def on_progress(n_rows: int, share: float) -> None:
             nonlocal n_done
@@ -106,10 +116,13 @@ def _predict_file(
         )
         try:
             answer = prediction_files.predict_file(client, task, on_progress)
-        except (ApiProblem, Unreachable):
-            output.complain(
-                f"{n_done} rows were answered, and not the rows behind them; {target} was not written"
-            )
+        except (ApiProblem, Unreachable) as error:
+            row = error.first_row if isinstance(error, ApiProblem) else None
+            if row is None:
+                what = f"the first {n_done} rows of {source} were answered, the others were not"
+            else:
+                what = f"row {row} of {source} is the first that was refused"
+            output.complain(f"{what}; {target} was not written")
             raise
     output.answer({**answer, "output": str(target)})
     _say_counts(output, answer["counts"], answer["rows"])

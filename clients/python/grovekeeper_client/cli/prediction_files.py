@@ -9,9 +9,17 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import BufferedReader
 from itertools import islice
@@ -20,13 +28,15 @@ from typing import Any, BinaryIO, TypeAlias
 
 from grovekeeper_client.cli import prediction_rows as texts
 from grovekeeper_client.cli import problems
-from grovekeeper_client.cli.command import Client, WrongUse
+from grovekeeper_client.cli.command import Client, WrongUse, exists_already
+from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.models import (
     counted,
     n_rows_at_once,
     predict_arrays,
     predict_rows,
 )
+from grovekeeper_common import suspicions
 from grovekeeper_common.durable_files import new_file
 
 HAS_PYARROW = find_spec("pyarrow") is not None
@@ -41,7 +51,7 @@ _BLOCK_BYTES = 1024 * 1024
 PREDICTED = "predicted"
 """The column of the predicted classes."""
 
-_TABLES = (b"PAR1", b"ARROW1")
+_TABLES = (suspicions.PARQUET, suspicions.ARROW)
 """First bytes of Parquet and Arrow."""
 
 _NEEDS_PYARROW = "needs pyarrow: pip install 'grovekeeper-client[arrow]'"
@@ -135,19 +145,24 @@ def predict_file(
     Raises:
         WrongUse: the source cannot be read, the columns do not fit, or the target has a
             form that cannot be written.
+        ApiProblem: with the number of rows of the source before the refused request.
     """
-    classes = task.schema["label"]["classes"]
-    _check_distinct([*task.keep, PREDICTED, *classes])
+    shares = [f"P({name})" for name in task.schema["label"]["classes"]]
+    _check_names(task.keep, {PREDICTED, *shares})
     # an alias may move meanwhile
     model, n_rows, counts = str(task.card["id"]), 0, counted([])
     options: dict[str, Any] = {"schema": task.schema, "read_out": task.read_out}
     with _writer(task.target) as writer, closing(_parts(task)) as parts:
         for part in parts:
-            if isinstance(part.rows, list):
-                answer = _predict_mappings(client, model, part.rows, **options)
-            else:
-                answer = predict_arrays(client, model, part.rows, **options)
-            by_class = dict(zip(classes, answer["probabilities"], strict=True))
+            predict = (
+                _predict_mappings if isinstance(part.rows, list) else predict_arrays
+            )
+            try:
+                answer = predict(client, model, part.rows, **options)
+            except ApiProblem as problem:
+                n_before = n_rows + problem.n_before
+                raise replace(problem, n_before=n_before) from problem
+            by_class = dict(zip(shares, answer["probabilities"], strict=True))
             writer.write(part.kept, {PREDICTED: answer["labels"]} | by_class)
             counts = counted([{"counts": counts}, answer])
             n_rows += len(answer["labels"])
@@ -165,10 +180,14 @@ def _predict_mappings(
     return answer | {"probabilities": by_class}
 
 
-def _check_distinct(names: Sequence[str]) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise WrongUse(f"the output would have two columns {twice!r}; keep another")
+def _check_names(keep: Sequence[str], predicted: Collection[str]) -> None:
+    """Checks that no kept column has the name of one that is predicted."""
+    for name in keep:
+        if name in predicted:
+            raise WrongUse(
+                f"the column {name!r} cannot be kept, because the output has a column "
+                "of predictions with this name: rename it in the rows"
+            )
 
 
 def _parts(task: Task) -> _Parts:
@@ -206,7 +225,7 @@ def _share(raw: BinaryIO, task: Task) -> float:
 
 
 def _of_tables(raw: BufferedReader, task: Task) -> _Parts:
-    is_parquet = raw.peek(8).startswith(b"PAR1")
+    is_parquet = raw.peek(8).startswith(suspicions.PARQUET)
     if not HAS_PYARROW:
         form = "Parquet" if is_parquet else "Arrow"
         raise WrongUse(f"{task.source} looks like {form}, which {_NEEDS_PYARROW}")
@@ -336,7 +355,10 @@ def _writer(target: Path) -> Iterator["_CsvWriter | tables.TableWriter"]:
         raise WrongUse(f"{target}: the output is one of {', '.join(_FORMS)}")
     if not HAS_PYARROW and form != ".csv":
         raise WrongUse(f"{target}: this form {_NEEDS_PYARROW}")
-    with new_file(target, existing="refuse") as file:
-        writer = tables.TableWriter(file, form) if HAS_PYARROW else _CsvWriter(file)
-        yield writer
-        writer.close()
+    try:
+        with new_file(target, existing="refuse") as file:
+            writer = tables.TableWriter(file, form) if HAS_PYARROW else _CsvWriter(file)
+            yield writer
+            writer.close()
+    except FileExistsError:  # it appeared meanwhile
+        raise exists_already(target) from None

@@ -55,10 +55,10 @@ def form_of(file: Path) -> str:
 
 _FORMS = "predict takes .csv with a header, .jsonl and .json, each plain or gzip (.gz)"
 _OTHER_FORMS = {
-    b"PAR1": "Parquet",
-    b"ARROW1": "Arrow",
-    b"\xff\xff\xff\xff": "Arrow",
-    b"PK": "a workbook or a zip archive",
+    suspicions.PARQUET: "Parquet",
+    suspicions.ARROW: "Arrow",
+    b"\xff\xff\xff\xff": "a stream of Arrow, which is no file of Arrow",
+    suspicions.ZIP: "a workbook or a zip archive",
     b"\xd0\xcf\x11\xe0": "a workbook",
 }
 """Forms of files that are no text, by their first bytes."""
