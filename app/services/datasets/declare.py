@@ -628,6 +628,9 @@ def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
             problem = "control-character"
         elif any(text and not _look(text) for text in texts):
             problem = "not-visible"
+        elif any(text.startswith("\ufeff") for text in texts):
+            # a byte order mark, which readers of a file drop from its first name
+            problem = "not-visible"
         elif len(set(map(_look, texts))) < len(set(texts)):
             problem, accepted = "not-distinct", "texts that look different"
         if problem is not None:

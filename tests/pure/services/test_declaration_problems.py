@@ -103,3 +103,13 @@ def test_a_hostile_list_is_read_up_to_a_hundred_problems() -> None:
     )
     longer = {"features": [*features, FEATURES[0]], "label": label}
     assert _misread(_declaration(schema=longer)) == [("/schema/features", "too-many")]
+
+
+def test_no_name_begins_with_a_byte_order_mark() -> None:
+    features = [FEATURES[0] | {"name": "\ufeffage"}, FEATURES[1]]
+    label = {"name": "income", "classes": ["low", "high"]}
+    value = _declaration(schema={"features": features, "label": label})
+    _, problems = declare.checked_columns(DatasetIn.model_validate(value))
+    assert [(problem.at, problem.problem) for problem in problems] == [
+        ("/schema/features/0/name", "not-visible")
+    ]
