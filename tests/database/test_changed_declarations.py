@@ -91,7 +91,7 @@ def _declared(scene: Scene, **changes: object) -> DatasetOut:
 
 
 def _tag(shown: DatasetOut) -> str:
-    return columns_etag(shown.id, shown.schema_)
+    return columns_etag(shown.schema_)
 
 
 def _other(**changes: object) -> SchemaIn:

@@ -120,7 +120,7 @@ def change_dataset(
 
 def _with_etag(response: Response, answer: DatasetOut) -> DatasetOut:
     """Name the state of the declared columns in the field ``ETag``."""
-    tag = show.columns_etag(answer.id, answer.schema_)
+    tag = show.columns_etag(answer.schema_)
     response.headers["ETag"] = f'"{tag}"'
     return answer
 

@@ -88,7 +88,7 @@ def change_columns(
     is_changed = schema != dataset.schema
     if is_changed:
         columns_now = dataset.row.schema
-        require_unchanged(condition, columns_etag(dataset.id, columns_now))
+        require_unchanged(condition, columns_etag(columns_now))
         _replace(installation, principal, dataset, schema, condition=condition)
     with database.read() as session:
         shown = catalog.find(session, dataset.id)

@@ -178,11 +178,14 @@ def _out(
     )
 
 
-def columns_etag(dataset_id: str, columns: JsonObject) -> str:
-    """The entity tag of the declared columns: they alone can change."""
+def columns_etag(columns: JsonObject) -> str:
+    """The entity tag of the declared columns: they alone can change.
+
+    The address names the dataset, so equal columns of two datasets have one tag.
+    """
     # one number is read from the database as an integer, and from a body as a float
     as_floats = json.loads(json.dumps(columns), parse_int=float)
-    return etag_of(dataset_id, as_floats)
+    return etag_of(as_floats)
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
