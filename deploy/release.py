@@ -2,35 +2,60 @@
 
 The folder (``dist/grovekeeper-VERSION`` by default) gets the wheels and source
 distributions of the four distributions, the verifier as one file, the lock of the
-service, the OpenAPI document, a bill of materials (CycloneDX), the notes of the version,
-and the checksums of all of them.
+service, the OpenAPI document, a bill of materials (CycloneDX), the unit of systemd, the
+notes of the version, and the checksums of all of them.
 
-Two runs at one commit write the same bytes, in any folder and at any time: only files of
-the commit are read, and all times are the time of the commit. Anybody can repeat a
-release and compare ``SHA256SUMS``.
+Two runs at one commit write the same bytes, in any folder and at any time: everything is
+made from an export of the commit, and all times are the time of the commit. A checkout
+may have more files, which its own settings hide from git. Anybody can repeat a release
+and compare ``SHA256SUMS``.
 """
 
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 import tomllib
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-VERIFIER = ROOT / "packages" / "verifier"
-DISTRIBUTIONS = (
-    ROOT,
-    ROOT / "clients" / "python",
-    ROOT / "packages" / "forests",
-    VERIFIER,
+VERIFIER = "packages/verifier"
+DISTRIBUTIONS = (".", "clients/python", "packages/forests", VERIFIER)
+COPIED = (
+    "requirements/runtime.lock",
+    "openapi/openapi.json",
+    "deploy/systemd/grovekeeper.service",
 )
+"""Files that a release has as they are."""
+_AS_COMMITTED = ("-c", "core.autocrlf=false", "-c", f"core.attributesFile={os.devnull}")
+"""Settings of an account change no file of an export."""
 SUMS = "SHA256SUMS"
 START_OF_VERIFIER = "from grovekeeper_verifier.main import console\n\nconsole()\n"
+
+
+@dataclass(frozen=True)
+class Export:
+    """The files of a commit, apart from the checkout.
+
+    Attributes:
+        root: the folder that has them.
+        commit_time: in seconds since 1970.
+    """
+
+    root: Path
+    commit_time: int
+
+    def text(self, name: str) -> str:
+        """The text of a file."""
+        return (self.root / name).read_text(encoding="utf-8")
 
 
 def main(arguments: list[str]) -> None:
@@ -43,41 +68,58 @@ def main(arguments: list[str]) -> None:
         help="a new folder (default: dist/grovekeeper-VERSION)",
     )
     chosen = parser.parse_args(arguments).folder
-    version = _version()
+    _require_no_changes()
+    with tempfile.TemporaryDirectory(prefix="grovekeeper-release-") as temporary:
+        _release(_export(Path(temporary)), chosen)
+
+
+def _release(export: Export, chosen: Path | None) -> None:
+    version = _version(export)
     folder = (chosen or ROOT / "dist" / f"grovekeeper-{version}").absolute()
     if folder.exists():
         sys.exit(f"{folder} exists; nothing was written. Move it away first.")
-    commit_time = _require_clean_commit()
+    notes = _notes(export, version)
     # A release is written beside its folder, so that no half of one has its name.
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    _write(unfinished, version, commit_time)
+    (unfinished / "NOTES.md").write_text(notes, encoding="utf-8")
+    _write(unfinished, export)
     unfinished.rename(folder)
     print((folder / SUMS).read_text(encoding="ascii"), end="")
     print(f"Wrote version {version} into {folder}.")
 
 
-def _version() -> str:
-    """The version of all four distributions."""
-    versions = set[str]()
-    for place in DISTRIBUTIONS:
-        text = (place / "pyproject.toml").read_text(encoding="utf-8")
-        versions.add(tomllib.loads(text)["project"]["version"])
+def _version(export: Export) -> str:
+    """The version of all four distributions and of the citation."""
+    versions: set[str] = {
+        tomllib.loads(export.text(f"{place}/pyproject.toml"))["project"]["version"]
+        for place in DISTRIBUTIONS
+    }
+    cited = re.findall(r"^version: *(\S+)", export.text("CITATION.cff"), re.MULTILINE)
+    versions.update(cited)
     if len(versions) > 1:
-        sys.exit(f"The distributions differ in their version: {', '.join(versions)}.")
+        differing = ", ".join(sorted(versions))
+        sys.exit(f"The distributions and CITATION.cff differ in version: {differing}.")
     return versions.pop()
 
 
-def _require_clean_commit() -> int:
-    """The time of the commit, in seconds since 1970.
-
-    A file that is in no commit would be in the release without a way to repeat it.
-    """
+def _require_no_changes() -> None:
+    """Whoever releases means the files of the checkout, and gets those of the commit."""
     changes = _git("status", "--porcelain")
     if changes:
         sys.exit(f"These files differ from the commit; commit them first:\n{changes}")
-    return int(_git("log", "-1", "--format=%ct"))
+
+
+def _export(folder: Path) -> Export:
+    """Write the files of the commit into a folder."""
+    commit = _git("rev-parse", "HEAD")
+    archive = folder / "commit.tar"
+    _git(*_AS_COMMITTED, "archive", "--format=tar", f"--output={archive}", commit)
+    root = folder / "grovekeeper"
+    with tarfile.open(archive) as files:
+        files.extractall(root, filter="data")
+    return Export(root, int(_git("log", "-1", "--format=%ct", commit)))
 
 
 def _git(*arguments: str) -> str:
@@ -89,14 +131,13 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _write(folder: Path, version: str, commit_time: int) -> None:
+def _write(folder: Path, export: Export) -> None:
     for place in DISTRIBUTIONS:
-        _build(place, folder, commit_time)
-    _write_verifier(folder / "grovekeeper-verify.pyz", commit_time)
-    shutil.copyfile(ROOT / "requirements" / "runtime.lock", folder / "runtime.lock")
-    shutil.copyfile(ROOT / "openapi" / "openapi.json", folder / "openapi.json")
-    _write_bill_of_materials(folder / "sbom.cdx.json")
-    (folder / "NOTES.md").write_text(_notes(version), encoding="utf-8")
+        _build(export.root / place, folder, export.commit_time)
+    _write_verifier(folder / "grovekeeper-verify.pyz", export)
+    for name in COPIED:
+        shutil.copyfile(export.root / name, folder / Path(name).name)
+    _write_bill_of_materials(folder / "sbom.cdx.json", export)
     _write_sums(folder)
 
 
@@ -106,18 +147,19 @@ def _build(place: Path, folder: Path, commit_time: int) -> None:
     _run(build, place, SOURCE_DATE_EPOCH=str(commit_time))
 
 
-def _write_verifier(path: Path, commit_time: int) -> None:
+def _write_verifier(path: Path, export: Export) -> None:
     """Write the verifier as one file that any Python runs.
 
     The standard library's ``zipapp`` would state when each file was checked out.
     """
-    package = VERIFIER / "grovekeeper_verifier"
+    place = export.root / VERIFIER
+    package = place / "grovekeeper_verifier"
     sources = {
-        str(source.relative_to(VERIFIER)): source.read_text(encoding="utf-8")
+        str(source.relative_to(place)): source.read_text(encoding="utf-8")
         for source in sorted(package.rglob("*.py"))
     }
     sources["__main__.py"] = START_OF_VERIFIER
-    commit_date = time.gmtime(commit_time)[:6]
+    commit_date = time.gmtime(export.commit_time)[:6]
     with path.open("wb") as file:
         file.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -134,14 +176,12 @@ def _member(name: str, commit_date: tuple[int, ...]) -> zipfile.ZipInfo:
     return member
 
 
-def _write_bill_of_materials(path: Path) -> None:
+def _write_bill_of_materials(path: Path, export: Export) -> None:
     """List what the lock of the service installs, with the hashes of the lock."""
     program = Path(sys.executable).with_name("cyclonedx-py")
-    options = ["--output-reproducible", "--pyproject", str(ROOT / "pyproject.toml")]
-    lock = str(ROOT / "requirements" / "runtime.lock")
-    _run(
-        [str(program), "requirements", *options, "--output-file", str(path), lock], ROOT
-    )
+    options = ["--output-reproducible", "--pyproject", "pyproject.toml"]
+    files = ["--output-file", str(path), "requirements/runtime.lock"]
+    _run([str(program), "requirements", *options, *files], export.root)
 
 
 def _run(command: list[str], place: Path, **environment: str) -> None:
@@ -158,13 +198,13 @@ def _run(command: list[str], place: Path, **environment: str) -> None:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 
 
-def _notes(version: str) -> str:
-    """The section of a version in the changelog."""
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    _, found, rest = text.partition(f"\n## {version}\n")
-    if not found:
+def _notes(export: Export, version: str) -> str:
+    """The section of a version in the changelog; a date may follow the version."""
+    heading = rf"^## {re.escape(version)}(?:[ \t].*)?$"
+    found = re.search(heading, export.text("CHANGELOG.md"), re.MULTILINE)
+    if found is None:
         sys.exit(f"CHANGELOG.md has no section '## {version}'.")
-    section, _, _ = rest.partition("\n## ")
+    section, _, _ = found.string[found.end() :].partition("\n## ")
     return f"# Grovekeeper {version}\n\n{section.strip()}\n"
 
 

@@ -84,12 +84,23 @@ def test_another_checkout_at_another_time_writes_the_same_bytes(
     before = os.umask(0o077)
     try:
         subprocess.run(["git", "clone", "-q", commit, checkout], check=True)
+        settings = ["config", "core.autocrlf", "true"]
+        subprocess.run(["git", *settings], cwd=checkout, check=True)
+        _hide(checkout, "app/hidden_notes.py", "packages/verifier/hidden.txt")
         done = _release(python, checkout, tmp_path / "second", TZ="Asia/Tokyo")
     finally:
         os.umask(before)
 
     assert done.returncode == 0, done.stderr
     assert _contents(tmp_path / "second") == _contents(release)
+
+
+def _hide(checkout: Path, *names: str) -> None:
+    """Adds files that the checkout's own settings hide from git."""
+    with (checkout / ".git" / "info" / "exclude").open("a", encoding="utf-8") as file:
+        file.write("hidden*\n")
+    for name in names:
+        (checkout / name).write_text("x = 1\n", encoding="utf-8")
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -107,6 +118,7 @@ def test_a_release_has_every_file_and_its_sum(release: Path) -> None:
         "NOTES.md",
         "SHA256SUMS",
         "grovekeeper-verify.pyz",
+        "grovekeeper.service",
         "openapi.json",
         "runtime.lock",
         "sbom.cdx.json",
@@ -121,6 +133,8 @@ def test_a_release_has_every_file_and_its_sum(release: Path) -> None:
     notes = (release / "NOTES.md").read_text(encoding="utf-8")
     assert notes.startswith(f"# Grovekeeper {version}\n")
     assert "### Upgrading" in notes
+    unit = (release / "grovekeeper.service").read_text(encoding="utf-8")
+    assert "/docs/" not in unit, "a release has no such folder"
 
 
 def test_the_bill_of_materials_lists_every_pin_of_the_lock(release: Path) -> None:
@@ -169,6 +183,49 @@ def test_the_wheel_of_the_service_runs_alone(release: Path, tmp_path: Path) -> N
     )
 
     assert done.stdout == (release / "openapi.json").read_bytes()
+
+
+def _committed(commit: Path, checkout: Path, *edit: str) -> None:
+    """A clone with one more commit, which replaces a text in a file."""
+    name, old, new = edit
+    subprocess.run(["git", "clone", "-q", commit, checkout], check=True)
+    text = (checkout / name).read_text(encoding="utf-8")
+    assert old in text
+    (checkout / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", *author, "commit", "-qam", "x"], cwd=checkout, check=True)
+
+
+def test_the_notes_are_found_by_the_version_before_a_date(
+    release: Path, python: Path, commit: Path, tmp_path: Path
+) -> None:
+    (sdist,) = release.glob("grovekeeper-*.tar.gz")
+    version = sdist.name.removesuffix(".tar.gz").removeprefix("grovekeeper-")
+    edit = ("CHANGELOG.md", f"## {version}\n", f"## {version} (2026-12-01)\n")
+    _committed(commit, tmp_path / "checkout", *edit)
+    done = _release(python, tmp_path / "checkout", tmp_path / "release")
+
+    assert done.returncode == 0, done.stderr
+    notes = (tmp_path / "release" / "NOTES.md").read_bytes()
+    assert notes == (release / "NOTES.md").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (("CITATION.cff", "\nversion: ", "\nversion: 9."), "CITATION.cff differ"),
+        (("CHANGELOG.md", "\n## ", "\n## 9"), "CHANGELOG.md has no section"),
+    ],
+)
+def test_what_differs_is_refused_before_anything_is_built(
+    edit: tuple[str, str, str], said: str, commit: Path, tmp_path: Path
+) -> None:
+    _committed(commit, tmp_path / "checkout", *edit)
+    done = _release(Path(sys.executable), tmp_path / "checkout", tmp_path / "release")
+
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkout"]
 
 
 @pytest.mark.parametrize("change", ["edited", "added"])
