@@ -79,6 +79,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.AccountDiffers("ds_x", "census", ["delta", "cap"]),
     errors.PopulationMismatch(["accountant", "delta"]),
     errors.DatasetDeleted(),
+    errors.DeclarationFixed("rows were uploaded"),
     errors.ModelHasAlias(["bank@production"]),
     errors.JobFinished(),
     errors.ChangedMeanwhile(),
