@@ -339,8 +339,7 @@ class CsvSource:
         try:
             return next(csv.reader([line], strict=True, delimiter=self.delimiter))
         except csv.Error:
-            # raised out of the handler: an error of the library can quote the line
-            pass
+            pass  # raised below, out of the handler: the library's error can quote the line
         raise whole_file_problem(
             "malformed-header", line=number, suspected=suspicions.OPEN_QUOTE
         )
