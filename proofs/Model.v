@@ -1,0 +1,250 @@
+(** * The lifetime ledger, as the theorems speak of it: definitions alone. Statements.v says what is proved.
+
+    A dataset has _partitions_. Each puts every row into one of its cells, by a function of that row alone.
+    So a row is known here by its _joint cell_, its cell in each partition. A _record_ is a row whose cells
+    exist. A _scope_ lists cells of some partitions, and _covers_ the records in these cells. An _account_ is
+    a list of entries: reservations, charges, voids, changes of its cap. An amount is set aside on every joint
+    cell of a scope. The _load_ of a record is the sum of the amounts whose scopes cover it. [apply] decides
+    whether an entry may follow those before it. This one function stands for the service, which writes the
+    entries that [apply] accepts and refuses all others. A _population_ has one more cap over datasets about
+    the same people. A _world_ is a population with its datasets; [step] decides in it.
+    An analyst is a _strategy_: a function of all that was answered and released, which asks for one entry
+    after another. To start a job is to charge it and to release an outcome, with a chance that depends on
+    rows. [chance] is the probability of a transcript. The filter theorems compare it on two _neighbours_: one
+    has up to k rows of one unit more. They hold for [apply] and [step] themselves, whatever is asked.
+
+    What is assumed, and not proved:
+    - The cells of a row are a function of that row alone. No other row and no time changes them.
+    - A job reads the rows of its scope alone, and is as private as it is charged ([honest_job]).
+    - Entries are decided one after another, each in the state after all before it: one lock, one order.
+    - An analyst sees answers and outcomes, and nothing else that depends on rows: no times and no sizes.
+    - Integers have no limit here. The service keeps its amounts below 2^63.
+    - The Python code does what [apply] and [step] do. Tests compare both; no proof speaks about Python.
+    - Chances are of single transcripts or finite sets. To draw lots is to average over strategies, and an
+      infinite set of transcripts is a limit of finite ones: both steps stay on paper. *)
+
+Require Import ZArith List Bool Reals.
+Import ListNotations.
+Open Scope Z_scope.
+
+Fixpoint sum_over {A} (f : A -> Z) (l : list A) : Z :=
+  match l with [] => 0 | x :: rest => f x + sum_over f rest end.
+(** The state after some requests; [None] where one of them cannot follow those before it. *)
+Fixpoint follow {S Q} (advance : S -> Q -> option S) (st : S) (requests : list Q) : option S :=
+  match requests with [] => Some st | q :: rest =>
+    match advance st q with Some st' => follow advance st' rest | None => None end
+  end.
+
+(** ** Records, scopes and loads *)
+Definition partition := option (list nat).      (** its cells; [None] if every upload is one *)
+Definition joint_cell := nat -> nat.            (** the cell in each partition *)
+Definition scope := list (option (list nat)).   (** cells of each partition; [None] restricts nothing *)
+Record box := Box { scope_of : scope; amount : Z }.     (** an amount on every joint cell of a scope *)
+
+Definition record (ps : list partition) (r : joint_cell) : Prop :=
+  forall x cells, nth_error ps x = Some (Some cells) -> In (r x) cells.
+Definition is_in (v : nat) (cells : list nat) : bool := existsb (Nat.eqb v) cells.
+Definition cells_in (s : scope) (x : nat) : option (list nat) := nth x s None.
+Definition allows (cells : option (list nat)) (v : nat) : bool :=
+  match cells with None => true | Some listed => is_in v listed end.
+Definition covers (s : scope) (r : joint_cell) : bool :=
+  forallb (fun x => allows (cells_in s x) (r x)) (seq 0 (length s)).
+
+Definition share (r : joint_cell) (b : box) : Z := if covers (scope_of b) r then amount b else 0.
+Definition load (bs : list box) (r : joint_cell) : Z := sum_over (share r) bs.
+Definition nonnegative (bs : list box) : Prop := forall b, In b bs -> 0 <= amount b.
+(** [n] is the supremum of the loads of all records that a scope covers, and one of them has it. *)
+Definition is_largest (ps : list partition) (bs : list box) (s : scope) (n : Z) : Prop :=
+  (forall r, record ps r -> covers s r = true -> load bs r <= n) /\
+  (exists r, record ps r /\ covers s r = true /\ load bs r = n).
+(** What the service accepts as declarations and scopes: no empty list, and no cell that is not declared. *)
+Definition declared (ps : list partition) : Prop := forall cells, In (Some cells) ps -> cells <> [].
+Definition well_formed (ps : list partition) (s : scope) : Prop :=
+  (forall x cells, cells_in s x = Some cells -> cells <> []) /\
+  (forall x cells all, cells_in s x = Some cells -> nth_error ps x = Some (Some all) -> incl cells all).
+
+(** ** An account *)
+
+Inductive entry :=
+| Cap (c : Z)                       (** another cap is in force from now on *)
+| Opening (n h : Z)                 (** continues an erased dataset of load [n], whose highest cap was [h] *)
+| Reserve (job : nat) (b : box) | Charge (job : nat) (b : box)
+| Void (job : nat) (b : box) | Expire (job : nat) (b : box).
+Record state := State { cap : Z; highest_cap : Z; charged : list box; reserved : list (nat * box) }.
+Definition opened (c : Z) : state := State c c [] [].
+Definition boxes (st : state) : list box := charged st ++ map snd (reserved st).
+Definition is_used (st : state) : bool := match boxes st with [] => false | _ => true end.
+
+Definition same_reservation (p q : nat * box) : {p = q} + {p <> q}.
+Proof. repeat decide equality. Defined.
+(** The reservations without one of them; [None] if it is not there. *)
+Fixpoint take (p : nat * box) (l : list (nat * box)) : option (list (nat * box)) :=
+  match l with
+  | [] => None
+  | q :: rest => if same_reservation p q then Some rest else option_map (cons q) (take p rest)
+  end.
+
+Section Account.
+  Variable tightest : list box -> scope -> Z.   (** the largest load in a scope, as the service computes it *)
+  Definition apply (st : state) (e : entry) : option state :=
+    match e with
+    | Cap c =>
+        let highest := if is_used st || (c =? 0) then Z.max (highest_cap st) c else c in
+        if (cap st =? 0) || (c <? 0) then None else Some (State c highest (charged st) (reserved st))
+    | Opening n h =>
+        if negb (is_used st) && (0 <? n) && (n <=? h) && (cap st <=? h)
+        then Some (State (cap st) h [Box [] n] []) else None
+    | Reserve job b =>
+        if (0 <? amount b) && (tightest (boxes st) (scope_of b) + amount b <=? cap st)
+        then Some (State (cap st) (highest_cap st) (charged st) ((job, b) :: reserved st)) else None
+    | Charge job b =>
+        option_map (State (cap st) (highest_cap st) (b :: charged st)) (take (job, b) (reserved st))
+    | Void job b | Expire job b =>
+        option_map (State (cap st) (highest_cap st) (charged st)) (take (job, b) (reserved st))
+    end.
+  Definition run : state -> list entry -> option state := follow apply.
+  (** What the service writes of any requests. *)
+  Fixpoint serve (st : state) (requests : list entry) : list entry :=
+    match requests with [] => [] | e :: rest =>
+      match apply st e with Some st' => e :: serve st' rest | None => serve st rest end
+    end.
+  (** A job of several parts is admitted as a whole or not at all. *)
+  Definition admit (st : state) (parts : list (nat * box)) : option state :=
+    run st (map (fun part => Reserve (fst part) (snd part)) parts).
+End Account.
+
+(** What entries say about a record, read from the entries alone. *)
+Definition spent_by (r : joint_cell) (e : entry) : Z :=
+  match e with Charge _ b => share r b | Opening n _ => n | _ => 0 end.
+Definition pending_by (r : joint_cell) (e : entry) : Z :=
+  match e with Reserve _ b => share r b | Charge _ b | Void _ b | Expire _ b => - share r b | _ => 0 end.
+Definition cap_of (e : entry) : Z := match e with Cap c => c | Opening _ h => h | _ => 0 end.
+Definition spent (es : list entry) (r : joint_cell) : Z := sum_over (spent_by r) es.
+Definition pending (es : list entry) (r : joint_cell) : Z := sum_over (pending_by r) es.
+Definition highest_of (c : Z) (es : list entry) : Z := fold_right (fun e z => Z.max (cap_of e) z) c es.
+
+(** ** A population *)
+(** [carried] is what the population's newest entry says about a member. A member that continues an erased
+    dataset has [inherited] its load, and has it and those before it as [predecessors], whose accounts are
+    [closed]. What is inherited and who came before decides nothing: the losses below are told by them. *)
+Record world := World {
+  account : nat -> state; members : list nat; carried : nat -> Z; population_cap : Z; population_highest : Z;
+  inherited : nat -> Z; predecessors : nat -> list nat; closed : list nat }.
+
+Inductive act :=
+| Own (i : nat) (e : entry)         (** an entry of dataset [i], and for a member one of the population *)
+| Join (i : nat)                    (** for good; late if something was spent *)
+| Continue (i j : nat) (h : Z)      (** dataset [i] opens with the load of the erased member [j], for it *)
+| PopulationCap (c : Z).
+Definition is_member (w : world) (i : nat) : bool := is_in i (members w).
+Definition together (w : world) : Z := sum_over (carried w) (members w).
+Definition put {A} (f : nat -> A) (i : nat) (v : A) : nat -> A := fun k => if Nat.eqb k i then v else f k.
+Definition opened_world (caps : nat -> Z) (c : Z) : world :=
+  World (fun i => opened (caps i)) [] (fun _ => 0) c c (fun _ => 0) (fun _ => []) [].
+Definition with_account (w : world) (i : nat) (st : state) (carries : Z) : world :=
+  World (put (account w) i st) (members w) (put (carried w) i carries)
+        (population_cap w) (population_highest w) (inherited w) (predecessors w) (closed w).
+
+Section Population.
+  Variables (partitions : nat -> list partition) (tightest : list partition -> list box -> scope -> Z).
+  (** What a member carries after an entry led from [st] to [st']; [None] if the population has no room. *)
+  Definition carried_after (w : world) (i : nat) (st st' : state) (e : entry) : option Z :=
+    let whole := tightest (partitions i) (boxes st') [] in
+    match e with
+    | Reserve _ b =>
+        let inside := tightest (partitions i) (boxes st) (scope_of b) + amount b in
+        if (together w <=? population_cap w) && (together w - carried w i + inside <=? population_cap w)
+        then Some (Z.min whole (Z.max (carried w i) inside)) else None
+    | Void _ _ | Expire _ _ => Some (Z.min whole (carried w i))
+    | Opening _ _ => None           (* it is the second entry of an account, so no member has it *)
+    | Cap _ | Charge _ _ => Some (carried w i)
+    end.
+  Definition step (w : world) (a : act) : option world :=
+    match a with
+    | Own i e =>
+        let st := account w i in
+        match (if is_in i (closed w) then None else apply (tightest (partitions i)) st e) with
+        | None => None
+        | Some st' => option_map (with_account w i st')
+                        (if is_member w i then carried_after w i st st' e else Some (carried w i))
+        end
+    | Join i =>
+        let st := account w i in
+        let carries := Z.min (tightest (partitions i) (boxes st) []) (highest_cap st) in
+        let raise := if carries <=? 0 then 0 else highest_cap st in
+        if is_member w i || is_in i (closed w) then None
+        else Some (World (account w) (i :: members w) (put (carried w) i carries) (population_cap w)
+                         (population_highest w + raise) (inherited w) (predecessors w) (closed w))
+    | Continue i j h =>
+        let ends := match reserved (account w j) with [] => is_member w j | _ => false end in
+        if negb ends || is_member w i || is_in i (closed w) then None
+        else option_map (fun st' => World (put (account w) i st') (i :: remove Nat.eq_dec j (members w))
+                   (put (carried w) i (carried w j)) (population_cap w) (population_highest w)
+                   (put (inherited w) i (carried w j)) (put (predecessors w) i (j :: predecessors w j))
+                   (j :: closed w))
+               (apply (tightest (partitions i)) (account w i) (Opening (carried w j) h))
+    | PopulationCap c =>
+        let highest := if (0 <? together w) || (c =? 0) then Z.max (population_highest w) c else c in
+        if (population_cap w =? 0) || (c <? 0) then None
+        else Some (World (account w) (members w) (carried w) c highest
+                         (inherited w) (predecessors w) (closed w))
+    end.
+  Definition history : world -> list act -> option world := follow step.
+  Definition person (p : nat -> option joint_cell) : Prop :=
+    forall i r, p i = Some r -> record (partitions i) r.
+End Population.
+
+(** What a dataset costs a person, without what it took over; and all members with their predecessors. *)
+Definition own_loss (w : world) (p : nat -> option joint_cell) (i : nat) : Z :=
+  match p i with Some r => load (boxes (account w i)) r - inherited w i | None => 0 end.
+Definition counted (w : world) : list nat := flat_map (fun i => i :: predecessors w i) (members w).
+Definition loss (w : world) (p : nat -> option joint_cell) : Z := sum_over (own_loss w p) (counted w).
+
+(** ** An analyst: [advance] is [apply] or [step], and [data] are the rows of one dataset or of all *)
+Open Scope R_scope.
+Section Analyst.
+  Context {state request data outcome : Type} (advance : state -> request -> option state).
+  Inductive event := Answer (accepted : bool) | Release (o : outcome).
+  Inductive action := Write (q : request) | Start (q : request) (law : data -> outcome -> R).
+  Definition strategy := list event -> action.
+  Definition asked (a : action) : request := match a with Write q => q | Start q _ => q end.
+  Definition next (st : state) (a : action) : state :=
+    match advance st (asked a) with Some st' => st' | None => st end.
+  Definition chance_of_event (st : state) (a : action) (d : data) (ev : event) : R :=
+    match advance st (asked a), a, ev with
+    | Some _, Write _, Answer true | None, _, Answer false => 1
+    | Some _, Start _ law, Release o => law d o
+    | _, _, _ => 0
+    end.
+  (** The chance of the events [w] after the events [h], and the state that they lead to. *)
+  Fixpoint chance (s : strategy) (st : state) (h : list event) (d : data) (w : list event) : R :=
+    match w with [] => 1 | ev :: rest =>
+      chance_of_event st (s h) d ev * chance s (next st (s h)) (h ++ [ev]) d rest
+    end.
+  Fixpoint reached (s : strategy) (st : state) (h w : list event) : state :=
+    match w with [] => st | ev :: rest => reached s (next st (s h)) (h ++ [ev]) rest end.
+End Analyst.
+
+(** ** Neighbours, and jobs that are as private as they are charged *)
+(** [added xs d d']: the rows [d'] are the rows [d] and, at any places, the rows [xs]. *)
+Inductive added {row} : list row -> list row -> list row -> Prop :=
+| no_row d : added [] d d
+| one_more x xs d d1 d2 : added xs d (d1 ++ d2) -> added (x :: xs) d (d1 ++ x :: d2).
+
+Definition close (e p q : R) : Prop := p <= exp e * q /\ q <= exp e * p.
+Definition private {row outcome} (e : R) (law : list row -> outcome -> R) : Prop :=
+  (forall d o, 0 <= law d o) /\ (forall d x d' o, added [x] d d' -> close e (law d o) (law d' o)).
+
+Section Honest.
+  Context {row outcome : Type} (unit : R).      (** the loss of one step of an amount, for example 10^-12 *)
+  Notation law := (list row -> outcome -> R).
+  (** A job reads the rows that its scope covers; k times its loss of one row is at most what is charged. *)
+  Definition honest_job (k : nat) (cell_of : row -> joint_cell) (b : box) (m : law) : Prop :=
+    exists e (rule : law), 0 <= e /\ private e rule /\ INR k * e <= unit * IZR (amount b) /\
+      forall d o, m d o = rule (filter (fun x => covers (scope_of b) (cell_of x)) d) o.
+  Definition honest k cell_of (s : strategy) : Prop := forall h q m, s h = Start q m ->
+    exists job b, q = Charge job b /\ honest_job k cell_of b m.
+  Definition honest_in_world k cell_of (s : strategy) : Prop := forall h q m, s h = Start q m ->
+    exists i job b own, q = Own i (Charge job b) /\ honest_job (k i) (cell_of i) b own /\
+      forall (d : nat -> list row) o, m d o = own (d i) o.
+End Honest.
