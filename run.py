@@ -9,6 +9,8 @@ only Python.
     python3 run.py lint               formatting, lint, types, import contracts
     python3 run.py check              lint, then test, as CI does
     python3 run.py lock               renews the hashed lock files (needs uv)
+    python3 run.py prove              checks the proofs of the ledger (needs Coq); --write renews what tests
+                                      take from them
     python3 run.py release [folder]   the files of a release, twice the same at one commit
     python3 run.py <command> …        grovekeeper <command> …
 """
@@ -67,6 +69,8 @@ def main(arguments: list[str]) -> None:
     if command == "lock":
         _renew_locks()
         sys.exit(0)
+    if command == "prove":
+        _replace_process([sys.executable, str(ROOT / "proofs" / "prove.py"), *rest])
     if command == "release":
         _install("release")
         _replace_process([str(PYTHON), str(ROOT / "deploy" / "release.py"), *rest])

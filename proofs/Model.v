@@ -76,7 +76,7 @@ Definition boxes (st : state) : list box := charged st ++ map snd (reserved st).
 Definition is_used (st : state) : bool := match boxes st with [] => false | _ => true end.
 
 Definition same_reservation (p q : nat * box) : {p = q} + {p <> q}.
-Proof. repeat decide equality. Defined.
+Proof. repeat (apply Z.eq_dec || apply Nat.eq_dec || apply list_eq_dec || decide equality). Defined.
 (** The reservations without one of them; [None] if it is not there. *)
 Fixpoint take (p : nat * box) (l : list (nat * box)) : option (list (nat * box)) :=
   match l with

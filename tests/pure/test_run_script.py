@@ -191,3 +191,47 @@ def test_the_caller_s_options_stand_last_and_win(
     assert command[1:3] == ["-m", "pytest"]
     assert command[-2:] == ["-n0", "tests/pure"]
     assert any(option.startswith("--numprocesses=") for option in command[3:-2])
+
+
+def _prove(
+    root: Path, programs: Path, *options: str
+) -> "subprocess.CompletedProcess[str]":
+    """Runs ``run.py prove`` of a checkout where only some programs are found."""
+    return subprocess.run(
+        [sys.executable, str(root / "run.py"), "prove", *options],
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_coq_the_proofs_are_not_said_to_be_checked(tmp_path: Path) -> None:
+    ran = _prove(_SCRIPT.parent, tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "sudo apt install --no-install-recommends coq" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Axiom lucky : False.",
+        "Parameter lucky : False.",
+        "Conjecture lucky : False.",
+        "Proof. Admitted.",
+        "Proof. intros; admit. Defined.",
+        "Unset Guard Checking.",
+        'Extract Constant apply => "Some".',
+    ],
+)
+def test_proofs_that_assume_something_are_refused(tmp_path: Path, line: str) -> None:
+    shutil.copyfile(_SCRIPT, tmp_path / "run.py")
+    shutil.copytree(_SCRIPT.parent / "proofs", tmp_path / "proofs")
+    (tmp_path / "proofs" / "Lucky.v").write_text(f"(** Luck. *)\n{line}\n")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("coqc", "coqdep"):
+        (programs / name).touch(mode=0o755)
+    ran = _prove(tmp_path, programs)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("Lucky.v:2: ")
