@@ -124,8 +124,8 @@ def test_pairs_of_cells_are_those_of_the_api(idle_server: Server) -> None:
     _charged(idle_server, dataset, "2", {"shard": [1], "sex": ["Male"]})
     browser = signed_in(idle_server, idle_server.admin)
     page = browser.get(f"/ui/datasets/{dataset}").text
-    grid = page[page.index('<tbody class="heat">') :].partition("</tbody>")[0]
-    for cell, row in enumerate(grid.split("<tr>")[1:]):
+    grid = page[page.index('<table class="heat">') :].partition("</tbody>")[0]
+    for cell, row in enumerate(grid.split("<tr>")[2:]):
         scope = f'{{"shard": [{cell}]}}'
         balance = idle_server.admin.http.get(
             f"/ledger/{dataset}", params={"scope": scope}

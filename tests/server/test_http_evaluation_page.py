@@ -53,7 +53,7 @@ def test_an_evaluation_is_shown_with_its_interval_and_the_largest_class(
     assert told in section(pages[full["id"]].text, "accuracy")
     confusion = (
         pages[full["id"]]
-        .text.partition('<tbody class="heat">')[2]
+        .text.partition('<table class="heat">')[2]
         .partition("</tbody>")[0]
     )
     counts = re.findall(r">(-?[0-9]+)</td>", confusion)

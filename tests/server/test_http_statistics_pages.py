@@ -47,7 +47,7 @@ def test_the_page_shows_the_numbers_of_the_api(server: Server) -> None:
     assert "count, where sex is Female" in shown
     total = crosstab["total"]["value"]
     assert f"All cells together: {total:,.0f} (" in shown
-    assert page.text.count('<tbody class="heat">') == 1, "that of the cross-table"
+    assert page.text.count('<table class="heat">') == 1, "that of the cross-table"
     assert means["rows"][-1]["value"] is None
     assert "OTHER not told 0 to 120" in shown
     n_numbers = sum(len(table["rows"]) for table in released["tables"])

@@ -67,7 +67,7 @@ def hidden(page: str) -> Mapping[str, str]:
 
 def section(page: str, name: str) -> str:
     """The section of a page with an id, as text without tags and with single spaces."""
-    matched = re.search(rf'<section id="{name}">(.*?)</section>', page, re.DOTALL)
+    matched = re.search(rf'<section[^>]* id="{name}">(.*?)</section>', page, re.DOTALL)
     assert matched is not None, f"the page has no section {name}"
     return _text(matched[1])
 

@@ -2,7 +2,7 @@
 beside it do not say.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from math import ceil
 from typing import Any
@@ -15,21 +15,19 @@ from app.services.ledger.spend_history import Spend
 from app.wire.evaluations import AccuracyOut, MajorityOut
 from app.wire.statistics import EstimateOut
 from app.wire.training import RecoveredOut
+from grovekeeper_common import odds_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _WIDTH = 600
-_BAR_HEIGHT = 20
 _PLOT_HEIGHT = 160
 _SCALE_WIDTH = 320
-_SCALE_EDGE = 52
 _ROW_HEIGHT = 22
-_NARROWEST = Decimal("1.5")
-_HATCH_STEP = 8
+_NARROWEST = Decimal("0.3")
 
 
 def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> Markup:
     """Draw parts of a cap from the left: charged solid, reserved hatched, requested
-    outlined; and a tick at the cap.
+    outlined; and a tick at the cap. A request that does not fit passes the tick.
 
     Args:
         label: the bar in words, for readers who do not see it.
@@ -39,33 +37,41 @@ def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> 
     amounts = {
         "charged": Decimal(account["charged"]),
         "reserved": Decimal(account["reserved"]),
-        "requested": Decimal(requested),
+        "asked": Decimal(requested),
     }
+    total = sum(amounts.values())
     # never 0, which the parts are divided by
-    whole = max(cap, sum(amounts.values()), Decimal(1).scaleb(-30))
+    whole = max(cap, total, Decimal(1).scaleb(-30))
     parts, start = [], Decimal(0)
+    if total > cap:
+        parts.append(_part_of_bar("track", Decimal(0), cap / whole))
+        parts.append(_part_of_bar("excess", cap / whole, 1 - cap / whole))
     for kind, amount in amounts.items():
-        left, width = start / whole * _WIDTH, max(amount / whole * _WIDTH, _NARROWEST)
         if amount:
-            parts.append(
-                Markup('<rect class="{}" x="{}" width="{}" height="{}"/>').format(
-                    kind, _number(left), _number(width), _BAR_HEIGHT
-                )
-            )
-        if amount and kind == "reserved":
-            parts.append(_hatching(left, width))
+            parts.append(_part_of_bar(kind, start / whole, amount / whole))
         start += amount
-    tick = min(cap / whole * _WIDTH, Decimal(_WIDTH - 1))
+    if total > cap:
+        tick = Markup('<line class="cap" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>')
+        parts.append(tick.format(x=_number(100 * cap / whole)))
     return Markup(
-        '<svg class="bar" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        '<rect class="empty" width="{w}" height="{h}"/>{parts}'
-        '<line class="cap" x1="{x}" x2="{x}" y1="0" y2="{h}"/></svg>'
+        '<svg class="bar{over}" role="img" aria-label="{label}">{parts}</svg>'
     ).format(
-        w=_WIDTH,
-        h=_BAR_HEIGHT,
+        over=" over" if total > cap else "",
         label=label,
         parts=Markup("").join(parts),
-        x=_number(tick),
+    )
+
+
+def _part_of_bar(kind: str, start: Decimal, share: Decimal) -> Markup:
+    """A part of the bar; shares are of its length. ``#hatch`` stands in
+    ``icons.html``.
+    """
+    hatched = Markup(' fill="url(#hatch)"') if kind == "reserved" else ""
+    return Markup('<rect class="{}" x="{}%" width="{}%" height="100%"{}/>').format(
+        kind,
+        _number(100 * start),
+        _number(max(100 * share, _NARROWEST)),
+        hatched,
     )
 
 
@@ -256,30 +262,33 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def odds_scale(odds: str, *, label: str) -> Markup:
-    """Draw a scale from a coin (50 %) to certainty (100 %) with a mark at the odds, and
-    marks at ε = 0.1, 1 and 3.
+def odds_scale(chances: Collection[str]) -> Markup:
+    """Draw a scale from a coin (50 %) to certainty (100 %) with a dot at the first
+    chance, open dots at the others, and marks at ε = 0.1, 1 and 3.
     """
+    percent = ", ".join(odds_words.percent(chance) for chance in chances)
     mark = Markup(
-        '<line class="mark" x1="{x}" x2="{x}" y1="16" y2="24"/><text x="{x}" y="38">ε = {e}</text>'
+        '<line class="axis" x1="{x}%" x2="{x}%" y1="4" y2="12"/><text class="middle" x="{x}%" y="28">ε = {e}</text>'
     )
     # the odds are 1 / (1 + exp(−ε))
     odds_of_epsilon = (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
     marks = Markup("").join(
         mark.format(x=_place(odds), e=epsilon) for epsilon, odds in odds_of_epsilon
     )
+    dot = Markup('<circle class="{}" cx="{}%" cy="8" r="5"/>')
+    kinds = ["dot", *["open"] * (len(chances) - 1)]
+    dots = [
+        dot.format(kind, _place(chance))
+        for kind, chance in zip(kinds, chances, strict=True)
+    ]
     return Markup(
-        '<svg class="odds" viewBox="0 0 {w} 44" role="img" aria-label="{label}">'
-        '<text x="20" y="20">50 %</text><text x="{last}" y="20">100 %</text>'
-        '<line class="axis" x1="{start}" x2="{end}" y1="16" y2="16"/>{marks}<circle cx="{x}" cy="16" r="7"/></svg>'
+        '<svg class="plot" height="34" role="img" aria-label="{label}">'
+        '<line class="axis" x1="0" x2="100%" y1="8" y2="8"/>{marks}{dots}</svg>'
     ).format(
-        w=_SCALE_WIDTH,
-        last=_SCALE_WIDTH - 22,
-        start=_SCALE_EDGE,
-        end=_SCALE_WIDTH - _SCALE_EDGE,
-        label=label,
+        label=f"Right guesses: {percent}, on a scale from 50 % to 100 %",
         marks=marks,
-        x=_place(odds),
+        # the first dot lies above the others
+        dots=Markup("").join(reversed(dots)),
     )
 
 
@@ -332,40 +341,24 @@ def recovered_shares(
 
 def share_class(left: str, cap: str) -> str:
     """The class of a cell of a heat map, by the share of the cap that is used:
-    ``share-0`` to ``share-4``.
+    ``heat-0`` to ``heat-4``.
     """
     share = 1 - Decimal(left) / (Decimal(cap) or Decimal(1))
-    return f"share-{(share * 4).to_integral_value(ROUND_CEILING):f}"
+    return f"heat-{(share * 4).to_integral_value(ROUND_CEILING):f}"
 
 
 def part_class(count: float, whole: float) -> str:
-    """The class of a cell of a heat map, by its part of its row: ``share-0`` to
-    ``share-3``. A noisy count may lie outside its row.
+    """The class of a cell of a heat map, by its part of its row: ``heat-0`` to
+    ``heat-3``. A noisy count may lie outside its row.
     """
     # Noise makes counts negative, and larger than their row.
     step = ceil(count / whole * 3)
-    return f"share-{min(max(step, 0), 3)}"
-
-
-def _hatching(start: Decimal, width: Decimal) -> Markup:
-    """Diagonal lines over a part of the bar: a sign that does not depend on colour, and
-    that needs no id.
-    """
-    lines = []
-    for step in range(int((width + _BAR_HEIGHT) / _HATCH_STEP) + 1):
-        # the line meets the lower edge here, and rises by 45 degrees
-        foot = start - _BAR_HEIGHT + step * _HATCH_STEP
-        left, right = max(foot, start), min(foot + _BAR_HEIGHT, start + width)
-        if left < right:
-            low, high = _BAR_HEIGHT - (left - foot), _BAR_HEIGHT - (right - foot)
-            ends = map(_number, (left, low, right, high))
-            lines.append("M{} {}L{} {}".format(*ends))
-    return Markup('<path class="hatching" d="{}"/>').format("".join(lines))
+    return f"heat-{min(max(step, 0), 3)}"
 
 
 def _place(odds: str) -> str:
-    share = (Decimal(odds) - Decimal("0.5")) * 2
-    return _number(_SCALE_EDGE + share * (_SCALE_WIDTH - 2 * _SCALE_EDGE))
+    """The place of odds on a scale from 50 % (0) to 100 % (100)."""
+    return _number((Decimal(odds) - Decimal("0.5")) * 200)
 
 
 def _share_place(share: float) -> Decimal:

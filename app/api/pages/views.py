@@ -16,24 +16,28 @@ class Link:
     """A link of the navigation.
 
     Attributes:
+        icon: the name of its symbol in ``icons.html``.
         is_current: whether the shown page is the linked page, or one below it.
     """
 
     path: str
     label: str
+    icon: str
     is_current: bool
 
 
 _PAGES_OF_ALL = [
-    ("/", "Datasets", ("/ui/datasets", "/ui/statistics")),
-    ("/ui/jobs", "Jobs", ("/ui/jobs",)),
-    ("/ui/models", "Models", ("/ui/models", "/ui/evaluations")),
-    ("/ui/ledger", "Ledger", ("/ui/ledger",)),
+    ("/", "Datasets", "datasets", ("/ui/datasets", "/ui/statistics")),
+    ("/ui/jobs", "Jobs", "jobs", ("/ui/jobs",)),
+    ("/ui/models", "Models", "models", ("/ui/models", "/ui/evaluations")),
+    ("/ui/ledger", "Ledger", "ledger", ("/ui/ledger",)),
 ]
-"""Address and name of a page, and how the addresses of the pages below it begin."""
-_POPULATIONS = ("/ui/populations", "Populations", ("/ui/populations",))
-_ACTS = ("/ui/acts", "Acts", ("/ui/acts",))
-_ADMINISTRATION = ("/ui/admin", "Administration", ("/ui/admin",))
+"""Address, name and symbol of a page, and how the addresses of the pages below it
+begin.
+"""
+_POPULATIONS = ("/ui/populations", "Populations", "people", ("/ui/populations",))
+_ACTS = ("/ui/acts", "Acts", "acts", ("/ui/acts",))
+_ADMINISTRATION = ("/ui/admin", "Administration", "admin", ("/ui/admin",))
 
 
 def navigation(caller: Principal | None, path: str) -> list[Link]:
@@ -52,8 +56,8 @@ def navigation(caller: Principal | None, path: str) -> list[Link]:
     if caller.is_admin:
         pages.append(_ADMINISTRATION)
     return [
-        Link(link, label, path == link or path.startswith(below))
-        for link, label, below in pages
+        Link(link, label, icon, path == link or path.startswith(below))
+        for link, label, icon, below in pages
     ]
 
 

@@ -238,7 +238,7 @@ def test_a_grid_names_its_pairs_and_links_to_others() -> None:
     assert (grid.label, grid.columns) == ("a and c", ["a", "5", "6"])
     assert [link.pair for link in grid.links if link.is_current] == ["a,c"]
     cell = grid.rows[1].cells[0]
-    assert (cell.left, cell.colour) == ("3", "share-1")
+    assert (cell.left, cell.colour) == ("3", "heat-1")
     assert cell.amounts == "1 charged, 0 reserved, 3 left"
     alone = grid_of(pairs[:1], pairs[0], [(0, _cells(5))], "4")
     assert alone.links == []
@@ -390,7 +390,7 @@ def test_an_alias_names_this_model_another_or_none() -> None:
     [(-5, 0), (0, 0), (0.1, 1), (4, 2), (7, 3), (10, 3), (99, 3)],
 )
 def test_a_noisy_count_has_the_colour_of_its_part(count: float, colour: int) -> None:
-    assert part_class(count, 10) == f"share-{colour}"
+    assert part_class(count, 10) == f"heat-{colour}"
 
 
 def test_a_query_keeps_what_was_searched() -> None:

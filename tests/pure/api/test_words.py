@@ -6,17 +6,19 @@ Administrative acts as sentences.
 
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from app.api.pages import words
-from app.api.pages.pictures import budget_bar, odds_scale, share_class, spend
+from app.api.pages import pictures, words
+from app.api.pages.pictures import budget_bar, share_class, spend
 from app.api.pages.words import act_in_words
 from app.services.ledger.spend_history import Charge, Spend
 from app.wire.acts import ActKind, ActOut
 from grovekeeper_common import odds_words
 
+TEMPLATES = Path(pictures.__file__).parent / "templates"
 ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
 
 
@@ -103,50 +105,45 @@ def test_a_scope_in_words() -> None:
     assert words.cell({"wave": ["ep_a", "ep_b", "ep_c"]}) == "wave=ep_a, ep_b, ep_c"
 
 
-def _widths(svg: str) -> dict[str, Decimal]:
-    parts = [part for part in svg.split("<rect ") if part.startswith('class="')]
+def _parts(svg: str) -> dict[str, tuple[Decimal, Decimal]]:
+    """Where the parts of a bar begin and how wide they are, in percent."""
     return {
-        part.split('"')[1]: Decimal(part.split('width="')[1].split('"')[0])
-        for part in parts
+        kind: (Decimal(start), Decimal(width))
+        for kind, start, width in re.findall(
+            r'<rect class="([a-z]+)" x="([0-9.]+)%" width="([0-9.]+)%"', svg
+        )
     }
 
 
 def test_a_bar_has_the_proportions_of_the_account() -> None:
-    widths = _widths(budget_bar(ACCOUNT, label="", requested="0.25"))
-    assert widths == {"empty": 600, "charged": 250, "reserved": 100, "requested": 50}
+    parts = _parts(budget_bar(ACCOUNT | {"cap": "5"}, label="", requested="0.25"))
+    assert parts == {"charged": (0, 25), "reserved": (25, 10), "asked": (35, 5)}
 
 
-def test_what_is_reserved_is_hatched_within_its_part_of_the_bar() -> None:
-    """Lines rise by 45 degrees from the left edge of the part (250) to its right edge
-    (350), and lie nowhere else.
-    """
-    matched = re.search(
-        r'<path class="hatching" d="([^"]+)"/>', budget_bar(ACCOUNT, label="")
-    )
-    assert matched is not None
-    lines = [
-        [float(at) for at in re.findall(r"[0-9.]+", line)]
-        for line in matched[1].split("M")[1:]
+def test_what_is_reserved_is_hatched() -> None:
+    """The pattern of the page fills it, whatever its colour."""
+    icons = (TEMPLATES / "icons.html").read_text("utf-8")
+    assert icons.count('<pattern id="hatch"') == 1
+    bar = budget_bar(ACCOUNT, label="")
+    assert re.findall(r'<rect class="([a-z]+)"[^>]* fill="url\(#hatch\)"/>', bar) == [
+        "reserved"
     ]
-    assert len(lines) > 10
-    for left, low, right, high in lines:
-        assert 250 <= left < right <= 350
-        assert 20 >= low > high >= 0
-        assert right - left == pytest.approx(low - high)
-    assert "hatching" not in budget_bar(
+    assert "hatch" not in budget_bar(
         ACCOUNT | {"reserved": "0"}, label="", requested="1"
     )
 
 
-def test_a_request_beyond_the_cap_does_not_leave_the_bar() -> None:
-    widths = _widths(budget_bar(ACCOUNT, label="", requested="10"))
-    assert sum(widths.values()) - widths["empty"] <= 600
-    assert (
-        budget_bar({"cap": "0", "charged": "0", "reserved": "0"}, label="").count(
-            "<rect"
-        )
-        == 1
-    )
+def test_a_request_beyond_the_cap_passes_the_tick_and_does_not_leave_the_bar() -> None:
+    bar = budget_bar(ACCOUNT, label="", requested="10")
+    parts = _parts(bar)
+    tick = re.search(r'<line class="cap" x1="([0-9.]+)%"', bar)
+    assert tick is not None
+    asked, excess = parts["asked"], parts["excess"]
+    assert asked[0] < Decimal(tick[1]) == excess[0] < asked[0] + asked[1]
+    assert sum(asked) == pytest.approx(100, abs=0.02)
+    assert sum(excess) == pytest.approx(100, abs=0.02)
+    nothing = {"cap": "0", "charged": "0", "reserved": "0"}
+    assert "<rect" not in budget_bar(nothing, label="")
 
 
 def _spent(*amounts: str, before: str = "0") -> Spend:
@@ -246,7 +243,6 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
     for picture in (
         budget_bar(ACCOUNT, label=hostile),
         steps,
-        odds_scale("0.7", label=hostile),
     ):
         assert "<script>" not in picture
 
@@ -257,7 +253,7 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
 def test_a_cell_has_a_stronger_colour_the_more_of_it_is_used(
     left: str, name: int
 ) -> None:
-    assert share_class(left, "2") == f"share-{name}"
+    assert share_class(left, "2") == f"heat-{name}"
 
 
 def test_every_kind_of_act_has_a_sentence() -> None:

@@ -156,20 +156,25 @@ function switchTheme() {
   localStorage.setItem("theme", root.dataset.theme);
 }
 
-function addThemeButton() {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "quiet";
-  button.textContent = "Light or dark";
+function showThemeButton() {
+  const button = document.querySelector("[data-theme-switch]");
+  button.hidden = false;
   button.addEventListener("click", switchTheme);
-  document.querySelector("header").append(button);
+}
+
+// Brings the link of this page into view, where a strip of links is wider than the screen.
+function showCurrentLinks() {
+  for (const link of document.querySelectorAll("nav [aria-current]")) {
+    link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft;
+  }
 }
 
 const theme = localStorage.getItem("theme");
 if (theme) document.documentElement.dataset.theme = theme;
 
 document.addEventListener("DOMContentLoaded", () => {
-  addThemeButton();
+  showThemeButton();
+  showCurrentLinks();
   document.querySelectorAll("[data-events]").forEach(follow);
   for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, showWords);
   document.querySelectorAll("form[data-live]").forEach(keepLive);
