@@ -1,7 +1,7 @@
 (** * What is proved. The definitions stand in Model.v, and in the files that a section names. *)
 
 Require Import ZArith List Reals.
-Require Import Model Scopes TheoremL.
+Require Import Model Scopes Units TheoremL Mechanisms.
 
 (** ** The largest load of a scope, as the product computes it (Scopes.v) *)
 
@@ -24,6 +24,19 @@ Theorem guard_is_sound : forall ps bs (widened : box -> box) inside r,
   (load bs r <= largest ps (map widened bs) inside)%Z.
 Proof. exact wider_bounds. Qed.
 
+(** ** A unit with at most k rows, in any cells (Units.v) *)
+
+(** If no row's cell has a load above [m] in prices, the unit loses at most [m]. *)
+Theorem k_rows_in_pure_loss : forall jobs rows k m, (Z.of_nat (length rows) <= k -> 0 < k -> 0 <= m ->
+  (forall r, In r rows -> load (map as_box jobs) r <= m) ->
+  (forall j, In j jobs -> k * rate j <= price j) -> pure_cost jobs rows <= m)%Z.
+Proof. exact pure_cost_below. Qed.
+
+Theorem k_rows_in_rho_and_mu : forall jobs rows k m, (Z.of_nat (length rows) <= k -> 0 < k -> 0 <= m ->
+  (forall j, In j jobs -> 0 <= rate j) -> (forall r, In r rows -> load (map as_box jobs) r <= m) ->
+  (forall j, In j jobs -> k * k * rate j <= price j) -> square_cost jobs rows <= m)%Z.
+Proof. exact square_cost_below. Qed.
+
 (** ** Theorem L, for any predicates (TheoremL.v) *)
 
 (** (a) The loss of a row is at most what the jobs that read it cost, transcript by transcript. *)
@@ -38,3 +51,25 @@ Theorem adaptive_jobs_are_zcdp : forall row outcome outcomes alpha (s : @choice 
   (forall w, (length w <= k)%nat -> (lost s h x w <= b)%R) ->
   (moment outcomes alpha s h d d' k <= exp (order alpha * b))%R.
 Proof. exact @theorem_L_zcdp. Qed.
+
+(** ** Mechanisms that are as private as they are charged (Mechanisms.v) *)
+
+(** L1 (i): the exponential mechanism loses gamma times the range of the change of the utilities. *)
+Theorem exponential_mechanism_is_private : forall candidate (candidates : list candidate),
+  candidates <> nil -> forall gamma, 0 <= gamma ->
+  forall u v low high c, (forall d, low <= v d - u d <= high) ->
+  close (gamma * (high - low)) (selection candidates gamma u c) (selection candidates gamma v c).
+Proof. exact @selection_private. Qed.
+
+(** L3: integer noise on a vector. *)
+Theorem integer_noise_is_private : forall a gamma, 0 <= a -> 0 <= gamma ->
+  forall f g z, length f = length g ->
+  close (gamma * IZR (distance f g)) (noisy a gamma f z) (noisy a gamma g z).
+Proof. exact noise_private. Qed.
+
+(** L5: shards of a stable assignment cost one of them. *)
+Theorem stable_shards_cost_one : forall row outcome (part_of : row -> nat)
+  (law : nat -> list row -> outcome -> R) e,
+  (forall i, private e (law i)) -> 0 <= e -> forall parts x d d' os, NoDup parts -> added (x :: nil) d d' ->
+  close e (shards part_of law parts d os) (shards part_of law parts d' os).
+Proof. exact @shards_cost_one. Qed.
