@@ -1,25 +1,11 @@
 (** * The life of an account: at every prefix of its entries, no record is over the highest cap. *)
 
 Require Import ZArith List Lia Bool.
-Require Import Model.
+Require Import Model Maxima Scopes.
 Import ListNotations.
 Open Scope Z_scope.
 
-(** ** Sums and loads *)
-
-Lemma sum_over_app : forall A (f : A -> Z) k l, sum_over f (k ++ l) = sum_over f k + sum_over f l.
-Proof. induction k; simpl; intros; [lia|]. rewrite IHk. lia. Qed.
-
-Lemma sum_over_le : forall A (f g : A -> Z) l, (forall x, In x l -> f x <= g x) ->
-  sum_over f l <= sum_over g l.
-Proof.
-  induction l as [|x l IH]; simpl; intro H; [lia|].
-  pose proof (H x (or_introl eq_refl)). specialize (IH (fun y I => H y (or_intror I))). lia.
-Qed.
-
-Lemma sum_over_ext : forall A (f g : A -> Z) l, (forall x, In x l -> f x = g x) ->
-  sum_over f l = sum_over g l.
-Proof. intros A f g l H. apply Z.le_antisymm; apply sum_over_le; intros x I; rewrite H by auto; lia. Qed.
+(** ** Amounts and loads *)
 
 Lemma nonnegative_app : forall bs cs, nonnegative (bs ++ cs) <-> nonnegative bs /\ nonnegative cs.
 Proof.
@@ -37,21 +23,6 @@ Qed.
 
 Lemma share_nonnegative : forall r b, 0 <= amount b -> 0 <= share r b.
 Proof. intros r b A. unfold share. destruct (covers (scope_of b) r); lia. Qed.
-
-Lemma load_nonnegative : forall bs r, nonnegative bs -> 0 <= load bs r.
-Proof.
-  induction bs as [|b bs IH]; simpl; intros r N; [unfold load; simpl; lia|].
-  apply nonnegative_cons in N. destruct N as [A N]. specialize (IH r N).
-  pose proof (share_nonnegative r b A). unfold load in *. simpl. lia.
-Qed.
-
-Lemma share_below_load : forall bs b r, nonnegative bs -> In b bs -> share r b <= load bs r.
-Proof.
-  intros bs b r N I. apply in_split in I. destruct I as [before [after E]]. subst.
-  apply nonnegative_app in N. destruct N as [N M]. apply nonnegative_cons in M. destruct M as [_ M].
-  unfold load. rewrite sum_over_app. simpl.
-  pose proof (load_nonnegative before r N). pose proof (load_nonnegative after r M). unfold load in *. lia.
-Qed.
 
 Lemma load_unused : forall st r, is_used st = false -> load (boxes st) r = 0.
 Proof. intros st r. unfold is_used. destruct (boxes st); [reflexivity | discriminate]. Qed.
@@ -125,7 +96,7 @@ Section Account.
   Qed.
 
   Record sound (st : state) : Prop := Sound {
-    amounts : nonnegative (boxes st);
+    amounts_nonnegative : nonnegative (boxes st);
     cap_below : 0 <= cap st <= highest_cap st;
     never_over : forall r, record ps r -> load (boxes st) r <= highest_cap st }.
 
@@ -133,7 +104,7 @@ Section Account.
   Proof. intros c C. split; simpl; [intros b [] | lia | intros; unfold load; simpl; lia]. Qed.
 
   Lemma sound_parts : forall st, sound st -> nonnegative (charged st) /\ nonnegative (map snd (reserved st)).
-  Proof. intros st S. apply nonnegative_app, amounts, S. Qed.
+  Proof. intros st S. apply nonnegative_app, amounts_nonnegative, S. Qed.
 
   (** A step changes what is charged and what is reserved by what its entry says. *)
   Lemma apply_charged : forall st e st' r, apply st e = Some st' ->
@@ -164,7 +135,7 @@ Section Account.
     record ps r -> covers (scope_of b) r = true -> load (boxes st') r <= cap st'.
   Proof.
     intros st job b st' r S H R C. rewrite (apply_load _ _ _ r H). apply apply_accepted in H.
-    pose proof (tightest_bounds _ _ _ (amounts _ S) R C). simpl. unfold share. rewrite C.
+    pose proof (tightest_bounds _ _ _ (amounts_nonnegative _ S) R C). simpl. unfold share. rewrite C.
     inversion H as [| |? ? A T| |? ? ? ? ? [E|E]]; subst; try discriminate. simpl. lia.
   Qed.
 
@@ -187,7 +158,7 @@ Section Account.
   Lemma apply_sound : forall st e st', sound st -> apply st e = Some st' -> sound st'.
   Proof.
     intros st e st' S H. split.
-    - exact (apply_nonnegative _ _ _ (amounts _ S) H).
+    - exact (apply_nonnegative _ _ _ (amounts_nonnegative _ S) H).
     - apply apply_accepted in H. pose proof (cap_below _ S).
       by_entry H; simpl; try lia.
       destruct (is_used st || (c =? 0)); lia.

@@ -3,32 +3,19 @@
     The loads that members carry bound the loss of every person, and stay within the highest cap. *)
 
 Require Import ZArith List Lia Bool Arith.
-Require Import Model Ledger.
+Require Import Model Maxima Scopes Ledger.
 Import ListNotations.
 Open Scope Z_scope.
 
-Lemma is_in_spec : forall v l, is_in v l = true <-> In v l.
-Proof.
-  intros v l. unfold is_in. rewrite existsb_exists. split.
-  - intros [y [I E]]. apply Nat.eqb_eq in E. now subst.
-  - intro I. exists v. split; [exact I | apply Nat.eqb_refl].
-Qed.
-
 Lemma is_in_false : forall v l, is_in v l = false <-> ~ In v l.
 Proof. intros v l. rewrite <- is_in_spec. now destruct (is_in v l). Qed.
-
-Lemma put_same : forall A (f : nat -> A) i v, put f i v i = v.
-Proof. intros. unfold put. now rewrite Nat.eqb_refl. Qed.
-
-Lemma put_other : forall A (f : nat -> A) i k v, k <> i -> put f i v k = f k.
-Proof. intros. unfold put. destruct (Nat.eqb_spec k i); congruence. Qed.
 
 Lemma sum_over_put : forall f i v l, NoDup l -> In i l -> sum_over (put f i v) l = sum_over f l - f i + v.
 Proof.
   intros f i v l N I. apply in_split in I. destruct I as [before [after E]]. subst.
   apply NoDup_remove in N. destruct N as [_ N]. rewrite in_app_iff in N. rewrite !sum_over_app. simpl.
   rewrite put_same.
-  rewrite (sum_over_ext _ (put f i v) f before), (sum_over_ext _ (put f i v) f after); [lia| |];
+  rewrite (sum_over_ext (put f i v) f before), (sum_over_ext (put f i v) f after); [lia| |];
     intros k K; apply put_other; intro; subst; tauto.
 Qed.
 
@@ -107,10 +94,10 @@ Section Population.
     n <= tightest (partitions i) (boxes st) [].
   Proof.
     intros i st n S I. destruct (some_record i) as [r R].
-    pose proof (tightest_bounds _ _ [] r (amounts _ _ S) R eq_refl) as T. rewrite load_boxes in T.
+    pose proof (tightest_bounds _ _ [] r (amounts_nonnegative _ _ S) R eq_refl) as T. rewrite load_boxes in T.
     destruct (sound_parts _ _ S) as [N M]. pose proof (load_nonnegative _ r N).
     pose proof (load_nonnegative _ r M).
-    destruct I as [I|I]; [lia|]. pose proof (share_below_load _ _ r N I) as L. unfold share in L. simpl in L.
+    destruct I as [I|I]; [lia|]. pose proof (share_le_load _ _ r N I) as L. unfold share in L. simpl in L.
     lia.
   Qed.
 
@@ -168,7 +155,7 @@ Section Population.
         pose proof (share_nonnegative r _ (charge_nonnegative _ _ _ _ _ _ Si T)); lia. }
     assert (Whole : forall r, record (partitions i) r ->
       load (boxes st') r <= tightest (partitions i) (boxes st') []).
-    { intros r R. exact (tightest_bounds _ _ [] r (amounts _ _ S') R eq_refl). }
+    { intros r R. exact (tightest_bounds _ _ [] r (amounts_nonnegative _ _ S') R eq_refl). }
     destruct e as [d|n h|job b|job b|job b|job b]; simpl in F; try discriminate; try (injection F as F;
       subst c).
     - split; [lia|]. split; [lia|]. intros r R. rewrite (apply_load _ _ _ _ r H). simpl. specialize (C r R).
@@ -178,7 +165,7 @@ Section Population.
       apply Z.min_glb; [exact Whole|]. rewrite (apply_load _ _ _ _ r H). simpl. unfold share.
       specialize (C r R).
       destruct (covers (scope_of b) r) eqn:V; [|lia].
-      pose proof (tightest_bounds _ _ _ r (amounts _ _ Si) R V). lia.
+      pose proof (tightest_bounds _ _ _ r (amounts_nonnegative _ _ Si) R V). lia.
     - split; [lia|]. split; [lia|]. apply (Kept job b). auto.
     - split; [lia|]. split; [lia|]. intros r R. specialize (Kept job b). specialize (Whole r R).
       apply Z.min_glb; auto.
@@ -212,7 +199,8 @@ Section Population.
     - now constructor.
     - intros k [E|I]; [now subst | auto].
     - intros k I. at_index k i; [|destruct I; [congruence | auto]]. rewrite I0. split; [lia|]. intros r R.
-      pose proof (tightest_bounds _ _ [] r (amounts _ _ Si) R eq_refl). pose proof (never_over _ _ Si r R).
+      pose proof (tightest_bounds _ _ [] r (amounts_nonnegative _ _ Si) R eq_refl).
+      pose proof (never_over _ _ Si r R).
       lia.
     - intros k [E|I]; [|apply J, I]. subst k. rewrite P0, I0. split; [intros k []|]. intros p _. simpl. lia.
     - destruct (carries <=? 0); lia.

@@ -1,0 +1,208 @@
+(** * The ledger is a privacy filter: an analyst chooses everything by what was released, and the cap holds.
+
+    The argument is made once, for whatever decides about requests ([transcripts_are_close]): if each job's
+    law changes no more than the unit is charged for it, then the chance of a transcript changes no more than
+    all its charges together. It is used for [apply] here, and for [step] in People.v. *)
+
+Require Import ZArith List Lia Bool Reals Lra.
+Require Import Model Maxima Scopes Chances Ledger.
+Import ListNotations.
+Open Scope R_scope.
+
+(** ** Chances that are close *)
+
+Lemma close_trans : forall e f p q r, close e p q -> close f q r -> close (e + f) p r.
+Proof.
+  intros e f p q r [A B] [C D]. unfold close. rewrite exp_plus. pose proof (exp_pos e).
+  pose proof (exp_pos f).
+  split; [apply Rle_trans with (exp e * q) | apply Rle_trans with (exp f * q)]; auto.
+  - rewrite Rmult_assoc. apply Rmult_le_compat_l; lra.
+  - rewrite (Rmult_comm (exp e)), Rmult_assoc. apply Rmult_le_compat_l; lra.
+Qed.
+
+(** ** Transcripts *)
+
+Section Transcripts.
+  Context {state request data outcome : Type} (advance : state -> request -> option state).
+  Variable fine : state -> Prop.
+  Variable lost : state -> R.            (** what the unit has lost in a state *)
+  Variables d d' : data.
+  Variable s : @strategy request data outcome.
+
+  Hypothesis fine_and_growing : forall st q st', fine st -> advance st q = Some st' -> fine st' /\
+    lost st <= lost st'.
+  Hypothesis charged_first : forall h q law st st' o, s h = Start q law -> fine st ->
+    advance st q = Some st' ->
+    0 <= law d o /\ 0 <= law d' o /\ close (lost st' - lost st) (law d o) (law d' o).
+
+  Lemma next_is_fine : forall st (a : @action request data outcome), fine st -> fine (next advance st a) /\
+    lost st <= lost (next advance st a).
+  Proof.
+    intros st a F. unfold next.
+    destruct (advance st (asked a)) eqn:E; [exact (fine_and_growing _ _ _ F E) | split; [exact F | lra]].
+  Qed.
+
+  Lemma event_is_close : forall h st ev, fine st ->
+    let p := chance_of_event advance st (s h) d ev in let q := chance_of_event advance st (s h) d' ev in
+    0 <= p /\ 0 <= q /\ close (lost (next advance st (s h)) - lost st) p q.
+  Proof.
+    intros h st ev F. cbv zeta. pose proof (next_is_fine st (s h) F) as [_ G].
+    assert (Same : forall p, 0 <= p -> 0 <= p /\ 0 <= p /\
+      close (lost (next advance st (s h)) - lost st) p p).
+    { intros p P. split; [exact P|]. split; [exact P|]. apply close_same; auto. lra. }
+    unfold chance_of_event. destruct (s h) as [q|q law] eqn:E.
+    - destruct (advance st (asked (Write q))), ev as [[|]|]; apply Same; lra.
+    - unfold next in *.
+      destruct (advance st (asked (Start q law))) as [st'|] eqn:A, ev as [[|]|o]; try (apply Same; lra).
+      exact (charged_first _ _ _ _ _ o E F A).
+  Qed.
+
+  Theorem transcripts_are_close : forall w h st, fine st ->
+    let p := chance advance s st h d w in let q := chance advance s st h d' w in
+    let final := reached advance s st h w in
+    0 <= p /\ 0 <= q /\ fine final /\ close (lost final - lost st) p q.
+  Proof.
+    cbv zeta. induction w as [|ev w IH]; intros h st F; cbn [chance reached].
+    - split; [lra|]. split; [lra|]. split; [exact F|]. apply close_same; lra.
+    - destruct (event_is_close h st ev F) as [A [B C]]. destruct (next_is_fine st (s h) F) as [F' _].
+      destruct (IH (h ++ [ev]) _ F') as [A' [B' [F'' C']]].
+      split; [now apply Rmult_le_pos|]. split; [now apply Rmult_le_pos|]. split; [exact F''|].
+      set (mid := next advance st (s h)) in *. set (final := reached advance s mid (h ++ [ev]) w) in *.
+      replace (lost final - lost st) with ((lost mid - lost st) + (lost final - lost mid)) by ring.
+      now apply close_product.
+  Qed.
+End Transcripts.
+
+(** Chances of sets of transcripts are as close as those of their transcripts. *)
+Lemma sums_are_close : forall A (f g : A -> R) e ws, (forall w, In w ws -> close e (f w) (g w)) ->
+  close e (sum_of f ws) (sum_of g ws).
+Proof.
+  intros A f g e ws H. split.
+  - rewrite Rmult_comm, <- sum_of_scale. apply sum_of_le. intros w I. rewrite Rmult_comm. now apply H.
+  - rewrite Rmult_comm, <- sum_of_scale. apply sum_of_le. intros w I. rewrite Rmult_comm. now apply H.
+Qed.
+
+(** ** Rows of one unit *)
+
+Lemma filter_added : forall row (f : row -> bool) xs d d', added xs d d' ->
+  added (filter f xs) (filter f d) (filter f d').
+Proof.
+  intros row f xs d d' A. induction A as [d|x xs d d1 d2 A IH]; [constructor|].
+  rewrite filter_app in *. simpl. destruct (f x); [now constructor | exact IH].
+Qed.
+
+Lemma private_for_rows : forall row outcome e (law : list row -> outcome -> R), private e law ->
+  forall xs d d' o, added xs d d' -> close (INR (length xs) * e) (law d o) (law d' o).
+Proof.
+  intros row outcome e law [N P] xs d d' o A. induction A as [d|x xs d d1 d2 A IH].
+  - simpl. rewrite Rmult_0_l. apply close_same; [lra | apply N].
+  - assert (One : close e (law (d1 ++ d2) o) (law (d1 ++ x :: d2) o)) by (apply (P _ x); repeat constructor).
+    replace (INR (length (x :: xs)) * e) with (INR (length xs) * e + e) by (cbn [length]; rewrite S_INR;
+      ring).
+    exact (close_trans _ _ _ _ _ IH One).
+Qed.
+
+(** What a unit loses is the mean over k rows of what their cells are charged. *)
+Lemma honest_job_is_close : forall row outcome unit k cell_of b (law : list row -> outcome ->
+  R), (0 < k)%nat ->
+  honest_job unit k cell_of b law -> forall xs d d' o, added xs d d' ->
+  0 <= law d o /\ 0 <= law d' o /\
+  close (unit / INR k * IZR (sum_over (fun x => share (cell_of x) b) xs)) (law d o) (law d' o).
+Proof.
+  intros row outcome unit k cell_of b law K [e [rule [E [P [L R]]]]] xs d d' o A. rewrite !R.
+  set (reads := fun x => covers (scope_of b) (cell_of x)). pose proof (proj1 P) as N.
+  split; [apply N|]. split; [apply N|].
+  apply close_larger with (INR (length (filter reads xs)) * e); try apply N.
+  2: { apply private_for_rows; [exact P | now apply filter_added]. }
+  apply lt_0_INR in K. clear - K L E.
+  assert (Sum : IZR (sum_over (fun x => share (cell_of x) b) xs) =
+    INR (length (filter reads xs)) * IZR (amount b)).
+  { induction xs as [|x xs IH]; [simpl; ring|]. cbn [sum_over filter]. rewrite plus_IZR, IH.
+  unfold share at 1.
+    fold (reads x). destruct (reads x); cbn [length]; [rewrite S_INR|]; ring. }
+  rewrite Sum. set (n := INR _). assert (0 <= n) by apply pos_INR.
+  apply (Rmult_le_reg_l (INR k)); [exact K|].
+  replace (INR k * (unit / INR k * (n * IZR (amount b)))) with (n * (unit * IZR (amount b))) by (field; lra).
+  replace (INR k * (n * e)) with (n * (INR k * e)) by ring. now apply Rmult_le_compat_l.
+Qed.
+
+(** ** The ledger *)
+
+Section Ledger.
+  Variable ps : list partition.
+  Variable tightest : list box -> scope -> Z.
+  Hypothesis tightest_bounds : forall bs s r,
+    nonnegative bs -> record ps r -> covers s r = true -> (load bs r <= tightest bs s)%Z.
+  Context {row outcome : Type} (cell_of : row -> joint_cell) (unit : R) (k : nat).
+  Hypothesis rows_are_records : forall x, record ps (cell_of x).
+  Hypothesis unit_positive : 0 <= unit.
+  Hypothesis k_positive : (0 < k)%nat.
+  Variable s : @strategy entry (list row) outcome.
+  Hypothesis s_is_honest : honest unit k cell_of s.
+
+  Notation loads xs st := (sum_over (fun x => load (charged st) (cell_of x)) xs).
+
+  Lemma mean_below : forall xs st, (length xs <= k)%nat -> sound ps st ->
+    0 <= unit / INR k * IZR (loads xs st) <= unit * IZR (highest_cap st).
+  Proof.
+    intros xs st L S. pose proof (cap_below _ _ S). destruct (sound_parts _ _ S) as [N M].
+    assert (B : (0 <= loads xs st <= Z.of_nat (length xs) * highest_cap st)%Z).
+    { clear L. induction xs as [|x xs IH]; [simpl; lia|]. cbn [sum_over length].
+      pose proof (never_over _ _ S _ (rows_are_records x)) as O. rewrite load_boxes in O.
+      pose proof (load_nonnegative _ (cell_of x) N). pose proof (load_nonnegative _ (cell_of x) M). lia. }
+    assert (B' : (loads xs st <= Z.of_nat k * highest_cap st)%Z) by nia.
+    destruct B as [B _]. apply IZR_le in B, B'. rewrite mult_IZR, <- INR_IZR_INZ in B'.
+    apply lt_0_INR in k_positive. split.
+    - apply Rmult_le_pos; [apply Rmult_le_pos; [exact unit_positive | left;
+        now apply Rinv_0_lt_compat] | exact B].
+    - replace (unit * IZR (highest_cap st)) with (unit / INR k * (INR k * IZR (highest_cap st))) by (field;
+        lra).
+      apply Rmult_le_compat_l; [|exact B'].
+      apply Rmult_le_pos; [exact unit_positive | left; now apply Rinv_0_lt_compat].
+  Qed.
+
+  Lemma loads_grow : forall xs st e st', apply tightest st e = Some st' ->
+    loads xs st' = (loads xs st + sum_over (fun x => spent_by (cell_of x) e) xs)%Z.
+  Proof.
+    intros xs st e st' H. induction xs as [|x xs IH]; [reflexivity|]. cbn [sum_over].
+    rewrite IH, (apply_charged _ _ _ _ (cell_of x) H). lia.
+  Qed.
+
+  Lemma ledger_filters_a_transcript : forall c xs d d' w, (0 <= c)%Z -> (length xs <= k)%nat ->
+    added xs d d' ->
+    forall highest, (highest_cap (reached (apply tightest) s (opened c) [] w) <= highest)%Z ->
+    close (unit * IZR highest)
+      (chance (apply tightest) s (opened c) [] d w) (chance (apply tightest) s (opened c) [] d' w).
+  Proof.
+    intros c xs d d' w C L A highest Below. pose proof (lt_0_INR k k_positive) as K.
+    assert (U : 0 <= unit / INR k) by (apply Rmult_le_pos; [assumption | left; now apply Rinv_0_lt_compat]).
+    destruct (transcripts_are_close (apply tightest) (sound ps)
+      (fun st => unit / INR k * IZR (loads xs st)) d d' s)
+      with (w := w) (h := @nil (@event outcome)) (st := opened c) as [P [Q [S R]]].
+    - intros st e st' S H. split; [exact (apply_sound ps tightest tightest_bounds _ _ _ S H)|].
+      apply Rmult_le_compat_l; [exact U|]. apply IZR_le. apply sum_over_le. intros x _.
+      rewrite (apply_charged _ _ _ _ (cell_of x) H).
+      pose proof (spent_by_nonnegative _ _ _ _ _ (cell_of x) S H). lia.
+    - intros h q law st st' o E S H. destruct (s_is_honest _ _ _ E) as [job [b [Q J]]]. subst q.
+      destruct (honest_job_is_close _ _ _ _ _ _ _ k_positive J _ _ _ o A) as [P0 [P1 Cl]].
+      split; [exact P0|]. split; [exact P1|]. rewrite (loads_grow _ _ _ _ H), plus_IZR.
+      replace (_ - _) with (unit / INR k * IZR (sum_over (fun x => share (cell_of x) b) xs)) by (simpl; ring).
+      exact Cl.
+    - now apply opened_sound.
+    - refine (close_larger _ _ _ _ _ P Q R).
+      apply Rle_trans with (2 := Rmult_le_compat_l _ _ _ unit_positive (IZR_le _ _ Below)).
+      assert (Z0 : loads xs (opened c) = 0%Z) by (clear; induction xs as [|x xs IH];
+        [reflexivity | exact IH]).
+      rewrite Z0, Rmult_0_r, Rminus_0_r. now apply mean_below.
+  Qed.
+
+  Theorem ledger_filter : forall c xs d d' highest ws, (0 <= c)%Z -> (length xs <= k)%nat -> added xs d d' ->
+    (forall w, In w ws -> highest_cap (reached (apply tightest) s (opened c) [] w) <= highest)%Z ->
+    close (unit * IZR highest)
+      (sum_of (chance (apply tightest) s (opened c) [] d) ws)
+      (sum_of (chance (apply tightest) s (opened c) [] d') ws).
+  Proof.
+    intros c xs d d' highest ws C L A Below. apply sums_are_close. intros w I.
+    now apply ledger_filters_a_transcript with xs; auto.
+  Qed.
+End Ledger.
