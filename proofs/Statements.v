@@ -1,7 +1,7 @@
 (** * What is proved. The definitions stand in Model.v, and in the files that a section names. *)
 
 Require Import ZArith List Reals.
-Require Import Model Scopes Units TheoremL Mechanisms.
+Require Import Model Scopes Units TheoremL Mechanisms PermuteAndFlip.
 
 (** ** The largest load of a scope, as the product computes it (Scopes.v) *)
 
@@ -52,7 +52,7 @@ Theorem adaptive_jobs_are_zcdp : forall row outcome outcomes alpha (s : @choice 
   (moment outcomes alpha s h d d' k <= exp (order alpha * b))%R.
 Proof. exact @theorem_L_zcdp. Qed.
 
-(** ** Mechanisms that are as private as they are charged (Mechanisms.v) *)
+(** ** Mechanisms that are as private as they are charged (Mechanisms.v, PermuteAndFlip.v) *)
 
 (** L1 (i): the exponential mechanism loses gamma times the range of the change of the utilities. *)
 Theorem exponential_mechanism_is_private : forall candidate (candidates : list candidate),
@@ -60,6 +60,14 @@ Theorem exponential_mechanism_is_private : forall candidate (candidates : list c
   forall u v low high c, (forall d, low <= v d - u d <= high) ->
   close (gamma * (high - low)) (selection candidates gamma u c) (selection candidates gamma v c).
 Proof. exact @selection_private. Qed.
+
+(** L2 (b): so does permute-and-flip, by the walk that the product takes. *)
+Theorem permute_and_flip_is_private : forall gamma candidates, 0 <= gamma -> NoDup candidates ->
+  forall u v best best' low high r, is_best candidates u best -> is_best candidates v best' ->
+  In r candidates -> (forall s, In s candidates -> low <= v s - u s <= high) ->
+  close (gamma * (high - low)) (permute_and_flip gamma candidates u best r)
+                               (permute_and_flip gamma candidates v best' r).
+Proof. exact permute_and_flip_private. Qed.
 
 (** L3: integer noise on a vector. *)
 Theorem integer_noise_is_private : forall a gamma, 0 <= a -> 0 <= gamma ->
