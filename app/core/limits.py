@@ -70,6 +70,8 @@ MAX_KEYS_OF_A_NAME = 100
 MAX_SEARCHED_ENTRIES = 2_000
 # Members of a population whose loads are added up beside every entry of a page
 MAX_SUMMED_MEMBERS = 100
+# Members of a population from which one request erases a person
+MAX_ERASED_MEMBERS = 64
 # Entries of a ledger that an auditor's report verifies; for a longer ledger it names
 # the command.
 MAX_VERIFIED_ENTRIES = 10_000

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.db.database import insert
 from app.ledger import chain, tables
-from app.ledger.tables import CONTROL_CHAIN, AccountRow, EntryKind, EntryRow
+from app.ledger.tables import CONTROL_CHAIN, AccountRow, Entry, EntryKind, EntryRow
 from grovekeeper_forests.privacy.accountants import pure
 
 CHAIN = CONTROL_CHAIN
@@ -23,8 +23,10 @@ OPERATOR = "operator"
 """The actor of acts on the installation itself, which no key authenticates."""
 
 
-def record(session: Session, kind: EntryKind, *, actor: str, **details: object) -> None:
-    """Appends one act.
+def record(
+    session: Session, kind: EntryKind, *, actor: str, **details: object
+) -> Entry:
+    """Appends one act, and returns it.
 
     Args:
         session: of the transaction that commits the act.
@@ -33,7 +35,8 @@ def record(session: Session, kind: EntryKind, *, actor: str, **details: object) 
         details: public facts about the act, as JSON values.
     """
     row = _locked(session)
-    chain.append(session, row, chain.NewEntry(kind, 0, actor=actor, details=details))
+    act = chain.NewEntry(kind, 0, actor=actor, details=details)
+    return chain.append(session, row, act)
 
 
 def details_of(

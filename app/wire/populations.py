@@ -1,6 +1,18 @@
 """Defines the types of ``/populations``, and of a dataset that joins one."""
 
-from app.wire.base import Answer, DecimalText, JsonObject, OfDataset, Request
+from typing import Annotated
+
+from pydantic import Field
+
+from app.core import limits
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    OfDataset,
+    PublicSentence,
+    Request,
+)
 from app.wire.datasets import BudgetIn, NewName, PublicName
 
 
@@ -17,6 +29,47 @@ class JoinIn(Request):
     """
 
     population: PublicName
+
+
+class PersonErasureIn(Request):
+    """The unit to erase from members of a population, as in :class:`ErasureIn`.
+
+    ``datasets`` are members by id or name; without it all members of the caller.
+    ``reference`` is the caller's name of the request. It stays in the acts for good, so
+    it may name no person.
+    """
+
+    unit: Annotated[str, Field(min_length=1, max_length=limits.MAX_CSV_LINE_BYTES)]
+    datasets: (
+        Annotated[
+            list[PublicName],
+            Field(min_length=1, max_length=limits.MAX_ERASED_MEMBERS, fail_fast=True),
+        ]
+        | None
+    ) = None
+    reference: PublicSentence | None = None
+
+
+class ErasedMemberOut(OfDataset):
+    """What was erased from one member: the sequence of the act and its time, and
+    numbers for owners by a grant, as in :class:`ErasureOut`.
+    """
+
+    act: int
+    at: str
+    erased: int | None
+    similar_units: int | None
+
+
+class PersonErasureOut(Answer):
+    """The receipt of an erasure: an act for each chosen member, whether or not the
+    person was there.
+    """
+
+    population: str
+    population_name: str
+    reference: str | None
+    members: list[ErasedMemberOut]
 
 
 class MemberOut(OfDataset):

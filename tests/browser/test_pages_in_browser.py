@@ -23,6 +23,7 @@ from playwright.sync_api import (
 from app.core import limits
 from tests.support.chromium import CHROMIUM, FLAGS
 from tests.support.databases import MigratedDatabase
+from tests.support.estate import with_person
 from tests.support.prefix_proxy import prefix_proxy
 from tests.support.server import (
     Server,
@@ -227,6 +228,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         evaluation, statistics, f"/ui/datasets/{dataset['id']}/statistics",
         f"{asking}?statistic=crosstab&column=sex&second=income&epsilon=0.5",
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
+        f"/ui/populations/{with_person(idle_server)}/erase-unit",
         "/ui/acts", "/ui/acts/verification",
         f"/ui/datasets/{dataset['id']}/erase", f"/ui/datasets/{dataset['id']}/choice",
         f"/ui/datasets/{dataset['id']}/rows", f"{model}/evaluate", f"{model}?alias={'a' * limits.MAX_ALIAS_CHARS}",

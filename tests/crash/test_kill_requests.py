@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import NoRowsOfUnit
 from app.datasets import catalog
 from app.jobs import queue
-from app.services.datasets.erase import erase_unit
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.ledger.heads import Heads
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support import people

@@ -37,7 +37,8 @@ from app.services.backup.restore import (
     _Restore,
     restore_backup,
 )
-from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
+from app.services.datasets.erase import delete_dataset, erase_upload
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import UNFINISHED_RESTORE, Installation
 from app.services.keys import revoke_key
 from app.services.ledger.heads import Heads

@@ -13,8 +13,9 @@ from app.access.grants import Role
 from app.core.errors import UploadRepeated
 from app.datasets import row_layout
 from app.datasets.upload_bodies import BodyForm
-from app.services.datasets.erase import erase_unit, erase_upload
+from app.services.datasets.erase import erase_upload
 from app.services.datasets.show import list_uploads
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import Installation
 from app.services.keys import put_grant
 from app.services.pagination import PageRequest

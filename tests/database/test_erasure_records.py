@@ -18,7 +18,8 @@ from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
-from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
+from app.services.datasets.erase import delete_dataset, erase_upload
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads, NotARecord, open_log
 from tests.support import people

@@ -22,7 +22,8 @@ from app.ledger.checkpoints import Checkpoint
 from app.registry import models
 from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
-from app.services.datasets.erase import delete_dataset, erase_unit, erase_upload
+from app.services.datasets.erase import delete_dataset, erase_upload
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.drawing.perform import perform
 from app.services.execution import run_job as running
 from app.services.execution.run_job import claim_next, run_job

@@ -21,7 +21,8 @@ from app.datasets.private_rows import Selection
 from app.ledger import control, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import EntryKind
-from app.services.datasets.erase import delete_dataset, erase_unit
+from app.services.datasets.erase import delete_dataset
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
 from grovekeeper_forests.privacy.scope import WHOLE

@@ -16,8 +16,8 @@ from app.datasets import ingest
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
 from app.services.datasets import declare
-from app.services.datasets.erase import erase_unit
 from app.services.datasets.show import show_dataset
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import Installation
 from grovekeeper_common import suspicions
 from tests.support import people

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.databases import on_one_idle_server
+from tests.support.estate import with_person
 from tests.support.pages import section, signed_in
 from tests.support.server import (
     Caller,
@@ -336,6 +337,39 @@ def test_populations_are_opened_and_listed(idle_server: Server) -> None:
         signed_in(idle_server, idle_server.caller()).get("/ui/populations").status_code
         == 403
     )
+
+
+def test_a_person_is_erased_from_the_chosen_members_and_the_page_is_the_receipt(
+    idle_server: Server,
+) -> None:
+    population = with_person(idle_server)
+    browser = signed_in(idle_server, idle_server.admin)
+    form = f"/ui/populations/{population}/erase-unit"
+    assert form in browser.get("/ui/populations").text
+    asked = browser.get(form).text
+    (field,) = re.findall(r'name="(dataset\.[^"]+)"', asked)
+
+    misspelt = browser.post(form, data={"unit": " ", field: "yes"})
+    assert misspelt.status_code == 422
+    nothing_chosen = browser.post(form, data={"unit": "secret-name"})
+    assert nothing_chosen.status_code == 422
+    assert "secret-name" not in nothing_chosen.text
+    receipt = browser.post(
+        form, data={"unit": "ann", field: "yes", "reference": "request 118"}
+    )
+    assert receipt.status_code == 200
+    assert "request 118" in receipt.text
+    assert "ann" not in re.findall(r"\w+", receipt.text)
+    dataset = field.removeprefix("dataset.")
+    (act,) = [
+        it
+        for it in _acts_of(idle_server, "dataset", dataset)
+        if it["kind"] == "unit-erased"
+    ]
+    assert act["details"]["reference"] == "request 118"
+    assert "for the request request 118" in browser.get("/ui/acts").text
+    auditor = signed_in(idle_server, idle_server.caller("auditor"))
+    assert "No dataset of this population is yours" in auditor.get(form).text
 
 
 def test_a_cap_and_a_population_whose_form_is_sent_twice_are_changed_and_opened_once(

@@ -29,6 +29,7 @@ from tests.support.estate import (
     name_model,
     upload_of,
     waiting_job,
+    with_person,
     with_unit,
 )
 from tests.support.lost_authority import Loss, lost_before_write
@@ -220,6 +221,8 @@ def _fresh(estate: Estate, operation: str, caller: Holder, name: str) -> Targets
         dataset = server.declared(schema=schema)["id"]
         _grant_to_owner(server, dataset, caller, name)
         return replace(targets, dataset=dataset)
+    if operation == "erase_person":
+        return replace(targets, population=with_person(server))
     if operation in ("delete_dataset", "erase_unit", "join_population"):
         dataset = with_unit(server)
         _grant_to_owner(server, dataset, caller, name)

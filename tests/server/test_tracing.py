@@ -22,6 +22,7 @@ OF_ROWS = {
     "upload_rows",
     "check_rows",
     "erase_unit",
+    "erase_person",
     "delete_dataset",
     "show_overlaps",
     "watch_job",

@@ -19,7 +19,14 @@ from app.db.base import Base
 from app.db.database import Database
 from app.jobs.tables import JobRow
 from app.registry.tables import ReleaseRow
-from tests.support.estate import Estate, name_model, upload_of, waiting_job, with_unit
+from tests.support.estate import (
+    Estate,
+    name_model,
+    upload_of,
+    waiting_job,
+    with_person,
+    with_unit,
+)
 from tests.support.in_process import InProcess, in_process
 from tests.support.operations import EXTERNAL, REQUESTS, WEBHOOK, Ask, Targets
 from tests.support.role_table import Caller, Place
@@ -123,6 +130,7 @@ def opened_cells(estate: Estate) -> Iterator[Cells]:
         ("cancel_job", place): {"job": _queued(server, named.dataset)}
         for place, named in of_place.items()
     }
+    special["erase_person", Place.POPULATION] = {"population": with_person(server)}
     for place in (Place.LIVING, Place.FOREIGN):
         special["delete_dataset", place] = {"dataset": server.declared()["id"]}
         special["erase_unit", place] = {"dataset": with_unit(server)}

@@ -1,5 +1,6 @@
 """Builds one object of each kind on a server, and a caller of each kind."""
 
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,11 +103,17 @@ def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
     )
 
 
-def with_unit(server: Server) -> str:
+def with_person(server: Server) -> str:
+    """A population whose only member has a row of the unit ann."""
+    name = f"people-{secrets.token_hex(6)}"
+    with_unit(server, population=name)
+    return str(server.admin.http.get(f"/populations/{name}").json()["id"])
+
+
+def with_unit(server: Server, **changes: Any) -> str:
     """A dataset with a unit column and one row of the unit ann."""
-    dataset: str = server.declared(privacy_unit={"column": "patient", "max_rows": 1})[
-        "id"
-    ]
+    unit = {"column": "patient", "max_rows": 1}
+    dataset: str = server.declared(privacy_unit=unit, **changes)["id"]
     rows = "patient,age,height,sex,income\nann,40,1.7,Male,<=50K\n"
     assert (
         server.admin.http.post(

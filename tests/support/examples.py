@@ -15,7 +15,13 @@ from typing import Any
 
 from app.api.main import FILE
 from app.db import migrate
-from tests.support.estate import built_estate, upload_of, waiting_job, with_unit
+from tests.support.estate import (
+    built_estate,
+    upload_of,
+    waiting_job,
+    with_person,
+    with_unit,
+)
 from tests.support.operations import REQUESTS
 from tests.support.role_table import OPERATIONS
 from tests.support.server import running_server
@@ -42,6 +48,7 @@ def main() -> None:
                 "cancel_job": replace(
                     targets, job=server.submitted(targets.dataset).json()["job_id"]
                 ),
+                "erase_person": replace(targets, population=with_person(server)),
                 "erase_unit": replace(targets, dataset=with_unit(server)),
                 "erase_upload": replace(
                     targets, dataset=ruled, upload=upload_of(server, ruled)

@@ -184,6 +184,9 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "join_population": lambda it: (
         "PUT", f"/datasets/{it.dataset}/population", {"json": {"population": new_population()["name"]}},
     ),
+    "erase_person": lambda it: (
+        "POST", f"/populations/{it.population}/erasures", {"json": {"unit": "ann", "reference": "request 118"}}
+    ),
     "create_population": lambda it: ("POST", "/populations", {"json": new_population()}),
     "list_populations": lambda it: ("GET", "/populations", {}),
     "show_population": lambda it: ("GET", f"/populations/{it.population}", {}),
@@ -205,6 +208,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "change_dataset": ("dataset-changed",),
     "delete_dataset": ("dataset-deleted",),
     "erase_unit": ("unit-erased",),
+    "erase_person": ("unit-erased",),
     "erase_upload": ("upload-erased",),
     "change_cap": ("cap-changed",),
     "change_rules": ("rules-changed",),

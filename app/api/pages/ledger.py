@@ -1,5 +1,5 @@
 """Serves the pages of accounts: the list, one account with its entries and evidence,
-its report, and populations.
+and its report.
 
 An entry has a page, too. The auditor's report is one page to print, organised after the
 questions of NIST SP 800-226.
@@ -12,7 +12,6 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
-from app.access.grants import Role
 from app.api.capacity import Work
 from app.api.pages import ledger_view
 from app.api.pages.forms import Form, checked, identity, submitted
@@ -34,7 +33,6 @@ from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pagination import PageRequest
 from app.wire.base import Reference
 from app.wire.ledger import AccountEntryKind, CapIn, SpentBy
-from app.wire.populations import PopulationIn
 
 ledger_pages = APIRouter(prefix="/ui/ledger", route_class=BodyRoute)
 
@@ -248,43 +246,4 @@ def show_report(visit: Visitor, heads: KeptHeads, account: str) -> Response:
         else None,
         verification=verify_ledger(*visit.by, account, signer=heads.signer),
         now=stamps.to_text(stamps.now()),
-    )
-
-
-population_pages = APIRouter(prefix="/ui/populations", route_class=BodyRoute)
-
-
-@population_pages.get("")
-def list_populations(visit: Visitor, page: Page) -> Response:
-    """Show the populations that the key opened, with their members; all populations for
-    admins and auditors.
-    """
-    listed = populations.list_populations(*visit.by, page)
-    shown = [population.model_dump() for population in listed.populations]
-    return visit.page(
-        "populations",
-        populations=shown,
-        following=listed.next,
-        may_open=not visit.caller.roles.isdisjoint({Role.OWNER, Role.ADMIN}),
-    )
-
-
-@population_pages.post("")
-async def open_population(visit: Visitor) -> Response:
-    """Open a population with a budget."""
-
-    def act(form: Form) -> str:
-        given = {
-            name: form.get(name, "").strip()
-            for name in ("accountant", "epsilon", "delta")
-        }
-        budget = {name: text for name, text in given.items() if text}
-        body = checked(
-            PopulationIn, {"name": form.get("name", "").strip(), "budget": budget}
-        )
-        populations.open_population(*visit.by, body, request=identity(visit, form))
-        return "/ui/populations"
-
-    return await submitted(
-        visit, act, lambda refused: list_populations(refused, PageRequest())
     )

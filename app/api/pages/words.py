@@ -232,7 +232,7 @@ _SENTENCES: Mapping[ActKind, Markup] = {
         "Changed the declared columns of {dataset}, from the SHA-256 {before} to {after}."
     ),
     "dataset-deleted": Markup("Erased all rows of {dataset}."),
-    "unit-erased": Markup("Erased the rows of one privacy unit in {dataset}."),
+    "unit-erased": Markup("Erased the rows of one privacy unit in {dataset}{request}."),
     "upload-erased": Markup("Erased the upload {upload} of {dataset}."),
     "cap-changed": Markup("Changed the cap of {account}: {entry}."),
     "population-opened": Markup("Opened the population {population}."),
@@ -274,7 +274,9 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
     words = {
         name: _words_of_detail(name, value, names) for name, value in details.items()
     }
-    optional = {"expires_at": "", "proposed_by": ""}
+    optional = {"expires_at": "", "proposed_by": "", "request": ""}
+    if "reference" in details:
+        words["request"] = Markup(", for the request {}").format(details["reference"])
     if act.kind == "cap-changed":
         words["entry"] = _link(
             f"/ui/ledger/{details['account']}/entries/{details['sequence']}",

@@ -4,7 +4,15 @@ from fastapi import APIRouter, Response
 
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
-from app.api.requests import BodyRoute, By, OptionalIdempotency, Page, limited, sent
+from app.api.requests import (
+    Body,
+    BodyRoute,
+    By,
+    OptionalIdempotency,
+    Page,
+    limited,
+    sent,
+)
 from app.core.errors import (
     BalanceMismatch,
     DatasetDeleted,
@@ -12,11 +20,19 @@ from app.core.errors import (
     NotFound,
     PopulationMismatch,
     RoleMissing,
+    TooLarge,
 )
 from app.services import populations
-from app.services.datasets import declare
+from app.services.datasets import declare, unit_erasure
 from app.wire.datasets import DatasetOut
-from app.wire.populations import JoinIn, PopulationIn, PopulationList, PopulationOut
+from app.wire.populations import (
+    JoinIn,
+    PersonErasureIn,
+    PersonErasureOut,
+    PopulationIn,
+    PopulationList,
+    PopulationOut,
+)
 from grovekeeper_forests.errors import NotSupported
 
 membership_routes = APIRouter(
@@ -75,3 +91,15 @@ def list_populations(by: By, page: Page) -> PopulationList:
 def show_population(by: By, population: str) -> PopulationOut:
     """Show one population with its members, by id or name."""
     return populations.show_population(*by, population)
+
+
+@population_routes.post(
+    "/{population}/erasures",
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, TooLarge, *JSON_BODY),
+)
+@limited(body=Body.ERASURE)
+def erase_person(by: By, population: str, body: PersonErasureIn) -> PersonErasureOut:
+    """Erase the rows of one person from several members. Spend stays spent, and every
+    chosen member gets an act, whether or not the person was there.
+    """
+    return unit_erasure.erase_person(*by, population, body)

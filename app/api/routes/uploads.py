@@ -33,7 +33,7 @@ from app.core.errors import (
     UploadRepeated,
 )
 from app.datasets.upload_bodies import MEDIA_TYPES, BodyForm, Dialect
-from app.services.datasets import erase, show
+from app.services.datasets import erase, show, unit_erasure
 from app.services.datasets.upload import UploadTerms
 from app.wire.uploads import (
     ErasureIn,
@@ -84,7 +84,7 @@ _ROWS_BODY: dict[str, Any] = {
 @limited(body=Body.ERASURE)
 def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
-    return erase.erase_unit(*by, dataset, unit=body.unit)
+    return unit_erasure.erase_unit(*by, dataset, unit=body.unit)
 
 
 @upload_routes.get("/{dataset}/overlaps", responses=documented(NotFound, RoleMissing))

@@ -1,6 +1,4 @@
-"""Erases all rows of a dataset, one upload, or the rows of one unit. Every charge
-stays.
-"""
+"""Erases all rows of a dataset, or those of one upload. Every charge stays."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -9,24 +7,17 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
-from app.access.grants import MANAGE_DATASET, Principal, Role
+from app.access.grants import MANAGE_DATASET, Principal
 from app.core import limits, stamps
 from app.core.errors import (
     BalanceMismatch,
-    DatasetDeleted,
-    InvalidRequest,
-    NoRowsOfUnit,
     Unavailable,
 )
 from app.core.sealed_files import DataKey
-from app.datasets import admission, catalog, row_files, unit_names
-from app.datasets.admission import digest_key
+from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
 from app.datasets.erasure_log import (
-    ErasedUnit,
     dataset_record,
-    unit_record,
     upload_record,
 )
 from app.jobs import queue
@@ -39,7 +30,7 @@ from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.ledger.heads import open_log
 from app.webhooks import outbox
-from app.wire.uploads import ErasureOut, UploadErasureOut
+from app.wire.uploads import UploadErasureOut
 
 SWEEPER = "sweeper"
 """The actor of the erasure in the control chain: the date was set by the owners' rules."""
@@ -357,113 +348,3 @@ def _without_uploads(
     if dataset.unit_column is None:
         return nullcontext()
     return opened_book(installation, dataset, key)
-
-
-def erase_unit(
-    installation: Installation, principal: Principal, reference: str, *, unit: str
-) -> ErasureOut:
-    """Erases every stored row with one value of the unit column, in any of its
-    spellings, and stores it nowhere.
-
-    Rows of uploads that were killed before they were committed are erased, too,
-    whatever their unit.
-
-    The erasure is recorded outside the database first, so that a restore of an older
-    backup applies it again. If the process dies after that, a repetition of the request
-    erases what is left; an erasure without rows is no act. The ledger does not change.
-    The unit's admitted rows still count towards ``max_rows``: later rows of the unit
-    are admitted only while the unit has places left. Models that were trained on the
-    rows stay.
-
-    Raises:
-        DatasetDeleted: the dataset's rows are erased.
-        InvalidRequest: the dataset has no unit column, or the value cannot be in it.
-        NoRowsOfUnit: no row of the unit is stored, so nothing was erased or recorded.
-    """
-    with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        dataset.living()
-    if dataset.unit_column is None:
-        raise InvalidRequest.at("/unit", "no-unit-column")
-    from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
-
-    key = dataset.data_key(installation.storage_keys)
-    names = _spellings(unit, dataset.unit_form)
-    row_id, *similar_ids = row_ids = admission.unit_row_ids(
-        names, dataset_key=digest_key(key)
-    )
-    try:
-        with opened_book(installation, dataset, key):
-            # Under the dataset's lock: the last upload may have closed the book without
-            # having committed yet.
-            with write_as(installation, principal) as (session, principal):
-                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-                catalog.locked(session, dataset.id).living()
-                uploads = catalog.epochs(session, dataset.id)
-                epochs = [epoch.id for epoch in uploads]
-            row_files.erase_uncommitted(
-                installation.files, dataset.id, committed=epochs
-            )
-            found = erasure.stored_ids(
-                installation.files, dataset.id, epochs, key=key, row_ids=row_ids
-            )
-            if row_id not in found:
-                raise NoRowsOfUnit
-            with write_as(installation, principal) as (session, principal):
-                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-                record, erased = (
-                    stamps.new(stamps.ERASURE),
-                    ErasedUnit(row_id, last_upload=uploads[-1].ordinal),
-                )
-                # The record is before the act: of a unit, it could not be written again
-                # from the act.
-                open_log(installation).write_unit(
-                    unit_record(dataset.id, record), erased, key=key
-                )
-                actor = principal.key_id
-                control.record(
-                    session,
-                    EntryKind.UNIT_ERASED,
-                    actor=actor,
-                    dataset=dataset.id,
-                    record=record,
-                )
-                is_owner = dataset.id in grants.granted_as(
-                    session, principal, Role.OWNER
-                )
-            n_erased = erasure.erase_rows(
-                installation.files, dataset.id, epochs, key=key, row_id=row_id
-            )
-    except FileNotFoundError:  # the dataset was erased meanwhile
-        raise DatasetDeleted from None
-    return ErasureOut(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
-        erased=n_erased if is_owner else None,
-        similar_units=len(found.intersection(similar_ids)) if is_owner else None,
-    )
-
-
-def _spellings(unit: str, form: str) -> list[str]:
-    """The spelling under which a unit is stored, then those of units that look like it;
-    an integer has one spelling.
-    """
-    name = _canonical(unit, form)
-    if form == unit_names.INTEGER:
-        return [name]
-    return [name, *sorted(unit_names.similar_spellings(name))]
-
-
-def _canonical(unit: str, form: str) -> str:
-    """The spelling under which a unit is stored.
-
-    Raises:
-        InvalidRequest: no row can have this value.
-    """
-    try:
-        name = unit_names.canonical(unit, form)
-    except unit_names.NotAPlainInteger:
-        raise InvalidRequest.at("/unit", "not-a-plain-integer") from None
-    if not name:
-        raise InvalidRequest.at("/unit", "empty")
-    return name

@@ -274,6 +274,27 @@ class Client(Calls):
         """``GET /populations/{id}``."""
         return self._json("GET", f"/populations/{segment(population)}")
 
+    def erase_person(
+        self,
+        population: str,
+        unit: str,
+        *,
+        datasets: Sequence[str] | None = None,
+        reference: str | None = None,
+    ) -> Json:
+        """``POST /populations/{id}/erasures``: erases the rows of one value of the unit
+        column from members, by default from all of the caller, and returns the receipt.
+        """
+        body: Json = {"unit": unit, "reference": reference}
+        if datasets is not None:
+            body["datasets"] = list(datasets)
+        return self._json(
+            "POST",
+            f"/populations/{segment(population)}/erasures",
+            body=body,
+            repeatable=True,
+        )
+
     def join_population(self, dataset: str, population: str) -> Json:
         """``PUT /datasets/{id}/population``: makes the dataset a member of a
         population, for good.

@@ -57,7 +57,7 @@ _OPTIONAL_DETAILS = {
     "key-made": {"expires_at"},
     "key-rotated": {"expires_at"},
     "history-lost": {"head"},
-    "unit-erased": {"record"},
+    "unit-erased": {"record", "reference"},
 }
 
 

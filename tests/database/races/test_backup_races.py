@@ -16,7 +16,8 @@ from app.core.settings import Settings
 from app.datasets import catalog
 from app.services.backup.make import make_backup
 from app.services.backup.restore import restore_backup
-from app.services.datasets.erase import delete_dataset, erase_unit
+from app.services.datasets.erase import delete_dataset
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
 from tests.support import people

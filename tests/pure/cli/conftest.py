@@ -385,6 +385,22 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200,
         {"dataset": "ds_1", "dataset_name": "census", "erased": 3, "similar_units": 2},
     ),
+    ("POST", "/populations/patients/erasures"): (
+        200,
+        {
+            "population": "pp_1", "population_name": "patients", "reference": "request 118",
+            "members": [
+                {
+                    "dataset": "ds_1", "dataset_name": "census", "act": 131, "at": "2026-11-28T14:29:00Z",
+                    "erased": 3, "similar_units": 2,
+                },
+                {
+                    "dataset": "ds_2", "dataset_name": "survey", "act": 132, "at": "2026-11-28T14:29:01Z",
+                    "erased": None, "similar_units": None,
+                },
+            ],
+        },
+    ),
     ("GET", "/datasets/census/overlaps"): (200, OVERLAPS),
     ("PUT", "/datasets/census/population"): (200, {**DATASET, "population": "patients"}),
     ("POST", "/populations"): (201, POPULATION),

@@ -402,6 +402,26 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["census belongs to patients"],
     ),
     (
+        [
+            "populations",
+            "erase-unit",
+            "patients",
+            "ann",
+            "--reference",
+            "request 118",
+            "--yes",
+        ],
+        [
+            "census",
+            "3",
+            "131",
+            "survey",
+            "132",
+            "note: 2 stored units differ",
+            "spent stays spent",
+        ],
+    ),
+    (
         ["keys", "create", "ann"],
         ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"],
     ),

@@ -37,6 +37,7 @@ def test_a_key_without_a_role_is_to_be_granted_one(run: Run) -> None:
         ["datasets", "replace-upload", "census", "ep_1", "rows.csv"],
         ["models", "delete", "md_1"],
         ["populations", "join", "census", "patients"],
+        ["populations", "erase-unit", "patients", "ann"],
     ],
 )
 def test_without_a_terminal_a_command_requires_yes_instead_of_asking(
@@ -55,6 +56,18 @@ def test_a_unit_is_read_from_standard_input(run: Run, service: Any, typed: str) 
         == 0
     )
     assert json.loads(service.requests[-1].content) == {"unit": "ann"}
+
+
+def test_a_person_is_erased_from_the_named_members(run: Run, service: Any) -> None:
+    typed = ["populations", "erase-unit", "patients", "-", "--yes", "--json"]
+    answer = run(*typed, "--dataset", "census", "--dataset", "survey", input="ann\n")
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout)["members"][0]["act"] == 131
+    assert json.loads(service.requests[-1].content) == {
+        "unit": "ann",
+        "reference": None,
+        "datasets": ["census", "survey"],
+    }
 
 
 def test_several_units_on_standard_input_erase_none(run: Run, service: Any) -> None:

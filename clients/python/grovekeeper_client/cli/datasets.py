@@ -239,10 +239,16 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
 _OF_CAP = (
     " (grovekeeper ledger cap changes the cap of a budget, and nothing else of it)"
 )
-_SIMILAR_UNITS = (
+SIMILAR_UNITS = (
     "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
     "were not erased; if they are the same person, erase each by its own value"
 )
+UnitArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The value of the unit column, or - to read it from standard input."
+    ),
+]
 RowsArgument = Annotated[
     Path,
     typer.Argument(
@@ -636,17 +642,11 @@ def delete(call: Remote, dataset: DatasetArgument, yes: YesOption = False) -> No
 def erase_unit(
     call: Remote,
     dataset: DatasetArgument,
-    unit: Annotated[
-        str,
-        typer.Argument(
-            help="The value of the unit column, or - to read it from standard input."
-        ),
-    ],
+    unit: UnitArgument,
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
-    if unit == "-":
-        unit = _only_line(sys.stdin.read())
+    unit = read_unit(unit)
     confirm(
         call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes
     )
@@ -656,11 +656,14 @@ def erase_unit(
         f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger"
     )
     if answer["similar_units"]:
-        call.output.say(f"note: {answer['similar_units']} {_SIMILAR_UNITS}")
+        call.output.say(f"note: {answer['similar_units']} {SIMILAR_UNITS}")
 
 
-def _only_line(text: str) -> str:
-    """The one value of a unit column that standard input holds."""
+def read_unit(argument: str) -> str:
+    """The value of a unit column that an argument or standard input holds."""
+    if argument != "-":
+        return argument
+    text = sys.stdin.read()
     unit = text.removeprefix("\ufeff").rstrip("\r\n")
     if "\n" in unit:
         raise typer.BadParameter(

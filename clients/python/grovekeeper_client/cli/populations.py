@@ -14,7 +14,13 @@ from grovekeeper_client.cli.command import (
     given,
     one_attempt,
 )
-from grovekeeper_client.cli.datasets import balance_cells, erased
+from grovekeeper_client.cli.datasets import (
+    SIMILAR_UNITS,
+    UnitArgument,
+    balance_cells,
+    erased,
+    read_unit,
+)
 from grovekeeper_client.cli.output import amount
 
 app = Group("Open accounts over all datasets about the same people.")
@@ -133,3 +139,62 @@ def join(
         f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs"
     )
     call.output.hint(f"grovekeeper populations show {joined['population']}")
+
+
+@app.command("erase-unit")
+def erase_unit(
+    call: Remote,
+    population: PopulationArgument,
+    unit: UnitArgument,
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset",
+            metavar="DATASET",
+            help="A member to erase from; repeat it. Default: all members that you own.",
+        ),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="Your name of the request, such as its number. The acts keep it for good, so name no person."
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Erase the rows of one person from the datasets of a population. Spend stays
+    spent.
+
+    Every chosen dataset gets an act, whether or not the person was there. --json prints
+    the receipt.
+    """
+    unit, output = read_unit(unit), call.output
+    where = ", ".join(datasets) if datasets else "all its datasets that you own"
+    confirm(
+        output,
+        f"Erase the rows of this person from {where} ({population}) for good?",
+        yes=yes,
+    )
+    receipt = call.ask(
+        lambda client: client.erase_person(
+            population, unit, datasets=datasets, reference=reference
+        )
+    )
+    rows = [
+        [
+            member["dataset_name"],
+            "" if member["erased"] is None else str(member["erased"]),
+            str(member["act"]),
+            member["at"],
+        ]
+        for member in receipt["members"]
+    ]
+    output.table(["dataset", "rows erased", "act", "time"], rows, empty="no datasets")
+    if all(member["erased"] == 0 for member in receipt["members"]):
+        output.say("note: no row was found; check the spelling and leading zeros")
+    similar = sum(member["similar_units"] or 0 for member in receipt["members"])
+    if similar:
+        output.say(f"note: {similar} {SIMILAR_UNITS}")
+    output.say(
+        "models and statistics that were released stay, and what was spent stays spent"
+    )

@@ -1,0 +1,87 @@
+"""Serves the pages of populations: the list with its form, and the erasure of a person
+from the members of one.
+"""
+
+from fastapi import APIRouter, Response
+
+from app.access.grants import Role
+from app.api.pages.forms import Form, checked, identity, submitted
+from app.api.pages.rendering import Visitor
+from app.api.requests import BodyRoute, Page
+from app.services import populations
+from app.services.datasets import unit_erasure
+from app.services.pagination import PageRequest
+from app.wire.populations import PersonErasureIn, PopulationIn
+
+population_pages = APIRouter(prefix="/ui/populations", route_class=BodyRoute)
+
+
+@population_pages.get("")
+def list_populations(visit: Visitor, page: Page) -> Response:
+    """Show the populations that the key opened, with their members; all populations for
+    admins and auditors.
+    """
+    listed = populations.list_populations(*visit.by, page)
+    shown = [population.model_dump() for population in listed.populations]
+    return visit.page(
+        "populations",
+        populations=shown,
+        following=listed.next,
+        may_open=not visit.caller.roles.isdisjoint({Role.OWNER, Role.ADMIN}),
+    )
+
+
+@population_pages.post("")
+async def open_population(visit: Visitor) -> Response:
+    """Open a population with a budget."""
+
+    def act(form: Form) -> str:
+        given = {
+            name: form.get(name, "").strip()
+            for name in ("accountant", "epsilon", "delta")
+        }
+        budget = {name: text for name, text in given.items() if text}
+        body = checked(
+            PopulationIn, {"name": form.get("name", "").strip(), "budget": budget}
+        )
+        populations.open_population(*visit.by, body, request=identity(visit, form))
+        return "/ui/populations"
+
+    return await submitted(
+        visit, act, lambda refused: list_populations(refused, PageRequest())
+    )
+
+
+@population_pages.get("/{population}/erase-unit")
+def ask_whom_to_erase(visit: Visitor, population: str) -> Response:
+    """Ask an owner of members for the person and the datasets."""
+    shown = populations.show_population(*visit.by, population)
+    members = unit_erasure.erasable_members(*visit.by, shown.id)
+    return visit.page("erase_person", population=shown, members=members)
+
+
+@population_pages.post("/{population}/erase-unit")
+async def erase_person(visit: Visitor, population: str) -> Response:
+    """Erase a person from the chosen datasets, and show the receipt."""
+
+    def act(form: Form) -> Response:
+        prefix = "dataset."
+        body = {
+            "unit": form.get("unit", ""),
+            "datasets": [
+                name.removeprefix(prefix) for name in form if name.startswith(prefix)
+            ],
+            "reference": form.get("reference", "").strip() or None,
+        }
+        receipt = unit_erasure.erase_person(
+            *visit.by, population, checked(PersonErasureIn, body)
+        )
+        n_similar = sum(member.similar_units or 0 for member in receipt.members)
+        is_found = any(member.erased != 0 for member in receipt.members)
+        return visit.page(
+            "erased_person", receipt=receipt, is_found=is_found, n_similar=n_similar
+        )
+
+    return await submitted(
+        visit, act, lambda refused: ask_whom_to_erase(refused, population)
+    )
