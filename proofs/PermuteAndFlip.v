@@ -256,6 +256,14 @@ Proof.
   destruct (Nat.eqb_spec x r); simpl; [tauto | now rewrite IH by tauto].
 Qed.
 
+Lemma others_picked : forall r l, NoDup l -> In r l -> In (r, others r l) (picks l).
+Proof.
+  intros r. induction l as [|x l IH]; intros N I; [destruct I |]. inversion N; subst.
+  rewrite others_cons. simpl.
+  destruct (Nat.eqb_spec x r) as [E|E]; [subst; left; now rewrite others_absent |]. right. apply in_map_iff.
+  exists (r, others r l). split; [reflexivity | apply IH; auto; now destruct I].
+Qed.
+
 Lemma picks_others : forall r a (F : nat -> list nat -> R) l, NoDup l -> In r l ->
   sum_of (fun p => if Nat.eqb (fst p) r then a else F (fst p) (others r (snd p))) (picks l) =
   a + sum_of (fun p => F (fst p) (snd p)) (picks (others r l)).
@@ -312,7 +320,8 @@ Section Private.
     unfold permute_and_flip. destruct (length candidates) as [|n] eqn:L;
       [destruct candidates; [destruct I | discriminate] |].
     fold p q. rewrite !walk_first by auto.
-    assert (O : incl (others r candidates) candidates) by (intros s S; apply filter_In in S; tauto).
+    pose proof (others_picked r candidates distinct I) as K. pose proof (proj2 (pick_in _ _ K)) as O.
+    simpl in O.
     assert (C : 0 <= c <= 1).
     { split; [left; apply exp_pos |]. rewrite <- exp_0. apply exp_le.
       destruct U as [_ [s [S E]]]. destruct V as [B _]. specialize (B s S). specialize (H s S). nra. }
@@ -327,14 +336,7 @@ Section Private.
       + apply chances_scale; auto. intros s J. apply P, O, J.
       + apply Q, I.
     - apply Rmult_le_compat_l; [left; apply exp_pos |]. apply first_less_often; auto; try apply P; auto.
-      + assert (Permutation candidates (r :: others r candidates)) as E.
-        { apply NoDup_Permutation; auto.
-          - constructor; [|now apply NoDup_filter].
-            intro J. apply filter_In in J. now rewrite Nat.eqb_refl in J.
-          - intro s. split; [|intros [J|J]; [now subst | now apply O]]. intro J.
-            destruct (Nat.eq_dec r s) as [E|E]; [now left | right]. apply filter_In. split; auto.
-            destruct (Nat.eqb_spec s r); [congruence | reflexivity]. }
-        apply Permutation_length in E. simpl in E. lia.
+      + pose proof (pick_shorter _ _ K) as E. simpl in E. lia.
       + intros s J. apply P, O, J.
   Qed.
 

@@ -1,7 +1,7 @@
 (** * What is proved. The definitions stand in Model.v, and in the files that a section names. *)
 
 Require Import ZArith List Reals.
-Require Import Model Scopes Units TheoremL Mechanisms PermuteAndFlip.
+Require Import Model Scopes Units TheoremL Mechanisms PermuteAndFlip Samplers.
 
 (** ** The largest load of a scope, as the product computes it (Scopes.v) *)
 
@@ -81,3 +81,15 @@ Theorem stable_shards_cost_one : forall row outcome (part_of : row -> nat)
   (forall i, private e (law i)) -> 0 <= e -> forall parts x d d' os, NoDup parts -> added (x :: nil) d d' ->
   close e (shards part_of law parts d os) (shards part_of law parts d' os).
 Proof. exact @shards_cost_one. Qed.
+
+(** ** Samplers (Samplers.v) *)
+
+(** S4: for gamma up to 1, the loop accepts with chance exp(-gamma), and else it ends and refuses. *)
+Theorem bernoulli_exp_is_exact : forall gamma,
+  Un_cv (ended gamma true) (exp (- gamma)) /\ Un_cv (ended gamma false) (1 - exp (- gamma)).
+Proof. exact (fun gamma => conj (odd_with_exp gamma) (even_else gamma)). Qed.
+
+(** S6: the chance of z is proportional to exp(-|z| s / t). *)
+Theorem discrete_laplace_is_exact : forall s t, (0 < s)%nat -> (0 < t)%nat -> forall z,
+  trial s t z = exp (- (INR (s * Z.abs_nat z) / INR t)) * trial s t 0.
+Proof. exact trial_is_laplace. Qed.
