@@ -8,9 +8,6 @@ Open Scope R_scope.
 Lemma exp_le : forall a b, a <= b -> exp a <= exp b.
 Proof. intros a b [L|L]; [left; now apply exp_increasing | subst; lra]. Qed.
 
-Lemma close_symmetric : forall e p q, close e p q -> close e q p.
-Proof. intros e p q [U V]. now split. Qed.
-
 Lemma close_same : forall e p, 0 <= e -> 0 <= p -> close e p p.
 Proof.
   intros e p E P. pose proof (exp_le 0 e E) as L. rewrite exp_0 in L.

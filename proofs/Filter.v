@@ -103,9 +103,22 @@ Proof.
 Qed.
 
 (** What a unit loses is the mean over k rows of what their cells are charged. *)
-Lemma honest_job_is_close : forall row outcome unit k cell_of b (law : list row -> outcome ->
-  R), (0 < k)%nat ->
-  honest_job unit k cell_of b law -> forall xs d d' o, added xs d d' ->
+Lemma weight_nonnegative : forall unit k, 0 <= unit -> (0 < k)%nat -> 0 <= unit / INR k.
+Proof. intros unit k U K. apply Rmult_le_pos; [exact U|]. left. now apply Rinv_0_lt_compat, lt_0_INR. Qed.
+
+Lemma mean_below : forall A unit k (f : A -> Z) xs most, 0 <= unit -> (0 < k)%nat -> (length xs <= k)%nat ->
+  (0 <= most)%Z -> (forall x, In x xs -> f x <= most)%Z ->
+  unit / INR k * IZR (sum_over f xs) <= unit * IZR most.
+Proof.
+  intros A unit k f xs most U K L M F. pose proof (lt_0_INR k K).
+  replace (unit * IZR most) with (unit / INR k * (INR k * IZR most)) by (field; lra).
+  apply Rmult_le_compat_l; [now apply weight_nonnegative|]. rewrite INR_IZR_INZ, <- mult_IZR. apply IZR_le.
+  apply Z.le_trans with (Z.of_nat (length xs) * most)%Z; [|nia].
+  rewrite <- sum_over_constant. now apply sum_over_le.
+Qed.
+
+Lemma honest_job_is_close : forall row outcome unit k cell_of b (law : list row -> outcome -> R),
+  (0 < k)%nat -> honest_job unit k cell_of b law -> forall xs d d' o, added xs d d' ->
   0 <= law d o /\ 0 <= law d' o /\
   close (unit / INR k * IZR (sum_over (fun x => share (cell_of x) b) xs)) (law d o) (law d' o).
 Proof.
@@ -114,16 +127,14 @@ Proof.
   split; [apply N|]. split; [apply N|].
   apply close_larger with (INR (length (filter reads xs)) * e); try apply N.
   2: { apply private_for_rows; [exact P | now apply filter_added]. }
-  apply lt_0_INR in K. clear - K L E.
-  assert (Sum : IZR (sum_over (fun x => share (cell_of x) b) xs) =
-    INR (length (filter reads xs)) * IZR (amount b)).
-  { induction xs as [|x xs IH]; [simpl; ring|]. cbn [sum_over filter]. rewrite plus_IZR, IH.
-  unfold share at 1.
-    fold (reads x). destruct (reads x); cbn [length]; [rewrite S_INR|]; ring. }
-  rewrite Sum. set (n := INR _). assert (0 <= n) by apply pos_INR.
+  replace (sum_over (fun x => share (cell_of x) b) xs)
+    with (Z.of_nat (length (filter reads xs)) * amount b)%Z.
+  2: { rewrite <- (sum_over_constant (amount b)), sum_over_filter. now apply sum_over_ext. }
+  rewrite mult_IZR, <- INR_IZR_INZ. apply lt_0_INR in K. set (n := INR (length _)).
   apply (Rmult_le_reg_l (INR k)); [exact K|].
   replace (INR k * (unit / INR k * (n * IZR (amount b)))) with (n * (unit * IZR (amount b))) by (field; lra).
-  replace (INR k * (n * e)) with (n * (INR k * e)) by ring. now apply Rmult_le_compat_l.
+  replace (INR k * (n * e)) with (n * (INR k * e)) by ring.
+  apply Rmult_le_compat_l; [apply pos_INR | exact L].
 Qed.
 
 (** ** The ledger *)
@@ -135,74 +146,42 @@ Section Ledger.
     nonnegative bs -> record ps r -> covers s r = true -> (load bs r <= tightest bs s)%Z.
   Context {row outcome : Type} (cell_of : row -> joint_cell) (unit : R) (k : nat).
   Hypothesis rows_are_records : forall x, record ps (cell_of x).
-  Hypothesis unit_positive : 0 <= unit.
+  Hypothesis unit_nonnegative : 0 <= unit.
   Hypothesis k_positive : (0 < k)%nat.
   Variable s : @strategy entry (list row) outcome.
   Hypothesis s_is_honest : honest unit k cell_of s.
 
-  Notation loads xs st := (sum_over (fun x => load (charged st) (cell_of x)) xs).
+  Notation advance := (apply tightest).
+  Notation charges xs st := (sum_over (fun x => load (charged st) (cell_of x)) xs).
 
-  Lemma mean_below : forall xs st, (length xs <= k)%nat -> sound ps st ->
-    0 <= unit / INR k * IZR (loads xs st) <= unit * IZR (highest_cap st).
+  Lemma charges_grow : forall xs st e st', advance st e = Some st' ->
+    charges xs st' = (charges xs st + sum_over (fun x => spent_by (cell_of x) e) xs)%Z.
   Proof.
-    intros xs st L S. pose proof (cap_below _ _ S). destruct (sound_parts _ _ S) as [N M].
-    assert (B : (0 <= loads xs st <= Z.of_nat (length xs) * highest_cap st)%Z).
-    { clear L. induction xs as [|x xs IH]; [simpl; lia|]. cbn [sum_over length].
-      pose proof (never_over _ _ S _ (rows_are_records x)) as O. rewrite load_boxes in O.
-      pose proof (load_nonnegative _ (cell_of x) N). pose proof (load_nonnegative _ (cell_of x) M). lia. }
-    assert (B' : (loads xs st <= Z.of_nat k * highest_cap st)%Z) by nia.
-    destruct B as [B _]. apply IZR_le in B, B'. rewrite mult_IZR, <- INR_IZR_INZ in B'.
-    apply lt_0_INR in k_positive. split.
-    - apply Rmult_le_pos; [apply Rmult_le_pos; [exact unit_positive | left;
-        now apply Rinv_0_lt_compat] | exact B].
-    - replace (unit * IZR (highest_cap st)) with (unit / INR k * (INR k * IZR (highest_cap st))) by (field;
-        lra).
-      apply Rmult_le_compat_l; [|exact B'].
-      apply Rmult_le_pos; [exact unit_positive | left; now apply Rinv_0_lt_compat].
-  Qed.
-
-  Lemma loads_grow : forall xs st e st', apply tightest st e = Some st' ->
-    loads xs st' = (loads xs st + sum_over (fun x => spent_by (cell_of x) e) xs)%Z.
-  Proof.
-    intros xs st e st' H. induction xs as [|x xs IH]; [reflexivity|]. cbn [sum_over].
-    rewrite IH, (apply_charged _ _ _ _ (cell_of x) H). lia.
-  Qed.
-
-  Lemma ledger_filters_a_transcript : forall c xs d d' w, (0 <= c)%Z -> (length xs <= k)%nat ->
-    added xs d d' ->
-    forall highest, (highest_cap (reached (apply tightest) s (opened c) [] w) <= highest)%Z ->
-    close (unit * IZR highest)
-      (chance (apply tightest) s (opened c) [] d w) (chance (apply tightest) s (opened c) [] d' w).
-  Proof.
-    intros c xs d d' w C L A highest Below. pose proof (lt_0_INR k k_positive) as K.
-    assert (U : 0 <= unit / INR k) by (apply Rmult_le_pos; [assumption | left; now apply Rinv_0_lt_compat]).
-    destruct (transcripts_are_close (apply tightest) (sound ps)
-      (fun st => unit / INR k * IZR (loads xs st)) d d' s)
-      with (w := w) (h := @nil (@event outcome)) (st := opened c) as [P [Q [S R]]].
-    - intros st e st' S H. split; [exact (apply_sound ps tightest tightest_bounds _ _ _ S H)|].
-      apply Rmult_le_compat_l; [exact U|]. apply IZR_le. apply sum_over_le. intros x _.
-      rewrite (apply_charged _ _ _ _ (cell_of x) H).
-      pose proof (spent_by_nonnegative _ _ _ _ _ (cell_of x) S H). lia.
-    - intros h q law st st' o E S H. destruct (s_is_honest _ _ _ E) as [job [b [Q J]]]. subst q.
-      destruct (honest_job_is_close _ _ _ _ _ _ _ k_positive J _ _ _ o A) as [P0 [P1 Cl]].
-      split; [exact P0|]. split; [exact P1|]. rewrite (loads_grow _ _ _ _ H), plus_IZR.
-      replace (_ - _) with (unit / INR k * IZR (sum_over (fun x => share (cell_of x) b) xs)) by (simpl; ring).
-      exact Cl.
-    - now apply opened_sound.
-    - refine (close_larger _ _ _ _ _ P Q R).
-      apply Rle_trans with (2 := Rmult_le_compat_l _ _ _ unit_positive (IZR_le _ _ Below)).
-      assert (Z0 : loads xs (opened c) = 0%Z) by (clear; induction xs as [|x xs IH];
-        [reflexivity | exact IH]).
-      rewrite Z0, Rmult_0_r, Rminus_0_r. now apply mean_below.
+    intros xs st e st' H. rewrite <- sum_over_add. apply sum_over_ext. intros x _.
+    exact (apply_charged _ _ _ _ _ H).
   Qed.
 
   Theorem ledger_filter : forall c xs d d' highest ws, (0 <= c)%Z -> (length xs <= k)%nat -> added xs d d' ->
-    (forall w, In w ws -> highest_cap (reached (apply tightest) s (opened c) [] w) <= highest)%Z ->
+    (forall w, In w ws -> highest_cap (reached advance s (opened c) [] w) <= highest)%Z ->
     close (unit * IZR highest)
-      (sum_of (chance (apply tightest) s (opened c) [] d) ws)
-      (sum_of (chance (apply tightest) s (opened c) [] d') ws).
+      (sum_of (chance advance s (opened c) [] d) ws) (sum_of (chance advance s (opened c) [] d') ws).
   Proof.
-    intros c xs d d' highest ws C L A Below. apply sums_are_close. intros w I.
-    now apply ledger_filters_a_transcript with xs; auto.
+    intros c xs d d' highest ws C L A Below. apply sums_are_close. intros w I. specialize (Below w I).
+    destruct (transcripts_are_close advance (sound ps) (fun st => unit / INR k * IZR (charges xs st)) d d' s)
+      with (w := w) (h := @nil (@event outcome)) (st := opened c) as [P [Q [S R]]].
+    - intros st e st' S H. split; [exact (apply_sound ps _ tightest_bounds _ _ _ S H)|].
+      apply Rmult_le_compat_l; [now apply weight_nonnegative|]. apply IZR_le, sum_over_le. intros x _.
+      rewrite (apply_charged _ _ _ _ (cell_of x) H).
+      pose proof (spent_by_nonnegative _ _ _ _ _ (cell_of x) S H). lia.
+    - intros h q law st st' o E S H. destruct (s_is_honest _ _ _ E) as [job [b [Q J]]]. subst q.
+      rewrite (charges_grow _ _ _ _ H), plus_IZR, Rmult_plus_distr_l.
+      replace (_ + _ - _) with (unit / INR k * IZR (sum_over (fun x => share (cell_of x) b) xs))
+        by (simpl; ring).
+      exact (honest_job_is_close _ _ _ _ _ _ _ k_positive J _ _ _ o A).
+    - now apply opened_sound.
+    - refine (close_larger _ _ _ _ _ P Q R). unfold load at 2. simpl charged. simpl (sum_over _ []).
+      rewrite sum_over_constant, Z.mul_0_r, Rmult_0_r, Rminus_0_r. pose proof (cap_below _ _ S).
+      apply mean_below; auto; [lia|]. intros x _. pose proof (never_over _ _ S _ (rows_are_records x)) as O.
+      rewrite load_boxes in O. pose proof (load_nonnegative _ (cell_of x) (proj2 (sound_parts _ _ S))). lia.
   Qed.
 End Ledger.

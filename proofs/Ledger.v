@@ -240,18 +240,4 @@ Section Account.
     pose proof (spent_nonnegative _ _ _ r S Q). unfold spent at 4. rewrite sum_over_app. unfold load in *.
     simpl in *. unfold spent, pending in *. lia.
   Qed.
-
-  (** With one cap from the first entry to the last, that cap. *)
-  Lemma highest_of_one_cap : forall c es, (forall e, In e es -> cap_of e <= c) -> highest_of c es = c.
-  Proof.
-    induction es as [|e es IH]; simpl; intro H; [reflexivity|].
-    pose proof (H e (or_introl eq_refl)). rewrite IH by auto. lia.
-  Qed.
-
-  (** Whatever is requested, what the service writes is a ledger of this kind. *)
-  Lemma served_runs : forall requests st, exists st', run st (serve tightest st requests) = Some st'.
-  Proof.
-    unfold Model.run. induction requests as [|e rest IH]; simpl; intro st; [eauto|].
-    destruct (apply st e) as [st'|] eqn:E; [simpl; rewrite E|]; apply IH.
-  Qed.
 End Account.

@@ -111,19 +111,6 @@ Section Search.
   Lemma is_maximum_unique : forall F m n, is_maximum F m -> is_maximum F n -> m = n.
   Proof. intros F m n [U [a [S E]]] [V [b [T D]]]. specialize (U b T). specialize (V a S). lia. Qed.
 
-  (** Partitions that no factor joins are independent, so their maxima add up. *)
-  Lemma independent_maxima_add : forall (is_left : nat -> bool) F G m n,
-    (forall a b, (forall x, is_left x = true -> a x = b x) -> F a = F b) ->
-    (forall a b, (forall x, is_left x = false -> a x = b x) -> G a = G b) ->
-    is_maximum F m -> is_maximum G n -> is_maximum (fun a => F a + G a) (m + n).
-  Proof.
-    intros is_left F G m n LF LG [UF [a [Sa Ea]]] [UG [b [Sb Eb]]]. split.
-    - intros c S. specialize (UF c S). specialize (UG c S). lia.
-    - exists (fun x => if is_left x then a x else b x). split.
-      + intro x. destruct (is_left x); auto.
-      + rewrite (LF _ a), (LG _ b); [lia | |]; intros x H; now rewrite H.
-  Qed.
-
   (** ** Brute force: every joint cell of some partitions *)
 
   Fixpoint every_cell (xs : list nat) (base : joint_cell) : list joint_cell :=
@@ -310,13 +297,5 @@ Section Search.
         by (intro a; apply (total_depends [] fs L I); intros x []).
       split; [intros a _; rewrite C; lia | exists first_cell; auto using first_cell_searched].
     - apply (eliminate_maximum x fs L). apply IH; [now apply eliminate_local | now apply eliminate_variables].
-  Qed.
-
-  Corollary eliminated_is_brute_force : forall order xs fs, (forall f, In f fs -> is_local f) ->
-    (forall f, In f fs -> incl (variables f) order) -> (forall f, In f fs -> incl (variables f) xs) ->
-    eliminated order fs = brute_force xs (total fs).
-  Proof.
-    intros order xs fs L O X. apply (is_maximum_unique (total fs)); [now apply eliminated_is_maximum |].
-    now apply brute_force_is_maximum, total_depends.
   Qed.
 End Search.

@@ -103,11 +103,6 @@ Section Account.
         option_map (State (cap st) (highest_cap st) (charged st)) (take (job, b) (reserved st))
     end.
   Definition run : state -> list entry -> option state := follow apply.
-  (** What the service writes of any requests. *)
-  Fixpoint serve (st : state) (requests : list entry) : list entry :=
-    match requests with [] => [] | e :: rest =>
-      match apply st e with Some st' => e :: serve st' rest | None => serve st rest end
-    end.
   (** A job of several parts is admitted as a whole or not at all. *)
   Definition admit (st : state) (parts : list (nat * box)) : option state :=
     run st (map (fun part => Reserve (fst part) (snd part)) parts).
@@ -190,6 +185,7 @@ Section Population.
                          (inherited w) (predecessors w) (closed w))
     end.
   Definition history : world -> list act -> option world := follow step.
+  (** A person has at most one record in each dataset. *)
   Definition person (p : nat -> option joint_cell) : Prop :=
     forall i r, p i = Some r -> record (partitions i) r.
 End Population.

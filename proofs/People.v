@@ -70,7 +70,7 @@ Section People.
 
   Context {row outcome : Type} (cell_of : nat -> row -> joint_cell) (unit : R) (k : nat -> nat).
   Hypothesis rows_are_records : forall i x, record (partitions i) (cell_of i x).
-  Hypothesis unit_positive : 0 <= unit.
+  Hypothesis unit_nonnegative : 0 <= unit.
   Hypothesis k_positive : forall i, (0 < k i)%nat.
   Variable s : @strategy act (nat -> list row) outcome.
   Hypothesis s_is_honest : honest_in_world unit k cell_of s.
@@ -120,12 +120,9 @@ Section People.
   Definition mean (w : world) (i : nat) : R :=
     unit / INR (k i) * IZR (sum_over (fun x => own_charged w i (cell_of i x)) (xs i)).
 
-  Lemma weight_positive : forall i, 0 <= unit / INR (k i).
-  Proof. intro i. apply Rmult_le_pos; [assumption|]. left. apply Rinv_0_lt_compat, lt_0_INR, k_positive. Qed.
-
   Lemma mean_grows : forall w a w' i, sound_world w -> step w a = Some w' -> mean w i <= mean w' i.
   Proof.
-    intros w a w' i S H. apply Rmult_le_compat_l; [apply weight_positive|]. apply IZR_le, sum_over_le.
+    intros w a w' i S H. apply Rmult_le_compat_l; [now apply weight_nonnegative|]. apply IZR_le, sum_over_le.
     intros x _.
     exact (own_charged_grows _ _ _ _ _ S H).
   Qed.
@@ -164,15 +161,8 @@ Section People.
     destruct (fullest_row _ (xs i)) as [y|]; simpl in *; [|rewrite F; simpl; split; [lia | lra]].
     pose proof (Charged (cell_of i y)) as Cy. split; [lia|].
     set (most := (load (boxes (account w i)) (cell_of i y) - _)%Z) in *.
-    assert (Sum : (sum_over (fun x => own_charged w i (cell_of i x)) (xs i) <= Z.of_nat (k i) * most)%Z).
-    { apply Z.le_trans with (Z.of_nat (length (xs i)) * most)%Z; [|specialize (at_most_k i); nia].
-    clear - F Charged.
-      induction (xs i) as [|x rest IH]; [simpl; lia|]. cbn [sum_over length]. unfold own_charged at 1.
-      specialize (IH (fun z I => F z (or_intror I))). specialize (F x (or_introl eq_refl)).
-      specialize (Charged (cell_of i x)). lia. }
-    apply IZR_le in Sum. rewrite mult_IZR, <- INR_IZR_INZ in Sum. pose proof (lt_0_INR _ (k_positive i)).
-    replace (unit * IZR most) with (unit / INR (k i) * (INR (k i) * IZR most)) by (field; lra).
-    apply Rmult_le_compat_l; [apply weight_positive | exact Sum].
+    apply mean_below; auto; [lia|]. intros x I. specialize (F x I). specialize (Charged (cell_of i x)).
+    unfold own_charged. lia.
   Qed.
 
   Lemma means_below_highest : forall w, sound_world w -> incl datasets (counted w) ->
@@ -189,16 +179,16 @@ Section People.
       unfold loss in *. specialize (L (fun i => proj1 (mean_below_worst w i S))). lia.
   Qed.
 
-  Lemma population_filters_a_transcript : forall caps c d d' w, (forall i, 0 <= caps i)%Z -> (0 <= c)%Z ->
-    (forall i, added (xs i) (d i) (d' i)) -> forall highest,
-    let final := reached step s (opened_world caps c) [] w in
-    incl datasets (counted final) -> (population_highest final <= highest)%Z ->
-    close (unit * IZR highest)
-      (chance step s (opened_world caps c) [] d w) (chance step s (opened_world caps c) [] d' w).
+  Theorem population_filter : forall caps c d d' highest ws, (forall i, 0 <= caps i)%Z -> (0 <= c)%Z ->
+    (forall i, added (xs i) (d i) (d' i)) -> let start := opened_world caps c in
+    (forall w, In w ws -> let final := reached step s start [] w in
+       incl datasets (counted final) /\ (population_highest final <= highest)%Z) ->
+    close (unit * IZR highest) (sum_of (chance step s start [] d) ws) (sum_of (chance step s start [] d') ws).
   Proof.
-    intros caps c d d' w C D A highest final I Below.
+    intros caps c d d' highest ws C D A start Below. apply sums_are_close. intros w In_ws.
+    destruct (Below w In_ws) as [I B]. clear Below In_ws ws.
     destruct (transcripts_are_close step sound_world (fun w => sum_of (mean w) datasets) d d' s)
-      with (w := w) (h := @nil (@event outcome)) (st := opened_world caps c) as [P [Q [S R]]].
+      with (w := w) (h := @nil (@event outcome)) (st := start) as [P [Q [S R]]].
     - intros v a v' S H. split; [exact (step_sound _ _ tightest_bounds some_record _ _ _ S H)|].
       apply sum_of_le. intros i _. exact (mean_grows _ _ _ i S H).
     - intros h q law v v' o E S H. destruct (s_is_honest _ _ _ E) as [i [job [b [own [F [J L]]]]]]. subst q.
@@ -206,23 +196,10 @@ Section People.
       exact (honest_job_is_close _ _ _ _ _ _ _ (k_positive i) J _ _ _ o (A i)).
     - now apply opened_world_sound.
     - refine (close_larger _ _ _ _ _ P Q R).
-      assert (Z0 : sum_of (mean (opened_world caps c)) datasets = 0).
-      { clear. induction datasets as [|i l IH]; [reflexivity|]. simpl sum_of. rewrite IH. unfold mean.
-        replace (sum_over _ (xs i)) with 0%Z; [ring|]. induction (xs i); [reflexivity | assumption]. }
-      rewrite Z0, Rminus_0_r. fold final. fold final in S.
-      apply Rle_trans with (unit * IZR (population_highest final)); [now apply means_below_highest|].
+      replace (sum_of (mean start) datasets) with 0.
+      2: { rewrite (sum_of_ext _ (fun _ => 0 * 0)); [rewrite sum_of_scale; ring|]. intros i _.
+           unfold mean, own_charged. simpl. unfold load. simpl. rewrite sum_over_constant, Z.mul_0_r. ring. }
+      rewrite Rminus_0_r. apply Rle_trans with (1 := means_below_highest _ S I).
       apply Rmult_le_compat_l; [assumption | now apply IZR_le].
-  Qed.
-
-  Theorem population_filter : forall caps c d d' highest ws, (forall i, 0 <= caps i)%Z -> (0 <= c)%Z ->
-    (forall i, added (xs i) (d i) (d' i)) ->
-    (forall w, In w ws -> let final := reached step s (opened_world caps c) [] w in
-       incl datasets (counted final) /\ (population_highest final <= highest)%Z) ->
-    close (unit * IZR highest)
-      (sum_of (chance step s (opened_world caps c) [] d) ws)
-      (sum_of (chance step s (opened_world caps c) [] d') ws).
-  Proof.
-    intros caps c d d' highest ws C D A Below. apply sums_are_close. intros w I. destruct (Below w I).
-    now apply population_filters_a_transcript.
   Qed.
 End People.

@@ -279,24 +279,20 @@ Section Population.
     destruct (step w a) as [mid|] eqn:E; [|discriminate]. exact (IH _ _ (step_sound _ _ _ S E) H).
   Qed.
 
-  Theorem population_never_overdrawn : forall caps c acts w, (forall i, 0 <= caps i) -> 0 <= c ->
-    history (opened_world caps c) acts = Some w ->
-    forall x y, acts = x ++ y -> exists mid, history (opened_world caps c) x = Some mid /\
-      (forall p, person p -> loss mid p <= together mid /\ together mid <= population_highest mid) /\
-      (forall i r, record (partitions i) r -> load (boxes (account mid i)) r <= highest_cap (account mid i)).
+  Theorem population_never_overdrawn : forall w, sound_world w ->
+    (forall p, person p -> loss w p <= together w <= population_highest w) /\
+    (forall i r, record (partitions i) r -> load (boxes (account w i)) r <= highest_cap (account w i)).
   Proof.
-    intros caps c acts w C D H x y E. subst acts. destruct (follow_app _ _ _ _ _ _ _ H) as [mid [X _]].
-    exists mid. split; [exact X|].
-    pose proof (history_sound _ _ _ (opened_world_sound caps c C D) X) as S. split.
+    intros w S. split.
     - intros p P. split; [now apply loss_below_together | exact (below _ S)].
-    - intros i r R. exact (never_over _ _ (accounts _ S i) r R).
+    - intros i. exact (never_over _ _ (accounts _ S i)).
   Qed.
 
   (** After an admission in a member, every person is within the population's cap in force. *)
-  Theorem admitted_within_population_cap : forall w i job b w' p, sound_world w -> In i (members w) ->
+  Theorem admitted_within_population_cap : forall w, sound_world w -> forall i job b w' p, In i (members w) ->
     step w (Own i (Reserve job b)) = Some w' -> person p -> loss w' p <= population_cap w'.
   Proof.
-    intros w i job b w' p S M H P. apply Z.le_trans with (together w').
+    intros w S i job b w' p M H P. apply Z.le_trans with (together w').
     - apply loss_below_together; [exact (step_sound _ _ _ S H) | exact P].
     - destruct (own_step _ _ _ _ H) as [O [st' [c [Ap [E F]]]]]. subst w'. specialize (F M). simpl in F.
       destruct ((together w <=? population_cap w) && _) eqn:Q; [|discriminate]. injection F as F. subst c.

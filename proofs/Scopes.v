@@ -391,27 +391,12 @@ Proof.
   rewrite largest_exact. now apply brute_largest_attained.
 Qed.
 
-(** What a population needs of the number. *)
-Lemma largest_nonnegative : forall ps bs inside, nonnegative bs -> 0 <= largest ps bs inside.
-Proof.
-  intros ps bs inside N. rewrite largest_exact.
-  destruct (brute_largest_is_maximum ps bs inside) as [_ [a [_ E]]]. rewrite <- E. now apply load_nonnegative.
-Qed.
-
 Lemma share_le_load : forall bs b r, nonnegative bs -> In b bs -> share r b <= load bs r.
 Proof.
   intros bs b r N I. apply in_split in I. destruct I as [before [after E]]. subst.
   assert (0 <= load before r) by (apply load_nonnegative; intros c J; apply N, in_or_app; now left).
   assert (0 <= load after r) by (apply load_nonnegative; intros c J; apply N, in_or_app; right; now right).
   rewrite load_app. unfold load in *. simpl. lia.
-Qed.
-
-Lemma largest_everywhere : forall ps bs n, nonnegative bs -> In (Box [] n) bs -> n <= largest ps bs [].
-Proof.
-  intros ps bs n N I. rewrite largest_exact. destruct (brute_largest_is_maximum ps bs []) as [U _].
-  specialize (U _ (first_cell_searched _ (domain_inhabited ps bs []))).
-  pose proof (share_le_load bs (Box [] n) (first_cell (domain ps bs [])) N I) as L.
-  change (share (first_cell (domain ps bs [])) (Box [] n)) with n in L. lia.
 Qed.
 
 (** ** The guard: where the search takes too long, boxes give way to wider ones, and the answer only grows *)
