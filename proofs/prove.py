@@ -5,6 +5,8 @@
     python3 run.py prove            checks, prints what each theorem rests on, compares
     python3 run.py prove --write    renews proofs/assumptions.txt and
                                     tests/support/checked_ledger.py
+    python3 run.py prove --recheck  also checks what was compiled, and Coq's library, by
+                                    Coq's small checker; with a release
 
 Needs Coq. Everything is built in a temporary folder.
 """
@@ -56,6 +58,8 @@ def main(arguments: list[str]) -> int:
         folder = Path(name)
         try:
             texts = _checked(folder)
+            if "--recheck" in arguments:
+                print(_run(folder, "coqchk", "-silent", "-o", STATEMENTS))
         except subprocess.CalledProcessError as error:
             print(f"{' '.join(error.cmd)} failed; see above.", file=sys.stderr)
             return 1
