@@ -13,6 +13,7 @@ from app.ledger.tables import Entry
 from app.services.ledger import evidence
 from app.services.ledger.history import json_lines
 from tests.support.databases import on_one_idle_server
+from tests.support.estate import with_unit
 from tests.support.operations import EXTERNAL
 from tests.support.pages import signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
@@ -54,6 +55,30 @@ def test_the_report_has_the_facts_of_the_ledger_and_is_verified(
     ):  # fmt: skip
         assert fact in report, fact
     assert "compliant" not in report.lower()
+
+
+def test_the_first_page_lists_who_has_access_and_what_was_erased_since_a_day(
+    idle_server: Server,
+) -> None:
+    dataset = with_unit(idle_server)
+    owner = idle_server.granted(dataset, "owner")
+    erased = owner.http.post(f"/datasets/{dataset}/erasures", json={"unit": "ann"})
+    assert erased.status_code == 200, erased.text
+    browser = signed_in(idle_server, owner)
+    report = text_of(browser.get(f"/ui/ledger/{dataset}/report"))
+    first_page, _, annex = report.partition("Annex")
+    assert f"{owner.id} owner" in first_page
+    assert "Erased the rows of one privacy unit" in first_page
+    assert "Nothing was charged yet." in first_page
+    assert "Read by" in first_page
+    assert "1. What is promised, and to whom" in annex
+    later = text_of(
+        browser.get(f"/ui/ledger/{dataset}/report", params={"since": "2999-01-01"})
+    )
+    assert "Releases and acts since 2999-01-01." in later
+    assert "Erased the rows of one privacy unit" not in later
+    wrong = browser.get(f"/ui/ledger/{dataset}/report", params={"since": "yesterday"})
+    assert wrong.status_code == 422
 
 
 def test_the_report_of_a_population_names_its_members(idle_server: Server) -> None:

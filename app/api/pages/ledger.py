@@ -1,8 +1,5 @@
 """Serves the pages of accounts: the list, one account with its entries and evidence,
-and its report.
-
-An entry has a page, too. The auditor's report is one page to print, organised after the
-questions of NIST SP 800-226.
+and an entry.
 """
 
 import json
@@ -21,14 +18,13 @@ from app.api.pages.views import neighbours
 from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
-from app.core import limits, stamps
+from app.core import limits
 from app.core.errors import InvalidRequest, RoleMissing
 from app.ledger.tables import EntryKind
 from app.services import populations
 from app.services.datasets import show
 from app.services.jobs import show_jobs
-from app.services.ledger import balances, evidence, history, spend_history, spent
-from app.services.ledger.evidence import show_deployment, verify_ledger
+from app.services.ledger import balances, evidence, history, spent
 from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pagination import PageRequest
 from app.wire.base import Reference
@@ -102,7 +98,7 @@ def show_account(
     return visit.page(
         "ledger",
         balance=balance,
-        unit=_unit_of(visit, balance["account"], kind=kind),
+        unit=account_unit(visit, balance["account"], kind=kind),
         table_of_entries=entry_table(entries, kind, members),
         numbers=ledger_view.NUMBERS,
         names=entries.names,
@@ -197,7 +193,7 @@ def checkpoint(visit: Visitor, heads: KeptHeads, account: str) -> Response:
     return as_file(PlainTextResponse(note), "checkpoint.txt")
 
 
-def _unit_of(visit: Visit, account: str, *, kind: str) -> str:
+def account_unit(visit: Visit, account: str, *, kind: str) -> str:
     """What the guarantee of an account protects. Members of a population may protect
     different units.
     """
@@ -211,39 +207,3 @@ def _members(visit: Visit, population: str) -> dict[str, str]:
     """The names of a population's members, by id."""
     listed = populations.show_population(*visit.by, population).members
     return {member.dataset: member.dataset_name for member in listed}
-
-
-_CHANGES = {
-    "dataset": (EntryKind.OPEN, EntryKind.LOAD, EntryKind.CAP),
-    "population": (EntryKind.OPEN, EntryKind.JOIN, EntryKind.CAP),
-}
-"""Kinds of entries that change what an account promises, by kind of the account."""
-
-
-@ledger_pages.get("/{account}/report")
-@limited(work=Work.EXPORT)
-def show_report(visit: Visitor, heads: KeptHeads, account: str) -> Response:
-    """Show what an account promises, spent and released, and let the verifier check it."""
-    deployment = show_deployment(*visit.by, account, signer=heads.signer)
-    balance = balances.show_balance(*visit.by, account, scope={})
-    changes = Search(kinds=_CHANGES[balance.kind])
-    is_population = balance.kind == "population"
-    return visit.page(
-        "report",
-        balance=balance.model_dump(),
-        unit=_unit_of(visit, balance.account, kind=balance.kind),
-        deployment=deployment,
-        record=deployment.record["deployment"],
-        changes=history.search_entries(
-            *visit.by, account, changes, PageRequest(limit=limits.MAX_PAGE_SIZE)
-        ),
-        # A population is not charged itself: its members are.
-        spent=None
-        if is_population
-        else spend_history.list_charges(*visit.by, balance.account),
-        population=populations.show_population(*visit.by, balance.account)
-        if is_population
-        else None,
-        verification=verify_ledger(*visit.by, account, signer=heads.signer),
-        now=stamps.to_text(stamps.now()),
-    )

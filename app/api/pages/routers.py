@@ -21,6 +21,7 @@ from app.api.pages import (
     ledger,
     models,
     populations,
+    report,
     spending,
     statistics,
 )
@@ -133,8 +134,8 @@ PAGES = (
     declarations.declaration_pages, datasets.list_pages, datasets.detail_pages, spending.training_pages,
     statistics.statistics_pages,
     admin.revocation_pages, jobs.job_pages, models.model_pages, evaluations.evaluation_pages,
-    evaluations.selection_pages, ledger.ledger_pages, populations.population_pages, jobs.approval_pages,
-    admin.admin_pages, admin.act_pages, shared_pages,
+    evaluations.selection_pages, ledger.ledger_pages, report.report_pages, populations.population_pages,
+    jobs.approval_pages, admin.admin_pages, admin.act_pages, shared_pages,
 )  # fmt: skip
 """The routes of all pages. The first route that fits a path answers it, and the last
 one answers unknown paths.

@@ -1,25 +1,30 @@
 """Defines the routes of acts."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.api.capacity import Work
 from app.api.problems import documented
 from app.api.requests import BodyRoute, By, KeptHeads, Page, limited
 from app.api.streams import exported
-from app.core.errors import RoleMissing
+from app.core.errors import NotFound, RoleMissing
 from app.services.ledger import audit
 from app.wire.acts import ActList
+from app.wire.base import Reference
 
 audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
 
 
-@audit_routes.get("", responses=documented(RoleMissing))
-def list_acts(by: By, page: Page) -> ActList:
+@audit_routes.get("", responses=documented(RoleMissing, NotFound))
+def list_acts(
+    by: By, page: Page, dataset: Annotated[Reference | None, Query()] = None
+) -> ActList:
     """List administrative acts in order: keys, grants, declarations, erasures, caps,
-    rules, aliases and others.
+    rules, aliases and others. For auditors; owners list those about their dataset.
     """
-    return audit.list_acts(*by, page)
+    return audit.list_acts(*by, page, dataset=dataset)
 
 
 @audit_routes.get(

@@ -2,14 +2,14 @@
 shows their signed head.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import Principal, Role
+from app.access.grants import SEE_LEDGER, Principal, Role
 from app.core.errors import NotFound
 from app.datasets import catalog
 from app.ledger import control, statements, tables
@@ -17,6 +17,7 @@ from app.ledger.checkpoints import Signer
 from app.ledger.statements import EntryFilter
 from app.ledger.tables import Entry, EntryKind
 from app.registry import models
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines, matching_entries
@@ -27,17 +28,26 @@ _READ_AT_ONCE = 100  # acts: rules may list 10,000 keys
 
 
 def list_acts(
-    installation: Installation, principal: Principal, page: PageRequest
+    installation: Installation,
+    principal: Principal,
+    page: PageRequest,
+    *,
+    dataset: str | None = None,
 ) -> ActList:
-    """Lists a page of administrative acts, in order."""
-    principal.require(Role.AUDITOR)
+    """Lists a page of administrative acts, in order: all of them for auditors, and those
+    about one dataset for its owners, too.
+
+    A list of one dataset reads at most ``limits.MAX_SEARCHED_ENTRIES`` acts for a page,
+    which may be short.
+    """
     with installation.database.read() as session:
+        is_shown = _shown_to(session, principal, dataset)
 
         def after(last: int, limit: int) -> list[Entry]:
             return tables.entries(session, control.CHAIN, after=last, limit=limit)
 
         shown, following = matching_entries(
-            after, lambda _: True, page, batch_size=_READ_AT_ONCE
+            after, is_shown, page, batch_size=_READ_AT_ONCE
         )
         return ActList(
             acts=[ActOut.model_validate(entry.to_json()) for entry in shown],
@@ -73,11 +83,14 @@ class ActSearch:
         by: id, or a part of the name, of the key that acted.
         about: id, or a part of the name, of a key, dataset, population, model or job
             that the act concerns.
+        dataset: id or name of the dataset that the act concerns. Its owners may search
+            these acts; all others are for auditors.
     """
 
     kind: EntryKind | None = None
     by: str | None = None
     about: str | None = None
+    dataset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,10 +128,10 @@ def search_acts(
     A search for a key or a subject reads at most ``limits.MAX_SEARCHED_ENTRIES`` acts
     for a page, which may be short.
     """
-    principal.require(Role.AUDITOR)
     kinds = None if search.kind is None else [search.kind]
     names: dict[str, str] = {}
     with installation.database.read() as session:
+        is_shown = _shown_to(session, principal, search.dataset)
 
         def before(last: int, limit: int) -> list[Entry]:
             chosen = EntryFilter(kinds=kinds)
@@ -129,15 +142,16 @@ def search_acts(
             return acts
 
         def is_match(act: Entry) -> bool:
-            return _mentions(search.by, [act.actor], names) and _mentions(
+            is_named = _mentions(search.by, [act.actor], names) and _mentions(
                 search.about, _texts(act.details), names
             )
+            return is_named and is_shown(act)
 
-        batch_size = (
-            page.limit if search.by is None and search.about is None else _READ_AT_ONCE
-        )
+        batch_size = _READ_AT_ONCE
+        if search == ActSearch(kind=search.kind):
+            batch_size = min(page.limit, _READ_AT_ONCE)
         matches, following = matching_entries(
-            before, is_match, page, batch_size=min(batch_size, _READ_AT_ONCE)
+            before, is_match, page, batch_size=batch_size
         )
         size = statements.size(session, control.CHAIN)
     return ActPage(
@@ -167,6 +181,34 @@ def show_act(
             _names(session, principal, [act]),
             size,
         )
+
+
+def _shown_to(
+    session: Session, principal: Principal, reference: str | None
+) -> Callable[[Entry], bool]:
+    """Which acts a caller may list.
+
+    A decision about a job names all its datasets. An owner who may not read one of
+    them does not see the decision.
+
+    Raises:
+        RoleMissing: the caller is no auditor, and no owner of the dataset if one is
+            named.
+        NotFound: the caller does not see the dataset.
+    """
+    if reference is None:
+        principal.require(Role.AUDITOR)
+        return lambda _: True
+    dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
+    readable = grants.datasets_with(session, principal, SEE_LEDGER)
+
+    def is_shown(act: Entry) -> bool:
+        details = act.details or {}
+        if dataset_id not in set(_texts(details)):
+            return False
+        return readable is None or set(details.get("datasets", ())).issubset(readable)
+
+    return is_shown
 
 
 def _mentions(text: str | None, ids: Iterable[str], names: Mapping[str, str]) -> bool:

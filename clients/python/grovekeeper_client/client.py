@@ -802,9 +802,11 @@ class Client(Calls):
             params={"from_size": from_size, "size": size},
         )
 
-    def acts(self) -> Iterator[Json]:
-        """``GET /audit``, all pages, in order: the administrative acts."""
-        return self._pages("/audit", "acts")
+    def acts(self, *, dataset: str | None = None) -> Iterator[Json]:
+        """``GET /audit``, all pages, in order: the administrative acts, or those about
+        one dataset.
+        """
+        return self._pages("/audit", "acts", dataset=dataset)
 
     def export_acts(self, file: Path) -> str:
         """``GET /audit/export`` into a file, which appears only when it is complete.

@@ -695,11 +695,19 @@ act_commands = Group("List administrative acts and export them.")
 
 
 @act_commands.command("list")
-def list_acts(call: Remote) -> None:
+def list_acts(
+    call: Remote,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Only acts about this dataset; its owners may list them, too."
+        ),
+    ] = None,
+) -> None:
     """List administrative acts: keys, grants, declarations, erasures, caps, rules,
-    aliases and others.
+    aliases and others. For auditors.
     """
-    acts = call.ask_all("acts", lambda client: client.acts())
+    acts = call.ask_all("acts", lambda client: client.acts(dataset=dataset))
     rows = [
         [
             act["sequence"],
