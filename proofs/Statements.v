@@ -2,7 +2,7 @@
 
 Require Import ZArith List Reals.
 Require Import Model Scopes Chances Ledger Decisions Populations Filter People Units TheoremL Mechanisms
-  PermuteAndFlip Samplers.
+  PermuteAndFlip Samplers DeltaSetAside Ingestion.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -116,6 +116,33 @@ Theorem k_rows_in_rho_and_mu : forall jobs rows k m, (Z.of_nat (length rows) <= 
   (forall j, In j jobs -> 0 <= rate j) -> (forall r, In r rows -> load (map as_box jobs) r <= m) ->
   (forall j, In j jobs -> k * k * rate j <= price j) -> square_cost jobs rows <= m)%Z.
 Proof. exact square_cost_below. Qed.
+
+(** ** δ that is set aside: the same [apply], with the δ of mechanisms as amounts (DeltaSetAside.v) *)
+(** A δ is charged at once if and only if it fits for every record of the scope. *)
+Theorem delta_is_charged_iff_it_fits : forall widened ps, is_guard widened -> declared ps ->
+  forall st, written widened ps st -> forall job b, well_formed ps (scope_of b) ->
+  (exists st', run (largest ps) st [Reserve job b; Charge job b] = Some st') <-> 0 < amount b /\
+  forall r, record ps r -> covers (scope_of b) r = true -> load (boxes st) r + amount b <= cap st.
+Proof. intros widened ps G D st W. exact (charged_iff_fits ps D st (written_is_sound widened ps st G W)). Qed.
+(** However mechanisms are chosen, one of them goes wrong about a record with at most the chance set aside. *)
+Theorem delta_bounds_what_goes_wrong : forall widened ps, is_guard widened ->
+  forall data outcome outcomes unit (d : data) r, (0 <= unit)%R -> record ps r ->
+  forall (s : @strategy entry data outcome) c highest n, 0 <= c <= highest -> laws_add_up outcomes d s ->
+  (forall h, cap_of (asked (s h)) <= highest) -> (unit * IZR highest <= 1)%R ->
+  (goes_wrong (guarded widened ps) outcomes unit d r s n (opened c) [] <= unit * IZR highest)%R.
+Proof. intros widened ps G. exact (@goes_wrong_below_cap ps _ (guarded_bounds widened G ps)). Qed.
+
+(** ** What is stored of uploads (Ingestion.v) *)
+(** L6: a map of single rows to at most one row each keeps neighbours. *)
+Theorem record_wise_maps_keep_neighbours : forall A B (g : A -> option B) xs d d', added xs d d' ->
+  added (record_wise g xs) (record_wise g d) (record_wise g d') /\
+  (length (record_wise g xs) <= length xs)%nat.
+Proof. exact record_wise_added. Qed.
+(** With a unit and without it, the rows that releases may depend on differ in at most k rows of that unit. *)
+Theorem admission_keeps_neighbours : forall row (unit_of : row -> option nat) upload_of k u es,
+  exists xs, (length xs <= k)%nat /\ (forall x, In x xs -> unit_of x = Some u) /\
+  added xs (book_after unit_of upload_of k (without unit_of u es)) (book_after unit_of upload_of k es).
+Proof. exact @books_are_neighbours. Qed.
 
 (** ** Theorem L, for any predicates (TheoremL.v) *)
 Open Scope R_scope.
