@@ -180,6 +180,30 @@ def page(
     return list(session.execute(query).scalars())
 
 
+def ending(
+    session: Session,
+    *,
+    after: datetime,
+    until: datetime,
+    only: str | None,
+    limit: int,
+) -> list[KeyRow]:
+    """Reads keys that work and end between two times, the first first.
+
+    Args:
+        only: the id of the one key that may be read; ``None`` for all keys.
+    """
+    query = select(KeyRow).where(
+        KeyRow.expires_at > after,
+        KeyRow.expires_at <= until,
+        KeyRow.revoked_at.is_(None),
+    )
+    if only is not None:
+        query = query.where(KeyRow.id == only)
+    query = query.order_by(KeyRow.expires_at, KeyRow.id).limit(limit)
+    return list(session.execute(query).scalars())
+
+
 def secret_matches(row: KeyRow | None, secret: str) -> bool:
     """Compares a secret with a key's secret in a time that does not depend on either.
     Without a key, it differs.

@@ -64,6 +64,9 @@ MAX_SHOWN_CHARGES = 200
 MAX_SPENT_GROUPS = 500  # Groups in which an answer adds up the charges of an account
 MAX_SHOWN_SAME_COLUMNS = 5  # Datasets of the same columns that a warning names
 MAX_SHOWN_PAIRS = 256  # Pairs of cells of two partitions that a page shows as a grid
+MAX_ATTENTION = 20  # Items of each list of what needs a caller
+FAILED_DAYS = 7  # Days for which a job that failed is listed there
+KEY_ENDS_SOON_DAYS = 14  # Days before the end of a key from which it is listed there
 # Keys of one name, all with entries in a ledger, that a search for the name lists
 MAX_KEYS_OF_A_NAME = 100
 # Entries that are read for one page of a search for the entries of a cell

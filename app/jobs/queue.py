@@ -106,11 +106,20 @@ def reads_upload(session: Session, dataset_id: str, upload: str) -> bool:
     return session.execute(query.limit(1)).first() is not None
 
 
-def counts(session: Session, states: Collection[JobState]) -> dict[JobState, int]:
-    """The number of jobs in each of several states."""
+def counts(
+    session: Session,
+    states: Collection[JobState],
+    *,
+    dataset_ids: Collection[str] | None = None,
+) -> dict[JobState, int]:
+    """The number of jobs in each of several states, of the given datasets (``None`` =
+    all).
+    """
     query = select(JobRow.state, func.count()).where(
         JobRow.state.in_(state.value for state in states)
     )
+    if dataset_ids is not None:
+        query = query.where(JobRow.dataset_id.in_(dataset_ids))
     numbers = dict(iter(session.execute(query.group_by(JobRow.state))))
     return {state: numbers.get(state.value, 0) for state in states}
 
@@ -410,14 +419,15 @@ def job(session: Session, job_id: str) -> JobRow:
 
 @dataclass(frozen=True)
 class JobFilter:
-    """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm,
-    and in a state.
+    """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm, in
+    a state, and submitted at a time or later.
     """
 
     dataset: str | None = None
     kind: str | None = None
     algorithm: str | None = None
     state: str | None = None
+    since: datetime | None = None
 
 
 ALL_JOBS = JobFilter()
@@ -457,6 +467,8 @@ def page(
     ):
         if wanted is not None:
             query = query.where(column == wanted)
+    if matching.since is not None:
+        query = query.where(JobRow.submitted_at >= matching.since)
     return list(session.execute(query).scalars())
 
 
@@ -504,6 +516,13 @@ def is_unfinished(session: Session, job_id: str) -> bool:
         select(JobRow.state).where(JobRow.id == job_id)
     ).scalar_one_or_none()
     return state in UNFINISHED
+
+
+def submitters(session: Session, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The dataset and the submitter of each of several jobs, by id."""
+    query = select(JobRow.id, JobRow.dataset_id, JobRow.submitted_by)
+    rows = session.execute(query.where(JobRow.id.in_(job_ids)))
+    return {job_id: (dataset_id, by) for job_id, dataset_id, by in rows}
 
 
 def several(session: Session, job_ids: Sequence[str]) -> Iterator[JobRow]:

@@ -449,6 +449,16 @@ def frozen_accounts(session: Session) -> list[str]:
     )
 
 
+def proposed(session: Session, *, among: Collection[str] | None) -> list[RulesRow]:
+    """The rules with a proposal, expired ones included, of some accounts (``None`` =
+    all).
+    """
+    query = select(RulesRow).where(RulesRow.proposal.is_not(None))
+    if among is not None:
+        query = query.where(RulesRow.account_id.in_(among))
+    return list(session.execute(query).scalars())
+
+
 def due_accounts(session: Session, *, at: datetime) -> list[str]:
     """Ids of the accounts whose date of erasure has come, in order; deleted datasets
     among them.

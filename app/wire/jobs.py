@@ -95,6 +95,14 @@ class JobOut(Answer):
     submitted_at: str
 
 
+class ListedJob(JobOut):
+    """A job in a list; ``submitted_by_name`` is the name of the key, if the caller may
+    know it.
+    """
+
+    submitted_by_name: str | None
+
+
 class JobList(Answer):
-    jobs: list[JobOut]
+    jobs: list[ListedJob]
     next: str | None

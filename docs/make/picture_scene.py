@@ -83,7 +83,7 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
         name: admin.create_key(name, roles, expires_at=None if roles else expires_at)
         for name, roles in {
             "ada": ["owner"], "ben": [], "cleo": [], "dora": ["auditor"],
-            "scoring service": [],
+            "scoring service": [], "newcomer": ["owner"],
         }.items()
     }  # fmt: skip
     keys = {name.partition(" ")[0]: key["key"] for name, key in made.items()}

@@ -61,7 +61,9 @@ def _shots(scene: Scene) -> list[_Shot]:
     ledger = f"/ui/ledger/{scene.dataset}"
     return [
         _Shot("sign-in", "", "/ui/sign-in"),
-        _Shot("datasets", "ben", "/"),
+        _Shot("home", "ada", "/"),
+        _Shot("first-steps", "newcomer", "/"),
+        _Shot("datasets", "ben", "/ui/datasets"),
         _Shot("dataset", "ada", dataset),
         _Shot("dataset-access", "ada", dataset, part="#uploads"),
         _Shot("declare", "ada", "/ui/datasets/new", _declare),

@@ -21,8 +21,8 @@ COMPUTATIONS = (
     nodes.Slice,
 )
 WRITING_FILTERS = {
-    "capitalize", "cell", "covered", "entry", "format", "grouped", "join", "left", "length", "minute", "percent",
-    "replace", "reverse", "sentence", "share", "spent", "striptags", "urlencode",
+    "capitalize", "cell", "clock", "covered", "entry", "format", "grouped", "join", "left", "length", "minute",
+    "percent", "replace", "reverse", "sentence", "share", "spent", "striptags", "urlencode",
 }  # fmt: skip
 """Filters that write a value in another way. Those that choose or compute values belong
 into Python: ``map``, ``selectattr``, ``sum``, ``max`` and their like.

@@ -222,7 +222,8 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         0
     ]["epoch"]
     paths = [
-        "/", f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
+        "/", "/ui/datasets",
+        f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
         f"/ui/ledger/{dataset['id']}/spent", f"/ui/ledger/{dataset['id']}/report",
         evaluation, statistics, f"/ui/datasets/{dataset['id']}/statistics",
@@ -380,7 +381,7 @@ def test_phones_show_every_fact_of_a_job_without_scrolling(
         for path in (f"/ui/jobs?dataset={dataset}", f"/ui/jobs/{job}"):
             page.goto(f"{idle_server.url}{path}")
             assert page.evaluate(CUT) == [], path
-            expect(page.get_by_text("queued")).to_be_visible()
+            expect(page.get_by_text("queued", exact=True)).to_be_visible()
             expect(page.get_by_text("1 ε").first).to_be_visible()
             assert _violations(page) == [], path
 

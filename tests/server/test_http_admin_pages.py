@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import with_person
-from tests.support.pages import section, signed_in
+from tests.support.pages import section, signed_in, text_of
 from tests.support.server import (
     Caller,
     Server,
@@ -293,9 +293,8 @@ def test_frozen_datasets_are_listed(idle_server: Server) -> None:
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")
     browser.post(f"/ui/datasets/{dataset}/rules", data={"frozen": "yes"})
     assert dataset in section(browser.get("/ui/admin").text, "frozen")
-    assert (
-        "Frozen: no job is accepted."
-        in browser.get("/", params={"name": declared["name"]}).text
+    assert "nothing limited by the freeze of the dataset frozen" in text_of(
+        browser.get("/ui/datasets", params={"name": declared["name"]})
     )
     browser.post(f"/ui/datasets/{dataset}/rules", data={})
     assert dataset not in section(browser.get("/ui/admin").text, "frozen")

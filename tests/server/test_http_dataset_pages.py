@@ -324,9 +324,9 @@ def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
     )
     assert idle_server.admin.http.get(f"/jobs/{job}").json()["held_by"] == "frozen"
     listed = browser.get(
-        "/",
+        "/ui/datasets",
         params={
             "name": idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]
         },
     ).text
-    assert "Frozen: no job is accepted." in listed, "an admin froze it, and no owner"
+    assert "limited by the freeze of the dataset" in listed, "an admin froze it"

@@ -225,10 +225,8 @@ def test_pages_say_that_the_whole_dataset_has_no_room_where_cells_may_have_some(
     idle_server.submitted(
         declared["id"], epsilon="1", scope={"shard": [2]}
     ).raise_for_status()
-    page = browser.get("/", params={"name": declared["name"]}).text
-    assert (
-        "No job of your key on the whole dataset fits now, limited by the cap" in page
-    )
+    page = browser.get("/ui/datasets", params={"name": declared["name"]})
+    assert "nothing limited by the cap" in text_of(page)
 
 
 @on_one_idle_server
@@ -241,12 +239,9 @@ def test_what_is_left_and_what_fits_are_explained_by_one_limit(
     declared = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1"})
     browser, dataset = signed_in(idle_server, idle_server.admin), declared["id"]
     search = {"name": declared["name"]}
-    assert "limited by" not in browser.get("/", params=search).text
+    assert "limited by" not in browser.get("/ui/datasets", params=search).text
     predictor = signed_in(idle_server, idle_server.granted(dataset, "predictor"))
-    assert (
-        "Your key may not submit them: that takes the role analyst."
-        in predictor.get("/", params=search).text
-    )
+    assert "may not submit" in predictor.get("/ui/datasets", params=search).text
     quota = {"keys": [idle_server.admin.id], "cap": "0.5"}
     rules = {
         "largest_job": None,
@@ -258,14 +253,12 @@ def test_what_is_left_and_what_fits_are_explained_by_one_limit(
     idle_server.admin.http.put(
         f"/datasets/{dataset}/rules", json=rules
     ).raise_for_status()
-    assert (
-        "fit now, limited by a quota of your key."
-        in browser.get("/", params=search).text
+    assert "ε = 0.5 limited by a quota of your key" in text_of(
+        browser.get("/ui/datasets", params=search)
     )
     idle_server.submitted(dataset, epsilon="0.5").raise_for_status()
-    assert (
-        "No job of your key fits now, limited by a quota of your key."
-        in browser.get("/", params=search).text
+    assert "nothing limited by a quota of your key" in text_of(
+        browser.get("/ui/datasets", params=search)
     )
     for path in (f"/ui/ledger/{dataset}", "/ui/ledger?limit=500"):
         page = text_of(browser.get(path))

@@ -217,7 +217,8 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(
     )["id"]
     job = server.trained(dataset)
     pages = {
-        "/": "/datasets",
+        "/": "/attention",
+        "/ui/datasets": "/datasets",
         f"/ui/datasets/{dataset}": f"/datasets/{dataset}",
         f"/ui/datasets/{dataset}/train?epsilon=1": None,
         f"/ui/datasets/{dataset}/statistics": f"/datasets/{dataset}/statistics",
@@ -278,16 +279,20 @@ def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(
         f"/datasets/{empty}/rules", json=rules
     ).raise_for_status()
     assert idle_server.submitted(full, epsilon="1.5").status_code == 202
-    page = signed_in(idle_server, caller).get("/", params={"name": word.upper()}).text
-    first, second = page.split("<article")[1:]
+    page = (
+        signed_in(idle_server, caller)
+        .get("/ui/datasets", params={"name": word.upper()})
+        .text
+    )
+    first, second = page.split("<tr>")[2:]
     assert (f"{word}-full" in first, f"{word}-empty" in second) == (True, True), (
         "the fullest first"
     )
-    assert ("your role: analyst" in first, "your role: auditor" in second) == (
+    assert (">analyst</td>" in first, "auditor <span" in second) == (
         True,
         True,
     )
-    assert (">0.5</strong> fit now" in first, ">0.75</strong> fit now" in second) == (
+    assert ("ε = 0.5</td>" in first, "ε = 0.75 <span" in second) == (
         True,
         True,
     )
@@ -296,7 +301,11 @@ def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(
         "datasets"
     ]
     assert [dataset["id"] for dataset in named] == [full]
-    nothing = signed_in(idle_server, caller).get("/", params={"name": "100%_"}).text
+    nothing = (
+        signed_in(idle_server, caller)
+        .get("/ui/datasets", params={"name": "100%_"})
+        .text
+    )
     assert "has “100%_” in its name" in nothing
 
 

@@ -80,7 +80,11 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
             "1",
             "population",
         )
-    page = signed_in(idle_server, owner).get("/", params={"name": two["name"]}).text
+    page = (
+        signed_in(idle_server, owner)
+        .get("/ui/datasets", params={"name": two["name"]})
+        .text
+    )
     assert f"limited by the cap of the population {name}, which leaves less" in page
     refused = submitted(owner, two["id"], "1.5")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")

@@ -138,6 +138,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_jobs": lambda it: ("GET", "/jobs", {}),
     "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
     "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),
+    "show_attention": lambda it: ("GET", "/attention", {}),
     "list_approvals": lambda it: ("GET", "/approvals", {}),
     "decide_job": lambda it: ("POST", f"/approvals/{it.job}", {"json": {"decision": "approve", "reason": "a test"}}),
     "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),

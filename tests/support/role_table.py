@@ -96,7 +96,9 @@ RULES: dict[str, Rule] = {
     "check_readiness": PUBLIC,
     **dict.fromkeys(("check_live", "check_ready", "show_server"), PUBLIC),
     **dict.fromkeys(
-        ("list_datasets", "list_algorithms", "list_jobs", "list_models", "list_approvals", "show_signer"), ANY_KEY
+        ("list_datasets", "list_algorithms", "list_jobs", "list_models", "list_approvals", "show_attention",
+         "show_signer"),
+        ANY_KEY,
     ),
     **dict.fromkeys(("create_key", "list_keys", "rotate_key", "revoke_key"), _role()),
     **dict.fromkeys(("declare_dataset", "check_declaration", "create_population"), _role("owner")),

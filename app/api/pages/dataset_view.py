@@ -1,65 +1,14 @@
-"""Prepares the cards of datasets, and the columns, cells and uploads of a dataset."""
+"""Prepares the columns, cells and uploads of a dataset."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from markupsafe import Markup
-
 from app.api.pages import pictures, words
 from app.core import limits
-from app.services.datasets.show import Standing
 from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
-from grovekeeper_common.limit_words import limit_in_words
-
-
-@dataclass(frozen=True)
-class DatasetCard:
-    """A dataset in the list.
-
-    Attributes:
-        fits: which jobs fit now, as a sentence.
-        facts: facts of the dataset in words, with dots between them.
-    """
-
-    dataset: Mapping[str, Any]
-    fits: Markup | str
-    may_submit: bool
-    facts: str
-
-
-def dataset_card(dataset: Mapping[str, Any], standing: Standing) -> DatasetCard:
-    """A dataset as its card in the list, for a key with a standing on it."""
-    facts = [f"{dataset['account']['accountant']} account"]
-    if standing.role:
-        facts.insert(0, f"your role: {standing.role}")
-    if dataset["protects"] == "label":
-        facts.append("protects labels only")
-    if dataset["population"]:
-        facts.append(f"population {dataset['population']}")
-    if not dataset["epochs"]:
-        facts.append("no rows yet")
-    fits = _what_fits(dataset, standing)
-    return DatasetCard(dataset, fits, standing.may_submit, " · ".join(facts))
-
-
-def _what_fits(dataset: Mapping[str, Any], standing: Standing) -> Markup | str:
-    limited_by, population = standing.limited_by, dataset["population"]
-    largest = standing.largest_that_fits
-    if limited_by == "frozen":
-        return "Frozen: no job is accepted."
-    if largest != "0":
-        return Markup(
-            'Jobs up to ε = <strong title="{}">{}</strong> fit now{}.'
-        ).format(largest, words.left(largest), words.limited(limited_by, population))
-    # Where the dataset has cells, the cap is spent at the tightest one: a job on others
-    # may still fit, and the reader must not take the sentence for all of them.
-    is_about_all = bool(dataset["partitions"]) and limited_by == "cap"
-    where = " on the whole dataset" if is_about_all else ""
-    limit = limit_in_words(limited_by, population)
-    return f"No job of your key{where} fits now, limited by {limit}."
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,16 @@ uploads of rows, and erasures.
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN, Role
+from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages import pictures
 from app.api.pages.dataset_view import (
     Grid,
-    dataset_card,
     declared_columns,
     grid_of,
     pairs_of,
@@ -23,8 +21,10 @@ from app.api.pages.dataset_view import (
     shown_uploads,
 )
 from app.api.pages.forms import Form, checked, read_file_form, submitted, utc
+from app.api.pages.home_view import budget_row
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.upload_view import Report, shown_report
+from app.api.pages.views import may_declare
 from app.api.requests import Body, BodyRoute, Page, checked_key, limited
 from app.api.streams import receive_upload
 from app.core import limits
@@ -36,7 +36,7 @@ from app.core.errors import (
     UnsupportedMediaType,
 )
 from app.datasets.upload_bodies import BodyForm, Dialect
-from app.services import dataset_rules, keys, populations
+from app.services import attention, keys, populations
 from app.services.authorization import has_role, require_role
 from app.services.dataset_rules import change_rules, show_rules
 from app.services.datasets import show
@@ -54,7 +54,7 @@ from grovekeeper_forests.errors import GrovekeeperError
 list_pages = APIRouter(route_class=BodyRoute)
 
 
-@list_pages.get("/")
+@list_pages.get("/ui/datasets")
 def list_datasets(
     visit: Visitor,
     page: Page,
@@ -64,29 +64,14 @@ def list_datasets(
     first.
     """
     listed = show.list_datasets(*visit.by, page, name=name.strip() or None)
-    datasets = [dataset.model_dump(by_alias=True) for dataset in listed.datasets]
-    standings = show.standings(*visit.by, [dataset["id"] for dataset in datasets])
-    kept = [dataset for dataset in datasets if dataset["deleted_at"] is None]
-    fullest_first = sorted(kept, key=_share_used, reverse=True)
+    budgets = attention.budgets(*visit.by, listed.datasets)
     return visit.page(
         "datasets",
-        cards=[
-            dataset_card(dataset, standings[dataset["id"]]) for dataset in fullest_first
-        ],
-        erased=[item for item in datasets if item["deleted_at"] is not None],
+        budgets=[budget_row(budget) for budget in budgets],
+        erased=[item for item in listed.datasets if item.deleted_at is not None],
         name=name,
         following=listed.next,
-        undecided=dataset_rules.list_approvals(
-            *visit.by, PageRequest(limit=1)
-        ).approvals,
-        may_declare=not visit.caller.roles.isdisjoint({Role.OWNER, Role.ADMIN}),
-    )
-
-
-def _share_used(dataset: Mapping[str, Any]) -> Decimal:
-    account = dataset["account"]
-    return (Decimal(account["charged"]) + Decimal(account["reserved"])) / (
-        Decimal(account["cap"]) or Decimal(1)
+        may_declare=may_declare(visit.caller),
     )
 
 

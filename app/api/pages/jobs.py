@@ -7,40 +7,79 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
+from app.api.pages import words
 from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.home_view import who_submitted
 from app.api.pages.rendering import Visitor
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import job_events
 from app.jobs.queue import JobFilter
-from app.services import dataset_rules
+from app.jobs.states import JobState
+from app.services import dataset_rules, keys
 from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.wire.approvals import DecisionIn
 from app.wire.jobs import JobOut
+from app.wire.jobs import JobState as JobStateName
 from app.wire.spending import PriceOut
 
 job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
 
 
 @job_pages.get("")
-def list_jobs(visit: Visitor, page: Page, dataset: NameFilter = None) -> Response:
+def list_jobs(
+    visit: Visitor,
+    page: Page,
+    dataset: NameFilter = None,
+    state: JobStateName | None = None,
+) -> Response:
     """Show the jobs of all datasets on which the key may train, or of one dataset,
-    newest first.
+    newest first; all of them, or those in a state.
     """
-    listed = show_jobs.list_jobs(*visit.by, page, JobFilter(dataset))
+    matching = JobFilter(dataset, state=state)
+    listed = show_jobs.list_jobs(*visit.by, page, matching)
     undecided = dataset_rules.list_approvals(*visit.by, PageRequest(limit=1)).approvals
     of = None if dataset is None else show.show_dataset(*visit.by, dataset)
+    fields = {"dataset": "" if of is None else of.id, "state": state or ""}
     return visit.page(
-        "jobs", jobs=listed.jobs, following=listed.next, undecided=undecided, of=of
+        "jobs",
+        jobs=[(job, who_submitted(job)) for job in listed.jobs],
+        following=listed.next,
+        undecided=undecided,
+        of=of,
+        fields=fields,
+        tabs=_tabs(show_jobs.count_jobs(*visit.by, dataset), fields),
     )
+
+
+@dataclass(frozen=True)
+class _Tab:
+    """A link to the jobs in a state, or to all of them; ``query`` is its address."""
+
+    label: str
+    query: str
+    is_current: bool
+
+
+def _tabs(counted: Mapping[JobState, int], fields: Mapping[str, str]) -> list[_Tab]:
+    of_all = {**fields, "state": ""}
+    tabs = [_Tab("All", words.query_of(of_all), not fields["state"])]
+    for state, number in counted.items():
+        is_current = state.value == fields["state"]
+        if number or is_current:
+            query = words.query_of({**fields, "state": state.value})
+            label = f"{state.value.capitalize()} {number}"
+            tabs.append(_Tab(label, query, is_current))
+    return tabs
 
 
 @job_pages.get("/{job_id}")
 def show_job(visit: Visitor, job_id: str) -> Response:
     """Show one job; the script replaces its state while the job runs."""
     job = show_jobs.show_job(*visit.by, job_id)
-    return visit.page("job", job=job, words=_in_words(job))
+    names = keys.names_of_keys(*visit.by, job.dataset, [job.submitted_by])
+    return visit.page("job", job=job, words=_in_words(job), names=names)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,11 @@ def _environment() -> Environment:
             "share",
         )
     }
-    environment.filters |= {"percent": odds_words.percent, "minute": _minute}
+    environment.filters |= {
+        "percent": odds_words.percent,
+        "minute": _minute,
+        "clock": _clock,
+    }
     environment.globals |= {
         "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
         "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
@@ -170,6 +174,11 @@ def _environment() -> Environment:
 def _minute(time: str) -> Markup:
     """A time to the minute, exact where a program reads the page."""
     return Markup('<time datetime="{}">{}</time>').format(time, words.minute(time))
+
+
+def _clock(time: str) -> Markup:
+    """The hour and minute of a time of the last day, exact where a program reads."""
+    return Markup('<time datetime="{}">{}</time>').format(time, words.clock(time))
 
 
 def page_of(request: Request, error: GrovekeeperError) -> Response:

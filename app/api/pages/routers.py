@@ -17,6 +17,7 @@ from app.api.pages import (
     datasets,
     declarations,
     evaluations,
+    home,
     jobs,
     ledger,
     models,
@@ -131,8 +132,8 @@ def _own_path(path: str) -> str:
 
 
 PAGES = (
-    declarations.declaration_pages, datasets.list_pages, datasets.detail_pages, spending.training_pages,
-    statistics.statistics_pages,
+    home.home_pages, declarations.declaration_pages, datasets.list_pages, datasets.detail_pages,
+    spending.training_pages, statistics.statistics_pages,
     admin.revocation_pages, jobs.job_pages, models.model_pages, evaluations.evaluation_pages,
     evaluations.selection_pages, ledger.ledger_pages, report.report_pages, populations.population_pages,
     jobs.approval_pages, admin.admin_pages, admin.act_pages, shared_pages,

@@ -27,7 +27,8 @@ class Link:
 
 
 _PAGES_OF_ALL = [
-    ("/", "Datasets", "datasets", ("/ui/datasets", "/ui/statistics")),
+    ("/", "Home", "home", ("/ui/approvals",)),
+    ("/ui/datasets", "Datasets", "datasets", ("/ui/datasets", "/ui/statistics")),
     ("/ui/jobs", "Jobs", "jobs", ("/ui/jobs",)),
     ("/ui/models", "Models", "models", ("/ui/models", "/ui/evaluations")),
     ("/ui/ledger", "Ledger", "ledger", ("/ui/ledger",)),
@@ -68,6 +69,11 @@ def signed_in_as(caller: Principal | None) -> str:
     name = caller.name or caller.key_id
     roles = ", ".join(sorted(caller.roles))
     return f"{name} ({roles})" if roles else name
+
+
+def may_declare(caller: Principal) -> bool:
+    """Whether a caller may declare datasets."""
+    return not caller.roles.isdisjoint({Role.OWNER, Role.ADMIN})
 
 
 _ADVICE = {

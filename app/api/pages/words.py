@@ -15,7 +15,9 @@ from app.api.addresses import base
 from app.core import limits
 from app.ledger import control
 from app.wire.acts import ActKind, ActOut
+from app.wire.spending import PriceOut
 from grovekeeper_common.limit_words import LimitedBy, limit_in_words
+from grovekeeper_forests.amounts import SYMBOLS
 
 _DIGITS = 4
 _LISTED = 12
@@ -29,6 +31,11 @@ def spent(amount: str) -> str:
 def left(amount: str) -> str:
     """An amount that is left, with at most four significant digits, rounded down."""
     return _rounded(amount, ROUND_FLOOR)
+
+
+def price(price: PriceOut) -> str:
+    """A price with the symbol of its unit."""
+    return f"{spent(price.amount)} {SYMBOLS[price.unit]}"
 
 
 def grouped(number: float) -> str:
@@ -186,6 +193,11 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
 def minute(time: str) -> str:
     """A time to the minute, in UTC."""
     return f"{time[:10]} {time[11:16]}"
+
+
+def clock(time: str) -> str:
+    """The hour and minute of a time, in UTC."""
+    return minute(time).partition(" ")[2]
 
 
 def _runs(cells: list[Any]) -> list[str]:

@@ -5,6 +5,7 @@ an owner's datasets share.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
@@ -69,6 +70,13 @@ def list_datasets(
             lambda dataset: dataset.n_bytes,
         )
         return DatasetList(datasets=_all_out(session, shown, principal), next=following)
+
+
+def share_used(dataset: DatasetOut) -> Decimal:
+    """The share of the cap that is charged or reserved."""
+    account = dataset.account
+    used = Decimal(account.charged) + Decimal(account.reserved)
+    return used / (Decimal(account.cap) or Decimal(1))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.pagination import PageRequest, page_of
-from app.wire.jobs import JobList, JobOut
+from app.wire.jobs import JobList, JobOut, ListedJob
 from app.wire.ledger import ChargedJob
 from grovekeeper_forests.releases.names import (
     EVALUATION,
@@ -66,7 +66,7 @@ def list_jobs(
             visible = [catalog.listed_id(session, matching.dataset, among=visible)]
         holds = rules.holds(session, at=installation.database.now(session))
 
-        def fetch(limit: int) -> Iterator[JobOut]:
+        def fetch(limit: int) -> Iterator[ListedJob]:
             ids = queue.page(
                 session,
                 dataset_ids=visible,
@@ -74,12 +74,36 @@ def list_jobs(
                 limit=limit,
                 matching=matching,
             )
-            return (job_out(row, holds) for row in queue.several(session, ids))
+            submitted = queue.submitters(session, ids)
+            names = grants.names_on_datasets(session, principal, submitted.values())
+            return (
+                ListedJob(
+                    **dict(job_out(row, holds)),
+                    submitted_by_name=names.get(submitted[row.id]),
+                )
+                for row in queue.several(session, ids)
+            )
 
         shown, following = page_of(
             page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json())
         )
         return JobList(jobs=list(shown), next=following)
+
+
+def count_jobs(
+    installation: Installation, principal: Principal, dataset: str | None = None
+) -> dict[JobState, int]:
+    """How many jobs the caller may see in each state, of all datasets or of one (id or
+    name).
+
+    Raises:
+        NotFound: no such dataset that the caller sees.
+    """
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_JOB)
+        if dataset is not None:
+            visible = [catalog.listed_id(session, dataset, among=visible)]
+        return queue.counts(session, list(JobState), dataset_ids=visible)
 
 
 def cancel_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:

@@ -243,6 +243,10 @@ class Client(Calls):
             headers=_unless_changed(etag),
         )
 
+    def attention(self) -> Json:
+        """``GET /attention``: what needs the key, and which budgets end first."""
+        return self._json("GET", "/attention")
+
     def approvals(self) -> Iterator[Json]:
         """``GET /approvals``, all pages."""
         return self._pages("/approvals", "approvals")

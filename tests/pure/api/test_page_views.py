@@ -7,13 +7,13 @@ import pytest
 from app.access.grants import Principal, Role
 from app.api.pages import words
 from app.api.pages.dataset_view import (
-    dataset_card,
     declared_columns,
     grid_of,
     pairs_of,
     shown_uploads,
 )
 from app.api.pages.declaration_view import review_of, shown_step
+from app.api.pages.home_view import budget_row, lines_of, needs_of
 from app.api.pages.ledger_view import entry_table
 from app.api.pages.model_view import class_rows, example_row, named_model, row_fields
 from app.api.pages.pictures import part_class
@@ -33,8 +33,10 @@ from app.core.errors import (
     RowsInvalid,
     UnreadColumn,
 )
-from app.services.datasets.show import Standing
 from app.services.ledger.history import EntryPage, ListedEntry
+from app.wire.attention import AttentionOut, BudgetOut
+from app.wire.datasets import AccountOut
+from app.wire.jobs import JobOut, ListedJob
 from app.wire.ledger import CellOut, DetailedEntryOut, PartitionBalance
 from app.wire.uploads import ListedUpload, UploadList
 from grovekeeper_common.limit_words import LimitedBy
@@ -60,15 +62,16 @@ def _caller(*roles: Role, name: str = "") -> Principal:
 @pytest.mark.parametrize(
     ("roles", "labels"),
     [
-        ([], ["Datasets", "Jobs", "Models", "Ledger"]),
-        ([Role.OWNER], ["Datasets", "Jobs", "Models", "Ledger", "Populations"]),
+        ([], ["Home", "Datasets", "Jobs", "Models", "Ledger"]),
+        ([Role.OWNER], ["Home", "Datasets", "Jobs", "Models", "Ledger", "Populations"]),
         (
             [Role.AUDITOR],
-            ["Datasets", "Jobs", "Models", "Ledger", "Populations", "Acts"],
+            ["Home", "Datasets", "Jobs", "Models", "Ledger", "Populations", "Acts"],
         ),
         (
             [Role.ADMIN],
             [
+                "Home",
                 "Datasets",
                 "Jobs",
                 "Models",
@@ -90,12 +93,14 @@ def test_the_navigation_has_what_the_roles_open(
 @pytest.mark.parametrize(
     ("path", "label"),
     [
-        ("/", "Datasets"),
+        ("/", "Home"),
+        ("/ui/datasets", "Datasets"),
         ("/ui/datasets/ds_a/rows", "Datasets"),
         ("/ui/evaluations/ev_a", "Models"),
         ("/ui/models", "Models"),
         ("/ui/ledger/ds_a", "Ledger"),
-        ("/ui/approvals", None),
+        ("/ui/approvals", "Home"),
+        ("/ui/sign-in", None),
     ],
 )
 def test_one_link_is_that_of_the_page(path: str, label: str | None) -> None:
@@ -182,44 +187,115 @@ def test_columns_are_shown_with_their_values() -> None:
     assert words.listed(range(12)).endswith("10, 11")
 
 
+def _budget(largest: str, limited_by: LimitedBy, *, has_rows: bool = True) -> BudgetOut:
+    """A budget of 3 ε, of which 1.25 are charged and 0.5 reserved."""
+    account = AccountOut(
+        accountant="pure",
+        unit="epsilon",
+        cap="3",
+        charged="1.25",
+        reserved="0.5",
+        remaining="1.25",
+        available="1.25",
+        limited_by=limited_by,
+    )
+    return BudgetOut(
+        dataset="ds_a",
+        dataset_name="census",
+        account=account,
+        population="patients",
+        protects="row",
+        role="analyst",
+        may_submit=True,
+        largest_that_fits=largest,
+        limited_by=limited_by,
+        has_rows=has_rows,
+    )
+
+
 @pytest.mark.parametrize(
-    ("largest", "limited_by", "sentence"),
+    ("largest", "limited_by", "fits", "why", "state"),
     [
-        ("0", "frozen", "Frozen: no job is accepted."),
-        (
-            "0",
-            "cap",
-            "No job of your key on the whole dataset fits now, limited by the cap.",
-        ),
-        (
-            "0",
-            "quota",
-            "No job of your key fits now, limited by a quota of your key.",
-        ),
-        (
-            "1.23456",
-            "cap",
-            'Jobs up to ε = <strong title="1.23456">1.234</strong> fit now.',
-        ),
-        (
-            "1",
-            "quota",
-            'Jobs up to ε = <strong title="1">1</strong> fit now, limited by a quota of your key.',
-        ),
+        ("0", "frozen", "nothing", "limited by the freeze of the dataset", "frozen"),
+        ("0", "cap", "nothing", "limited by the cap", "nothing fits"),
+        ("0", "quota", "nothing", "limited by a quota of your key", "nothing fits"),
+        ("1.23456", "cap", "ε = 1.234", "", "active"),
+        ("1", "quota", "ε = 1", "limited by a quota of your key", "active"),
     ],
 )
-def test_a_card_says_what_fits(
-    largest: str, limited_by: LimitedBy, sentence: str
+def test_a_row_of_budgets_says_what_fits(
+    largest: str, limited_by: LimitedBy, fits: str, why: str, state: str
 ) -> None:
-    dataset = {
-        "account": {"accountant": "pure"}, "protects": "label", "population": None, "epochs": [],
-        "partitions": [{"name": "shard"}],
-    }  # fmt: skip
-    card = dataset_card(dataset, Standing("analyst", True, largest, limited_by))
-    assert card.fits == sentence
-    assert card.facts == (
-        "your role: analyst · pure account · protects labels only · no rows yet"
+    row = budget_row(_budget(largest, limited_by))
+    assert (row.fits, row.why, row.state) == (fits, why, state)
+    assert (row.words, row.left) == ("1.25 of 3 ε charged, 0.5 reserved", "1.25 ε")
+    assert budget_row(_budget("1", "cap", has_rows=False)).state == "no rows yet"
+
+
+def _job(**changes: Any) -> ListedJob:
+    facts = dict.fromkeys(JobOut.model_fields)
+    price = {"accountant": "pure", "amount": "0.25", "unit": "epsilon"}
+    price |= {"epsilon": "0.25", "delta": None}
+    facts |= {
+        "id": "jb_a",
+        "dataset": "ds_a",
+        "dataset_name": "census",
+        "kind": "train",
+        "algorithm": "rpf",
+        "submitted_by": "key_b",
+        "submitted_by_name": "ben",
+        "state": "failed",
+        "charged": True,
+        "preparing": False,
+        "progress": 0.0,
+        "trees_done": 0,
+        "n_trees": 8,
+        "reservation_id": "rs_a",
+        "price": price,
+        "submitted_at": "2026-11-29T09:18:00.000000Z",
+    }
+    return ListedJob.model_validate(facts | changes)
+
+
+def _attention(**changes: Any) -> AttentionOut:
+    lists = ("approvals", "proposals", "failed", "keys", "recent", "budgets")
+    facts: dict[str, Any] = {name: [] for name in lists}
+    facts |= {"at": "2026-11-29T14:32:00.000000Z"}
+    facts |= {"jobs": {"waiting": 0, "queued": 0, "running": 0}}
+    return AttentionOut.model_validate(facts | changes)
+
+
+def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
+    assert needs_of(_attention()) == []
+    proposal = {"dataset": "ds_a", "dataset_name": "census", "by": "key_c"}
+    proposal |= {"by_name": None, "at": "2026-11-28T10:00:00.000000Z"}
+    key = {"id": "key_d", "name": "etl", "expires_at": "2026-12-01T00:00:00.000000Z"}
+    found = _attention(
+        proposals=[proposal],
+        failed=[_job(), _job(charged=False, name="trial", submitted_by_name=None)],
+        keys=[key],
+        budgets=[_budget("0", "cap"), _budget("0", "frozen"), _budget("1", "cap")],
     )
+    needs = needs_of(found)
+    assert [need.title for need in needs] == [
+        "Decide: looser rules of census",
+        "Failed: rpf, 0.25 ε stays charged",
+        "Failed: trial, nothing was charged",
+        "No job on all of census fits any more",
+        "Key etl ends on 2026-12-01 00:00 UTC",
+    ]
+    assert "by key_c" in needs[0].sentence
+    assert "by ben" in needs[1].sentence
+    assert "by key_b" in needs[2].sentence
+    assert [need.is_decision for need in needs] == [True, *[False] * 4]
+
+
+def test_jobs_of_the_last_day_say_who_did_what_and_what_was_charged() -> None:
+    lines = lines_of([_job(), _job(state="queued", charged=False)])
+    assert [(line.text, line.amount) for line in lines] == [
+        ("ben ran, and it failed: rpf on census", "0.25 ε"),
+        ("ben queued rpf on census", ""),
+    ]
 
 
 def _cells(*names: int) -> list[CellOut]:

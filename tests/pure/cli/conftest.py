@@ -346,6 +346,20 @@ APPROVAL = {
     "submitted_at": "2026-11-20T09:00:00.000000Z", "expires_at": "2026-11-27T09:00:00.000000Z",
     "parts": [{"dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE}],
 }  # fmt: skip
+ATTENTION = {
+    "at": "2026-11-20T10:00:00.000000Z", "approvals": [APPROVAL],
+    "proposals": [{
+        "dataset": "ds_1", "dataset_name": "census", "by": "key_c", "by_name": None,
+        "at": "2026-11-19T09:00:00.000000Z",
+    }],
+    "failed": [JOB | {"state": "failed", "submitted_by_name": None}],
+    "keys": [{"id": "key_d", "name": "etl", "expires_at": "2026-12-01T00:00:00.000000Z"}],
+    "jobs": {"waiting": 1, "queued": 0, "running": 0}, "recent": [],
+    "budgets": [{
+        "dataset": "ds_1", "dataset_name": "census", "account": ACCOUNT, "population": None, "protects": "row",
+        "role": "owner", "may_submit": True, "largest_that_fits": "1.25", "limited_by": "quota", "has_rows": True,
+    }],
+}  # fmt: skip
 PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/datasets"): (201, DATASET | {"warnings": ["ε is above 10"]}),
@@ -429,6 +443,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ),
     ("GET", "/datasets/census/rules"): (200, RULES),
     ("PUT", "/datasets/census/rules"): (200, RULES),
+    ("GET", "/attention"): (200, ATTENTION),
     ("GET", "/approvals"): (200, {"approvals": [APPROVAL], "next": None}),
     ("POST", "/approvals/jb_1"): (200, {**APPROVAL, "state": "queued"}),
     ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),

@@ -338,6 +338,18 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["rules", "confirm", "census", "--yes"], ["rules of census"]),
     (
+        ["attention"],
+        [
+            "decide about jb_1",
+            "0.1 ε on census",
+            "decide about rules of census",
+            "jb_1 failed",
+            "etl ends",
+            "1.5 ε",
+            "1.25",
+        ],
+    ),
+    (
         ["approvals", "list"],
         [
             "jb_1",

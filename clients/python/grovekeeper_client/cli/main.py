@@ -57,6 +57,10 @@ PANELS: Panels = {
             "grovekeeper_client.cli.rules:app",
             "Limit what a dataset admits below its cap.",
         ),
+        "attention": (
+            "grovekeeper_client.cli.rules:attention",
+            "Show what needs you: decisions, failed jobs, keys that end, full budgets.",
+        ),
         "approvals": (
             "grovekeeper_client.cli.rules:approval_commands",
             "Decide about jobs that wait for an owner.",

@@ -15,9 +15,11 @@ from grovekeeper_client.cli.command import (
     Remote,
     WrongUse,
     YesOption,
+    command,
     confirm,
     given,
 )
+from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount
 
@@ -189,6 +191,50 @@ approval_commands = Group("Decide about jobs that wait for an owner.")
 ReasonOption = Annotated[
     str, typer.Option(help="A sentence that the control chain keeps.")
 ]
+
+
+@command
+def attention(call: Remote) -> None:
+    """Show what needs you: decisions, failed jobs, keys that end, full budgets."""
+    with call.client() as client:
+        found = client.attention()
+    output = call.output
+    if output.as_json:
+        output.json(found)
+        return
+    needs = [
+        [f"decide about {job['job']}", ", ".join(_prices(job)), _submitter(job)]
+        for job in found["approvals"]
+    ]
+    needs += [
+        [
+            f"decide about rules of {proposal['dataset_name']}",
+            "looser than now",
+            proposal["by_name"] or proposal["by"],
+        ]
+        for proposal in found["proposals"]
+    ]
+    needs += [
+        [
+            f"{job['id']} failed",
+            price_of(job) if job["charged"] else "",
+            _submitter(job),
+        ]
+        for job in found["failed"]
+    ]
+    needs += [
+        [f"{key['name']} ends", key["expires_at"], key["id"]] for key in found["keys"]
+    ]
+    output.table(["what", "", "by"], needs, empty="nothing needs you")
+    budgets = [
+        [
+            budget["dataset_name"],
+            amount(budget["account"], "remaining"),
+            budget["largest_that_fits"],
+        ]
+        for budget in found["budgets"]
+    ]
+    output.table(["dataset", "left", "largest ε"], budgets, empty="no dataset")
 
 
 @approval_commands.command("list")

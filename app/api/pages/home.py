@@ -1,0 +1,26 @@
+"""Serves the first page: what needs the caller, what ran, and which budgets end first."""
+
+from fastapi import APIRouter, Response
+
+from app.api.pages.home_view import budget_row, lines_of, needs_of
+from app.api.pages.rendering import Visitor
+from app.api.pages.views import may_declare
+from app.api.requests import BodyRoute
+from app.services import attention
+
+home_pages = APIRouter(route_class=BodyRoute)
+
+
+@home_pages.get("/")
+def show_home(visit: Visitor) -> Response:
+    """Show what ``GET /attention`` answers; without a dataset, how to begin."""
+    found = attention.show_attention(*visit.by)
+    return visit.page(
+        "home",
+        found=found,
+        needs=needs_of(found),
+        n_decisions=len(found.approvals) + len(found.proposals),
+        budgets=[budget_row(budget) for budget in found.budgets],
+        lines=lines_of(found.recent),
+        may_declare=may_declare(visit.caller),
+    )

@@ -1,0 +1,145 @@
+"""Shows what needs a caller, what ran lately, and which budgets end first: the facts of
+the first page of the dashboard.
+
+All of them stand in lists that the caller may read, and none depends on a row.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from app.access import grants, keys
+from app.access.grants import MANAGE_DATASET, Principal
+from app.core import limits, stamps
+from app.datasets import catalog
+from app.jobs.queue import JobFilter
+from app.jobs.states import JobState
+from app.ledger import rules
+from app.services import dataset_rules
+from app.services.datasets import show
+from app.services.installation import Installation
+from app.services.jobs import show_jobs
+from app.services.pagination import PageRequest
+from app.wire.approvals import ApprovalOut
+from app.wire.attention import (
+    AttentionOut,
+    BudgetOut,
+    ExpiringKey,
+    JobCounts,
+    RulesProposal,
+)
+from app.wire.datasets import DatasetOut
+
+_FIRST = PageRequest(limit=limits.MAX_ATTENTION)
+
+
+def show_attention(installation: Installation, principal: Principal) -> AttentionOut:
+    """Shows what waits for the caller, jobs that failed or began lately, keys that end
+    soon, and the tightest budgets.
+    """
+    with installation.database.read() as session:
+        at = installation.database.now(session)
+        proposals = _proposals(session, principal, at=at)
+        ending = _ending_keys(session, principal, at=at)
+    by = (installation, principal)
+    counted = show_jobs.count_jobs(*by)
+    failed = JobFilter(
+        state=JobState.FAILED.value, since=at - timedelta(days=limits.FAILED_DAYS)
+    )
+    recent = JobFilter(since=at - timedelta(days=1))
+    most = PageRequest(limit=limits.MAX_PAGE_SIZE)
+    datasets = show.list_datasets(*by, most).datasets
+    return AttentionOut(
+        at=stamps.to_text(at),
+        approvals=_approvals(installation, principal),
+        proposals=proposals,
+        failed=show_jobs.list_jobs(*by, _FIRST, failed).jobs,
+        keys=ending,
+        jobs=JobCounts(
+            waiting=counted[JobState.WAITING],
+            queued=counted[JobState.QUEUED],
+            running=counted[JobState.RUNNING],
+        ),
+        recent=show_jobs.list_jobs(*by, _FIRST, recent).jobs,
+        budgets=budgets(*by, datasets)[: limits.MAX_ATTENTION],
+    )
+
+
+def _approvals(installation: Installation, principal: Principal) -> list[ApprovalOut]:
+    """The oldest jobs about which the caller may decide: nobody decides about a job of
+    her own.
+    """
+    listed = dataset_rules.list_approvals(
+        installation, principal, PageRequest(limit=limits.MAX_PAGE_SIZE)
+    )
+    others = (job for job in listed.approvals if job.submitted_by != principal.key_id)
+    return list(others)[: limits.MAX_ATTENTION]
+
+
+def _proposals(
+    session: Session, principal: Principal, *, at: datetime
+) -> list[RulesProposal]:
+    """The proposed rules that the caller may put in force: another owner's."""
+    owned = grants.datasets_with(session, principal, MANAGE_DATASET)
+    living = {
+        row.account_id: proposal
+        for row in rules.proposed(session, among=owned)
+        if (proposal := dataset_rules.living_proposal(row, at=at)) is not None
+        and proposal["by"] != principal.key_id
+    }
+    datasets = catalog.named(session, list(living))
+    pairs = [(dataset_id, proposal["by"]) for dataset_id, proposal in living.items()]
+    names = grants.names_on_datasets(session, principal, pairs)
+    shown = [
+        RulesProposal(
+            dataset=dataset_id,
+            dataset_name=datasets[dataset_id].name,
+            by=by,
+            by_name=names.get((dataset_id, by)),
+            at=living[dataset_id]["at"],
+        )
+        for dataset_id, by in pairs
+        if datasets[dataset_id].deleted_at is None
+    ]
+    shown.sort(key=lambda proposal: proposal.at)
+    return shown[: limits.MAX_ATTENTION]
+
+
+def _ending_keys(
+    session: Session, principal: Principal, *, at: datetime
+) -> list[ExpiringKey]:
+    until = at + timedelta(days=limits.KEY_ENDS_SOON_DAYS)
+    only = None if principal.is_admin else principal.key_id
+    rows = keys.ending(
+        session, after=at, until=until, only=only, limit=limits.MAX_ATTENTION
+    )
+    return [
+        ExpiringKey(id=row.id, name=row.name, expires_at=stamps.to_text(ends))
+        for row in rows
+        if (ends := row.expires_at) is not None
+    ]
+
+
+def budgets(
+    installation: Installation, principal: Principal, datasets: Sequence[DatasetOut]
+) -> list[BudgetOut]:
+    """The budgets of living datasets that the caller sees, the fullest first."""
+    living = [item for item in datasets if item.deleted_at is None]
+    fullest_first = sorted(living, key=show.share_used, reverse=True)
+    ids = [item.id for item in fullest_first]
+    standings = show.standings(installation, principal, ids)
+    return [
+        BudgetOut(
+            dataset=item.id,
+            dataset_name=item.name,
+            account=item.account,
+            population=item.population,
+            protects=item.protects,
+            **vars(standings[item.id]),
+            has_rows=bool(item.epochs),
+        )
+        for item in fullest_first
+        # a grant may have been taken away meanwhile
+        if item.id in standings
+    ]

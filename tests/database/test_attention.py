@@ -1,0 +1,113 @@
+"""What needs a caller, on both databases: each sees what is hers to decide or to know,
+and nothing else.
+"""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from app.access.grants import Principal, Role
+from app.access.tables import KeyRow
+from app.core import limits, stamps
+from app.jobs.tables import JobRow
+from app.services.attention import show_attention
+from app.wire.attention import AttentionOut
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.ruled import SECOND, grant, set_rules
+
+pytestmark = pytest.mark.contract
+
+AUDITOR = Principal(STRANGER.key_id, frozenset({Role.AUDITOR}))
+
+
+def _seen(scene: Scene, by: Principal) -> AttentionOut:
+    return show_attention(scene.installation, by)
+
+
+def test_a_key_without_a_grant_sees_nothing(scene: Scene) -> None:
+    scene.submit_job(key="a")
+    seen = _seen(scene, STRANGER)
+    assert (seen.recent, seen.budgets, seen.approvals) == ([], [], [])
+    assert (seen.jobs.queued, seen.jobs.waiting, seen.jobs.running) == (0, 0, 0)
+
+
+def test_a_waiting_job_needs_another_owner_and_not_its_submitter(scene: Scene) -> None:
+    grant(scene, "owner")
+    set_rules(scene, approval_above="0.5")
+    job_id = scene.submit_job(key="a", epsilon="0.75", by=SECOND)
+    for decides in (OWNER, ADMIN):
+        seen = _seen(scene, decides)
+        assert [job.job for job in seen.approvals] == [job_id]
+        assert seen.jobs.waiting == 1
+    assert _seen(scene, SECOND).approvals == []
+    assert [job.id for job in _seen(scene, SECOND).recent] == [job_id]
+
+
+def test_proposed_rules_need_an_owner_who_did_not_propose_them(scene: Scene) -> None:
+    grant(scene, "owner")
+    set_rules(scene, largest_job="0.5")
+    set_rules(scene, largest_job="1")
+    (proposal,) = _seen(scene, SECOND).proposals
+    assert (proposal.dataset, proposal.by) == (scene.dataset_id, OWNER.key_id)
+    assert len(_seen(scene, ADMIN).proposals) == 1
+    assert _seen(scene, OWNER).proposals == []
+    grant(scene, "analyst")
+    assert _seen(scene, SECOND).proposals == [], "an analyst decides about no rules"
+
+
+def test_failed_jobs_are_listed_for_some_days(scene: Scene) -> None:
+    job_id = scene.submit_job(key="a")
+    assert _seen(scene, OWNER).failed == []
+
+    def changed(**values: object) -> AttentionOut:
+        with scene.installation.database.write() as session:
+            session.execute(update(JobRow).where(JobRow.id == job_id).values(**values))
+        return _seen(scene, OWNER)
+
+    seen = changed(state="failed")
+    assert [job.id for job in seen.failed] == [job_id]
+    assert [job.id for job in _seen(scene, AUDITOR).failed] == [job_id]
+    days = timedelta(days=limits.FAILED_DAYS, seconds=1)
+    assert changed(submitted_at=stamps.now() - days).failed == []
+    assert _seen(scene, OWNER).recent == [], "more than a day ago"
+
+
+def test_an_administrator_sees_every_key_that_ends_soon_and_others_their_own(
+    scene: Scene,
+) -> None:
+    soon = stamps.now() + timedelta(days=limits.KEY_ENDS_SOON_DAYS - 1)
+    late = stamps.now() + timedelta(days=limits.KEY_ENDS_SOON_DAYS + 1)
+
+    def ending(at: object, **values: object) -> None:
+        with scene.installation.database.write() as session:
+            session.execute(
+                update(KeyRow)
+                .where(KeyRow.id == SECOND.key_id)
+                .values(expires_at=at, **values)
+            )
+
+    ending(soon)
+    for sees in (ADMIN, SECOND):
+        assert [key.id for key in _seen(scene, sees).keys] == [SECOND.key_id]
+    assert _seen(scene, OWNER).keys == []
+    ending(late)
+    assert _seen(scene, ADMIN).keys == []
+    ending(stamps.now() - timedelta(seconds=60))
+    assert _seen(scene, ADMIN).keys == [], "it has ended"
+    ending(soon, revoked_at=stamps.now())
+    assert _seen(scene, ADMIN).keys == []
+
+
+def test_budgets_say_what_fits_for_the_caller(scene: Scene) -> None:
+    grant(scene, "predictor")
+    set_rules(scene, largest_job="0.25")
+    (own,), (other,) = (_seen(scene, by).budgets for by in (OWNER, SECOND))
+    assert (own.dataset, own.role, own.may_submit) == (
+        scene.dataset_id,
+        "owner",
+        True,
+    )
+    assert (own.largest_that_fits, own.limited_by) == ("0.25", "largest_job")
+    assert (other.role, other.may_submit) == ("predictor", False)
+    assert own.has_rows
