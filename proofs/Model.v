@@ -11,7 +11,8 @@
     An analyst is a _strategy_: a function of all that was answered and released, which asks for one entry
     after another. To start a job is to charge it and to release an outcome, with a chance that depends on
     rows. [chance] is the probability of a transcript. The filter theorems compare it on two _neighbours_: one
-    has up to k rows of one unit more. They hold for [apply] and [step] themselves, whatever is asked.
+    has up to k rows of one unit more. They hold for [apply] and [step] themselves, whatever is asked, and are
+    about pure loss, ε. For ρ and μ², Theorem L (b) and what a unit loses are stated.
 
     What is assumed, and not proved:
     - The cells of a row are a function of that row alone. No other row and no time changes them.
@@ -227,6 +228,7 @@ Inductive added {row} : list row -> list row -> list row -> Prop :=
 | no_row d : added [] d d
 | one_more x xs d d1 d2 : added xs d (d1 ++ d2) -> added (x :: xs) d (d1 ++ x :: d2).
 
+(** Neither chance is more than e^[e] times the other. *)
 Definition close (e p q : R) : Prop := p <= exp e * q /\ q <= exp e * p.
 Definition private {row outcome} (e : R) (law : list row -> outcome -> R) : Prop :=
   (forall d o, 0 <= law d o) /\ (forall d x d' o, added [x] d d' -> close e (law d o) (law d' o)).
@@ -238,6 +240,7 @@ Section Honest.
   Definition honest_job (k : nat) (cell_of : row -> joint_cell) (b : box) (m : law) : Prop :=
     exists e (rule : law), 0 <= e /\ private e rule /\ INR k * e <= unit * IZR (amount b) /\
       forall d o, m d o = rule (filter (fun x => covers (scope_of b) (cell_of x)) d) o.
+  (** Every job that the analyst starts is charged, and honest. *)
   Definition honest k cell_of (s : strategy) : Prop := forall h q m, s h = Start q m ->
     exists job b, q = Charge job b /\ honest_job k cell_of b m.
   Definition honest_in_world k cell_of (s : strategy) : Prop := forall h q m, s h = Start q m ->
