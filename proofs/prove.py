@@ -94,18 +94,52 @@ def _checked(folder: Path) -> dict[Path, str]:
 
 
 def _assumptions(folder: Path) -> str:
-    """What each theorem rests on, one line each."""
+    """What each theorem rests on, at most, one line each.
+
+    Coq takes seconds for each question about real numbers. So it is asked once for all
+    theorems with one committed answer, and about one theorem only where this differs.
+    """
     statements = (folder / f"{STATEMENTS}.v").read_text("utf-8")
     theorems = _THEOREM.findall(statements)
+    groups: dict[str, list[str]] = {}
+    committed = _committed()
+    for name in theorems:
+        groups.setdefault(committed.get(name, name), []).append(name)
+    answers = _answers(folder, groups)
+    found = {
+        name: answer
+        for answer, names in groups.items()
+        for name in names
+        if answers[answer] == answer
+    }
+    left = [name for name in theorems if name not in found]
+    if left:
+        found |= _answers(folder, {name: [name] for name in left})
+    return "".join(f"{name}: {found[name]}\n" for name in theorems)
+
+
+def _committed() -> dict[str, str]:
+    """The committed answers, by theorem."""
+    if not ASSUMPTIONS.exists():
+        return {}
+    lines = ASSUMPTIONS.read_text("utf-8").splitlines()
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def _answers(folder: Path, groups: dict[str, list[str]]) -> dict[str, str]:
+    """What the theorems of each group rest on together."""
     questions = [f"Require Import {STATEMENTS}."]
-    questions += [f'Redirect "{name}" Print Assumptions {name}.' for name in theorems]
+    for number, names in enumerate(groups.values()):
+        together = ", ".join(f"@{name}" for name in names)
+        questions.append(f"Definition group_{number} := ({together}).")
+        questions.append(f'Redirect "{number}" Print Assumptions group_{number}.')
     (folder / "Questions.v").write_text("\n".join(questions), encoding="utf-8")
     _run(folder, "coqc", "-q", "Questions.v")
-    lines = []
-    for name in theorems:
-        answer = (folder / f"{name}.out").read_text("utf-8")
-        lines.append(f"{name}: {', '.join(_axioms(answer)) or 'nothing'}\n")
-    return "".join(lines)
+    answers = {}
+    for number, group in enumerate(groups):
+        answer = (folder / f"{number}.out").read_text("utf-8")
+        answers[group] = ", ".join(_axioms(answer)) or "nothing"
+    return answers
 
 
 def _axioms(answer: str) -> list[str]:
