@@ -26,6 +26,7 @@ from grovekeeper_verifier.checkpoints import read_checkpoint, read_public_key
 from grovekeeper_verifier.member_comparison import MemberLedger
 from tests.faults.deployment import ADMIN_KEY, Deployment
 from tests.faults.traffic import Objects, Record
+from tests.support.checked_exports import judge_population, verdict
 
 _JOBS_END_WITHIN_S = 120.0
 
@@ -88,7 +89,7 @@ def _verified_entries(
     against their checkpoints.
 
     The verifier recomputes every price, and the load of every joint cell against the
-    cap at every prefix.
+    cap at every prefix; the checked function admits every entry again.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "evidence"
@@ -110,12 +111,16 @@ def _verified_entries(
             acts, [read_checkpoint(downloaded("/audit/checkpoint"), key)]
         )
     for dataset in objects.datasets:
-        dataset_replay.verify(exports[dataset], heads[dataset])
+        verified = dataset_replay.verify(exports[dataset], heads[dataset])
+        assert verdict(exports[dataset]) == (None, verified.tightest.load)
     members = [MemberLedger(exports[name], (), file=name) for name in objects.members]
     summary = population_replay.verify(
         exports[objects.population], members, heads[objects.population]
     )
     assert summary.together <= summary.cap
+    members_of = [exports[name] for name in objects.members]
+    world = judge_population(exports[objects.population], members_of)
+    assert world.standing[:2] == (summary.together, summary.cap)
     return {
         name: [json.loads(line) for line in lines[1:]]
         for name, lines in exports.items()

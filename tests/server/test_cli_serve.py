@@ -27,6 +27,7 @@ from app.cli import demo
 from app.core import processes
 from app.db import revisions
 from grovekeeper_client.client import Client
+from tests.support.checked_exports import verdict
 from tests.support.forked_program import ForkedProgram
 from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
@@ -507,12 +508,14 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(
     )
     assert home.is_relative_to(temporary)
     key = (home / "admin.key").read_text().strip()
-    answer = httpx.get(
-        f"{url}/ledger/adult",
-        headers={"Authorization": f"Bearer {key}"},
-        trust_env=False,
-    ).json()
+    with httpx.Client(
+        base_url=url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+    ) as http:
+        answer = http.get("/ledger/adult").json()
+        exported = http.get("/ledger/adult/export").content
     assert (answer["cap"], answer["charged"]) == ("3", "1.0104")
+    judged = verdict(exported.splitlines())
+    assert judged == (None, 1_010_400_000), "as the proofs admit"
     text = " ".join("".join(lines).split())
     assert "Price 1 ε, no more and no less" in text
     assert re.search(r"refused \(\d+ budget-exceeded\)", text)

@@ -1,9 +1,10 @@
 """Models the rules of the ledger by brute force over joint cells, without code of the
 product.
 
-Tests of random programs compare the ledger with the model after every step. Tests of
-races replay the entries through the model, which checks that every prefix was
-admissible.
+Tests of random programs compare the ledger with the model after every step. What they
+write is judged by the functions of the proofs (:mod:`tests.support.checked_exports`);
+where races write a thousand entries on joint cells, which would take these functions
+minutes, the model replays the entries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -264,27 +265,6 @@ def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model
                 assert entry.amount == model.jobs[part].amount
                 assert model.settle(part, end)
     return model
-
-
-def replay_population(entries: Iterable[Any]) -> tuple[int, dict[str, int]]:
-    """Replays a population's entries and returns its cap and its members' loads.
-
-    Asserts that no load grows while the sum of loads is over the cap.
-    """
-    cap, loads = 0, dict[str, int]()
-    for entry in entries:
-        match entry.kind.value:
-            case "open" | "cap":
-                cap = entry.amount
-            case kind:
-                member = entry.details["member"]["dataset"]
-                assert (kind == "join") is (member not in loads)
-                load_grows = kind == "load" and entry.amount > loads[member]
-                loads[member] = entry.amount
-                assert not load_grows or sum(loads.values()) <= cap, (
-                    f"over the cap at entry {entry.sequence}"
-                )
-    return cap, loads
 
 
 def order_of(cell: Cell) -> tuple[int, str]:

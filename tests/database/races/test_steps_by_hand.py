@@ -29,8 +29,9 @@ from app.registry.tables import AliasMoveRow, ReleaseRow
 from app.services.installation import Installation
 from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import reserving
+from tests.support.checked_exports import verdict
 from tests.support.crash_scene import EVENT, open_account, open_installation
-from tests.support.ledger_model import replay, replay_population
+from tests.support.evidence import export, verified
 from tests.support.locks import waits_for
 from tests.support.settling import ENDS
 
@@ -111,12 +112,13 @@ def test_the_first_settlement_of_a_reservation_counts(
     with installation.database.read() as session:
         entries = tables.entries(session, "ds_1", after=0, limit=100)
         balance = statements.balance(session, "ds_1")
+        judged = verdict(export(session, "ds_1"))
     assert [entry.kind.value for entry in entries if entry.job_id == "jb_1"] == [
         "reserve",
         first,
     ]
-    model = replay(entries, {"shard": [0, 1, 2, 3]})
-    assert (balance.charged, balance.reserved) == model.tightest({})[1:]
+    assert judged == (None, balance.charged + balance.reserved)
+    assert (balance.charged, balance.reserved) == (10 * (first == "charge"), 10)
 
 
 def test_an_earlier_reservation_counts(installation: Installation) -> None:
@@ -203,11 +205,9 @@ def test_two_accounts_that_join_at_once_are_both_recorded(
 
     _run_in_order(installation, join("ds_3"), join("ds_4"))
     with installation.database.read() as session:
-        entries = tables.entries(session, POPULATION, after=0, limit=100)
-    assert replay_population(entries) == (
-        100,
-        dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0),
-    )
+        summary = verified(session, POPULATION)
+    assert summary.members.keys() == {"ds_1", "ds_2", "ds_3", "ds_4"}
+    assert (summary.cap, summary.together) == (100, 0)
 
 
 def _put_alias(session: Session) -> None:
