@@ -3,11 +3,20 @@ exactly on both databases.
 """
 
 import json
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 
 import rfc8785
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Dialect,
+    Integer,
+    MetaData,
+    Text,
+    select,
+)
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -144,3 +153,16 @@ def find_row(
     if row is None:
         raise NotFound(kind)
     return row
+
+
+def locked_rows(
+    session: Session, table: type[Row], ids: Collection[str], *, by: Any
+) -> Sequence[Row]:
+    """Locks and reads the rows that exist, in order of their ids, in one statement.
+
+    Args:
+        by: the column of the ids.
+    """
+    query = select(table).where(by.in_(ids)).order_by(by).with_for_update()
+    read = session.execute(query.execution_options(populate_existing=True))
+    return read.scalars().all()

@@ -38,6 +38,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, NotFound
+from app.db.base import find_row, locked_rows
 from app.db.database import insert, insert_rows
 from app.db.locks import lock_rows, sent_together
 from app.jobs.states import UNFINISHED, EndReason, JobState
@@ -279,28 +280,12 @@ def locked(session: Session, job_id: str) -> JobRow:
     Raises:
         NotFound: no such job.
     """
-    row = session.execute(
-        select(JobRow)
-        .where(JobRow.id == job_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
-    if row is None:
-        raise NotFound("job")
-    return row
+    return find_row(session, JobRow, job_id, kind="job", lock=True)
 
 
-def locked_several(session: Session, job_ids: Sequence[str]) -> list[JobRow]:
+def locked_several(session: Session, job_ids: Sequence[str]) -> Sequence[JobRow]:
     """Locks and reads the jobs that exist, in order of their ids, in one statement."""
-    query = (
-        select(JobRow)
-        .where(JobRow.id.in_(job_ids))
-        .order_by(JobRow.id)
-        .with_for_update()
-    )
-    return list(
-        session.execute(query.execution_options(populate_existing=True)).scalars()
-    )
+    return locked_rows(session, JobRow, job_ids, by=JobRow.id)
 
 
 def heartbeat(
@@ -411,10 +396,7 @@ def job(session: Session, job_id: str) -> JobRow:
     Raises:
         NotFound: no such job.
     """
-    row = session.get(JobRow, job_id)
-    if row is None:
-        raise NotFound("job")
-    return row
+    return find_row(session, JobRow, job_id, kind="job")
 
 
 @dataclass(frozen=True)

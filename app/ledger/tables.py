@@ -35,7 +35,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
-from app.db.base import Base, CanonicalJson
+from app.db.base import Base, CanonicalJson, find_row, locked_rows
 from app.db.database import insert_rows
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
@@ -423,36 +423,19 @@ def locked_account(session: Session, account_id: str) -> AccountRow:
     Raises:
         NotFound: no such account.
     """
-    row = session.execute(
-        select(AccountRow)
-        .where(AccountRow.id == account_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
-    if row is None:
-        raise NotFound("account")
-    return row
+    return find_row(session, AccountRow, account_id, kind="account", lock=True)
 
 
 def account(session: Session, account_id: str) -> AccountRow:
     """Reads an account without a lock."""
-    row = session.get(AccountRow, account_id)
-    if row is None:
-        raise NotFound("account")
-    return row
+    return find_row(session, AccountRow, account_id, kind="account")
 
 
 def locked_accounts(
     session: Session, account_ids: Collection[str]
 ) -> dict[str, AccountRow]:
     """Locks and reads the accounts that exist, in order of their ids."""
-    query = (
-        select(AccountRow)
-        .where(AccountRow.id.in_(account_ids))
-        .order_by(AccountRow.id)
-        .with_for_update()
-    )
-    rows = session.execute(query.execution_options(populate_existing=True)).scalars()
+    rows = locked_rows(session, AccountRow, account_ids, by=AccountRow.id)
     return {row.id: row for row in rows}
 
 

@@ -509,7 +509,7 @@ def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
     """2^31 rows in one cell of a table whose row adds 2^31: the sum has 62 bits, as
     bins/noisy_counts.py states.
     """
-    event = noise(LARGEST_START, coordinates=2)
+    event = noise(LARGEST_START, Adjacency.ADD_REMOVE_ONE, coordinates=2)
     recorder = Recorder()
     released = releases.release_counts(np.array([2**31, 0]), event, recorder)  # type: ignore[arg-type]
     assert recorder.draws[0].exact is not None

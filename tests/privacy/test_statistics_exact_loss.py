@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grovekeeper_forests.bins.noisy_counts import per_row
 from grovekeeper_forests.data.coded_rows import RowParts
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
@@ -201,7 +202,7 @@ def test_rows_add_up(account: str) -> None:
 
 FLAWS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "every row counts twice": lambda patch: patch.setattr(
-        sums, "steps_of", lambda event: 2 * price.steps_of(event)
+        sums, "per_row", lambda event: 2 * per_row(event)
     ),
     "a number is not centred": lambda patch: patch.setattr(
         sums, "centre_of", lambda feature: 0.0
@@ -334,7 +335,7 @@ def by_hand(plan: StatisticsPlan, asked: list[dict[str, Any]]) -> list[list[int]
     found: list[list[int]] = []
     for (table, priced), request in zip(plan.measured, asked, strict=True):
         for measure, event in priced:
-            numbers, steps = [0] * table.n_cells, price.steps_of(event)
+            numbers, steps = [0] * table.n_cells, per_row(event)
             for age, debt, sex, label in ROWS:
                 values = {
                     "age": None if age != age else age,

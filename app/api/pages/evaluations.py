@@ -5,6 +5,7 @@ An evaluation measures one model, or chooses the best of several models for one 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -12,9 +13,9 @@ from pydantic import Field
 
 from app.access.grants import TRAIN
 from app.api.pages import pictures, words
-from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.forms import checked
 from app.api.pages.rendering import Visit, Visitor
-from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
+from app.api.pages.spending import SpendingFields, Text, bought, quoted
 from app.api.requests import BodyRoute
 from app.core import limits
 from app.core.errors import NotFound
@@ -25,7 +26,7 @@ from app.services.datasets import show
 from app.services.pagination import PageRequest
 from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
-from app.services.releases.requests import quote, submit
+from app.services.releases.requests import quote
 from app.wire.base import Reference
 from app.wire.evaluations import (
     ConfusionOut,
@@ -69,14 +70,8 @@ def quote_evaluation(
     """Show the form of an evaluation with its price."""
     model = models.show_model(*visit.by, model_id).model_dump(by_alias=True)
     visit, shown = _rows_to_read(visit, fields, model["dataset"])
-
-    def ask() -> EvaluationQuoteOut:
-        return quote(
-            *visit.by,
-            EvaluationRequest(models=[model["id"]], body=_evaluation_body(fields)),
-        )
-
-    shown_quote = quoted(visit, shown, fields, ask)
+    asked = partial(_asked_evaluation, model["id"], fields)
+    shown_quote = quoted(visit, shown, fields, lambda: quote(*visit.by, asked()))
     title = shown_quote.plan and _title(shown_quote.plan, "Evaluation")
     is_binary = len(model["schema"]["label"]["classes"]) == 2
     return shown_quote.page("evaluate", model=model, title=title, is_binary=is_binary)
@@ -87,18 +82,12 @@ async def evaluate(visit: Visitor, model_id: str) -> Response:
     """Submit the evaluation of the form; a refusal shows the form again with what would
     fit.
     """
-
-    def act(form: Form) -> str:
-        body = _evaluation_body(checked(EvaluationFields, form))
-        asked = EvaluationRequest(models=[model_id], body=body)
-        return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
-
-    def page(refused: Visit) -> Response:
-        return quote_evaluation(
-            refused, model_id, checked(EvaluationFields, refused.sent)
-        )
-
-    return await submitted(visit, act, page)
+    return await bought(
+        visit,
+        EvaluationFields,
+        partial(_asked_evaluation, model_id),
+        lambda refused, fields: quote_evaluation(refused, model_id, fields),
+    )
 
 
 @evaluation_pages.get("/evaluations/{evaluation_id}")
@@ -188,10 +177,11 @@ def _rows_to_read(
     return visit, shown.model_dump(by_alias=True)
 
 
-def _evaluation_body(fields: EvaluationFields) -> EvaluationIn:
+def _asked_evaluation(model_id: str, fields: EvaluationFields) -> EvaluationRequest:
     metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
     given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
-    return checked(EvaluationIn, {**given, **fields.amounts(), "metrics": metrics})
+    asked = {**given, **fields.amounts(), "metrics": metrics}
+    return EvaluationRequest(models=[model_id], body=checked(EvaluationIn, asked))
 
 
 selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=BodyRoute)
@@ -239,10 +229,7 @@ def quote_selection(
     chosen = fields.chosen.split()
 
     def ask() -> EvaluationQuoteOut:
-        return quote(
-            *visit.by,
-            EvaluationRequest(models=chosen, body=_selection_body(fields, of)),
-        )
+        return quote(*visit.by, _asked_choice(of, fields))
 
     shown_quote = quoted(visit, shown, fields, ask if len(chosen) > 1 else None)
     title = shown_quote.plan and _title(shown_quote.plan, "Choice")
@@ -261,32 +248,20 @@ async def choose(visit: Visitor, of: str) -> Response:
     """Submit the choice of the form; a refusal shows the form again with what would
     fit.
     """
-
-    def act(form: Form) -> str:
-        body = _selection_body(checked(SelectionFields, form), of)
-        asked = EvaluationRequest(models=body.models, body=body)
-        return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
-
-    return await submitted(
+    return await bought(
         visit,
-        act,
-        lambda refused: quote_selection(
-            refused, of, checked(SelectionFields, refused.sent)
-        ),
+        SelectionFields,
+        partial(_asked_choice, of),
+        lambda refused, fields: quote_selection(refused, of, fields),
     )
 
 
-def _selection_body(fields: SelectionFields, of: str) -> SelectionIn:
-    given = {
-        "dataset": fields.dataset.strip() or of,
-        "models": fields.normal().chosen.split(),
-    }
-    return checked(
-        SelectionIn,
-        {
-            **given,
-            **fields.stated(),
-            **fields.amounts(),
-            "winner_accuracy": bool(fields.winner_accuracy),
-        },
+def _asked_choice(of: str, fields: SelectionFields) -> EvaluationRequest:
+    models = fields.normal().chosen.split()
+    given = {"dataset": fields.dataset.strip() or of, "models": models}
+    spending = {**fields.stated(), **fields.amounts()}
+    winner_accuracy = bool(fields.winner_accuracy)
+    body = checked(
+        SelectionIn, {**given, **spending, "winner_accuracy": winner_accuracy}
     )
+    return EvaluationRequest(models=models, body=body)

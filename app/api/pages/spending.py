@@ -32,6 +32,7 @@ from app.core.errors import (
 from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.ledger import balances
+from app.services.releases.contract import ReleaseRequest
 from app.services.releases.requests import quote, submit
 from app.services.releases.training import TrainingRequest
 from app.wire.algorithms import AlgorithmOut
@@ -131,6 +132,9 @@ class SpendingFields(BaseModel):
         return scope or (_json(self.scope) if self.scope.strip() else {})
 
 
+_Fields = TypeVar("_Fields", bound=SpendingFields)
+
+
 @dataclass(frozen=True)
 class Quote(Generic[_Plan]):
     """A quote with the balances that it is compared with; the visit has the reason why
@@ -228,6 +232,29 @@ def paid_identity(visit: Visit, form: Form) -> IdempotentRequest:
     return request
 
 
+async def bought(
+    visit: Visit,
+    kind: type[_Fields],
+    ask: Callable[[_Fields], ReleaseRequest[Any]],
+    page: Callable[[Visit, _Fields], Response],
+) -> Response:
+    """Submits the job of a form; a refusal shows the form again with what would fit.
+
+    Args:
+        kind: of the form's fields.
+        ask: the request that the fields stand for.
+        page: the form.
+    """
+
+    def act(form: Form) -> str:
+        asked, request = ask(checked(kind, form)), paid_identity(visit, form)
+        return f"/ui{submit(*visit.by, asked, request=request).location}"
+
+    return await submitted(
+        visit, act, lambda refused: page(refused, checked(kind, refused.sent))
+    )
+
+
 def _cells(
     partition: Mapping[str, Any], dataset: Mapping[str, Any]
 ) -> Sequence[object]:
@@ -299,20 +326,11 @@ def _title(plan: PlanOut) -> str:
 @training_pages.post("")
 async def train(visit: Visitor, dataset: str) -> Response:
     """Submit the job of the form; a refusal shows the form again with what would fit."""
-
-    def act(form: Form) -> str:
-        body = _body(TrainIn, dataset, checked(TrainingFields, form))
-        answer = submit(
-            *visit.by, TrainingRequest(body=body), request=paid_identity(visit, form)
-        )
-        return f"/ui{answer.location}"
-
-    return await submitted(
+    return await bought(
         visit,
-        act,
-        lambda refused: quote_training(
-            refused, dataset, checked(TrainingFields, refused.sent)
-        ),
+        TrainingFields,
+        lambda fields: TrainingRequest(body=_body(TrainIn, dataset, fields)),
+        lambda refused, fields: quote_training(refused, dataset, fields),
     )
 
 

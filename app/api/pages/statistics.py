@@ -10,9 +10,9 @@ from pydantic import Field
 
 from app.access.grants import SEE_LEDGER, TRAIN
 from app.api.pages import words
-from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.forms import checked
 from app.api.pages.rendering import Visit, Visitor, as_file
-from app.api.pages.spending import SpendingFields, Text, paid_identity, quoted
+from app.api.pages.spending import SpendingFields, Text, bought, quoted
 from app.api.pages.statistics_view import (
     columns_by_kind,
     error_before,
@@ -26,7 +26,7 @@ from app.core.errors import InvalidRequest
 from app.services.authorization import has_role, require_role
 from app.services.datasets import show
 from app.services.releases import statistics, statistics_files
-from app.services.releases.requests import quote, submit
+from app.services.releases.requests import quote
 from app.services.releases.statistics import StatisticsRequest
 from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
 from grovekeeper_common.statistic_words import (
@@ -113,18 +113,15 @@ def quote_statistics(
 async def release_statistics(visit: Visitor, dataset: str) -> Response:
     """Submit the job of the form; a refusal shows the form again with what would fit."""
 
-    def act(form: Form) -> str:
-        fields = checked(StatisticsFields, form)
+    def ask(fields: StatisticsFields) -> StatisticsRequest:
         body = _body(fields, _shown(visit, dataset)["schema"])
-        asked = StatisticsRequest(dataset=dataset, body=body)
-        return f"/ui{submit(*visit.by, asked, request=paid_identity(visit, form)).location}"
+        return StatisticsRequest(dataset=dataset, body=body)
 
-    return await submitted(
+    return await bought(
         visit,
-        act,
-        lambda refused: quote_statistics(
-            refused, dataset, checked(StatisticsFields, refused.sent)
-        ),
+        StatisticsFields,
+        ask,
+        lambda refused, fields: quote_statistics(refused, dataset, fields),
     )
 
 

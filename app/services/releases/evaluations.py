@@ -35,6 +35,7 @@ from app.services.releases.contract import (
     facts_of_job,
     visible,
 )
+from app.services.releases.numbers import details
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
 from app.wire.evaluations import (
@@ -49,7 +50,6 @@ from app.wire.evaluations import (
     MajorityOut,
     SelectionIn,
 )
-from app.wire.spending import PriceOut
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.data.schema import Schema
@@ -335,27 +335,17 @@ def _evaluation_out(
 ) -> EvaluationOut:
     evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
     return EvaluationOut(
-        id=row.id,
-        name=row.name,
+        **details(row),
         models=facts["models"],
         best=None if evaluation.best is None else facts["models"][evaluation.best],
-        dataset=row.dataset_id,
-        dataset_name=row.dataset_name,
-        job_id=row.job_id,
-        scope=facts["scope"],
-        epochs=facts["epochs"],
         releases=list(evaluation.plan.releases),
         accuracy=_accuracy_out(evaluation),
         majority=majority,
         confusion=_confusion(evaluation, facts["classes"]),
         auroc=_auroc(evaluation),
         guarantee=guarantee,
-        receipt=facts["receipt"],
         event=evaluation.plan.event.to_json(),
-        ledger=facts["ledger"],
-        price=PriceOut.model_validate(facts["price"]),
         warnings=facts["warnings"],
-        created_at=stamps.to_text(row.created_at),
     )
 
 

@@ -4,33 +4,25 @@ ones, and shows them.
 Profiles stay when the rows are erased.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.grants import TRAIN, Principal
-from app.core import json_text, stamps
-from app.jobs.tables import JobRow
-from app.registry import releases
+from app.access.grants import Principal
+from app.core import stamps
 from app.registry.tables import ReleaseRow
 from app.services import guarantees
-from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
-from app.services.jobs.task import JobTask
-from app.services.pagination import PageRequest, page_of
+from app.services.pagination import PageRequest
 from app.services.releases.contract import (
     Named,
-    OutputInvalid,
     Planned,
-    ReleaseKind,
     ReleaseRequest,
     StoredPlan,
-    facts_of_job,
     visible,
 )
+from app.services.releases.numbers import NumbersKind, details, head, page_of_kind
 from app.services.spending.asked import AskedDataset, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
 from app.wire.profiles import (
@@ -43,13 +35,12 @@ from app.wire.profiles import (
     ProfileQuoteOut,
     ProfileSummary,
 )
-from app.wire.spending import PriceOut
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.names import PROFILE
 from grovekeeper_forests.releases.profile import price
-from grovekeeper_forests.releases.profile.price import ProfileInvalid, ProfilePlan
+from grovekeeper_forests.releases.profile.price import ProfilePlan
 from grovekeeper_forests.releases.profile.read import Profile
 
 
@@ -111,9 +102,10 @@ def released_profile(row: ReleaseRow) -> Profile:
     )
 
 
-class ProfileKind(ReleaseKind):
+class ProfileKind(NumbersKind):
     """Jobs that release a profile: bins, class counts and a size."""
 
+    kind = PROFILE
     prefix = stamps.PROFILE
 
     def is_planned(self, stored: StoredPlan) -> bool:
@@ -123,27 +115,9 @@ class ProfileKind(ReleaseKind):
             price.plan(plan.parameters, public_facts(paid, None, stored.schema)) == plan
         )
 
-    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
-        """The facts that are shown with the released numbers."""
-        [part] = row.parts
-        return {
-            **facts_of_job(session, row),
-            "scope": part.scope,
-            "epochs": part.epochs,
-        }
-
-    def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
-        """See :class:`ReleaseKind`."""
-        schema = Schema.from_json(task.parts[0].schema)
-        try:
-            released = Profile.from_json(json.loads(data), schema)
-        except (ProfileInvalid, ValueError):
-            raise OutputInvalid from None
-        return {
-            **task.metadata,
-            "schema": schema.to_json(),
-            "profile": released.to_json(),
-        }
+    def read(self, value: object, schema: Schema) -> Profile:
+        """See :class:`NumbersKind`."""
+        return Profile.from_json(value, schema)
 
 
 def show_profile(
@@ -159,37 +133,17 @@ def list_profiles(
 ) -> ProfileList:
     """Lists the profiles of one dataset, newest first."""
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, TRAIN)
-        shown, following = page_of(
-            page,
-            lambda limit: releases.page_of_dataset(
-                session, PROFILE, dataset_id=dataset.id, before=page.cursor, limit=limit
-            ),
-            lambda row: row.id,
-            lambda row: json_text.n_bytes(row.facts),
+        shown, following = page_of_kind(session, principal, PROFILE, reference, page)
+        return ProfileList(
+            profiles=[ProfileSummary(**head(row)) for row in shown], next=following
         )
-        return ProfileList(profiles=[_summary(row) for row in shown], next=following)
-
-
-def _summary(row: ReleaseRow) -> ProfileSummary:
-    return ProfileSummary(
-        id=row.id,
-        name=row.name,
-        dataset=row.dataset_id,
-        dataset_name=row.dataset_name,
-        scope=row.facts["scope"],
-        epochs=row.facts["epochs"],
-        price=PriceOut.model_validate(row.facts["price"]),
-        created_at=stamps.to_text(row.created_at),
-    )
 
 
 def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
-    profile, facts = released_profile(row), row.facts
+    profile = released_profile(row)
     counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
     return ProfileOut(
-        **_summary(row).model_dump(),
-        job_id=row.job_id,
+        **details(row),
         parameters=dict(profile.plan.parameters),
         features=[
             FeatureBinsOut(name=name, edges=edges)
@@ -200,8 +154,6 @@ def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
             for label, count in counts
         ],
         size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
-        guarantee=guarantees.today(session, row.dataset_id, facts),
-        receipt=facts["receipt"],
+        guarantee=guarantees.today(session, row.dataset_id, row.facts),
         event=profile.plan.event.to_json(),
-        ledger=facts["ledger"],
     )

@@ -4,7 +4,6 @@ ones, and shows them.
 Nothing in a quote depends on rows: the error of a table follows from its noise.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,30 +13,23 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.grants import TRAIN, Principal
-from app.core import json_text, stamps
+from app.access.grants import Principal
+from app.core import stamps
 from app.core.errors import InvalidRequest
-from app.jobs.tables import JobRow
-from app.registry import releases
 from app.registry.tables import ReleaseRow
 from app.services import guarantees
-from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
-from app.services.jobs.task import JobTask
-from app.services.pagination import PageRequest, page_of
+from app.services.pagination import PageRequest
 from app.services.releases.contract import (
     Named,
-    OutputInvalid,
     Planned,
-    ReleaseKind,
     ReleaseRequest,
     StoredPlan,
-    facts_of_job,
     visible,
 )
+from app.services.releases.numbers import NumbersKind, details, head, page_of_kind
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
-from app.wire.spending import PriceOut
 from app.wire.statistics import (
     AxisOut,
     CellOut,
@@ -56,10 +48,7 @@ from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.names import STATISTICS
 from grovekeeper_forests.releases.statistics import price
-from grovekeeper_forests.releases.statistics.price import (
-    StatisticsInvalid,
-    StatisticsPlan,
-)
+from grovekeeper_forests.releases.statistics.price import StatisticsPlan
 from grovekeeper_forests.releases.statistics.quantile_read import resolution
 from grovekeeper_forests.releases.statistics.read import (
     Statistics,
@@ -181,9 +170,10 @@ def _planned(tables: Sequence[dict[str, Any]], asked: AskedPart) -> StatisticsPl
     return price.plan(tables, public_facts(terms, None, schema, terms.adjacency))
 
 
-class StatisticsKind(ReleaseKind):
+class StatisticsKind(NumbersKind):
     """Jobs that release tables of statistics."""
 
+    kind = STATISTICS
     prefix = stamps.STATISTICS
 
     def is_planned(self, stored: StoredPlan) -> bool:
@@ -197,27 +187,9 @@ class StatisticsKind(ReleaseKind):
         """See :class:`ReleaseKind`."""
         return True
 
-    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
-        """The facts that are shown with the released numbers."""
-        [part] = row.parts
-        return {
-            **facts_of_job(session, row),
-            "scope": part.scope,
-            "epochs": part.epochs,
-        }
-
-    def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
-        """See :class:`ReleaseKind`."""
-        schema = Schema.from_json(task.parts[0].schema)
-        try:
-            released = Statistics.from_json(json.loads(data), schema)
-        except (StatisticsInvalid, ValueError):
-            raise OutputInvalid from None
-        return {
-            **task.metadata,
-            "schema": schema.to_json(),
-            "statistics": released.to_json(),
-        }
+    def read(self, value: object, schema: Schema) -> Statistics:
+        """See :class:`NumbersKind`."""
+        return Statistics.from_json(value, schema)
 
 
 def show_statistics(
@@ -226,15 +198,13 @@ def show_statistics(
     """Shows released statistics: numbers, intervals, guarantee, receipt."""
     with installation.database.read() as session:
         row = visible(session, principal, STATISTICS, statistics_id)
-        released, facts = _released(row), row.facts
+        released = _released(row)
         return StatisticsOut(
-            **_summary(row).model_dump(),
-            job_id=row.job_id,
+            **details(row),
+            statistics=_names(row),
             tables=_tables_out(released),
-            guarantee=guarantees.today(session, row.dataset_id, facts),
-            receipt=facts["receipt"],
+            guarantee=guarantees.today(session, row.dataset_id, row.facts),
             event=released.plan.event.to_json(),
-            ledger=facts["ledger"],
         )
 
 
@@ -243,19 +213,7 @@ def list_statistics(
 ) -> StatisticsList:
     """Lists the statistics of one dataset, newest first."""
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, TRAIN)
-        shown, following = page_of(
-            page,
-            lambda limit: releases.page_of_dataset(
-                session,
-                STATISTICS,
-                dataset_id=dataset.id,
-                before=page.cursor,
-                limit=limit,
-            ),
-            lambda row: row.id,
-            lambda row: json_text.n_bytes(row.facts),
-        )
+        shown, following = page_of_kind(session, principal, STATISTICS, reference, page)
         return StatisticsList(
             statistics=[_summary(row) for row in shown], next=following
         )
@@ -267,18 +225,12 @@ def _released(row: ReleaseRow) -> Statistics:
 
 
 def _summary(row: ReleaseRow) -> StatisticsSummary:
+    return StatisticsSummary(**head(row), statistics=_names(row))
+
+
+def _names(row: ReleaseRow) -> list[str]:
     planned = row.facts["statistics"]["plan"]["tables"]
-    return StatisticsSummary(
-        id=row.id,
-        name=row.name,
-        dataset=row.dataset_id,
-        dataset_name=row.dataset_name,
-        statistics=[table["statistic"] for table in planned],
-        scope=row.facts["scope"],
-        epochs=row.facts["epochs"],
-        price=PriceOut.model_validate(row.facts["price"]),
-        created_at=stamps.to_text(row.created_at),
-    )
+    return [table["statistic"] for table in planned]
 
 
 def _tables_out(released: Statistics) -> list[StatisticsTableOut]:

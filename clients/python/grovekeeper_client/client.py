@@ -63,6 +63,15 @@ class Client(Calls):
     def __reduce__(self) -> tuple[Any, ...]:
         return _connected, (self.url,)
 
+    def _repeatable(self, path: str, body: Json | bytes) -> Json:
+        """Posts what changes nothing or, repeated, nothing more."""
+        return self._json("POST", path, body=body, repeatable=True)
+
+    def _once(self, path: str, body: Json | bytes, key: str | None) -> Json:
+        """Posts what happens once per idempotency key."""
+        headers = {"Idempotency-Key": key or new_idempotency_key()}
+        return self._json("POST", path, body=body, headers=headers)
+
     # Datasets
 
     def declare_dataset(
@@ -71,15 +80,13 @@ class Client(Calls):
         """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep
         their digits.
         """
-        return self._json(
-            "POST", "/datasets", body=declaration, headers=_once(idempotency_key)
-        )
+        return self._once("/datasets", declaration, idempotency_key)
 
     def check_declaration(self, declaration: Json | bytes) -> Json:
         """``POST /declarations``: checks a declaration by the rules of the service and
         stores nothing.
         """
-        return self._json("POST", "/declarations", body=declaration, repeatable=True)
+        return self._repeatable("/declarations", declaration)
 
     def upload_rows(
         self,
@@ -176,11 +183,8 @@ class Client(Calls):
         """``POST /datasets/{id}/erasures``: erases the rows of one value of the unit
         column.
         """
-        return self._json(
-            "POST",
-            f"/datasets/{segment(dataset)}/erasures",
-            body={"unit": unit},
-            repeatable=True,
+        return self._repeatable(
+            f"/datasets/{segment(dataset)}/erasures", {"unit": unit}
         )
 
     def overlaps(self, dataset: str) -> Json:
@@ -266,9 +270,7 @@ class Client(Calls):
     ) -> Json:
         """``POST /populations``."""
         body: Json = {"name": name, "budget": budget}
-        return self._json(
-            "POST", "/populations", body=body, headers=_once(idempotency_key)
-        )
+        return self._once("/populations", body, idempotency_key)
 
     def populations(self) -> Iterator[Json]:
         """``GET /populations``, all pages."""
@@ -317,13 +319,11 @@ class Client(Calls):
 
     def plan(self, request: Json) -> Json:
         """``POST /plans``: a quote; it costs nothing."""
-        return self._json("POST", "/plans", body=request, repeatable=True)
+        return self._repeatable("/plans", request)
 
     def train(self, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /train``: reserves budget and queues the job, once per key."""
-        return self._json(
-            "POST", "/train", body=request, headers=_once(idempotency_key)
-        )
+        return self._once("/train", request, idempotency_key)
 
     def jobs(self, **filters: str | None) -> Iterator[Json]:
         """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm``
@@ -410,8 +410,7 @@ class Client(Calls):
 
     def quote_profile(self, dataset: str, request: Json) -> Json:
         """``POST /datasets/{id}/profiles/quote``: a quote; it costs nothing."""
-        path = f"/datasets/{segment(dataset)}/profiles/quote"
-        return self._json("POST", path, body=request, repeatable=True)
+        return self._repeatable(f"/datasets/{segment(dataset)}/profiles/quote", request)
 
     def release_profile(
         self, dataset: str, request: Json, *, idempotency_key: str | None = None
@@ -419,8 +418,9 @@ class Client(Calls):
         """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once
         per key.
         """
-        path = f"/datasets/{segment(dataset)}/profiles"
-        return self._json("POST", path, body=request, headers=_once(idempotency_key))
+        return self._once(
+            f"/datasets/{segment(dataset)}/profiles", request, idempotency_key
+        )
 
     def profiles(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/profiles``, all pages."""
@@ -434,8 +434,9 @@ class Client(Calls):
         """``POST /datasets/{id}/statistics/quote``: the errors and the price of tables;
         it costs nothing.
         """
-        path = f"/datasets/{segment(dataset)}/statistics/quote"
-        return self._json("POST", path, body=request, repeatable=True)
+        return self._repeatable(
+            f"/datasets/{segment(dataset)}/statistics/quote", request
+        )
 
     def release_statistics(
         self, dataset: str, request: Json, *, idempotency_key: str | None = None
@@ -443,8 +444,9 @@ class Client(Calls):
         """``POST /datasets/{id}/statistics``: reserves budget and queues the job, once
         per key.
         """
-        path = f"/datasets/{segment(dataset)}/statistics"
-        return self._json("POST", path, body=request, headers=_once(idempotency_key))
+        return self._once(
+            f"/datasets/{segment(dataset)}/statistics", request, idempotency_key
+        )
 
     def all_statistics(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/statistics``, all pages."""
@@ -502,9 +504,7 @@ class Client(Calls):
         """``POST /models/{id}/predict``, within the limits of one request: costs
         nothing and stores nothing.
         """
-        return self._json(
-            "POST", f"/models/{segment(model_id)}/predict", body=body, repeatable=True
-        )
+        return self._repeatable(f"/models/{segment(model_id)}/predict", body)
 
     def predict_table(self, model_id: str, stream: bytes) -> bytes:
         """``POST /models/{id}/predict`` with an Arrow stream, which a stream answers."""
@@ -611,11 +611,8 @@ class Client(Calls):
         """``POST /models/{id}/evaluations/quote``: a price; it costs nothing, so it may
         be asked twice.
         """
-        return self._json(
-            "POST",
-            f"/models/{segment(model_id)}/evaluations/quote",
-            body=request,
-            repeatable=True,
+        return self._repeatable(
+            f"/models/{segment(model_id)}/evaluations/quote", request
         )
 
     def evaluate(
@@ -624,8 +621,9 @@ class Client(Calls):
         """``POST /models/{id}/evaluations``: reserves budget and queues the job, once
         per key.
         """
-        path = f"/models/{segment(model_id)}/evaluations"
-        return self._json("POST", path, body=request, headers=_once(idempotency_key))
+        return self._once(
+            f"/models/{segment(model_id)}/evaluations", request, idempotency_key
+        )
 
     def evaluations(self, model_id: str) -> Iterator[Json]:
         """``GET /models/{id}/evaluations``, all pages."""
@@ -635,7 +633,7 @@ class Client(Calls):
         """``POST /evaluations/quote``: a price; it costs nothing, so it may be asked
         twice.
         """
-        return self._json("POST", "/evaluations/quote", body=request, repeatable=True)
+        return self._repeatable("/evaluations/quote", request)
 
     def select_model(
         self, request: Json, *, idempotency_key: str | None = None
@@ -643,9 +641,7 @@ class Client(Calls):
         """``POST /evaluations``: chooses the best of ``models`` for one charge, once
         per key.
         """
-        return self._json(
-            "POST", "/evaluations", body=request, headers=_once(idempotency_key)
-        )
+        return self._once("/evaluations", request, idempotency_key)
 
     def evaluation(self, evaluation_id: str) -> Json:
         """``GET /evaluations/{id}``: the released numbers."""
@@ -763,12 +759,7 @@ class Client(Calls):
         text; once per key.
         """
         body = {"cap": cap, "reason": reason}
-        return self._json(
-            "POST",
-            f"/ledger/{segment(account)}/cap",
-            body=body,
-            headers=_once(idempotency_key),
-        )
+        return self._once(f"/ledger/{segment(account)}/cap", body, idempotency_key)
 
     def checkpoint(self, account: str) -> str:
         """``GET /ledger/{account}/checkpoint``: the signed note."""
@@ -832,9 +823,7 @@ class Client(Calls):
         """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it
         costs nothing.
         """
-        return self._json(
-            "POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True
-        )
+        return self._repeatable(f"/ledger/{segment(dataset)}/quotes", request)
 
     def charge_external(
         self, dataset: str, request: Json, *, idempotency_key: str | None = None
@@ -844,8 +833,9 @@ class Client(Calls):
 
         Call it before the mechanism reads a row.
         """
-        path = f"/ledger/{segment(dataset)}/reservations"
-        return self._json("POST", path, body=request, headers=_once(idempotency_key))
+        return self._once(
+            f"/ledger/{segment(dataset)}/reservations", request, idempotency_key
+        )
 
     def reservations(self, dataset: str) -> Iterator[Json]:
         """``GET /ledger/{dataset}/reservations``, all pages: the charges for external
@@ -862,10 +852,6 @@ class Client(Calls):
 
 def _is_past(until: float | None) -> bool:
     return until is not None and time.monotonic() >= until
-
-
-def _once(idempotency_key: str | None) -> dict[str, str]:
-    return {"Idempotency-Key": idempotency_key or new_idempotency_key()}
 
 
 def _unless_changed(etag: str | None) -> dict[str, str]:

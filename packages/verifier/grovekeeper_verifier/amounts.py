@@ -45,3 +45,18 @@ def from_steps(steps: int, places: int) -> str:
     digits = str(fraction).rjust(places, "0").rstrip("0")
     sign = "-" if steps < 0 else ""
     return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"
+
+
+class InUnit:
+    """The account of an export, whose amounts are steps of its unit."""
+
+    accountant: str
+
+    @property
+    def places(self) -> int:
+        """Decimal places of a step of the unit."""
+        return PLACES[self.accountant]
+
+    def text(self, steps: int) -> str:
+        """An amount as exact decimal text."""
+        return from_steps(steps, self.places)

@@ -18,9 +18,6 @@ CONTROL = "control"
 """Name of the log in the header, and in the origin of its checkpoints."""
 
 _HEADER_FIELDS = {"kind", "format", "log"}
-_ENTRY_FIELDS = {
-    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
-}  # fmt: skip
 _DETAILS = {
     "open": {"log"},
     "key-made": {"key", "roles"},
@@ -136,7 +133,7 @@ def _summary(chain: Chain) -> ControlSummary:
 
 
 def _read_act(value: Json) -> Link:
-    fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
+    fields = json_fields.entry_fields(value)
     kind = str(fields["kind"])
     if kind not in _DETAILS:
         raise Malformed("the entry's kind is not one of administrative acts")
@@ -155,12 +152,9 @@ def _read_act(value: Json) -> Link:
     if kind == "open" and details != {"log": CONTROL}:
         raise Malformed("the first entry names another log")
     return Link(
-        sequence=json_fields.positive(fields["sequence"], "sequence"),
+        **json_fields.place(fields),
         kind=kind,
         amount=0,
         job_id=None,
-        at=json_fields.time(fields["at"]),
-        previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
-        hash=json_fields.digest(fields["hash"], "hash"),
         details=dict(details),
     )

@@ -20,9 +20,6 @@ Scope: TypeAlias = "tuple[tuple[str, tuple[Cell, ...]], ...]"
 _HEADER_FIELDS = {
     "kind", "format", "dataset", "accountant", "cap", "delta", "adjacency", "privacy_unit", "partitions",
 }  # fmt: skip
-_ENTRY_FIELDS = {
-    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
-}  # fmt: skip
 _KINDS = ("open", "load", "reserve", "charge", "void", "expire", "cap", "state")
 _CONTINUED_FIELDS = {"dataset", "sequence", "hash", "highest_cap"}
 SET_ASIDE = "delta_set_aside"
@@ -86,7 +83,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Header:
+class Header(amounts.InUnit):
     """The first line of a dataset's export.
 
     Attributes:
@@ -114,15 +111,6 @@ class Header:
     unit_column: str | None
     unit_form: str | None
     partitions: tuple[Partition, ...]
-
-    @property
-    def places(self) -> int:
-        """Decimal places of a step of the account's unit."""
-        return amounts.PLACES[self.accountant]
-
-    def text(self, steps: int) -> str:
-        """An amount of this account as exact decimal text."""
-        return amounts.from_steps(steps, self.places)
 
 
 @dataclass(frozen=True)
@@ -256,7 +244,7 @@ def read_entry(
     Raises:
         Malformed: a field is missing, unknown or invalid.
     """
-    fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
+    fields = json_fields.entry_fields(value)
     if fields["kind"] not in _KINDS:
         raise Malformed("the entry's kind is unknown")
     details = fields.get("details")
@@ -271,15 +259,12 @@ def read_entry(
             name: item for name, item in details.items() if name != "uploads"
         } or None
     entry = Entry(
-        sequence=json_fields.positive(fields["sequence"], "sequence"),
+        **json_fields.place(fields),
         kind=str(fields["kind"]),
         amount=json_fields.amount(fields["amount"], "amount", places),
         scope=_scope(fields["scope"], partitions, (*uploads, *named)),
         event=fields["event"],
         job_id=json_fields.text_or_none(fields["job_id"], "job_id"),
-        at=json_fields.time(fields["at"]),
-        previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
-        hash=json_fields.digest(fields["hash"], "hash"),
         details=details,
         uploads=named,
     )

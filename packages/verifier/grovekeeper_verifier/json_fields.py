@@ -4,6 +4,7 @@ import re
 from contextlib import suppress
 from datetime import datetime
 from fractions import Fraction
+from typing import Any
 
 from grovekeeper_verifier import amounts
 from grovekeeper_verifier.canonical_json import Json
@@ -28,7 +29,12 @@ def fields(value: Json, names: set[str], what: str) -> dict[str, Json]:
     return value
 
 
-def entry_fields(value: Json, names: set[str]) -> dict[str, Json]:
+_ENTRY_FIELDS = {
+    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
+}  # fmt: skip
+
+
+def entry_fields(value: Json) -> dict[str, Json]:
     """The fields of an entry. ``details`` may be absent, and is a non-empty object
     otherwise; ``actor`` is a text.
     """
@@ -39,9 +45,20 @@ def entry_fields(value: Json, names: set[str]) -> dict[str, Json]:
         and not (isinstance(details, dict) and details)
     ):
         raise Malformed("details is not a non-empty object")
-    members = fields(value, names | ({"details"} if details else set()), "the entry")
+    names = _ENTRY_FIELDS | ({"details"} if details else set())
+    members = fields(value, names, "the entry")
     text(members["actor"], "actor")
     return members
+
+
+def place(entry: dict[str, Json]) -> dict[str, Any]:
+    """The fields of an entry that give its place in the chain."""
+    return {
+        "sequence": positive(entry["sequence"], "sequence"),
+        "at": time(entry["at"]),
+        "previous_hash": digest(entry["previous_hash"], "previous_hash"),
+        "hash": digest(entry["hash"], "hash"),
+    }
 
 
 def check_export(export: dict[str, Json]) -> None:

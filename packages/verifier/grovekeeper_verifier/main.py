@@ -94,35 +94,22 @@ def main(arguments: Sequence[str]) -> int:
         type=Path,
         help="an export (JSON Lines) or a proof (JSON)",
     )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="a checkpoint to compare with; may be repeated",
-    )
+    _add_files(parser, "--checkpoint", "a checkpoint to compare with; may be repeated")
     parser.add_argument(
         "--public-key",
         metavar="FILE",
         type=Path,
         help="the public key that signed the checkpoints",
     )
-    parser.add_argument(
+    _add_files(
+        parser,
         "--member",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="the export of a member, if FILE is the export of its population; may be repeated",
+        "the export of a member, if FILE is the export of its population; may be repeated",
     )
-    parser.add_argument(
+    _add_files(
+        parser,
         "--erased",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="the export of the erased dataset whose account FILE continues; may be repeated for the accounts before",
+        "the export of the erased dataset whose account FILE continues; may be repeated for the accounts before",
     )
     parser.add_argument(
         "--json",
@@ -139,6 +126,13 @@ def main(arguments: Sequence[str]) -> int:
         tuple(options.erased),
     )
     return run(options.file, evidence, as_json=options.json)
+
+
+def _add_files(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+    """Adds an option that names files, and may be repeated."""
+    parser.add_argument(
+        option, metavar="FILE", type=Path, action="append", default=[], help=text
+    )
 
 
 def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:

@@ -15,9 +15,6 @@ from grovekeeper_verifier.chain import Link
 from grovekeeper_verifier.json_fields import Malformed
 
 _HEADER_FIELDS = {"kind", "format", "population", "accountant", "cap", "delta"}
-_ENTRY_FIELDS = {
-    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
-}  # fmt: skip
 _KINDS = ("open", "join", "load", "cap", "state")
 _NAMED_FIELDS = {"dataset", "sequence", "hash"}
 _JOINED_FIELDS = _NAMED_FIELDS | {"adjacency", "unit_column", "highest_cap"}
@@ -27,7 +24,7 @@ BOUND_FIELDS = ("population", "accountant", "delta")
 
 
 @dataclass(frozen=True)
-class PopulationHeader:
+class PopulationHeader(amounts.InUnit):
     """The first line of a population's export.
 
     Attributes:
@@ -41,15 +38,6 @@ class PopulationHeader:
     accountant: str
     cap: int
     delta: str | None
-
-    @property
-    def places(self) -> int:
-        """Decimal places of a step of the unit."""
-        return amounts.PLACES[self.accountant]
-
-    def text(self, steps: int) -> str:
-        """An amount as exact decimal text."""
-        return amounts.from_steps(steps, self.places)
 
 
 @dataclass(frozen=True)
@@ -108,7 +96,7 @@ def read_entry(value: Json, *, places: int) -> PopulationEntry:
     Raises:
         Malformed: a field is missing, unknown or invalid.
     """
-    fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
+    fields = json_fields.entry_fields(value)
     kind = fields["kind"]
     if kind not in _KINDS:
         raise Malformed("the entry's kind is not one of a population's entries")
@@ -120,13 +108,10 @@ def read_entry(value: Json, *, places: int) -> PopulationEntry:
     if kind == "open":
         json_fields.fields(details, set(BOUND_FIELDS), "the details of the opening")
     return PopulationEntry(
-        sequence=json_fields.positive(fields["sequence"], "sequence"),
+        **json_fields.place(fields),
         kind=str(kind),
         amount=json_fields.amount(fields["amount"], "amount", places),
         job_id=json_fields.text_or_none(fields["job_id"], "job_id"),
-        at=json_fields.time(fields["at"]),
-        previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
-        hash=json_fields.digest(fields["hash"], "hash"),
         details=details,
         member=_member(details, places=places, is_join=kind == "join")
         if kind in ("join", "load")

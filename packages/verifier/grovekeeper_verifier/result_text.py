@@ -3,6 +3,7 @@ exact decimal text.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from grovekeeper_verifier.amounts import SYMBOLS
 from grovekeeper_verifier.control_export import CONTROL, ControlSummary
@@ -27,6 +28,9 @@ _BOUNDED = " (bounded)"
 """A load is known as an upper bound, as the service may state it: a bound within the
 cap shows that the load is.
 """
+
+
+_Summary: TypeAlias = Summary | PopulationSummary | ControlSummary
 
 
 def shown(line: object) -> str:
@@ -85,18 +89,13 @@ def to_json(summary: Summary) -> dict[str, object]:
         "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
         "exact": tightest.is_exact,
         "tightest_cell": tightest.cell,
-        "last_hash": summary.last.hash,
-        "checkpoints": [
-            {"size": item.size, "at": item.at} for item in summary.checkpoints
-        ],
-        "note": _tail(summary),
+        **_end(summary),
     }
 
 
 def to_text(summary: Summary) -> str:
     """The summary for people."""
     facts = to_json(summary)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
     cell = (
         ", ".join(f"{name}={index}" for name, index in summary.tightest.cell.items())
         or "the whole dataset"
@@ -107,7 +106,7 @@ def to_text(summary: Summary) -> str:
             "account",
             f"{_account(summary.header)}, adjacency {summary.header.adjacency}",
         ),
-        ("entries", f"{summary.last.sequence} ({kinds})"),
+        ("entries", _entries(summary)),
         ("cap", _cap(summary)),
         *_opening_load(summary),
         ("charged", facts["charged"]),
@@ -117,17 +116,12 @@ def to_text(summary: Summary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    return "\n".join(
-        map(
-            shown,
-            [
-                _verdict_of_dataset(summary),
-                *_table(rows),
-                checks,
-                *_notes(summary),
-                _tail(summary),
-            ],
-        )
+    return _lines(
+        _verdict_of_dataset(summary),
+        *_table(rows),
+        checks,
+        *_notes(summary),
+        _tail(summary),
     )
 
 
@@ -160,23 +154,18 @@ def population_to_json(summary: PopulationSummary) -> dict[str, object]:
             for dataset, member in summary.members.items()
         ],
         "unchecked": _unchecked(summary),
-        "last_hash": summary.last.hash,
-        "checkpoints": [
-            {"size": item.size, "at": item.at} for item in summary.checkpoints
-        ],
-        "note": _tail(summary),
+        **_end(summary),
     }
 
 
 def population_to_text(summary: PopulationSummary) -> str:
     """The summary of a population for people."""
     facts = population_to_json(summary)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
     rows = [
         ("population", summary.header.population),
         ("account", _account(summary.header)),
         ("unit", _unit(summary.unit)),
-        ("entries", f"{summary.last.sequence} ({kinds})"),
+        ("entries", _entries(summary)),
         *(
             ("member", f"{dataset}: {_standing(summary, dataset)}")
             for dataset in summary.members
@@ -188,16 +177,11 @@ def population_to_text(summary: PopulationSummary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, joins, the sum over members and the cap at every step were recomputed and hold."
-    return "\n".join(
-        map(
-            shown,
-            [
-                _verdict_of_population(summary),
-                *_table(rows),
-                checks,
-                *_population_notes(summary),
-            ],
-        )
+    return _lines(
+        _verdict_of_population(summary),
+        *_table(rows),
+        checks,
+        *_population_notes(summary),
     )
 
 
@@ -209,6 +193,30 @@ def acts_to_json(summary: ControlSummary) -> dict[str, object]:
         "log": CONTROL,
         "entries": summary.last.sequence,
         "kinds": summary.kinds,
+        **_end(summary),
+    }
+
+
+def acts_to_text(summary: ControlSummary) -> str:
+    """The summary of a control chain for people."""
+    rows = [
+        ("log", "administrative acts"),
+        ("entries", _entries(summary)),
+        ("last hash", summary.last.hash),
+    ]
+    checks = "Chain, sequence, times and the form of every act were checked and hold."
+    return _lines(_verdict(summary.checkpoints), *_table(rows), checks, _tail(summary))
+
+
+def _entries(summary: _Summary) -> str:
+    """How many entries there are, and how many of each kind."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
+    return f"{summary.last.sequence} ({kinds})"
+
+
+def _end(summary: _Summary) -> dict[str, object]:
+    """What programs read of the end of a chain, and of its checkpoints."""
+    return {
         "last_hash": summary.last.hash,
         "checkpoints": [
             {"size": item.size, "at": item.at} for item in summary.checkpoints
@@ -217,21 +225,8 @@ def acts_to_json(summary: ControlSummary) -> dict[str, object]:
     }
 
 
-def acts_to_text(summary: ControlSummary) -> str:
-    """The summary of a control chain for people."""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
-    rows = [
-        ("log", "administrative acts"),
-        ("entries", f"{summary.last.sequence} ({kinds})"),
-        ("last hash", summary.last.hash),
-    ]
-    checks = "Chain, sequence, times and the form of every act were checked and hold."
-    return "\n".join(
-        map(
-            shown,
-            [_verdict(summary.checkpoints), *_table(rows), checks, _tail(summary)],
-        )
-    )
+def _lines(*lines: str) -> str:
+    return "\n".join(map(shown, lines))
 
 
 def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
@@ -377,7 +372,7 @@ def _cap(summary: Summary) -> str:
     return f"{cap} (the guarantee is that of the highest cap, {highest})"
 
 
-def _tail(summary: Summary | PopulationSummary | ControlSummary) -> str:
+def _tail(summary: _Summary) -> str:
     """Whether a checkpoint shows that no entry is missing at the end."""
     if not summary.checkpoints:
         return NO_CHECKPOINT

@@ -11,6 +11,7 @@ import pytest
 
 from app.services.releases.statistics import _places
 from grovekeeper_forests.amounts import to_text
+from grovekeeper_forests.bins.noisy_counts import per_row
 from grovekeeper_forests.data.sanitiser import ColumnBlock
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
@@ -161,7 +162,7 @@ def test_a_half_width_is_the_smallest_that_covers(
         epsilon=epsilon,
     )
     for _, [(measure, event)] in plan.measured:
-        step = measure.reach / price.steps_of(event)
+        step = measure.reach / per_row(event)
         width = round(half_width(measure, event) / step)
         assert beyond(event, width) <= 0.05
         assert width == 0 or beyond(event, width - 1) > 0.05

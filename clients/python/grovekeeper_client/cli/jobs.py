@@ -9,7 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from grovekeeper_client.cli.command import Client, Group, JobArgument, Remote, Waiting
+from grovekeeper_client.cli.command import (
+    Client,
+    Group,
+    JobArgument,
+    Remote,
+    Waiting,
+    one_attempt,
+)
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, unfinished
@@ -125,21 +132,26 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
     call.output.say(ended(job))
 
 
-def show_accepted(
+def submit(
     client: Client,
-    accepted: dict[str, Any],
+    send: Callable[..., dict[str, Any]],
     output: Output,
     *,
+    attempt: str | None,
     waiting: Waiting,
     show: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Prints what a job of any kind reserved when it was accepted, and follows the job
-    to its end on request.
+    """Submits a job of any kind, prints what it reserved, and follows it to its end on
+    request.
 
     Args:
+        send: sends the request, with an ``idempotency_key``.
+        attempt: the key of an earlier attempt, if the command continues one.
         show: prints the output of a job that succeeded, in place of the command that
             prints it.
     """
+    with one_attempt(output, attempt) as key:
+        accepted = send(idempotency_key=key)
     also = accepted["unlabelled"]
     second = (
         ""
@@ -230,6 +242,19 @@ def price_of(paid: Mapping[str, Any]) -> str:
     if second is None:
         return price
     return f"{price} on {paid['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
+
+
+def show_head(output: Output, kind: str, released: dict[str, Any]) -> None:
+    """Prints what is known of released numbers beside the numbers."""
+    output.facts(
+        {
+            kind: released["id"],
+            "name": released["name"],
+            "dataset": released["dataset_name"],
+            "released": released["created_at"],
+            "price": price_of(released),
+        }
+    )
 
 
 def made(job: dict[str, Any]) -> str | None:

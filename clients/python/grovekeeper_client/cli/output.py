@@ -120,6 +120,14 @@ class Output:
         self.odds(guarantee.get("odds", {}))
         self.say(guarantee["text"])
 
+    def promise(self, released: Mapping[str, Any], *, receipt: bool) -> None:
+        """Prints the guarantee of a release, and its receipt on request."""
+        self.say()
+        self.guarantee(released["guarantee"])
+        if receipt:
+            self.say()
+            self.say(released["receipt"])
+
     def odds(self, odds: Mapping[str, str], *, condition: str = "") -> None:
         """Prints how often somebody who knows every other row guesses right, one line
         for each change.

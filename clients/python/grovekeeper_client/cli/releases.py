@@ -22,10 +22,9 @@ from grovekeeper_client.cli.command import (
     Waiting,
     as_typed,
     given,
-    one_attempt,
     read_scope,
 )
-from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
+from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.training import read_parameters
 
@@ -111,12 +110,11 @@ def run(
     """Reserve budget and evaluate a model. Choose held-out cells as the scope."""
     with call.client() as client:
         body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
-        with one_attempt(call.output, idempotency_key) as key:
-            accepted = client.evaluate(model_id, body, idempotency_key=key)
-        show_accepted(
+        submit(
             client,
-            accepted,
+            partial(client.evaluate, model_id, body),
             call.output,
+            attempt=idempotency_key,
             waiting=waiting,
             show=partial(_show_made, client, call.output),
         )
@@ -168,12 +166,11 @@ def best(
                 receipt=selection.receipt,
             )
             return
-        with one_attempt(call.output, idempotency_key) as key:
-            accepted = client.select_model(body, idempotency_key=key)
-        show_accepted(
+        submit(
             client,
-            accepted,
+            partial(client.select_model, body),
             call.output,
+            attempt=idempotency_key,
             waiting=waiting,
             show=partial(_show_made, client, call.output),
         )
@@ -254,11 +251,7 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
             rows,
             empty="no classes",
         )
-    output.say()
-    output.guarantee(evaluation["guarantee"])
-    if receipt:
-        output.say()
-        output.say(evaluation["receipt"])
+    output.promise(evaluation, receipt=receipt)
     output.warnings(evaluation)
 
 
@@ -370,11 +363,13 @@ def release(
     """
     with call.client() as client:
         body = request.to_json(client) | {"name": name, "purpose": purpose}
-        with one_attempt(call.output, idempotency_key) as key:
-            accepted = client.release_profile(
-                request.dataset, body, idempotency_key=key
-            )
-        show_accepted(client, accepted, call.output, waiting=waiting)
+        submit(
+            client,
+            partial(client.release_profile, request.dataset, body),
+            call.output,
+            attempt=idempotency_key,
+            waiting=waiting,
+        )
 
 
 @profile_commands.command("list")
@@ -400,15 +395,7 @@ def show_profile(
     and the receipt on request.
     """
     profile, output = call.ask(lambda client: client.profile(profile_id)), call.output
-    output.facts(
-        {
-            "profile": profile["id"],
-            "name": profile["name"],
-            "dataset": profile["dataset_name"],
-            "released": profile["created_at"],
-            "price": price_of(profile),
-        }
-    )
+    show_head(output, "profile", profile)
     counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]
     rows = [
         [item["label"], f"{item['count']:.1f}", f"{item['noise_sd']:.1f}"]
@@ -422,11 +409,7 @@ def show_profile(
     output.table(
         ["number", "edges of its bins"], bins, empty="no number needs private bins"
     )
-    output.say()
-    output.guarantee(profile["guarantee"])
-    if receipt:
-        output.say()
-        output.say(profile["receipt"])
+    output.promise(profile, receipt=receipt)
     output.hint(
         f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}"
     )

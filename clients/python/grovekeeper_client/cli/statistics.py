@@ -26,11 +26,10 @@ from grovekeeper_client.cli.command import (
     command,
     given,
     json_object,
-    one_attempt,
     read_bytes,
     read_scope,
 )
-from grovekeeper_client.cli.jobs import price_of, show_accepted, show_quote
+from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
 from grovekeeper_client.cli.output import Output
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from grovekeeper_common.statistic_words import (
@@ -154,18 +153,33 @@ def count(
     _run(call, dataset, [asked], spend, waiting)
 
 
-@command
-def histogram(
-    call: Remote,
-    dataset: DatasetArgument,
-    column: ColumnArgument,
-    table: TableOptions,
-    spend: StatisticsOptions,
-    waiting: Waiting,
-) -> None:
-    """Count the rows of each category, or of each bin of a number, privately."""
-    asked = table.to_json("histogram", column=column)
-    _run(call, dataset, [asked], spend, waiting)
+def _of_column(statistic: str, sentence: str) -> Callable[..., None]:
+    """The command of a statistic of one column.
+
+    Args:
+        sentence: its help text.
+    """
+
+    @command
+    def release_table(
+        call: Remote,
+        dataset: DatasetArgument,
+        column: ColumnArgument,
+        table: TableOptions,
+        spend: StatisticsOptions,
+        waiting: Waiting,
+    ) -> None:
+        asked = table.to_json(statistic, column=column)
+        _run(call, dataset, [asked], spend, waiting)
+
+    release_table.__doc__ = sentence
+    return release_table
+
+
+histogram = _of_column(
+    "histogram",
+    "Count the rows of each category, or of each bin of a number, privately.",
+)
 
 
 @command
@@ -182,46 +196,12 @@ def crosstab(
     _run(call, dataset, [asked], spend, waiting)
 
 
-@command
-def total(
-    call: Remote,
-    dataset: DatasetArgument,
-    column: ColumnArgument,
-    table: TableOptions,
-    spend: StatisticsOptions,
-    waiting: Waiting,
-) -> None:
-    """Add up a number privately, over all rows or in each group."""
-    asked = table.to_json("sum", column=column)
-    _run(call, dataset, [asked], spend, waiting)
-
-
-@command
-def mean(
-    call: Remote,
-    dataset: DatasetArgument,
-    column: ColumnArgument,
-    table: TableOptions,
-    spend: StatisticsOptions,
-    waiting: Waiting,
-) -> None:
-    """Average a number privately, over all rows or in each group."""
-    asked = table.to_json("mean", column=column)
-    _run(call, dataset, [asked], spend, waiting)
-
-
-@command
-def variance(
-    call: Remote,
-    dataset: DatasetArgument,
-    column: ColumnArgument,
-    table: TableOptions,
-    spend: StatisticsOptions,
-    waiting: Waiting,
-) -> None:
-    """Estimate the variance of a number privately, over all rows or in each group."""
-    asked = table.to_json("variance", column=column)
-    _run(call, dataset, [asked], spend, waiting)
+total = _of_column("sum", "Add up a number privately, over all rows or in each group.")
+mean = _of_column("mean", "Average a number privately, over all rows or in each group.")
+variance = _of_column(
+    "variance",
+    "Estimate the variance of a number privately, over all rows or in each group.",
+)
 
 
 @command
@@ -238,18 +218,9 @@ def quantile(
     _run(call, dataset, [asked], spend, waiting)
 
 
-@command
-def median(
-    call: Remote,
-    dataset: DatasetArgument,
-    column: ColumnArgument,
-    table: TableOptions,
-    spend: StatisticsOptions,
-    waiting: Waiting,
-) -> None:
-    """Find the median of a number privately, of all rows or of each group."""
-    asked = table.to_json("median", column=column)
-    _run(call, dataset, [asked], spend, waiting)
+median = _of_column(
+    "median", "Find the median of a number privately, of all rows or of each group."
+)
 
 
 app = Group("Release several tables of statistics at once, and look at them.")
@@ -320,12 +291,11 @@ def _run(
             _show_quote(call.output, answer, receipt=spend.receipt)
             return
         body |= given(name=spend.name, purpose=spend.purpose)
-        with one_attempt(call.output, spend.idempotency_key) as key:
-            accepted = client.release_statistics(dataset, body, idempotency_key=key)
-        show_accepted(
+        submit(
             client,
-            accepted,
+            partial(client.release_statistics, dataset, body),
             call.output,
+            attempt=spend.idempotency_key,
             waiting=waiting,
             show=partial(_show_made, client, call.output, receipt=spend.receipt),
         )
@@ -359,23 +329,11 @@ def _show_made(
 
 
 def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
-    output.facts(
-        {
-            "statistics": released["id"],
-            "name": released["name"],
-            "dataset": released["dataset_name"],
-            "released": released["created_at"],
-            "price": price_of(released),
-        }
-    )
+    show_head(output, "statistics", released)
     for table in released["tables"]:
         output.say()
         show_table(output, table)
-    output.say()
-    output.guarantee(released["guarantee"])
-    if receipt:
-        output.say()
-        output.say(released["receipt"])
+    output.promise(released, receipt=receipt)
 
 
 def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> None:

@@ -28,10 +28,9 @@ from grovekeeper_client.cli.command import (
     as_typed,
     command,
     given,
-    one_attempt,
     read_scope,
 )
-from grovekeeper_client.cli.jobs import show_accepted, show_quote
+from grovekeeper_client.cli.jobs import show_quote, submit
 from grovekeeper_client.cli.output import Output
 from grovekeeper_common import strict_json
 
@@ -260,9 +259,13 @@ def train(
     """Reserve budget and train a forest."""
     with call.client() as client:
         body = request.to_json(client) | {"name": name, "purpose": purpose}
-        with one_attempt(call.output, idempotency_key) as key:
-            accepted = client.train(body, idempotency_key=key)
-        show_accepted(client, accepted, call.output, waiting=waiting)
+        submit(
+            client,
+            partial(client.train, body),
+            call.output,
+            attempt=idempotency_key,
+            waiting=waiting,
+        )
 
 
 def _range(parameter: dict[str, Any]) -> str:

@@ -68,9 +68,20 @@ over 2^31 rows have 62.
 """
 
 
-def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
-    """The event of normal noise of deviation 2^24 on an integer vector with this
-    squared L2 sensitivity.
+FINEST_GRID: Final = 2**31
+"""Most steps of the largest contribution of a row, so that sums of 2³¹ rows have 62
+bits.
+"""
+
+
+def noise(
+    squared_sensitivity: int, adjacency: Adjacency, *, coordinates: int
+) -> RoundedGaussian:
+    """The event of normal noise of deviation 2^24 on an integer vector.
+
+    Args:
+        squared_sensitivity: squared L2 sensitivity, of each cell that neighbours under
+            ``adjacency`` differ in.
 
     Raises:
         ParameterInvalid: the share of the budget is too small for any draw.
@@ -78,11 +89,27 @@ def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
     if squared_sensitivity < SMALLEST_PRICED:
         raise ParameterInvalid.named("epsilon", "too-small")
     return RoundedGaussian(
-        Adjacency.ADD_REMOVE_ONE,
-        l2_sensitivity_squared=Fraction(squared_sensitivity),
+        adjacency,
+        l2_sensitivity_squared=Fraction(SENSITIVITIES[adjacency] * squared_sensitivity),
         sigma_squared=Fraction(VARIANCE),
         coordinates=coordinates,
     )
+
+
+def noise_at(
+    squared: Fraction, adjacency: Adjacency, *, coordinates: int
+) -> RoundedGaussian:
+    """Normal noise on a table where each row adds one integer to one cell at most: the
+    largest integer that ``squared``, a squared ratio of sensitivity to deviation, pays
+    for. The deviation is fixed, so a finer unit of the rows costs no accuracy.
+
+    Raises:
+        ParameterInvalid: the share of the budget is too small for any draw.
+    """
+    affordable = min(int(squared * VARIANCE), LARGEST_START)
+    # A whole number of units for each row, so the squared sensitivity is a square.
+    unit = isqrt(affordable // SENSITIVITIES[adjacency])
+    return noise(unit**2, adjacency, coordinates=coordinates)
 
 
 def mu_squared(budget: Budget) -> Fraction:
@@ -96,16 +123,10 @@ def loss_of_unit(budget: Budget) -> Fraction:
     """The loss, in the account's unit, of normal noise whose deviation equals the L2
     sensitivity.
     """
-    return budget.loss(
-        RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1)
-    )
+    return budget.loss(RoundedGaussian(budget.adjacency, Fraction(1), Fraction(1), 1))
 
 
-SENSITIVITY = 1
-
-SENSITIVITIES = MappingProxyType(
-    {Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacency.LABEL: 2}
-)
+SENSITIVITIES = MappingProxyType({Adjacency.ADD_REMOVE_ONE: 1, Adjacency.LABEL: 2})
 """L1 and squared L2 sensitivity of a table of classes: the number of cells, each by
 one, in which neighbours differ. An added row is in one cell; a changed label moves a
 row from one cell to another.
@@ -118,24 +139,27 @@ beyond it, rounding is negligible.
 """
 
 
-def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
+def priced(
+    epsilon: Fraction, budget: Budget, *, coordinates: int, steps: int = 1
+) -> Event:
     """The event of one table.
 
     Args:
         epsilon: price of the table on accounts that count ε.
-        budget: price of the table on accounts of another unit.
+        budget: price of the table on accounts of another unit; states the adjacency.
         coordinates: cells of the table.
+        steps: on accounts that count ε, the largest amount that a row adds to a cell.
     """
-    if budget.accountant == pure.NAME:
-        return DiscreteLaplace(
-            Adjacency.ADD_REMOVE_ONE,
-            l1_sensitivity=Fraction(SENSITIVITY),
-            inverse_scale=draw_scale(epsilon, SENSITIVITY),
-            coordinates=coordinates,
-        )
-    affordable = min(int(mu_squared(budget) * VARIANCE), LARGEST_START)
-    # A whole number of units for each row, so the squared sensitivity is a square.
-    return noise(isqrt(affordable) ** 2, coordinates=coordinates)
+    adjacency = budget.adjacency
+    if budget.accountant != pure.NAME:
+        return noise_at(mu_squared(budget), adjacency, coordinates=coordinates)
+    sensitivity = SENSITIVITIES[adjacency] * steps
+    return DiscreteLaplace(
+        adjacency,
+        l1_sensitivity=Fraction(sensitivity),
+        inverse_scale=draw_scale(epsilon, sensitivity),
+        coordinates=coordinates,
+    )
 
 
 def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
@@ -155,7 +179,7 @@ def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
     adjacency, cells = laplace.adjacency, SENSITIVITIES[laplace.adjacency]
     # m = ⌊2²⁴ √(c/(u·s))⌋ of docs/proofs/gaussian.md, G8: rounded down at each step, so
     # the normal noise never costs more than ``laplace``.
-    of_one = budget.loss(RoundedGaussian(adjacency, Fraction(1), Fraction(1), 1))
+    of_one = loss_of_unit(budget)
     squared = min(int(budget.loss(laplace) / of_one * VARIANCE), LARGEST_START)
     unit = isqrt(squared // cells)
     if squared < SMALLEST_PRICED:
@@ -167,17 +191,17 @@ def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
 
 
 def per_row(event: Event) -> int:
-    """The amount that one row adds to its released count.
+    """The largest amount that one row adds to a released cell; of a count, what one row
+    adds to it.
 
     Raises:
-        UnknownPrivacyEvent: the event is not one of a table of noisy counts.
+        UnknownPrivacyEvent: the event is not one of a table of noisy numbers.
     """
     match event:
-        case DiscreteLaplace() if (
-            event.l1_sensitivity == SENSITIVITIES[event.adjacency]
-            and event.inverse_scale > 0
-        ):
-            return SENSITIVITY
+        case DiscreteLaplace() if event.inverse_scale > 0:
+            steps = event.l1_sensitivity / SENSITIVITIES[event.adjacency]
+            if 0 < steps <= FINEST_GRID and steps.denominator == 1:
+                return int(steps)
         case RoundedGaussian() if (
             event.sigma_squared == VARIANCE
             and event.l2_sensitivity_squared <= LARGEST_START
@@ -186,7 +210,7 @@ def per_row(event: Event) -> int:
             unit = isqrt(int(of_one_cell))
             if unit > 0 and unit * unit == of_one_cell:
                 return unit
-    raise UnknownPrivacyEvent("not the event of a table of noisy counts")
+    raise UnknownPrivacyEvent("not the event of a table of noisy numbers")
 
 
 def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:

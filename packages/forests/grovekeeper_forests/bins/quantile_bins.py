@@ -204,10 +204,7 @@ def medians_of(event: Event) -> tuple[Selection, int]:
                 ),
             )
         ):
-            if (
-                isinstance(median, PermuteAndFlip | ExponentialMechanism)
-                and len(levels) <= LEVELS
-            ):
+            if isinstance(median, Selection) and len(levels) <= LEVELS:
                 return median, len(levels)
     raise UnknownPrivacyEvent("not the event of private quantile bins")
 

@@ -44,10 +44,28 @@ def release_counts(
         event: priced by :func:`priced` for this number of cells.
 
     Raises:
-        UnknownPrivacyEvent: the event is not one of a table of noisy counts.
+        UnknownPrivacyEvent: the event is not one of a table of noisy numbers.
+    """
+    # Multiplied before the noise: q + 2²⁴ Z rounded is post-processing of the normal
+    # mechanism only for an integer q (docs/proofs/gaussian.md, G1).
+    return release_sums(per_row(event) * exact, event, randomness)
+
+
+def release_sums(
+    exact: NDArray[np.int64], event: Event, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Releases sums of integers with noise. One call is one release.
+
+    Args:
+        exact: PRIVATE int64 sums of any shape; every row adds at most
+            :func:`per_row` in absolute value, to at most one cell.
+        event: priced by :func:`priced` for this number of cells.
+
+    Raises:
+        UnknownPrivacyEvent: the event is not one of a table of noisy numbers.
     """
     if not isinstance(event, DiscreteLaplace | RoundedGaussian):
-        raise UnknownPrivacyEvent("not the event of a table of noisy counts")
+        raise UnknownPrivacyEvent("not the event of a table of noisy numbers")
     # The noise is on every cell of the public table; cells that are left out, because
     # they are empty, would show that they are (docs/proofs/lemmas.md, L3).
     if event.coordinates != exact.size:
@@ -56,11 +74,7 @@ def release_counts(
         return exact + randomness.discrete_laplace(
             exact.shape, inverse_scale=event.inverse_scale
         )
-    # Multiplied before the noise: q + 2²⁴ Z rounded is post-processing of the normal
-    # mechanism only for an integer q (docs/proofs/gaussian.md, G1).
-    return per_row(event) * exact + randomness.rounded_gaussian(
-        exact.shape, scale_bits=SCALE_BITS
-    )
+    return exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
 
 
 def release_cuts(

@@ -8,11 +8,14 @@ everybody. What a kind adds to the service is in
 :mod:`app.services.releases.contract`.
 """
 
+from fractions import Fraction
+
+from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import AdjacencyMismatch, ParameterInvalid
 from grovekeeper_forests.privacy.calibration import Terms
-from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.privacy.events import Adjacency, Part
 
 ASSUMED_SIZE = 3_000
 """Public size that the rules assume where none is declared: a cautious value, for a
@@ -50,3 +53,14 @@ def public_facts(
         ASSUMED_SIZE if size is None else size,
         mechanism_budget,
     )
+
+
+def counts_at(share: Fraction, facts: PublicFacts, *, coordinates: int) -> Part:
+    """A table of noisy counts at a share of the price, as a part of a release.
+
+    Args:
+        coordinates: cells of the table.
+    """
+    part = facts.part(share)
+    event = noisy_counts.priced(part.epsilon, part.budget, coordinates=coordinates)
+    return Part(1, event)

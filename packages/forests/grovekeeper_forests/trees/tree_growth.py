@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import noisy_counts, releases
+from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import Parameters
 from grovekeeper_forests.contract.plan import Forest, Plan, encoding_of
 from grovekeeper_forests.data.coded_rows import TrainingRows, parts_of
@@ -39,7 +40,6 @@ from grovekeeper_forests.trees.tree_price import (
     GINI,
     MISCOUNT,
     NORMALISED,
-    Selection,
     TreePrice,
     label_selection,
 )

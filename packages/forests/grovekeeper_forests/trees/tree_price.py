@@ -21,6 +21,7 @@ import numpy as np
 from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.bins.noisy_counts import SENSITIVITIES, draw_scale
+from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import (
     Parameter,
     Parameters,
@@ -43,8 +44,6 @@ from grovekeeper_forests.privacy.events import (
 )
 from grovekeeper_forests.trees import tree_parameters
 from grovekeeper_forests.trees.tree_parameters import is_sharded
-
-Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 
 GINI, MISCOUNT, NORMALISED = "gini", "miscount", "normalised"
 
@@ -235,11 +234,7 @@ def _selections(level: Event) -> tuple[Selection, ...]:
     parts = (
         [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
     )
-    selections = tuple(
-        event
-        for event in parts
-        if isinstance(event, PermuteAndFlip | ExponentialMechanism)
-    )
+    selections = tuple(event for event in parts if isinstance(event, Selection))
     if not selections or len(selections) != len(parts):
         raise UnknownPrivacyEvent("not the event of a level of selections")
     return selections

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import Parameters
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.coded_rows import CodedPart
@@ -31,7 +32,7 @@ from grovekeeper_forests.trees.tree_histograms import (
     TreeHistograms,
     TwoParts,
 )
-from grovekeeper_forests.trees.tree_price import Selection, TreePrice
+from grovekeeper_forests.trees.tree_price import TreePrice
 
 
 def choose_medians(

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isqrt
 from typing import Final
 
 from grovekeeper_forests import amounts
@@ -32,6 +31,7 @@ from grovekeeper_forests.bins.noisy_counts import (
     loss_of_unit,
     mu_squared,
     noise,
+    noise_at,
 )
 from grovekeeper_forests.contract.algorithm import (
     About,
@@ -225,12 +225,7 @@ def _start(
 
 
 def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:
-    """Noise on a table where each row adds one integer, the whole square root of the
-    price, to one cell at most.
-    """
-    return noise(
-        isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates
-    )
+    return noise_at(squared, Adjacency.ADD_REMOVE_ONE, coordinates=coordinates)
 
 
 def _tree(
@@ -241,7 +236,9 @@ def _tree(
     """
     n_scores = 1 if schema.n_classes == 2 else schema.n_classes
     per_tree = min(int(squared * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
-    return noise(per_tree, coordinates=(n_scores + 1) << depth)
+    return noise(
+        per_tree, Adjacency.ADD_REMOVE_ONE, coordinates=(n_scores + 1) << depth
+    )
 
 
 def default_depth(strength: float) -> int:

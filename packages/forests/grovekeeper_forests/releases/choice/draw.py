@@ -6,14 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.noise.randomness import PaidRandomness
-from grovekeeper_forests.privacy.events import (
-    Event,
-    ExponentialMechanism,
-    PermuteAndFlip,
-    UnknownPrivacyEvent,
-)
+from grovekeeper_forests.privacy.events import Event, UnknownPrivacyEvent
 from grovekeeper_forests.releases.evaluation.answers import answers
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.trees import tree_growth
@@ -29,7 +25,7 @@ def choose(
         A row adds 0 or 1 to every model's utility, all upward: range sensitivity 1
         (Theorem 2 of docs/proofs/evaluation.md).
     """
-    if not isinstance(event, PermuteAndFlip | ExponentialMechanism):
+    if not isinstance(event, Selection):
         raise UnknownPrivacyEvent("not the event of a choice among models")
     correct = np.array([_correct(model, rows) for model in models], dtype=np.int64)
     return tree_growth.select(event, correct, paid)

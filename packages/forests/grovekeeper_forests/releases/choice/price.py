@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import fitted
@@ -16,6 +16,7 @@ from grovekeeper_forests.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
+from grovekeeper_forests.releases.contract import counts_at
 from grovekeeper_forests.releases.evaluation.price import ACCURACY, BEST, EvaluationPlan
 from grovekeeper_forests.trees import tree_price
 
@@ -39,10 +40,7 @@ def plan_best(
     parts = [Part(1, _selection(facts.part(share), n_models))]
     releases = [BEST]
     if winner_accuracy:
-        part = facts.part(WINNER_SHARE)
-        parts.append(
-            Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=2))
-        )
+        parts.append(counts_at(WINNER_SHARE, facts, coordinates=2))
         releases.append(ACCURACY)
     plan = EvaluationPlan(
         tuple(releases), n_models, facts.schema.n_classes, 2, Sequential(tuple(parts))
@@ -51,8 +49,8 @@ def plan_best(
     return plan
 
 
-def _selection(facts: PublicFacts, n_models: int) -> tree_price.Selection:
-    def at(epsilon: Fraction) -> tree_price.Selection:
+def _selection(facts: PublicFacts, n_models: int) -> Selection:
+    def at(epsilon: Fraction) -> Selection:
         return tree_price.selection_event(
             epsilon,
             facts,

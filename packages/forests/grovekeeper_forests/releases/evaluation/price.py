@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from grovekeeper_forests import limits
-from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from grovekeeper_forests.privacy import events
-from grovekeeper_forests.privacy.events import Event, Part, Sequential
+from grovekeeper_forests.privacy.events import Event, Sequential
+from grovekeeper_forests.releases.contract import counts_at
 
 ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
 
@@ -103,15 +103,9 @@ def plan_tables(
     empty = EvaluationPlan(
         releases, 1, facts.schema.n_classes, score_bins, Sequential(())
     )
-    part = facts.part(Fraction(1, len(releases)))
+    share = Fraction(1, len(releases))
     parts = tuple(
-        Part(
-            1,
-            noisy_counts.priced(
-                part.epsilon, part.budget, coordinates=empty.n_cells(table)
-            ),
-        )
-        for table in releases
+        counts_at(share, facts, coordinates=empty.n_cells(table)) for table in releases
     )
     plan = replace(empty, event=Sequential(parts))
     facts.require_covered(plan.event)

@@ -38,9 +38,10 @@ def release(
 
     Privacy:
         The loss of ``plan.event`` under add/remove, twice that (four times, in ρ and
-        μ²) under replace-one. Bins by Theorem 1 of docs/proofs/bins.md. Class counts: a
-        row is counted in the cell of its class and in no other, so L1 and L2
-        sensitivity are 1 (lemma L3). The size: sensitivity 1. The releases compose in
+        μ²) under replace-one. Bins by Theorem 1 of docs/proofs/bins.md. Class counts
+        and size are tables of statistics (docs/proofs/statistics.md, Theorem 1): a row
+        is counted in the cell of its class and in no other, so L1 and L2 sensitivity
+        are what one row adds (lemma L3). The releases compose in
         sequence (Theorem L). Everything that is shown is post-processing (lemma L7).
         *Not covered:* running time.
 

@@ -25,6 +25,7 @@ from grovekeeper_forests.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
+from grovekeeper_forests.releases.contract import counts_at
 
 BINS = {"4": 2, "8": 3, "16": 4}
 """Levels of medians for each number of bins."""
@@ -121,20 +122,9 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
         parts.append(Part(1, bins))
     else:
         for_counts = 1 - for_size
-    part = facts.part(for_counts)
-    parts.append(
-        Part(
-            1,
-            noisy_counts.priced(
-                part.epsilon, part.budget, coordinates=facts.schema.n_classes
-            ),
-        )
-    )
+    parts.append(counts_at(for_counts, facts, coordinates=facts.schema.n_classes))
     if for_size > 0:
-        part = facts.part(for_size)
-        parts.append(
-            Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=1))
-        )
+        parts.append(counts_at(for_size, facts, coordinates=1))
     profile_plan = ProfilePlan(settled, Sequential(tuple(parts)))
     facts.require_covered(profile_plan.event)
     return profile_plan

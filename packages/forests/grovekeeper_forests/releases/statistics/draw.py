@@ -7,16 +7,15 @@ import json
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
+from grovekeeper_forests.bins.noisy_counts import per_row
+from grovekeeper_forests.bins.releases import release_sums
 from grovekeeper_forests.data.coded_rows import ColumnRequest, Parts
 from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness
-from grovekeeper_forests.privacy.events import DiscreteLaplace, Event
 from grovekeeper_forests.releases.drawing import Drawing
 from grovekeeper_forests.releases.statistics.price import (
     PricedTable,
     StatisticsPlan,
     n_sums,
-    steps_of,
 )
 from grovekeeper_forests.releases.statistics.quantile_draw import (
     select_edges,
@@ -75,15 +74,16 @@ def _released(
     table, events = priced.table, [event for _, event in priced.measured]
     if edges := table.of_edges:
         counts = exact.reshape(table.exact.shape)
-        by_cell = _by_grid_cell(counts, table) // steps_of(events[0])
+        by_cell = _by_grid_cell(counts, table) // per_row(events[0])
         starts = select_edges(edges, priced.edges, by_cell, paid)
-        return [starts, _noisy(_binned(counts, starts, table), events[0], paid)]
+        return [starts, release_sums(_binned(counts, starts, table), events[0], paid)]
     if table.quantiles:
         counts = exact.reshape(table.n_cells, table.n_candidates)
         return select_quantiles(table, events, counts, paid)
     measured = exact.reshape(len(events), table.n_cells)
     return [
-        _noisy(sums, event, paid) for sums, event in zip(measured, events, strict=True)
+        release_sums(sums, event, paid)
+        for sums, event in zip(measured, events, strict=True)
     ]
 
 
@@ -107,13 +107,3 @@ def _binned(
         first.append(len(axis.edges) + 1)
     binned: NDArray[np.int64] = np.add.reduceat(counts, first, axis=table.private_axis)
     return binned.ravel()
-
-
-def _noisy(
-    exact: NDArray[np.int64], event: Event, paid: PaidRandomness
-) -> NDArray[np.int64]:
-    if isinstance(event, DiscreteLaplace):
-        return exact + paid.discrete_laplace(
-            exact.shape, inverse_scale=event.inverse_scale
-        )
-    return exact + paid.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from math import isqrt
 from typing import Any, Final
 
 from grovekeeper_forests.amounts import NotAnAmount
 from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.bins.noisy_counts import FINEST_GRID, per_row
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import (
@@ -27,7 +27,6 @@ from grovekeeper_forests.errors import (
     ParameterProblem,
 )
 from grovekeeper_forests.privacy import events
-from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
@@ -49,11 +48,6 @@ from grovekeeper_forests.releases.statistics.tables import (
     read_tables,
     require_possible,
 )
-
-FINEST_GRID: Final = 2**31
-"""Most steps of the largest contribution of a row, so that sums of 2³¹ rows have 62
-bits.
-"""
 
 EDGES_SHARE: Final = Fraction(1, 4)
 """Share of a table's price for the edges of its private bins; the rest is for counts."""
@@ -255,7 +249,7 @@ def _n_edges(table: Table) -> int:
 def _is_noise(event: Event, table: Table) -> bool:
     return (
         isinstance(event, DiscreteLaplace | RoundedGaussian)
-        and steps_of(event) > 0
+        and per_row(event) > 0
         and event.coordinates == table.n_cells
     )
 
@@ -314,52 +308,11 @@ def _require_label(tables: Sequence[Table], label: str) -> None:
 
 
 def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
-    adjacency = share.budget.adjacency
-    cells = noisy_counts.SENSITIVITIES[adjacency]
-    if share.budget.accountant == pure.NAME:
-        grid = _grid(share.epsilon / cells)
-        whole = measure.whole_steps
-        sensitivity = cells * (whole if whole is not None and whole <= grid else grid)
-        return DiscreteLaplace(
-            adjacency,
-            l1_sensitivity=Fraction(sensitivity),
-            inverse_scale=noisy_counts.draw_scale(share.epsilon, sensitivity),
-            coordinates=table.n_cells,
-        )
-    # The deviation is fixed, and the row's contribution takes the finest grid that the
-    # price allows: rounding costs no accuracy.
-    of_one = RoundedGaussian(adjacency, Fraction(1), Fraction(1), 1)
-    mu_squared = share.budget.limit / share.budget.loss(of_one)
-    affordable = min(
-        int(mu_squared * noisy_counts.VARIANCE), noisy_counts.LARGEST_START
-    )
-    steps = isqrt(affordable // cells)
-    if steps**2 < noisy_counts.SMALLEST_PRICED:
-        raise ParameterInvalid.named("epsilon", "too-small")
-    return RoundedGaussian(
-        adjacency,
-        l2_sensitivity_squared=Fraction(cells * steps**2),
-        sigma_squared=Fraction(noisy_counts.VARIANCE),
+    cells = noisy_counts.SENSITIVITIES[share.budget.adjacency]
+    grid, whole = _grid(share.epsilon / cells), measure.whole_steps
+    return noisy_counts.priced(
+        share.epsilon,
+        share.budget,
         coordinates=table.n_cells,
+        steps=whole if whole is not None and whole <= grid else grid,
     )
-
-
-def steps_of(event: Event) -> int:
-    """The largest amount that a row adds to a cell of a measure.
-
-    Raises:
-        UnknownPrivacyEvent: the event is not one of a measure.
-    """
-    match event:
-        case DiscreteLaplace() if event.inverse_scale > 0:
-            cells = noisy_counts.SENSITIVITIES[event.adjacency]
-            steps = int(event.l1_sensitivity / cells)
-            if 0 < steps <= FINEST_GRID and event.l1_sensitivity == cells * steps:
-                return steps
-        case RoundedGaussian() if event.sigma_squared == noisy_counts.VARIANCE:
-            cells = noisy_counts.SENSITIVITIES[event.adjacency]
-            steps = isqrt(int(event.l2_sensitivity_squared / cells))
-            is_square = event.l2_sensitivity_squared == cells * steps**2
-            if 0 < steps**2 <= noisy_counts.LARGEST_START and is_square:
-                return steps
-    raise UnknownPrivacyEvent("not the event of a measure of statistics")

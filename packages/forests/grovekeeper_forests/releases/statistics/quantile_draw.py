@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests.noise.randomness import Randomness, forfeit
-from grovekeeper_forests.privacy.events import Event, PermuteAndFlip
+from grovekeeper_forests.privacy.events import Event
 from grovekeeper_forests.releases.statistics.quantile_price import (
-    Selection,
     n_changed_groups,
     selections_of,
 )
 from grovekeeper_forests.releases.statistics.tables import Table
+from grovekeeper_forests.trees import tree_growth
 
 
 def select_quantiles(
@@ -55,7 +55,7 @@ def select_quantiles(
         table.quantiles, selections_of(table, events), strict=True
     ):
         cells = [
-            _select(scores(of_group, quantile), selection, randomness)
+            tree_growth.select(selection, scores(of_group, quantile), randomness)
             for of_group in counts
         ]
         # Neighbours differ in one group or two, and all groups are drawn once.
@@ -126,13 +126,3 @@ def scores(counts: NDArray[np.int64], quantile: Fraction) -> NDArray[np.int64]:
     too_high, too_low = whole * below - target, target - whole * up_to
     distances: NDArray[np.int64] = np.maximum(np.maximum(too_high, too_low), 0)
     return -distances
-
-
-def _select(
-    scores: NDArray[np.int64], selection: Selection, randomness: Randomness
-) -> int:
-    if isinstance(selection, PermuteAndFlip):
-        return randomness.permute_and_flip(
-            scores, inverse_scale=selection.inverse_scale
-        )
-    return randomness.select_exponential(scores, inverse_scale=selection.inverse_scale)

@@ -15,10 +15,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.bins.noisy_counts import draw_scale
+from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Budget, fitted
@@ -33,8 +34,6 @@ from grovekeeper_forests.privacy.events import (
     UnknownPrivacyEvent,
 )
 from grovekeeper_forests.releases.statistics.tables import QUANTILE_STEPS, Table
-
-Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 
 _GROUPS: Final = "groups"
 _GROUPS_OF_A_CHANGE: Final = ("group before the change", "group after the change")
@@ -144,7 +143,7 @@ def selection_of(event: Event, quantile: Fraction, table: Table) -> Selection:
     while isinstance(leaf, Sequential | Parallel) and leaf.parts:
         leaf = leaf.parts[0].event
     if (
-        isinstance(leaf, PermuteAndFlip | ExponentialMechanism)
+        isinstance(leaf, Selection)
         and leaf.range_sensitivity == range_sensitivity(quantile)
         and leaf.inverse_scale > 0
         and leaf.max_candidates == table.n_candidates

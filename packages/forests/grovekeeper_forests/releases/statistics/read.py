@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.bins.noisy_counts import in_rows, per_row
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.events import DiscreteLaplace, Event
@@ -25,7 +26,6 @@ from grovekeeper_forests.releases.statistics.price import (
     centre_of,
     measures,
     radius_of,
-    steps_of,
 )
 from grovekeeper_forests.releases.statistics.quantile_price import rank_error
 from grovekeeper_forests.releases.statistics.quantile_read import (
@@ -128,7 +128,7 @@ class Statistics:
         ]
         widths = [width for _, width in columns]
         # Rounding to steps moves what each row adds, so a mean, by half a step at most.
-        roundings = [measure.reach / steps_of(event) / 2 for measure, event in priced]
+        roundings = [measure.reach / per_row(event) / 2 for measure, event in priced]
         return [
             _estimate(table, values, widths, roundings)
             for values in zip(*(numbers for numbers, _ in columns), strict=True)
@@ -158,8 +158,7 @@ def in_units(
     numbers: NDArray[np.int64], measure: Measure, event: Event
 ) -> NDArray[np.float64]:
     """Steps in the unit of the measure."""
-    converted: NDArray[np.float64] = numbers / steps_of(event) * measure.reach
-    return converted
+    return in_rows(numbers, event) * measure.reach
 
 
 def half_widths(table: Table, priced: Sequence[tuple[Measure, Event]]) -> list[float]:
@@ -181,7 +180,7 @@ def half_width(measure: Measure, event: Event) -> float:
 def _half_width(measure: Measure, event: Event, level: float, *, n: int) -> float:
     """The half width that ``n`` numbers keep together (Bonferroni)."""
     miss = (1.0 - level) / n
-    return _noise_quantile(event, miss) / steps_of(event) * measure.reach
+    return _noise_quantile(event, miss) / per_row(event) * measure.reach
 
 
 def _noise_quantile(event: Event, miss: float) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.bins.noisy_counts import per_row
 from grovekeeper_forests.data.sanitiser import ColumnBlock
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.privacy.events import Event
@@ -24,7 +25,6 @@ from grovekeeper_forests.releases.statistics.price import (
     centre_of,
     n_sums,
     radius_of,
-    steps_of,
 )
 from grovekeeper_forests.releases.statistics.tables import Axis, Condition, Table
 
@@ -170,7 +170,7 @@ def _exact(
     cells: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """PRIVATE exact sums of a measure, one for each cell, in steps."""
-    is_in, steps = cells != _LEFT_OUT, steps_of(event)
+    is_in, steps = cells != _LEFT_OUT, per_row(event)
     if table.value is None or measure.name == "rows":
         counts = np.bincount(cells[is_in], minlength=table.n_cells)
         return steps * counts.astype(np.int64)
