@@ -208,7 +208,8 @@ def facts_of_job(session: Session, row: JobRow) -> dict[str, Any]:
 
 def facts_of_part(session: Session, row: JobRow, position: int) -> dict[str, Any]:
     """The facts of one part of a job, on the account that pays for it."""
-    part, event = row.parts[position], events_of(row)[position]
+    part = row.parts[position]
+    event = events_of(row)[position]
     dataset = catalog.find(session, part.dataset)
     facts = {"dataset": dataset.id, "dataset_name": dataset.name, "price": part.price}
     accountant = part.price["accountant"]

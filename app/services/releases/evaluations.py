@@ -205,7 +205,8 @@ class EvaluationKind(ReleaseKind):
     def is_planned(self, stored: StoredPlan) -> bool:
         """See :class:`ReleaseKind`."""
         [paid], work = stored.terms, stored.work
-        plan, n_models = EvaluationPlan.from_json(work["plan"]), len(work["models"])
+        plan = EvaluationPlan.from_json(work["plan"])
+        n_models = len(work["models"])
         facts = public_facts(paid, None, stored.schema)
         if BEST in plan.releases:
             planned = plan_best(
@@ -297,8 +298,10 @@ def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | 
         row: of the evaluation.
         released: the last profiles of the evaluation's dataset, newest first.
     """
-    evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
-    source, counts = "confusion", []
+    evaluation = Evaluation.from_json(row.facts["evaluation"])
+    facts = row.facts
+    source = "confusion"
+    counts = []
     if CONFUSION in evaluation.tables:
         counts = (
             evaluation.in_rows(CONFUSION)
@@ -316,7 +319,8 @@ def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | 
             read = Profile.from_json(
                 profile.facts["profile"], Schema.from_json(profile.facts["schema"])
             )
-            source, counts = profile.id, list(read.counts_in_rows)
+            source = profile.id
+            counts = list(read.counts_in_rows)
     largest = metrics.majority(counts) if counts else None
     if largest is None:
         return None
@@ -333,7 +337,8 @@ def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
 def _evaluation_out(
     row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None
 ) -> EvaluationOut:
-    evaluation, facts = Evaluation.from_json(row.facts["evaluation"]), row.facts
+    evaluation = Evaluation.from_json(row.facts["evaluation"])
+    facts = row.facts
     return EvaluationOut(
         **details(row),
         models=facts["models"],

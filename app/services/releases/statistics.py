@@ -111,7 +111,7 @@ class StatisticsRequest(ReleaseRequest[StatisticsQuoteOut]):
         self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
     ) -> PlannedStatistics:
         """See :class:`ReleaseRequest`."""
-        [source], tables = sources, [_table(table) for table in self.body.tables]
+        [source], tables = sources, list(map(_table, self.body.tables))
 
         def plan_at(epsilon: Fraction) -> StatisticsPlan:
             return _planned(tables, self._part(source, epsilon))
@@ -166,7 +166,8 @@ def _table(table: TableIn) -> dict[str, Any]:
 
 
 def _planned(tables: Sequence[dict[str, Any]], asked: AskedPart) -> StatisticsPlan:
-    terms, schema = asked.terms, asked.dataset.schema
+    terms = asked.terms
+    schema = asked.dataset.schema
     return price.plan(tables, public_facts(terms, None, schema, terms.adjacency))
 
 
@@ -181,7 +182,7 @@ class StatisticsKind(NumbersKind):
         [paid] = stored.terms
         plan = StatisticsPlan.from_json(stored.work["plan"], stored.schema)
         facts = public_facts(paid, None, stored.schema, paid.adjacency)
-        return price.plan([table.to_json() for table in plan.tables], facts) == plan
+        return price.plan(list(map(Table.to_json, plan.tables)), facts) == plan
 
     def needs_sums_alone(self, algorithm: str | None) -> bool:
         """See :class:`ReleaseKind`."""
@@ -214,9 +215,7 @@ def list_statistics(
     """Lists the statistics of one dataset, newest first."""
     with installation.database.read() as session:
         shown, following = page_of_kind(session, principal, STATISTICS, reference, page)
-        return StatisticsList(
-            statistics=[_summary(row) for row in shown], next=following
-        )
+        return StatisticsList(statistics=list(map(_summary, shown)), next=following)
 
 
 def _released(row: ReleaseRow) -> Statistics:
@@ -238,7 +237,8 @@ def _tables_out(released: Statistics) -> list[StatisticsTableOut]:
 
 
 def _table_out(released: Statistics, index: int) -> StatisticsTableOut:
-    table, of_all = released.plan.tables[index], total(released, index)
+    table = released.plan.tables[index]
+    of_all = total(released, index)
     axes = _axes_out(released.table(index))
     rows = [
         CellOut(cells=list(cells), value=number.value, low=number.low, high=number.high)

@@ -137,7 +137,8 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
     ) -> PlannedTraining:
         """See :class:`ReleaseRequest`. Every account's facts come from ``sources``."""
         body = self.body
-        labelled, unlabelled = ask_part(sources[0], body), None
+        labelled = ask_part(sources[0], body)
+        unlabelled = None
         if body.unlabelled is not None:
             try:
                 unlabelled = ask_part(sources[1], body.unlabelled)
@@ -217,7 +218,8 @@ class Reuse:
         size was declared or the noise is small relative to the size; otherwise the
         declared size. The size of another dataset is not used.
         """
-        noisy, declared = self.profile.size_in_rows, part.public_size
+        noisy = self.profile.size_in_rows
+        declared = part.public_size
         if self.row.dataset_id != part.dataset.id:
             return declared
         if declared is not None and noisy < PRECISE * self.profile.size_noise_sd:
@@ -295,8 +297,10 @@ class TrainKind(ReleaseKind):
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """The facts of the model card, bound into the artifact's own bytes."""
-        profile, part = _profile_of_model(session, row), row.parts[0]
-        dataset, scope = catalog.find(session, part.dataset), Scope(part.scope)
+        profile = _profile_of_model(session, row)
+        part = row.parts[0]
+        dataset = catalog.find(session, part.dataset)
+        scope = Scope(part.scope)
         facts = {
             **facts_of_job(session, row),
             "profile_id": None if profile is None else profile.id,

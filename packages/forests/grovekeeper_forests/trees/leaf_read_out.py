@@ -298,7 +298,8 @@ class LeafFamily:
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """A reader that normalises sums of leaf values."""
-        plan, arrays = forest.plan, forest.arrays
+        plan = forest.plan
+        arrays = forest.arrays
         if self._has_labels(plan):
             read_out = VOTE
             values = np.eye(schema.n_classes)[arrays["labels"]] / plan.n_trees

@@ -178,7 +178,8 @@ def fill_depth(
     Raises:
         ParameterInvalid: an explicit depth (or number of trees) is over a public limit.
     """
-    n_trees, n_classes = int(settled["n_estimators"]), encoding.schema.n_classes
+    n_trees = int(settled["n_estimators"])
+    n_classes = encoding.schema.n_classes
     is_requested = "max_depth" in settled
     requested = int(settled.get("max_depth", rule))
     depth = min(requested, deepest(encoding))
@@ -229,11 +230,14 @@ def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
 
     A block has at least one feature, which alone may exceed the limit.
     """
-    slices, start, n_cells = [], 0, 0
+    slices = []
+    start = 0
+    n_cells = 0
     for feature, n_feature_cells in enumerate(n_codes.astype(np.int64) * cells):
         if n_cells and n_cells + n_feature_cells > BLOCK_CELLS:
             slices.append(slice(start, feature))
-            start, n_cells = feature, 0
+            start = feature
+            n_cells = 0
         n_cells += int(n_feature_cells)
     return [*slices, slice(start, len(n_codes))]
 

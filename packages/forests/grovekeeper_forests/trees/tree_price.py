@@ -166,7 +166,8 @@ class TreePrice:
         """The event of ``n_trees`` trees: sequential on the same rows, or parallel on
         disjoint rows.
         """
-        selections, leaves = _selections_of_a_tree(self.levels), Part(1, self.leaves)
+        selections = _selections_of_a_tree(self.levels)
+        leaves = Part(1, self.leaves)
         tree: Event = Sequential((*selections.parts, leaves))
         if self.apart:
             tree = Parallel(_APART, (Part(1, selections), leaves))
@@ -265,10 +266,8 @@ def price_leaves(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> E
         depth: public; depth of the tree.
         facts: public.
     """
-    n_classes, sensitivity = (
-        facts.schema.n_classes,
-        SENSITIVITIES[facts.budget.adjacency],
-    )
+    n_classes = facts.schema.n_classes
+    sensitivity = SENSITIVITIES[facts.budget.adjacency]
     if kind != COUNTS:
         sensitivity *= SHARE_RANGE_SENSITIVITY if kind == SHARES else 1
         selection = selection_event(
@@ -382,7 +381,8 @@ def multinomial_event(parameters: Parameters, facts: PublicFacts) -> Event:
     """The event of T trees, sequential or on disjoint rows; a tree is the selections of
     a path, then its leaves.
     """
-    n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+    n_trees = int(parameters["n_estimators"])
+    depth = int(parameters["max_depth"])
     apart = parameters["se"] == tree_parameters.HASH
     per_tree = loss_per_tree(parameters, facts.epsilon)
     share = tree_parameters.structure_share(parameters)

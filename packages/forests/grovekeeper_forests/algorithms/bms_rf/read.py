@@ -102,7 +102,8 @@ class StackedSums:
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
-        n_classes, layer_columns = self.schema.n_classes, columns
+        n_classes = self.schema.n_classes
+        layer_columns = columns
         sums = np.zeros((columns.n_rows, n_classes))
         for index, layer in enumerate(self.layers):
             layer_sums = layer.packed.sums(layer_columns)

@@ -173,7 +173,8 @@ class RandomDecisionTrees(Algorithm):
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, sequential or on disjoint rows."""
-        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        n_trees = int(parameters["n_estimators"])
+        depth = int(parameters["max_depth"])
         per_tree = tree_price.loss_per_tree(parameters, facts.epsilon)
         parts = (
             Part(
@@ -261,13 +262,12 @@ class PathForest(Algorithm):
         """T trees on disjoint rows, or sequential; a tree is one selection per node of
         a path, then its leaves.
         """
-        n_trees, share = (
-            self._n_noisy_trees(parameters),
-            self._structure_share(parameters),
-        )
+        n_trees = self._n_noisy_trees(parameters)
+        share = self._structure_share(parameters)
         sharded = tree_parameters.is_sharded(parameters)
         per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
-        kind, depth = self._leaf(parameters), int(parameters["max_depth"])
+        kind = self._leaf(parameters)
+        depth = int(parameters["max_depth"])
         price = TreePrice(
             self._levels(share * per_tree, parameters, facts) if share else (),
             tree_price.price_leaves(kind, (1 - share) * per_tree, depth, facts),
@@ -373,7 +373,8 @@ class LabelledRandomTrees(PathForest):
         """
         n_categorical = sum(feature.is_categorical for feature in facts.schema.features)
         n_numbers = len(facts.schema.features) - n_categorical
-        depth, untested = 0, float(n_numbers)
+        depth = 0
+        untested = float(n_numbers)
         while untested > n_numbers / 2:
             depth += 1
             untested *= 1 - 1 / n_numbers
@@ -534,10 +535,8 @@ class SemiSupervisedTrees(MedianTrees, TwoDatasetAlgorithm):
         levels = self._levels(
             tree_price.loss_per_tree(parameters, facts.epsilon), parameters, facts
         )
-        n_trees, sharded = (
-            int(parameters["n_estimators"]),
-            tree_parameters.is_sharded(parameters),
-        )
+        n_trees = int(parameters["n_estimators"])
+        sharded = tree_parameters.is_sharded(parameters)
         return tree_price.structure_event(levels, n_trees, sharded=sharded)
 
     def _structure_share(self, parameters: Parameters) -> Fraction:

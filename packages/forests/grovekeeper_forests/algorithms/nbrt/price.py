@@ -167,8 +167,10 @@ class NoiseMatchedBoosting(Algorithm):
         give every row equal scores. At other depths a reused profile replaces bins and
         class counts, and the trees get their share of the budget.
         """
-        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        left, n_classes = mu_squared(facts.budget), facts.schema.n_classes
+        n_trees = int(parameters["n_estimators"])
+        depth = int(parameters["max_depth"])
+        left = mu_squared(facts.budget)
+        n_classes = facts.schema.n_classes
         if depth == 0:
             return Sequential((Part(1, _counts(left, coordinates=n_classes)),))
         before = tuple[Part, ...]()

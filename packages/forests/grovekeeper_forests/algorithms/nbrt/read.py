@@ -381,7 +381,8 @@ def fitted_temperature(released: NDArray[np.int64], count: int) -> int:
     Returns:
         The temperature in units of 2^-16, from about 1/4 to 4.
     """
-    counts, noise = released / count, 2.0**SCALE_BITS / count
+    counts = released / count
+    noise = 2.0**SCALE_BITS / count
     ends = np.array([0.0, *_MARGINS])
     centres = np.append((ends[:-1] + ends[1:]) / 2.0, _LAST_CENTRE)
     logs = _STEP * np.arange(-_STEPS, _STEPS + 1)

@@ -444,7 +444,8 @@ class ReweightedForest(Algorithm):
         """Private bins, if a feature needs them and no profile is reused; then T
         sequential trees.
         """
-        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        n_trees = int(parameters["n_estimators"])
+        depth = int(parameters["max_depth"])
         bins: tuple[Part, ...] = ()
         for_trees = facts.epsilon
         if (
@@ -503,7 +504,8 @@ def _fill_at_once(
             the sets of splits are too many, or the trees are too many for joint
             selections.
     """
-    by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
+    by_level = settled["splits"] == BY_LEVEL
+    depth = int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
     if "at_once" not in settled:
         by_rule = default_at_once(widest, depth, n_trees=n_trees, size=facts.size)

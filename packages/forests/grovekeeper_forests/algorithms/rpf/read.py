@@ -253,7 +253,8 @@ def _neighbourhood(
     of the leaf with that bit flipped are added, times :data:`NEIGHBOUR`. So a leaf that
     differs in k bits has weight :data:`NEIGHBOUR` ** k.
     """
-    spread, n_bits = evidence, len(evidence).bit_length() - 1
+    spread = evidence
+    n_bits = len(evidence).bit_length() - 1
     for bit in range(n_bits):
         halves = spread.reshape(-1, 2, 1 << bit, evidence.shape[1])
         spread = (halves + NEIGHBOUR * halves[:, ::-1]).reshape(evidence.shape)

@@ -69,7 +69,8 @@ def release(
     if len(models) != plan.n_models:
         raise EvaluationInvalid
     paid = PaidRandomness(randomness, plan.event)
-    best, judged = None, models[0]
+    best = None
+    judged = models[0]
     if BEST in plan.releases:
         best = choose(plan.event_of(BEST), models, rows, paid)
         judged = models[best]

@@ -61,17 +61,17 @@ class Auroc:
 def accuracy(evaluation: Evaluation) -> Accuracy | None:
     """The accuracy, from the released accuracy table or the confusion matrix."""
     if ACCURACY in evaluation.tables:
-        table, correct = evaluation.in_rows(ACCURACY), np.array([True, False])
+        table = evaluation.in_rows(ACCURACY)
+        correct = np.array([True, False])
         event = evaluation.plan.event_of(ACCURACY)
     elif CONFUSION in evaluation.tables:
-        table, event = (
-            evaluation.in_rows(CONFUSION),
-            evaluation.plan.event_of(CONFUSION),
-        )
+        table = evaluation.in_rows(CONFUSION)
+        event = evaluation.plan.event_of(CONFUSION)
         correct = np.eye(evaluation.plan.n_classes, dtype=np.bool_).ravel()
     else:
         return None
-    right, wrong = float(table[correct].sum()), float(table[~correct].sum())
+    right = float(table[correct].sum())
+    wrong = float(table[~correct].sum())
     # Each sum is within its bound with probability (1 + LEVEL) / 2, so both are with
     # probability LEVEL.
     right_off, wrong_off = (
@@ -110,7 +110,8 @@ def auroc(evaluation: Evaluation) -> Auroc | None:
     if AUROC not in evaluation.tables:
         return None
     first, second = np.maximum(evaluation.in_rows(AUROC).reshape(2, -1), 0.0)
-    n_first, n_second = float(first.sum()), float(second.sum())
+    n_first = float(first.sum())
+    n_second = float(second.sum())
     if n_first == 0.0 or n_second == 0.0:
         return Auroc(None, None)
     below = first.cumsum() - first / 2.0
@@ -124,7 +125,8 @@ def auroc(evaluation: Evaluation) -> Auroc | None:
 
 
 def _share(right: float, wrong: float, *, otherwise: float) -> float:
-    right, wrong = max(right, 0.0), max(wrong, 0.0)
+    right = max(right, 0.0)
+    wrong = max(wrong, 0.0)
     return right / (right + wrong) if right + wrong > 0 else otherwise
 
 

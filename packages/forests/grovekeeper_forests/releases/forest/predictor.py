@@ -37,7 +37,8 @@ class Predictor:
 
     def __init__(self, forest: Forest, schema: Schema) -> None:
         """Prepares what every prediction needs, and packs no tree yet."""
-        self.forest, self.schema = forest, schema
+        self.forest = forest
+        self.schema = schema
         self.rows = RequestRows(schema)
         self.row_cells = max(len(schema.features), schema.n_classes)
         self.read_outs = catalogue.read_outs(forest.plan.algorithm)

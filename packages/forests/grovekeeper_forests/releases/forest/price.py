@@ -227,7 +227,8 @@ def require_priced(plan: Plan, schema: Schema) -> None:
             parameters.
     """
     try:
-        mechanism, second = algorithm(plan.algorithm), plan.unlabelled
+        mechanism = algorithm(plan.algorithm)
+        second = plan.unlabelled
         read_all(mechanism.parameters, plan.parameters)
         of_second = None if second is None else second.terms
         request = PlanRequest(

@@ -184,17 +184,17 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
         return None
     match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
         case PooledSums() as reader:
-            packed, start = reader.sums.packed, np.zeros(schema.n_classes)
+            packed = reader.sums.packed
+            start = np.zeros(schema.n_classes)
         case BoostedScores() as reader:
-            packed, start = reader.packed, reader.arrays["start"].astype(np.float64)
+            packed = reader.packed
+            start = reader.arrays["start"].astype(np.float64)
         case _:
             return None
     scores = packed.trees.values.transpose(0, 2, 1)
     if scores.shape[2] == 1:  # of the second of two classes; the first has none
-        scores, start = (
-            np.concatenate((np.zeros_like(scores), scores), axis=2),
-            np.concatenate(([0.0], start)),
-        )
+        scores = np.concatenate((np.zeros_like(scores), scores), axis=2)
+        start = np.concatenate(([0.0], start))
     code = _leading(scores, start, _reachable(packed))
     return None if code is None else schema.label.classes[code]
 
@@ -226,7 +226,8 @@ def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
     """Rows × ε, depth, and the noise of a leaf beside its expected rows, from public
     numbers alone.
     """
-    noise, depth = noise_in_rows(plan.event), int(plan.parameters["max_depth"])
+    noise = noise_in_rows(plan.event)
+    depth = int(plan.parameters["max_depth"])
     if not isinstance(expected_rows, int) or noise is None:
         return []
     shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
@@ -275,10 +276,8 @@ def _reachable(packed: PackedForest) -> NDArray[np.bool_]:
         np.arange(trees.right.shape[1] * 64) < packed.encoding.n_codes[:, np.newaxis]
     )
     legal = np.packbits(codes, axis=1, bitorder="little").view(np.uint64)[trees.feature]
-    goes_left, goes_right = (
-        ((legal & ~trees.right) != 0).any(axis=1),
-        ((legal & trees.right) != 0).any(axis=1),
-    )
+    goes_left = ((legal & ~trees.right) != 0).any(axis=1)
+    goes_right = ((legal & trees.right) != 0).any(axis=1)
     n_trees, n_nodes = trees.number.shape
     reachable = np.ones((n_trees, 1), dtype=np.bool_)
     while (n_level := reachable.shape[1]) <= n_nodes:

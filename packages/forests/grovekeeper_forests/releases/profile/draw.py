@@ -48,7 +48,8 @@ def release(
     Source:
         docs/proofs/bins.md, Theorem 2.
     """
-    parts, paid = parts_of(plan.event), PaidRandomness(randomness, plan.event)
+    parts = parts_of(plan.event)
+    paid = PaidRandomness(randomness, plan.event)
     cuts = releases.cuts(parts.bins, schema, rows, paid)
     exact = np.bincount(rows.y, minlength=schema.n_classes).astype(np.int64)
     counts = releases.release_counts(exact, parts.counts, paid)

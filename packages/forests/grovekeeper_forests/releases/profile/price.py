@@ -104,10 +104,8 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
         ParameterInvalid: a broken rule, or a share too small for any draw.
     """
     settled = read_all(PARAMETERS, requested)
-    for_counts, for_size = (
-        amounts.parse(settled["class_share"]),
-        amounts.parse(settled["size_share"]),
-    )
+    for_counts = amounts.parse(settled["class_share"])
+    for_size = amounts.parse(settled["size_share"])
     if for_counts + for_size >= 1:
         raise ParameterInvalid.named(
             "size_share", "too-large", accepted=["1 - class_share, or less"]

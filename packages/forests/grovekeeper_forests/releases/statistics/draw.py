@@ -59,9 +59,12 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
         docs/proofs/statistics.md.
     """
     paid = PaidRandomness(randomness, plan.event)
-    exact, end, tables = rows.total("measure_sums", json.dumps(plan.to_json())), 0, []
+    exact = rows.total("measure_sums", json.dumps(plan.to_json()))
+    end = 0
+    tables = []
     for priced in plan.priced:
-        start, end = end, end + n_sums(priced.table)
+        start = end
+        end = end + n_sums(priced.table)
         tables.append(_released(priced, exact[start:end], paid))
     paid.note_unused()
     return Statistics(plan, tables)
@@ -71,7 +74,8 @@ def _released(
     priced: PricedTable, exact: NDArray[np.int64], paid: PaidRandomness
 ) -> list[NDArray[np.int64]]:
     """The released numbers of a table, from its PRIVATE exact sums."""
-    table, events = priced.table, [event for _, event in priced.measured]
+    table = priced.table
+    events = [event for _, event in priced.measured]
     if edges := table.of_edges:
         counts = exact.reshape(table.exact.shape)
         by_cell = _by_grid_cell(counts, table) // per_row(events[0])

@@ -90,7 +90,8 @@ def measures(table: Table) -> list[Measure]:
         return [Measure("rank", 1.0, None)] * len(table.quantiles)
     if table.value is None:
         return [rows]
-    feature, radius = table.value, radius_of(table.value)
+    feature = table.value
+    radius = radius_of(table.value)
     is_whole = feature.type == "integer"
     centred = Measure("centred", radius, _few(2 * radius) if is_whole else None)
     if table.statistic == SUM:
@@ -309,10 +310,10 @@ def _require_label(tables: Sequence[Table], label: str) -> None:
 
 def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
     cells = noisy_counts.SENSITIVITIES[share.budget.adjacency]
-    grid, whole = _grid(share.epsilon / cells), measure.whole_steps
+    grid = _grid(share.epsilon / cells)
     return noisy_counts.priced(
         share.epsilon,
         share.budget,
         coordinates=table.n_cells,
-        steps=whole if whole is not None and whole <= grid else grid,
+        steps=min(measure.whole_steps or grid, grid),
     )

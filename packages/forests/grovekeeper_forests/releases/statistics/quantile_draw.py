@@ -119,10 +119,12 @@ def scores(counts: NDArray[np.int64], quantile: Fraction) -> NDArray[np.int64]:
     Returns:
         int64 ``(n_candidates,)``, in units of 1 / ``quantile.denominator`` of a row.
     """
-    part, whole = quantile.numerator, quantile.denominator
+    part = quantile.numerator
+    whole = quantile.denominator
     up_to = counts.cumsum()
     below = up_to - counts
     target = part * counts.sum()
-    too_high, too_low = whole * below - target, target - whole * up_to
+    too_high = whole * below - target
+    too_low = target - whole * up_to
     distances: NDArray[np.int64] = np.maximum(np.maximum(too_high, too_low), 0)
     return -distances

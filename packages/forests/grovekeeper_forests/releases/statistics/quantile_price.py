@@ -49,7 +49,8 @@ def range_sensitivity(quantile: Fraction) -> int:
     A row moves each score by at most max(q, 1 − q) rows, and can move one score up and
     another one down.
     """
-    part, whole = quantile.numerator, quantile.denominator
+    part = quantile.numerator
+    whole = quantile.denominator
     return 2 * max(part, whole - part)
 
 

@@ -266,7 +266,8 @@ class _Share:
             for bound in (total_value - total_width, total_value + total_width)
             for number in (few, n_rows + n_width)
         ]
-        low, high = min(corners) - rounding, max(corners) + rounding
+        low = min(corners) - rounding
+        high = max(corners) + rounding
         return cls(bounded(total_value / n_rows), bounded(low), bounded(high))
 
     def shifted(self, centre: float) -> Estimate:

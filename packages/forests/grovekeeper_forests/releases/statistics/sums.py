@@ -170,7 +170,8 @@ def _exact(
     cells: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """PRIVATE exact sums of a measure, one for each cell, in steps."""
-    is_in, steps = cells != _LEFT_OUT, per_row(event)
+    is_in = cells != _LEFT_OUT
+    steps = per_row(event)
     if table.value is None or measure.name == "rows":
         counts = np.bincount(cells[is_in], minlength=table.n_cells)
         return steps * counts.astype(np.int64)

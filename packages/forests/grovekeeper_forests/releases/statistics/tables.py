@@ -393,7 +393,8 @@ class _TableReader:
 
     def _own_columns(self, statistic: str) -> list[str]:
         """The columns that the statistic itself groups by, beside those of ``by``."""
-        columns, column = self._asked.get("columns") or [], self._asked.get("column")
+        columns = self._asked.get("columns") or []
+        column = self._asked.get("column")
         if statistic != CROSSTAB and columns:
             raise self._invalid("not-of-this-statistic", "columns")
         if statistic in (COUNT, CROSSTAB) and column is not None:
@@ -438,7 +439,8 @@ class _TableReader:
             return Axis(
                 name, categories=feature.categories, has_missing=feature.missing
             )
-        asked, n_private = self._bins.get(feature.name, DEFAULT_BINS), 0
+        asked = self._bins.get(feature.name, DEFAULT_BINS)
+        n_private = 0
         if isinstance(asked, Mapping):
             n_private = self._private_bins(feature, asked["quantiles"])
             asked = limits.MAX_STATISTICS_BINS
@@ -509,8 +511,10 @@ class _TableReader:
         return tuple(self._condition(index, item) for index, item in enumerate(asked))
 
     def _condition(self, index: int, item: Mapping[str, Any]) -> Condition:
-        name, values = item["column"], item.get("in")
-        lower, below = item.get("from"), item.get("below")
+        name = item["column"]
+        values = item.get("in")
+        lower = item.get("from")
+        below = item.get("below")
         is_range = lower is not None or below is not None
         categories = self._categories(name, index)
         if categories is None:
@@ -602,7 +606,8 @@ def _are_bounds_of(statistic: str, feature: Feature) -> bool:
 
 def _in_bounds(feature: Feature) -> list[str]:
     """What is inside the bounds of a number, in words."""
-    low, high = plain_number(feature.lower), plain_number(feature.upper)
+    low = plain_number(feature.lower)
+    high = plain_number(feature.upper)
     return [f"numbers from {low} to {high}"]
 
 
@@ -611,7 +616,8 @@ def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
     """Edges of bins of equal width. Those of an integer are whole: a bin has one or
     more of its values.
     """
-    low, high = Fraction(feature.lower), Fraction(feature.upper)
+    low = Fraction(feature.lower)
+    high = Fraction(feature.upper)
     if feature.type == "integer":
         n_values = high - low + 1
         edges = {low + math.ceil(n_values * step / n_bins) for step in range(1, n_bins)}

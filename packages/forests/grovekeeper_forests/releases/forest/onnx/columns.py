@@ -112,7 +112,8 @@ def _set_integers(attribute: AttributeProto, name: str, integers: NDArray[Any]) 
     """Fills an attribute piece by piece: a Python list of millions of integers takes
     several times their bytes.
     """
-    attribute.name, attribute.type = name, AttributeProto.INTS
+    attribute.name = name
+    attribute.type = AttributeProto.INTS
     for piece in np.array_split(integers, len(integers) // _PIECE + 1):
         attribute.ints.extend(piece.tolist())
 
@@ -157,7 +158,8 @@ class Columns:
         order = sorted(
             range(len(features)), key=lambda index: features[index].is_categorical
         )
-        n_own, n_columns = len(features), len(encoding.n_codes)
+        n_own = len(features)
+        n_columns = len(encoding.n_codes)
         cuts = np.full((n_columns, 256), math.inf)
         for index, (feature, edges) in enumerate(
             zip(features, encoding.edges, strict=True)
@@ -224,17 +226,17 @@ class _Pairs:
     def __init__(
         self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str
     ) -> None:
-        self._graph, self._encoding, self._columns, self._matrix = (
-            graph,
-            encoding,
-            columns,
-            matrix,
-        )
+        self._graph = graph
+        self._encoding = encoding
+        self._columns = columns
+        self._matrix = matrix
         self._known: dict[tuple[int, int], str] = {}
 
     def added(self) -> list[str]:
         """Adds the used columns of pairs, each double ``(n_rows, 1)``."""
-        graph, encoding, sums = self._graph, self._encoding, list[str]()
+        graph = self._graph
+        encoding = self._encoding
+        sums = list[str]()
         for index in self._columns.used:
             which, is_difference = divmod(index - len(encoding.edges), COLUMNS_PER_PAIR)
             pair = encoding.pairs[which]
@@ -252,7 +254,8 @@ class _Pairs:
         cuts below the value.
         """
         if (feature, common) not in self._known:
-            graph, n_own = self._graph, int(self._encoding.n_own_codes[feature])
+            graph = self._graph
+            n_own = int(self._encoding.n_own_codes[feature])
             column = graph.constant(self._columns.place[[feature]])
             value = graph.add("Gather", self._matrix, column, axis=1)
             cuts = graph.constant(self._columns.cuts[[feature], : n_own - 1])

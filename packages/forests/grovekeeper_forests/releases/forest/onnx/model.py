@@ -185,11 +185,9 @@ def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sum
 
 
 def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
-    encoding, arrays, values = (
-        reader.sums.encoding,
-        reader.sums.arrays,
-        reader.sums.values,
-    )
+    encoding = reader.sums.encoding
+    arrays = reader.sums.arrays
+    values = reader.sums.values
     if reader.read_out == leaf_read_out.VOTE:
         # Sums of whole votes are exact in any order, so every runtime sees the same
         # ties.
@@ -208,14 +206,13 @@ def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
 
 
 def _add_boosted(graph: Graph, reader: BoostedScores) -> Sums:
-    encoding, arrays = reader.encoding, reader.arrays
+    encoding = reader.encoding
+    arrays = reader.arrays
     splits = trees.of_masks(
         Columns.of(encoding), feature=arrays["feature"], right=arrays["right"]
     )
-    values, start = (
-        arrays["scores"] / 2.0**SCORE_BITS,
-        arrays["start"] / 2.0**SCORE_BITS,
-    )
+    values = arrays["scores"] / 2.0**SCORE_BITS
+    start = arrays["start"] / 2.0**SCORE_BITS
     sums = trees.add_tree_sums(
         graph, columns.add_values(graph, encoding), splits, values
     )

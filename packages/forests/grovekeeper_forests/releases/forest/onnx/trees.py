@@ -74,7 +74,8 @@ def preorder(n_nodes: int) -> NDArray[np.int64]:
     """Heap numbers of a complete tree's nodes in preorder: a node, then its left
     subtree, then its right subtree.
     """
-    order, pending = list[int](), [0]
+    order = list[int]()
+    pending = [0]
     while pending:
         node = pending.pop()
         if node < n_nodes:
@@ -94,11 +95,9 @@ def of_thresholds(
     ``equals``, off the threshold.
     """
     order = preorder(feature.shape[1])
-    feature, threshold, equals = (
-        feature[:, order],
-        threshold[:, order],
-        equals[:, order],
-    )
+    feature = feature[:, order]
+    threshold = threshold[:, order]
+    equals = equals[:, order]
     assert columns.is_coded[feature[equals]].all(), (
         "growth splits numbers at thresholds only"
     )
@@ -114,7 +113,8 @@ def of_masks(
     to the right.
     """
     order = preorder(feature.shape[1])
-    feature, right = feature[:, order], right[:, order]
+    feature = feature[:, order]
+    right = right[:, order]
     mode = np.full(feature.shape, AT_MOST, dtype=np.uint8)
     value = np.empty(feature.shape)
     members: list[NDArray[np.float64]] = []
@@ -344,7 +344,8 @@ class _ShiftedMatrix:
 
     def by(self, votes: str, *, weights: NDArray[np.uint16], shift: int) -> str:
         """Adds the matrix after a layer's votes, double ``(n_rows, n_features)``."""
-        graph, parts = self._graph, list[str]()
+        graph = self._graph
+        parts = list[str]()
         if self._ticks is not None:
             drift = graph.add(
                 "MatMul",
