@@ -508,10 +508,8 @@ class Client(Calls):
 
     def predict_table(self, model_id: str, stream: bytes) -> bytes:
         """``POST /models/{id}/predict`` with an Arrow stream, which a stream answers."""
-        path, headers = (
-            f"/models/{segment(model_id)}/predict",
-            {"Content-Type": "application/vnd.apache.arrow.stream"},
-        )
+        path = f"/models/{segment(model_id)}/predict"
+        headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
         request = Request(
             "POST", path, headers=headers, content=lambda: stream, repeatable=True
         )

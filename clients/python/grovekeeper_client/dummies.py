@@ -180,7 +180,8 @@ def declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
     declared = dict(partition)
     if partition["kind"] != "column":
         return declared
-    cells, sizes = declared.pop("cells"), declared.pop("sizes")
+    cells = declared.pop("cells")
+    sizes = declared.pop("sizes")
     if not declared.pop("feature"):
         declared["categories"] = uploads.categories_of(cells)
     if sizes is not None:
@@ -212,7 +213,8 @@ def _cell(column: Feature, chance: random.Random) -> Scalar:
     if column["type"] == "categorical":
         categories = column["categories"]
         return str(categories[int(share * len(categories))])
-    lower, upper = float(column["lower"]), float(column["upper"])
+    lower = float(column["lower"])
+    upper = float(column["upper"])
     is_integer = column["type"] == "integer"
     value = lower * (1 - share) + (upper + is_integer) * share
     if is_integer:

@@ -129,11 +129,9 @@ class Evaluation(ShowsFields):
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Reads the answer of ``GET /evaluations/{id}``."""
-        accuracy, matrix, auroc = (
-            answer["accuracy"],
-            answer["confusion"],
-            answer["auroc"],
-        )
+        accuracy = answer["accuracy"]
+        matrix = answer["confusion"]
+        auroc = answer["auroc"]
         return cls(
             id=answer["id"],
             accuracy=None if accuracy is None else accuracy["estimate"],
@@ -290,7 +288,8 @@ class Model:
             return predict_table(
                 self._client, self.id, table.table, schema=schema, read_out=read_out
             )
-        columns, n_rows = table.columns, table.n_rows
+        columns = table.columns
+        n_rows = table.n_rows
         return predict_columns(
             self._client,
             self.id,

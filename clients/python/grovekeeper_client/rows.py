@@ -233,7 +233,8 @@ def _without_marks_in_arrow(column: Any, marks: Collection[str]) -> Any:
     import pyarrow
     import pyarrow.compute as pc
 
-    kinds, kind = pyarrow.types, column.type
+    kinds = pyarrow.types
+    kind = column.type
     if kinds.is_dictionary(kind):
         kind = kind.value_type
         column = column.cast(kind)
@@ -270,7 +271,8 @@ def write_stream(table: Any, start: int, stop: int, *, read_out: str | None) -> 
 def read_stream(answer: bytes) -> dict[str, Any]:
     """The answer to a prediction in Arrow, as it is in JSON."""
     facts = read_arrays(answer)
-    n_classes, shares = len(facts["classes"]), facts["probabilities"]
+    n_classes = len(facts["classes"])
+    shares = facts["probabilities"]
     flat = shares.flatten().to_pylist()
     return facts | {
         "labels": facts["labels"].to_pylist(),
@@ -287,7 +289,8 @@ def read_arrays(answer: bytes) -> dict[str, Any]:
     import pyarrow
 
     batch = pyarrow.ipc.open_stream(answer).read_next_batch()
-    label, metadata = batch.column("label"), batch.schema.metadata
+    label = batch.column("label")
+    metadata = batch.schema.metadata
     return {
         "model": metadata[b"model"].decode(),
         "counts": json.loads(metadata[b"counts"]),
@@ -526,7 +529,8 @@ def _array(feature: Feature, column: Any) -> Any:
         )
     except pyarrow.ArrowException:  # cells of several types
         array = pyarrow.nulls(0)
-    kinds, kind = pyarrow.types, array.type
+    kinds = pyarrow.types
+    kind = array.type
     if kinds.is_dictionary(kind):
         kind = kind.value_type
         array = array.cast(kind)

@@ -27,7 +27,8 @@ def key_of(environ: Mapping[str, str]) -> str:
         ValueError: both variables are set, or the file cannot be read. The message
             shows no key.
     """
-    key, file = environ.get(_KEY, "").strip(), environ.get(_KEY_FILE)
+    key = environ.get(_KEY, "").strip()
+    file = environ.get(_KEY_FILE)
     if key and file:
         raise ValueError(f"set {_KEY} or {_KEY_FILE}, not both")
     if key:

@@ -286,7 +286,8 @@ def _of_resource(resource: Mapping[str, Any]) -> _Table:
 
 
 def _of_declaration(given: Mapping[str, Any]) -> _Column:
-    kind, missing = given.get("type"), given.get("missing") is True
+    kind = given.get("type")
+    missing = given.get("missing") is True
     categories = given.get("categories")
     if kind == "categorical" or (kind is None and isinstance(categories, list)):
         ordered = given.get("ordered") is True
@@ -306,9 +307,11 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
 
 
 def _of_field(given: Mapping[str, Any]) -> _Column:
-    kind, rules = _text(given.get("type", "string")), _object(given.get("constraints"))
+    kind = _text(given.get("type", "string"))
+    rules = _object(given.get("constraints"))
     missing = not rules.get("required", False)
-    values, hint = given.get("categories", rules.get("enum")), ""
+    values = given.get("categories", rules.get("enum"))
+    hint = ""
     if kind == "boolean" and not isinstance(values, list):
         false_texts = _list(given.get("falseValues"))
         true_texts = _list(given.get("trueValues"))

@@ -38,7 +38,8 @@ def _condition_in_words(condition: Mapping[str, Any]) -> str:
     if "in" in condition:
         values = ["(empty)" if value is None else value for value in condition["in"]]
         return f"{column} is {' or '.join(values)}"
-    lower, below = condition["from"], condition["below"]
+    lower = condition["from"]
+    below = condition["below"]
     words = [column]
     words += [] if lower is None else [f"from {lower:.15g}"]
     words += [] if below is None else [f"below {below:.15g}"]

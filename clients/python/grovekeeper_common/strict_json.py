@@ -34,7 +34,8 @@ def has_more_nodes(text: bytes, limit: int) -> bool:
             break
     else:
         return False
-    parts, n_quotes = [], 0
+    parts = []
+    n_quotes = 0
     for part in _parts(text):
         unescaped = part.replace(rb"\\", b"").replace(rb"\"", b"")
         parts.append(unescaped.translate(None, _NEITHER_MARK_NOR_QUOTE))

@@ -209,7 +209,8 @@ def of_header_line(
     as_stated = _names(line, SEPARATORS[separator])
     for other, words in _IN_WORDS.items():
         names = _names(line, SEPARATORS[other])
-        n_known, n_known_as_stated = len(known & {*names}), len(known & {*as_stated})
+        n_known = len(known & {*names})
+        n_known_as_stated = len(known & {*as_stated})
         is_plain = len(as_stated) == 1 < min(len(names), len(known))
         if is_plain or n_known > n_known_as_stated:
             suspected = f"cells seem to be separated by {words}"

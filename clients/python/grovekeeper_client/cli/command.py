@@ -165,6 +165,31 @@ class Remote(Plain):
         items: list[Any] = self.ask(lambda client: {name: list(request(client))})[name]
         return items
 
+    def show_all(
+        self,
+        name: str,
+        request: Callable[[Client], Iterable[Any]],
+        columns: Mapping[str, str | Callable[[Any], object]],
+        *,
+        empty: str | None = None,
+    ) -> list[Any]:
+        """Sends the request of a list, and prints the items as a table.
+
+        Args:
+            columns: by heading, the field of an item, or what makes a cell of an item.
+                A list of names is one cell.
+            empty: the sentence of an empty list; by default that there are none.
+        """
+        items = self.ask_all(name, request)
+        rows = [[_cell(item, made) for made in columns.values()] for item in items]
+        self.output.table(list(columns), rows, empty=empty or f"no {name}")
+        return items
+
+
+def _cell(item: Any, made: str | Callable[[Any], object]) -> object:
+    value = item[made] if isinstance(made, str) else made(item)
+    return ", ".join(value) if isinstance(value, list) else value
+
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Makes a function a typer command: expands option groups, maps named errors to

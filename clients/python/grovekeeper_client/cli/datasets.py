@@ -124,10 +124,8 @@ def init(
         )
     except (dictionaries.NotADictionary, dictionaries.DictionaryTooLarge) as error:
         raise WrongUse(str(error)) from None
-    output, text = (
-        call.output,
-        json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n",
-    )
+    output = call.output
+    text = json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
     if declaration is not None:
         declaration.write_text(text, encoding="utf-8")
     remarks = {
@@ -216,7 +214,8 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
     declaration = json_object(read_bytes(file), str(file))
     if "schema" not in declaration:
         raise WrongUse(f"{file} has no schema")
-    schema, output = declaration["schema"], call.output
+    schema = declaration["schema"]
+    output = call.output
     with call.client() as client:
         before, etag = client.dataset_with_etag(dataset)
         if others := declarations.edited(declaration, before):
@@ -462,10 +461,8 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
     if 0 < len(shown) < len(rows):
         output.say("the other columns: none")
     if report["dropped"] is not None:
-        without, over = (
-            report["dropped"]["without_unit"],
-            report["dropped"]["over_bound"],
-        )
+        without = report["dropped"]["without_unit"]
+        over = report["dropped"]["over_bound"]
         output.say(
             f"dropped: {without} rows without a unit, {over} rows of units that had all theirs"
         )
@@ -478,13 +475,16 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
 @app.command("uploads")
 def uploads(call: Remote, dataset: DatasetArgument) -> None:
     """List the uploads to a dataset. For its owner, with the number of stored rows."""
-    listed = call.ask_all("uploads", lambda client: client.uploads(dataset))
-    rows = [
-        [item["epoch"], item["uploaded_at"], item["rows"], item["erased_at"]]
-        for item in listed
-    ]
-    call.output.table(
-        ["upload", "at", "stored rows", "erased"], rows, empty="no uploads yet"
+    call.show_all(
+        "uploads",
+        lambda client: client.uploads(dataset),
+        {
+            "upload": "epoch",
+            "at": "uploaded_at",
+            "stored rows": "rows",
+            "erased": "erased_at",
+        },
+        empty="no uploads yet",
     )
 
 
@@ -703,7 +703,8 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
     """Show which rows a dataset shares with your other datasets. For its owner only;
     changes nothing.
     """
-    answer, output = call.ask(lambda client: client.overlaps(dataset)), call.output
+    answer = call.ask(lambda client: client.overlaps(dataset))
+    output = call.output
     rows = []
     for epoch in answer["epochs"]:
         known = epoch["rows"] is not None
@@ -737,21 +738,18 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
 @app.command("grants")
 def list_grants(call: Remote, dataset: DatasetArgument) -> None:
     """List who has which role on a dataset."""
-    grants = call.ask_all("grants", lambda client: client.grants(dataset))
-    columns = [
-        "key_id",
-        "key_name",
-        "role",
-        "granted_at",
-        "granted_by",
-        "expires_at",
-        "revoked_at",
-    ]
-    rows = [[grant[column] for column in columns] for grant in grants]
-    call.output.table(
-        ["key", "name", "role", "granted", "by", "key ends", "key revoked"],
-        rows,
-        empty="no grants",
+    call.show_all(
+        "grants",
+        lambda client: client.grants(dataset),
+        {
+            "key": "key_id",
+            "name": "key_name",
+            "role": "role",
+            "granted": "granted_at",
+            "by": "granted_by",
+            "key ends": "expires_at",
+            "key revoked": "revoked_at",
+        },
     )
 
 

@@ -52,23 +52,17 @@ def list_jobs(
     ] = None,
 ) -> None:
     """List jobs, newest first."""
-    jobs = call.ask_all(
+    call.show_all(
         "jobs",
         lambda client: client.jobs(dataset=dataset, algorithm=algorithm, state=state),
-    )
-    rows = [
-        [
-            job["id"],
-            job["dataset_name"],
-            job["algorithm"] or job["kind"],
-            price_of(job),
-            _state(job),
-            made(job),
-        ]
-        for job in jobs
-    ]
-    call.output.table(
-        ["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs"
+        {
+            "id": "id",
+            "dataset": "dataset_name",
+            "job": what_of,
+            "price": price_of,
+            "state": _state,
+            "made": made,
+        },
     )
 
 
@@ -114,6 +108,11 @@ def show(
     )
     if made(job):
         output.hint(next_command(job))
+
+
+def what_of(job: Mapping[str, Any]) -> str:
+    """The algorithm of a training job, else the kind of a job."""
+    return str(job["algorithm"] or job["kind"])
 
 
 def _state(job: Mapping[str, Any]) -> str:
@@ -238,7 +237,8 @@ def ended(job: Mapping[str, Any]) -> str:
 
 def price_of(paid: Mapping[str, Any]) -> str:
     """The price of a job or of its output, on each account that pays."""
-    price, second = amount(paid["price"]), paid.get("unlabelled")
+    price = amount(paid["price"])
+    second = paid.get("unlabelled")
     if second is None:
         return price
     return f"{price} on {paid['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
@@ -323,7 +323,8 @@ def show_quote(
 
 def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     """Prints what a job costs on one account, why, and what is left."""
-    price, why = part["price"], part.get("why")
+    price = part["price"]
+    why = part.get("why")
     output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
     in_unit = (
         "no more, no less"

@@ -49,30 +49,19 @@ def create(
 @app.command("list")
 def list_keys(call: Remote) -> None:
     """List all keys and subjects, without secrets."""
-    keys = call.ask_all("keys", lambda client: client.keys())
-    times = ("created_at", "last_used_at", "rotated_at", "expires_at", "revoked_at")
-    rows = [
-        [
-            key["id"],
-            key["name"],
-            ", ".join(key["roles"]),
-            *(key[time] for time in times),
-        ]
-        for key in keys
-    ]
-    call.output.table(
-        [
-            "id",
-            "name",
-            "roles",
-            "created",
-            "last used",
-            "rotated",
-            "expires",
-            "revoked",
-        ],
-        rows,
-        empty="no keys",
+    call.show_all(
+        "keys",
+        lambda client: client.keys(),
+        {
+            "id": "id",
+            "name": "name",
+            "roles": "roles",
+            "created": "created_at",
+            "last used": "last_used_at",
+            "rotated": "rotated_at",
+            "expires": "expires_at",
+            "revoked": "revoked_at",
+        },
     )
 
 

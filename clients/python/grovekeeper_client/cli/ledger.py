@@ -180,19 +180,17 @@ def charge(
 @app.command("reservations")
 def reservations(call: Remote, dataset: DatasetArgument) -> None:
     """List the charges for external mechanisms, and who attests them."""
-    listed = call.ask_all("reservations", lambda client: client.reservations(dataset))
-    rows = [
-        [
-            item["reservation_id"],
-            amount(item["price"]),
-            item["per"],
-            item["attested_by"],
-            item["description"],
-        ]
-        for item in listed
-    ]
-    call.output.table(
-        ["reservation", "amount", "per", "attested by", "for"], rows, empty="none"
+    call.show_all(
+        "reservations",
+        lambda client: client.reservations(dataset),
+        {
+            "reservation": "reservation_id",
+            "amount": lambda item: amount(item["price"]),
+            "per": "per",
+            "attested by": "attested_by",
+            "for": "description",
+        },
+        empty="none",
     )
 
 
@@ -217,7 +215,8 @@ def cap(
             account, epsilon, reason=reason, idempotency_key=key
         )
     output.answer(balance)
-    name, remaining = balance["account_name"], amount(balance, "remaining")
+    name = balance["account_name"]
+    remaining = amount(balance, "remaining")
     output.say(
         f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left"
     )
@@ -408,7 +407,9 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
 
     Entries of a population name the member's entry in place of a scope.
     """
-    entries, names, jobs = listed["entries"], listed["actors"], listed["jobs"]
+    entries = listed["entries"]
+    names = listed["actors"]
+    jobs = listed["jobs"]
     members = [entry.get("details", {}).get("member") for entry in entries]
     of_population = any(members)
     rows = []
@@ -440,7 +441,8 @@ def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
     mechanism; the reason of a change of the cap; or the erased dataset whose account
     goes on.
     """
-    reference, job = entry["job_id"], jobs.get(entry["job_id"])
+    reference = entry["job_id"]
+    job = jobs.get(entry["job_id"])
     if continued := entry.get("details", {}).get("continues"):
         return f"the erased {continued['dataset']}"
     if reason := entry.get("details", {}).get("reason"):
@@ -462,7 +464,8 @@ def _asked_by(
     entry: Mapping[str, Any], jobs: Mapping[str, Any], names: Mapping[str, str]
 ) -> str:
     """The key that acted, and the key that submitted the job."""
-    actor, job = entry["actor"], jobs.get(entry["job_id"])
+    actor = entry["actor"]
+    job = jobs.get(entry["job_id"])
     if job is None or job["submitted_by"] == actor:
         return _key(actor, names)
     return f"{_key(actor, names)} for {_key(job['submitted_by'], names)}"
@@ -707,18 +710,17 @@ def list_acts(
     """List administrative acts: keys, grants, declarations, erasures, caps, rules,
     aliases and others. For auditors.
     """
-    acts = call.ask_all("acts", lambda client: client.acts(dataset=dataset))
-    rows = [
-        [
-            act["sequence"],
-            act["at"],
-            act["kind"],
-            act["actor"],
-            _details(act["details"]),
-        ]
-        for act in acts
-    ]
-    call.output.table(["entry", "at", "act", "by", "details"], rows, empty="no acts")
+    call.show_all(
+        "acts",
+        lambda client: client.acts(dataset=dataset),
+        {
+            "entry": "sequence",
+            "at": "at",
+            "act": "kind",
+            "by": "actor",
+            "details": lambda act: _details(act["details"]),
+        },
+    )
 
 
 @act_commands.command("export")

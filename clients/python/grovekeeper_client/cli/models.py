@@ -37,34 +37,27 @@ def list_models(
     ] = None,
 ) -> None:
     """List the models that the key may see."""
-    models = call.ask_all(
+    call.show_all(
         "models",
         lambda client: client.models(dataset=dataset, algorithm=algorithm, alias=alias),
-    )
-    rows = [
-        [
-            item["id"],
-            item["name"],
-            ", ".join(item["aliases"]),
-            item["dataset_name"],
-            item["algorithm"],
-            _cells(item["scope"]),
-            None if item["price"] is None else amount(item["price"]),
-            item["created_at"],
-        ]
-        for item in models
-    ]
-    call.output.table(
-        ["id", "name", "aliases", "dataset", "algorithm", "cells", "price", "trained"],
-        rows,
-        empty="no models",
+        {
+            "id": "id",
+            "name": "name",
+            "aliases": "aliases",
+            "dataset": "dataset_name",
+            "algorithm": "algorithm",
+            "cells": lambda item: _cells(item["scope"]),
+            "price": lambda item: item["price"] and amount(item["price"]),
+            "trained": "created_at",
+        },
     )
 
 
 @app.command("show")
 def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) -> None:
     """Show a model card: the guarantee, the parameters, and the receipt on request."""
-    card, output = call.ask(lambda client: client.model(model_id)), call.output
+    card = call.ask(lambda client: client.model(model_id))
+    output = call.output
     output.facts(
         {
             "model": card["id"],
@@ -168,12 +161,15 @@ AliasArgument: TypeAlias = Annotated[
 @alias_commands.command("list")
 def list_aliases(call: Remote, dataset: DatasetArgument) -> None:
     """List the aliases of a dataset's models."""
-    aliases = call.ask_all("aliases", lambda client: client.aliases(dataset))
-    rows = [
-        [f"{dataset}@{item['alias']}", item["model_id"], item["moved_at"]]
-        for item in aliases
-    ]
-    call.output.table(["alias", "model", "since"], rows, empty="no aliases")
+    call.show_all(
+        "aliases",
+        lambda client: client.aliases(dataset),
+        {
+            "alias": lambda item: f"{dataset}@{item['alias']}",
+            "model": "model_id",
+            "since": "moved_at",
+        },
+    )
 
 
 @alias_commands.command("set")
@@ -189,12 +185,15 @@ def put(call: Remote, alias: AliasArgument, model_id: ModelArgument) -> None:
 def history(call: Remote, alias: AliasArgument) -> None:
     """Show which models an alias named, newest first, and who moved it."""
     dataset, name = _parts(alias)
-    moves = call.ask_all("moves", lambda client: client.alias_moves(dataset, name))
-    rows = [
-        [move["moved_at"], move["model_id"] or "(removed)", move["moved_by"]]
-        for move in moves
-    ]
-    call.output.table(["since", "model", "by"], rows, empty="no moves")
+    call.show_all(
+        "moves",
+        lambda client: client.alias_moves(dataset, name),
+        {
+            "since": "moved_at",
+            "model": lambda move: move["model_id"] or "(removed)",
+            "by": "moved_by",
+        },
+    )
 
 
 @alias_commands.command("remove")

@@ -88,7 +88,8 @@ def list_populations(call: Remote) -> None:
 @app.command("show")
 def show(call: Remote, population: PopulationArgument) -> None:
     """Show a population, its balance, its datasets and its guarantee."""
-    answer, output = call.ask(lambda client: client.population(population)), call.output
+    answer = call.ask(lambda client: client.population(population))
+    output = call.output
     output.facts(
         {
             "name": answer["name"],

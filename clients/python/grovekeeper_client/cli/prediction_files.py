@@ -150,7 +150,9 @@ def predict_file(
     shares = [f"P({name})" for name in task.schema["label"]["classes"]]
     _check_names(task.keep, {PREDICTED, *shares})
     # an alias may move meanwhile
-    model, n_rows, counts = str(task.card["id"]), 0, counted([])
+    model = str(task.card["id"])
+    n_rows = 0
+    counts = counted([])
     options: dict[str, Any] = {"schema": task.schema, "read_out": task.read_out}
     with _writer(task.target) as writer, closing(_parts(task)) as parts:
         for part in parts:
@@ -254,7 +256,8 @@ def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
     header = next(reader, [])
     task.check_columns(header)
     lines = b"".join(block.splitlines(keepends=True)[reader.line_num :])
-    n_bytes, n_lines = 0, 0
+    n_bytes = 0
+    n_lines = 0
     while block and HAS_PYARROW:
         read = tables.of_csv(lines, header, task.schema)
         if read is None:
@@ -263,7 +266,8 @@ def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
         for part in tables.ranges(cells.num_rows, n_rows_at_once(task.schema)):
             kept = _columns(cells.slice(*part), task.keep)
             yield _Part(features.slice(*part), kept, _share(raw, task))
-        n_bytes, n_lines = n_bytes + len(block), n_lines + block.count(b"\n")
+        n_bytes = n_bytes + len(block)
+        n_lines = n_lines + block.count(b"\n")
         block = lines = stream.read(_BLOCK_BYTES) + stream.readline()
     if block:
         stream.seek(n_bytes)

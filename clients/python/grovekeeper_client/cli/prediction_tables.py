@@ -57,7 +57,8 @@ def of_csv(
 
 
 def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
-    marks, columns = row_kinds.marks_of(schema), {}
+    marks = row_kinds.marks_of(schema)
+    columns = {}
     for feature in schema["features"]:
         name = feature["name"]
         if name not in texts.column_names:

@@ -42,7 +42,8 @@ def in_words(error: Mapping[str, Any]) -> str:
     """One problem of an ``invalid-request`` answer. Neither the answer nor this line
     repeats a value of the request.
     """
-    at, problem = error["at"], error["problem"]
+    at = error["at"]
+    problem = error["problem"]
     words = (
         _MEANINGS.get(f"{at}: {problem}")
         or _MEANINGS.get(problem)

@@ -154,10 +154,8 @@ def best(
             typed = as_typed(
                 models, vars(selection) | {"quote": False, "receipt": False}
             )
-            what, answer = (
-                f"a choice among {len(models)} models",
-                client.quote_selection(body),
-            )
+            what = f"a choice among {len(models)} models"
+            answer = client.quote_selection(body)
             _show_quote(
                 call.output,
                 answer,
@@ -179,22 +177,19 @@ def best(
 @evaluation_commands.command("list")
 def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
     """List the evaluations of a model, newest first."""
-    listed = call.ask_all("evaluations", lambda client: client.evaluations(model_id))
-    rows = [
-        [
-            item["id"],
-            item["dataset_name"],
-            ", ".join(item["releases"]),
-            item["best"],
-            _percent(item["accuracy"]).get("accuracy"),
-            item["created_at"],
-        ]
-        for item in listed
-    ]
-    # Of a choice the accuracy is the best model's, which need not be the one whose
-    # evaluations are listed.
-    call.output.table(
-        ["id", "on", "released", "best", "accuracy", "at"], rows, empty="no evaluations"
+    call.show_all(
+        "evaluations",
+        lambda client: client.evaluations(model_id),
+        {
+            "id": "id",
+            "on": "dataset_name",
+            "released": "releases",
+            "best": "best",
+            # Of a choice the accuracy is the best model's, which need not be the one
+            # whose evaluations are listed.
+            "accuracy": lambda item: _percent(item["accuracy"]).get("accuracy"),
+            "at": "created_at",
+        },
     )
 
 
@@ -375,12 +370,11 @@ def release(
 @profile_commands.command("list")
 def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
     """List the profiles of a dataset, newest first."""
-    profiles = call.ask_all("profiles", lambda client: client.profiles(dataset))
-    rows = [
-        [item["id"], item["name"], price_of(item), item["created_at"]]
-        for item in profiles
-    ]
-    call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
+    call.show_all(
+        "profiles",
+        lambda client: client.profiles(dataset),
+        {"id": "id", "name": "name", "price": price_of, "released": "created_at"},
+    )
 
 
 @profile_commands.command("show")
@@ -394,7 +388,8 @@ def show_profile(
     """Show a profile: noisy class counts and size, edges of the bins, the guarantee,
     and the receipt on request.
     """
-    profile, output = call.ask(lambda client: client.profile(profile_id)), call.output
+    profile = call.ask(lambda client: client.profile(profile_id))
+    output = call.output
     show_head(output, "profile", profile)
     counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]
     rows = [

@@ -19,7 +19,7 @@ from grovekeeper_client.cli.command import (
     confirm,
     given,
 )
-from grovekeeper_client.cli.jobs import price_of
+from grovekeeper_client.cli.jobs import price_of, what_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount
 
@@ -242,19 +242,17 @@ def list_approvals(call: Remote) -> None:
     """List the jobs that wait for a decision about a dataset that the key owns, oldest
     first.
     """
-    waiting = call.ask_all("approvals", lambda client: client.approvals())
-    rows = [
-        [
-            job["job"],
-            ", ".join(_prices(job)),
-            job["algorithm"] or job["kind"],
-            _submitter(job),
-            job["expires_at"],
-        ]
-        for job in waiting
-    ]
-    call.output.table(
-        ["job", "price", "what", "by", "expires"], rows, empty="no job waits for you"
+    waiting = call.show_all(
+        "approvals",
+        lambda client: client.approvals(),
+        {
+            "job": "job",
+            "price": _prices,
+            "what": what_of,
+            "by": _submitter,
+            "expires": "expires_at",
+        },
+        empty="no job waits for you",
     )
     if waiting:
         call.output.hint(
@@ -292,7 +290,8 @@ def _prices(job: dict[str, Any]) -> list[str]:
 
 def _submitter(job: Mapping[str, Any]) -> str:
     """The key that submitted a job, with its name where the reader may know it."""
-    name, key_id = job["submitted_by_name"], str(job["submitted_by"])
+    name = job["submitted_by_name"]
+    key_id = str(job["submitted_by"])
     return key_id if name is None else f"{name} ({key_id})"
 
 
@@ -338,22 +337,17 @@ def add(
 @webhook_commands.command("list")
 def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
     """List the webhooks of a dataset, and how many events wait for each."""
-    listed = call.ask_all("webhooks", lambda client: client.webhooks(dataset))
-    rows = [
-        [
-            item["id"],
-            item["url"],
-            ", ".join(item["events"]),
-            item["threshold"],
-            item["waiting"],
-            item["failures"],
-        ]
-        for item in listed
-    ]
-    call.output.table(
-        ["id", "address", "events", "below", "waiting", "failures"],
-        rows,
-        empty="no webhooks",
+    call.show_all(
+        "webhooks",
+        lambda client: client.webhooks(dataset),
+        {
+            "id": "id",
+            "address": "url",
+            "events": "events",
+            "below": "threshold",
+            "waiting": "waiting",
+            "failures": "failures",
+        },
     )
 
 

@@ -250,19 +250,17 @@ def release(
 @app.command("list")
 def list_statistics(call: Remote, dataset: DatasetArgument) -> None:
     """List the statistics of a dataset, newest first."""
-    released = call.ask_all("statistics", lambda client: client.all_statistics(dataset))
-    rows = [
-        [
-            item["id"],
-            item["name"],
-            ", ".join(item["statistics"]),
-            price_of(item),
-            item["created_at"],
-        ]
-        for item in released
-    ]
-    columns = ["id", "name", "statistics", "price", "released"]
-    call.output.table(columns, rows, empty="no statistics")
+    call.show_all(
+        "statistics",
+        lambda client: client.all_statistics(dataset),
+        {
+            "id": "id",
+            "name": "name",
+            "statistics": "statistics",
+            "price": price_of,
+            "released": "created_at",
+        },
+    )
 
 
 @app.command("show")

@@ -120,11 +120,9 @@ class PlanOptions:
         return replace(self, epsilon=quote["largest_that_fits"])
 
     def _unlabelled(self, client: Client) -> dict[str, Any] | None:
-        epsilon, delta, scope = (
-            self.unlabelled_epsilon,
-            self.unlabelled_delta,
-            self.unlabelled_scope,
-        )
+        epsilon = self.unlabelled_epsilon
+        delta = self.unlabelled_delta
+        scope = self.unlabelled_scope
         if self.unlabelled is None:
             if (epsilon, delta, scope) != (None, None, None):
                 raise WrongUse(
