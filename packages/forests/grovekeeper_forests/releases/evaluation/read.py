@@ -36,8 +36,7 @@ class Evaluation:
     def to_json(self) -> dict[str, object]:
         """Counts as text, because they may have more than 53 bits."""
         tables = {
-            name: [str(count) for count in table.tolist()]
-            for name, table in self.tables.items()
+            name: list(map(str, table.tolist())) for name, table in self.tables.items()
         }
         return {"plan": self.plan.to_json(), "best": self.best, "tables": tables}
 

@@ -43,7 +43,7 @@ class Profile:
         return {
             "plan": self.plan.to_json(),
             "cuts": self._cuts_by_feature(),
-            "class_counts": [str(count) for count in self.class_counts.tolist()],
+            "class_counts": list(map(str, self.class_counts.tolist())),
             "size": None if self.size is None else str(self.size),
         }
 

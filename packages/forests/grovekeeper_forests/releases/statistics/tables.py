@@ -96,7 +96,7 @@ class Axis:
             declared = [{"category": category} for category in self.categories]
             return [*declared, {"other": True}, *missing]
         limits_of_bins = [self.bounds[0], *self.edges, self.bounds[1]]
-        numbers = [plain_number(edge) for edge in limits_of_bins]
+        numbers = list(map(plain_number, limits_of_bins))
         bins: list[dict[str, Any]] = [
             {"from": low, "below": high} for low, high in itertools.pairwise(numbers)
         ]
@@ -267,7 +267,7 @@ class Table:
         """The field of a request that only quantiles have."""
         if self.statistic != QUANTILES:
             return {}
-        return {"quantiles": [to_text(quantile) for quantile in self.quantiles]}
+        return {"quantiles": list(map(to_text, self.quantiles))}
 
 
 def read_tables(asked: Sequence[Mapping[str, Any]], schema: Schema) -> list[Table]:
