@@ -56,12 +56,20 @@ def read(lines: Iterable[bytes]) -> Dataset:
 
 def verdict(lines: Iterable[bytes]) -> Verdict:
     """What the checked function says of the export of a dataset."""
+    line, account = replayed(lines)
+    return Verdict(line, account.load())
+
+
+def replayed(lines: Iterable[bytes]) -> tuple[int | None, Account]:
+    """The first line that cannot follow those before it, or ``None``, and the account
+    before it.
+    """
     dataset = read(lines)
     account = Account(dataset.names, dataset.cap)
     for sequence, step in dataset.steps.items():
         if not account.take(step):
-            return Verdict(sequence + 1, account.load())
-    return Verdict(None, account.load())
+            return sequence + 1, account
+    return None, account
 
 
 def judge_population(
