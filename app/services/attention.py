@@ -6,6 +6,7 @@ All of them stand in lists that the caller may read, and none depends on a row.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -82,26 +83,28 @@ def _proposals(
 ) -> list[RulesProposal]:
     """The proposed rules that the caller may put in force: another owner's."""
     owned = grants.datasets_with(session, principal, MANAGE_DATASET)
-    living = {
-        row.account_id: proposal
-        for row in rules.proposed(session, among=owned)
-        if (proposal := dataset_rules.living_proposal(row, at=at)) is not None
-        and proposal["by"] != principal.key_id
-    }
+    living: dict[str, dict[str, Any]] = {}
+    for row in rules.proposed(session, among=owned):
+        proposal = dataset_rules.living_proposal(row, at=at)
+        if proposal is not None and proposal["by"] != principal.key_id:
+            living[row.account_id] = proposal
     datasets = catalog.named(session, list(living))
     pairs = [(dataset_id, proposal["by"]) for dataset_id, proposal in living.items()]
     names = grants.names_on_datasets(session, principal, pairs)
-    shown = [
-        RulesProposal(
-            dataset=dataset_id,
-            dataset_name=datasets[dataset_id].name,
-            by=by,
-            by_name=names.get((dataset_id, by)),
-            at=living[dataset_id]["at"],
+    shown = []
+    for dataset_id, by in pairs:
+        dataset = datasets[dataset_id]
+        if dataset.deleted_at is not None:
+            continue
+        shown.append(
+            RulesProposal(
+                dataset=dataset_id,
+                dataset_name=dataset.name,
+                by=by,
+                by_name=names.get((dataset_id, by)),
+                at=living[dataset_id]["at"],
+            )
         )
-        for dataset_id, by in pairs
-        if datasets[dataset_id].deleted_at is None
-    ]
     shown.sort(key=lambda proposal: proposal.at)
     return shown[: limits.MAX_ATTENTION]
 
@@ -114,11 +117,12 @@ def _ending_keys(
     rows = keys.ending(
         session, after=at, until=until, only=only, limit=limits.MAX_ATTENTION
     )
-    return [
-        ExpiringKey(id=row.id, name=row.name, expires_at=stamps.to_text(ends))
-        for row in rows
-        if (ends := row.expires_at) is not None
-    ]
+    ending = []
+    for row in rows:
+        ends = stamps.text_or_none(row.expires_at)
+        if ends is not None:
+            ending.append(ExpiringKey(id=row.id, name=row.name, expires_at=ends))
+    return ending
 
 
 def budgets(
@@ -129,17 +133,20 @@ def budgets(
     fullest_first = sorted(living, key=show.share_used, reverse=True)
     ids = [item.id for item in fullest_first]
     standings = show.standings(installation, principal, ids)
-    return [
-        BudgetOut(
+    shown = []
+    for item in fullest_first:
+        standing = standings.get(item.id)
+        # a grant may have been taken away meanwhile
+        if standing is None:
+            continue
+        budget = BudgetOut(
             dataset=item.id,
             dataset_name=item.name,
             account=item.account,
             population=item.population,
             protects=item.protects,
-            **vars(standings[item.id]),
+            **vars(standing),
             has_rows=bool(item.epochs),
         )
-        for item in fullest_first
-        # a grant may have been taken away meanwhile
-        if item.id in standings
-    ]
+        shown.append(budget)
+    return shown

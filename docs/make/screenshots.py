@@ -65,7 +65,9 @@ def _shots(scene: Scene) -> list[_Shot]:
         _Shot("first-steps", "newcomer", "/"),
         _Shot("datasets", "ben", "/ui/datasets"),
         _Shot("dataset", "ada", dataset),
-        _Shot("dataset-access", "ada", dataset, part="#uploads"),
+        _Shot("dataset-uploads", "ada", f"{dataset}/uploads"),
+        _Shot("dataset-access", "ada", f"{dataset}/access"),
+        _Shot("dataset-rules", "ada", f"{dataset}/rules"),
         _Shot("declare", "ada", "/ui/datasets/new", _declare),
         _Shot(
             "upload",

@@ -223,7 +223,8 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
     ]["epoch"]
     paths = [
         "/", "/ui/datasets",
-        f"/ui/datasets/{dataset['id']}", f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
+        *(f"/ui/datasets/{dataset['id']}{tab}" for tab in ("", "/uploads", "/access", "/rules")),
+        f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
         f"/ui/ledger/{dataset['id']}/spent", f"/ui/ledger/{dataset['id']}/report",
         evaluation, statistics, f"/ui/datasets/{dataset['id']}/statistics",

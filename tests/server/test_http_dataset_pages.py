@@ -88,11 +88,17 @@ def test_a_page_shows_what_the_key_may_see_and_says_who_gives_rights(
 ) -> None:
     dataset = idle_server.uploaded(partitions=PARTITIONS)["id"]
     _charged(idle_server, dataset, "0.5", {})
-    shown = {
+    page = f"/ui/datasets/{dataset}"
+    browsers = {
         role: signed_in(idle_server, idle_server.granted(dataset, role))
-        .get(f"/ui/datasets/{dataset}")
-        .text
         for role in ("predictor", "analyst", "auditor", "owner")
+    }
+    shown = {
+        role: "".join(
+            browser.get(f"{page}{tab}").text
+            for tab in ("", "/uploads", "/access", "/rules")
+        )
+        for role, browser in browsers.items()
     }
     refused = {
         role: [
@@ -153,18 +159,17 @@ def test_grants_are_given_and_revoked_by_form(idle_server: Server) -> None:
     given = browser.post(path, data={"key_id": f" {other.id} ", "role": "analyst"})
     assert (given.status_code, given.headers["Location"]) == (
         303,
-        f"/ui/datasets/{dataset}#access",
+        f"/ui/datasets/{dataset}/access",
     )
     assert other.http.get(f"/ledger/{dataset}").status_code == 200
     revocation = f"{path}/{other.id}/revoke"
-    assert f'href="{revocation}"' in browser.get(f"/ui/datasets/{dataset}").text
+    page = f"/ui/datasets/{dataset}/access"
+    assert f'href="{revocation}"' in browser.get(page).text
     assert "<strong>analyst</strong>" in browser.get(revocation).text
     assert other.http.get(f"/ledger/{dataset}").status_code == 200, (
         "the page asks, and changes nothing"
     )
-    assert (
-        browser.post(revocation).headers["Location"] == f"/ui/datasets/{dataset}#access"
-    )
+    assert browser.post(revocation).headers["Location"] == page
     assert other.http.get(f"/ledger/{dataset}").status_code == 404
     assert _acts(idle_server, dataset)[len(before) :] == ["grant-made", "grant-removed"]
     unknown = browser.post(path, data={"key_id": "key_nobody", "role": "analyst"})
@@ -228,16 +233,17 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
     assert http.get(f"/datasets/{dataset}/rules").json()["largest_job"] == "1", (
         "one owner does not loosen rules"
     )
-    assert "Put these rules in force" not in browser.get(f"/ui/datasets/{dataset}").text
+    assert "Put these rules in force" not in browser.get(path).text
     browser = signed_in(idle_server, second)
-    proposal = browser.get(f"/ui/datasets/{dataset}").text
+    proposal = browser.get(path).text
     for named in (
         f"test {first.id} proposed looser rules",
         f"Quota of test {first.id}:",
         f"UTC, by test {first.id}",
     ):
         assert named in section(proposal, "rules")
-    assert f"test admin <code>{idle_server.admin.id}</code></td><td><a" in proposal, (
+    access = browser.get(f"/ui/datasets/{dataset}/access").text
+    assert f"test admin <code>{idle_server.admin.id}</code></td><td><a" in access, (
         "who gave the role"
     )
     agreed = {name: text for name, text in hidden(proposal).items() if name != "key_id"}

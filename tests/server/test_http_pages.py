@@ -219,7 +219,10 @@ def test_every_page_has_the_policy_and_what_the_api_would_answer(
     pages = {
         "/": "/attention",
         "/ui/datasets": "/datasets",
-        f"/ui/datasets/{dataset}": f"/datasets/{dataset}",
+        **{
+            f"/ui/datasets/{dataset}{tab}": f"/datasets/{dataset}"
+            for tab in ("", "/uploads", "/access", "/rules")
+        },
         f"/ui/datasets/{dataset}/train?epsilon=1": None,
         f"/ui/datasets/{dataset}/statistics": f"/datasets/{dataset}/statistics",
         f"/ui/datasets/{dataset}/statistics/new?epsilon=1": None,
@@ -578,6 +581,7 @@ def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
     browser = signed_in(server, server.admin)
     paths = (
         f"/ui/datasets/{dataset}",
+        f"/ui/datasets/{dataset}/access",
         "/ui/jobs",
         f"/ui/jobs/{job['id']}",
         f"/ui/models/{job['model_id']}",

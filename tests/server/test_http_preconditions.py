@@ -161,9 +161,9 @@ def test_rules_are_never_new(idle_server: Server) -> None:
 
 def test_the_client_and_the_page_send_what_they_have_seen(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
-    page, path = f"/ui/datasets/{dataset}", f"/ui/datasets/{dataset}/rules"
+    path = f"/ui/datasets/{dataset}/rules"
     browser = signed_in(idle_server, idle_server.admin)
-    opened = hidden(browser.get(page).text)["etag"]
+    opened = hidden(browser.get(path).text)["etag"]
     with Client(idle_server.url, idle_server.admin.key) as client:
         seen = client.rules(dataset)
         client.change_rules(dataset, RULES, etag=seen["etag"])

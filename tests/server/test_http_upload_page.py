@@ -166,7 +166,7 @@ def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(
     dataset, http = idle_server.uploaded()["id"], idle_server.admin.http
     (epoch,) = http.get(f"/datasets/{dataset}").json()["epochs"]
     page, path = (
-        f"/ui/datasets/{dataset}",
+        f"/ui/datasets/{dataset}/uploads",
         f"/ui/datasets/{dataset}/uploads/{epoch['epoch']}/erase",
     )
     callers = {
@@ -192,7 +192,7 @@ def test_an_upload_is_erased_by_its_owner_after_a_page_that_says_what_stays(
     )
     assert browser.get(path.replace(epoch["epoch"], "ep_nothing")).status_code == 404
     erased = browser.post(path)
-    assert (erased.status_code, erased.headers["Location"]) == (303, f"{page}#uploads")
+    assert (erased.status_code, erased.headers["Location"]) == (303, page)
     assert http.get(f"/datasets/{dataset}").json()["epochs"][0]["erased_at"] is not None
     shown = section(browser.get(page).text, "uploads")
     assert " 0 erased " in shown, "no row is stored any more"
@@ -218,10 +218,10 @@ def test_a_dataset_is_erased_by_its_owner_who_types_its_name(
             other.post(f"{page}/erase", data={"name": declared["name"]}),
         ]
         assert [answer.status_code for answer in answers] == [status, status]
-        assert f"{page}/erase" not in other.get(page).text
+        assert f"{page}/erase" not in other.get(f"{page}/uploads").text
 
     browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
-    assert f"{page}/erase" in browser.get(page).text
+    assert f"{page}/erase" in browser.get(f"{page}/uploads").text
     assert "Nothing is refunded." in text_of(browser.get(f"{page}/erase"))
     for name in ("", dataset, declared["name"].upper()):
         refused = browser.post(f"{page}/erase", data={"name": name})
@@ -233,4 +233,4 @@ def test_a_dataset_is_erased_by_its_owner_who_types_its_name(
     assert http.get(f"/jobs/{job}").json()["state"] == "cancelled"
     assert "The rows were erased on" in text_of(browser.get(page))
     assert "All rows were erased on" in text_of(browser.get(f"{page}/erase"))
-    assert f"{page}/erase" not in browser.get(page).text
+    assert f"{page}/erase" not in browser.get(f"{page}/uploads").text

@@ -193,7 +193,7 @@ async def revoke_role(visit: Visitor, dataset: str, key_id: str) -> Response:
     def act(form: Form) -> str:
         keys.remove_grant(*visit.by, dataset, key_id)
         is_own = key_id == visit.caller.key_id and not visit.caller.is_admin
-        return "/" if is_own else f"/ui/datasets/{dataset}#access"
+        return "/" if is_own else f"/ui/datasets/{dataset}/access"
 
     return await submitted(
         visit, act, lambda refused: confirm_revocation_of_role(refused, dataset, key_id)

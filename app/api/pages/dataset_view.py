@@ -12,6 +12,42 @@ from app.wire.uploads import UploadList
 
 
 @dataclass(frozen=True)
+class Tab:
+    """A link to a part of a dataset."""
+
+    label: str
+    path: str
+    is_current: bool
+
+
+def tabs_of(dataset: str, current: str, others: Mapping[str, bool]) -> list[Tab]:
+    """The parts of a dataset, each with an address of its own.
+
+    Args:
+        current: the end of the address of the shown part; empty for the overview.
+        others: whether the reader may see the parts that have pages elsewhere.
+    """
+    page = f"/ui/datasets/{dataset}"
+    elsewhere = {
+        "statistics": f"{page}/statistics",
+        "models": f"/ui/models?dataset={dataset}",
+        "jobs": f"/ui/jobs?dataset={dataset}",
+        "ledger": f"/ui/ledger/{dataset}",
+    }
+    paths = {"": page}
+    for name in ("uploads", "access", "rules"):
+        paths[name] = f"{page}/{name}"
+    for name, path in elsewhere.items():
+        if others[name]:
+            paths[name] = path
+    tabs = []
+    for name, path in paths.items():
+        label = name.capitalize() or "Overview"
+        tabs.append(Tab(label, path, name == current))
+    return tabs
+
+
+@dataclass(frozen=True)
 class DeclaredColumn:
     """A column of the declaration; ``values`` are its bounds or categories in words."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from app.access.grants import MANAGE_DATASET, PREDICT, TRAIN
+from app.access.grants import MANAGE_DATASET, PREDICT, SEE_JOB, SEE_LEDGER, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages import pictures
 from app.api.pages.dataset_view import (
@@ -19,6 +19,7 @@ from app.api.pages.dataset_view import (
     pairs_of,
     shown_partitions,
     shown_uploads,
+    tabs_of,
 )
 from app.api.pages.forms import Form, checked, read_file_form, submitted, utc
 from app.api.pages.home_view import budget_row
@@ -27,7 +28,7 @@ from app.api.pages.upload_view import Report, shown_report
 from app.api.pages.views import may_declare
 from app.api.requests import Body, BodyRoute, Page, checked_key, limited
 from app.api.streams import receive_upload
-from app.core import limits
+from app.core import limits, stamps
 from app.core.errors import (
     InvalidRequest,
     NotFound,
@@ -45,7 +46,7 @@ from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_
 from app.services.datasets.upload import UploadTerms
 from app.services.ledger import balances, spend_history
 from app.services.pagination import PageRequest
-from app.wire.grants import GrantIn, GrantList
+from app.wire.grants import GrantIn
 from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
@@ -83,54 +84,103 @@ _CHARS_OF_SECONDS = len("2040-01-02T03:04:05")
 _ALL = PageRequest(limit=limits.MAX_PAGE_SIZE)
 
 
+def _of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
+    """What every tab of a dataset shows above itself.
+
+    Args:
+        current: the end of the address of the tab.
+    """
+    shown = show.show_dataset(*visit.by, reference).model_dump(by_alias=True)
+    id_ = shown["id"]
+    may_train = has_role(*visit.by, id_, TRAIN)
+    others = {
+        "statistics": may_train,
+        "models": has_role(*visit.by, id_, PREDICT),
+        "jobs": has_role(*visit.by, id_, SEE_JOB),
+        "ledger": has_role(*visit.by, id_, SEE_LEDGER),
+    }
+    balance = if_permitted(lambda: balances.show_balance(*visit.by, id_, scope={}))
+    return {
+        "dataset": shown,
+        "balance": balance,
+        "tabs": tabs_of(id_, current, others),
+        "may_train": may_train,
+        "may_manage": has_role(*visit.by, id_, MANAGE_DATASET),
+        "refused_form": visit.refused_form,
+    }
+
+
 @detail_pages.get("")
 def show_dataset(
     visit: Visitor,
     dataset: str,
     pair: Annotated[str, Query(max_length=limits.MAX_CELL_CHARS)] = "",
 ) -> Response:
-    """Show one dataset. ``pair`` chooses two partitions, as in ``region,shard``, for
-    the grid of cells.
+    """Show one dataset: what was spent, its cells and columns. ``pair`` chooses two
+    partitions, as in ``region,shard``, for the grid of cells.
     """
-    shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
-    reference = shown["id"]
-    balance = if_permitted(
-        lambda: balances.show_balance(*visit.by, reference, scope={})
-    )
-    spent = if_permitted(lambda: spend_history.list_charges(*visit.by, reference))
-    access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
-    rules = if_permitted(lambda: show_rules(*visit.by, reference))
-    uploads = if_permitted(lambda: show.list_uploads(*visit.by, reference, _ALL))
-    in_force = None if rules is None else _fields_of_form(rules)
-    refused_form = visit.refused_form
-    may_manage = has_role(*visit.by, reference, MANAGE_DATASET)
+    above = _of_every_tab(visit, dataset, "")
+    shown, balance = above["dataset"], above["balance"]
+    spent = if_permitted(lambda: spend_history.list_charges(*visit.by, shown["id"]))
+    plot = None
+    if spent is not None and balance is not None:
+        now = stamps.to_text(stamps.now())
+        plot = pictures.spend(spent, balance.model_dump(), now)
     return visit.page(
         "dataset",
-        dataset=shown,
+        **above,
         columns=declared_columns(shown["schema"]),
-        uploads=shown_uploads(shown, uploads),
-        refused_form=refused_form,
-        balance=balance,
         spent=spent,
-        plot=None
-        if spent is None or balance is None
-        else pictures.spend(spent, balance.model_dump()),
+        plot=plot,
         partitions=[]
         if balance is None
         else shown_partitions(balance.partitions, balance.cap),
         grid=None if balance is None else _grid(visit, balance, pair),
-        access=access,
-        columns_of_grants=[*_GRANTS, "Change"] if may_manage else _GRANTS,
-        rules=rules,
-        fields_of_rules=visit.sent if refused_form == "rules" else in_force,
-        proposed=None
-        if rules is None or rules.proposal is None
-        else _fields(rules.proposal.rules),
-        names=keys.names_of_keys(*visit.by, reference, _mentioned_keys(access, rules)),
-        may_train=has_role(*visit.by, reference, TRAIN),
-        may_predict=has_role(*visit.by, reference, PREDICT),
-        may_manage=may_manage,
         population=population_of(visit, shown["population"]),
+    )
+
+
+@detail_pages.get("/uploads")
+def show_uploads(visit: Visitor, dataset: str) -> Response:
+    """Show the uploads of a dataset."""
+    above = _of_every_tab(visit, dataset, "uploads")
+    shown = above["dataset"]
+    uploads = if_permitted(lambda: show.list_uploads(*visit.by, shown["id"], _ALL))
+    return visit.page("dataset_uploads", **above, uploads=shown_uploads(shown, uploads))
+
+
+@detail_pages.get("/access")
+def show_access(visit: Visitor, dataset: str) -> Response:
+    """Show which keys have a role on a dataset, with a form for its owners."""
+    above = _of_every_tab(visit, dataset, "access")
+    reference = above["dataset"]["id"]
+    access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
+    givers = set() if access is None else {grant.granted_by for grant in access.grants}
+    return visit.page(
+        "dataset_access",
+        **above,
+        access=access,
+        columns_of_grants=[*_GRANTS, "Change"] if above["may_manage"] else _GRANTS,
+        names=keys.names_of_keys(*visit.by, reference, givers),
+    )
+
+
+@detail_pages.get("/rules")
+def show_dataset_rules(visit: Visitor, dataset: str) -> Response:
+    """Show the rules of a dataset, with a form for its owners."""
+    above = _of_every_tab(visit, dataset, "rules")
+    reference = above["dataset"]["id"]
+    rules = if_permitted(lambda: show_rules(*visit.by, reference))
+    in_force = None if rules is None else _fields_of_form(rules)
+    proposal = None if rules is None else rules.proposal
+    is_refused = visit.refused_form == "rules"
+    return visit.page(
+        "dataset_rules",
+        **above,
+        rules=rules,
+        fields_of_rules=visit.sent if is_refused else in_force,
+        proposed=None if proposal is None else _fields(proposal.rules),
+        names=keys.names_of_keys(*visit.by, reference, _mentioned_keys(rules)),
     )
 
 
@@ -143,9 +193,9 @@ async def grant(visit: Visitor, dataset: str) -> Response:
         keys.put_grant(
             *visit.by, dataset, form.get("key_id", "").strip(), role=body.role
         )
-        return f"/ui/datasets/{dataset}#access"
+        return f"/ui/datasets/{dataset}/access"
 
-    return await submitted(visit, act, lambda refused: show_dataset(refused, dataset))
+    return await submitted(visit, act, lambda refused: show_access(refused, dataset))
 
 
 @detail_pages.post("/rules")
@@ -155,9 +205,11 @@ async def put_rules(visit: Visitor, dataset: str) -> Response:
     def act(form: Form) -> str:
         seen = frozenset({form["etag"]}) if "etag" in form else None
         change_rules(*visit.by, dataset, checked(RulesIn, _rules(form)), condition=seen)
-        return f"/ui/datasets/{dataset}#rules"
+        return f"/ui/datasets/{dataset}/rules"
 
-    return await submitted(visit, act, lambda refused: show_dataset(refused, dataset))
+    return await submitted(
+        visit, act, lambda refused: show_dataset_rules(refused, dataset)
+    )
 
 
 @detail_pages.post("/population")
@@ -172,17 +224,17 @@ async def join(visit: Visitor, dataset: str) -> Response:
     return await submitted(visit, act, lambda refused: show_dataset(refused, dataset))
 
 
-def _mentioned_keys(access: GrantList | None, rules: RulesOut | None) -> set[str]:
-    """The ids of the keys that gave grants, and that rules and their proposal name."""
-    keys = set() if access is None else {grant.granted_by for grant in access.grants}
-    if rules is not None:
-        keys |= {key for quota in rules.quotas for key in quota.keys}
-        keys |= set() if rules.changed_by is None else {rules.changed_by}
-        if rules.proposal is not None:
-            keys |= {
-                rules.proposal.by,
-                *(key for quota in rules.proposal.rules.quotas for key in quota.keys),
-            }
+def _mentioned_keys(rules: RulesOut | None) -> set[str]:
+    """The ids of the keys that rules and their proposal name."""
+    if rules is None:
+        return set()
+    keys = {key for quota in rules.quotas for key in quota.keys}
+    keys |= set() if rules.changed_by is None else {rules.changed_by}
+    if rules.proposal is not None:
+        keys |= {
+            rules.proposal.by,
+            *(key for quota in rules.proposal.rules.quotas for key in quota.keys),
+        }
     return keys
 
 
@@ -375,7 +427,7 @@ async def erase_rows_of_upload(visit: Visitor, dataset: str, upload: str) -> Res
 
     def act(form: Form) -> str:
         erase_upload(*visit.by, dataset, upload=upload)
-        return f"/ui/datasets/{dataset}#uploads"
+        return f"/ui/datasets/{dataset}/uploads"
 
     return await submitted(
         visit, act, lambda refused: confirm_erasure_of_upload(refused, dataset, upload)

@@ -61,7 +61,7 @@ def needs_of(found: AttentionOut) -> list[Need]:
                 "waiting",
                 f"Decide: looser rules of {proposal.dataset_name}",
                 f"Proposed by {who} on {words.minute(proposal.at)} UTC.",
-                f"/ui/datasets/{proposal.dataset}#rules",
+                f"/ui/datasets/{proposal.dataset}/rules",
                 "Decide",
                 is_decision=True,
             )
@@ -157,15 +157,17 @@ _DID: Mapping[str, str] = {
 
 def lines_of(jobs: Sequence[ListedJob]) -> list[Line]:
     """The jobs of the last day, newest first."""
-    return [
-        Line(
+    lines = []
+    for job in jobs:
+        did = f"{who_submitted(job)} {_DID[job.state]} {_name(job)}"
+        line = Line(
             f"/ui/jobs/{job.id}",
             job.submitted_at,
-            f"{who_submitted(job)} {_DID[job.state]} {_name(job)} on {job.dataset_name}",
+            f"{did} on {job.dataset_name}",
             words.price(job.price) if job.charged else "",
         )
-        for job in jobs
-    ]
+        lines.append(line)
+    return lines
 
 
 @dataclass(frozen=True)

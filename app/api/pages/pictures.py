@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from app.api.addresses import base
 from app.api.pages import words
-from app.services.ledger.spend_history import Spend
+from app.core import stamps
+from app.services.ledger.spend_history import Charge, Spend
 from app.wire.evaluations import AccuracyOut, MajorityOut
 from app.wire.statistics import EstimateOut
 from app.wire.training import RecoveredOut
@@ -19,7 +20,7 @@ from grovekeeper_common import odds_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _WIDTH = 600
-_PLOT_HEIGHT = 160
+_PLOT_HEIGHT = 180
 _SCALE_WIDTH = 320
 _ROW_HEIGHT = 22
 _NARROWEST = Decimal("0.3")
@@ -75,9 +76,12 @@ def _part_of_bar(kind: str, start: Decimal, share: Decimal) -> Markup:
     )
 
 
-def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
-    """Draw what the tightest cell has charged after each charge, oldest first; a charge
-    links to its ledger entry.
+def spend(spent: Spend, balance: Mapping[str, Any], now: str) -> Markup | None:
+    """Draw what the tightest cell has charged over time, from 0 to the cap: a step for
+    each charge, a dot that links to its ledger entry, and what is reserved now.
+
+    Args:
+        now: the end of the axis of time.
 
     Returns:
         ``None`` without a charge that covers the tightest cell.
@@ -85,72 +89,109 @@ def spend(spent: Spend, balance: Mapping[str, Any]) -> Markup | None:
     steps = [charge for charge in spent.charges if charge.covers]
     if not steps:
         return None
-    symbol, highest = SYMBOLS[balance["unit"]], Decimal(steps[-1].total)
-    # the height says which part of the cap is spent
-    whole = max(Decimal(balance["cap"]), highest)
-    width = Decimal(_WIDTH) / max(len(steps), 6)
-    columns = []
-    for index, charge in enumerate(steps):
-        mechanism = charge.job_id or charge.description
-        who, minute = words.who(charge.by, charge.by_name), words.minute(charge.at)
-        step = _step(
-            index * width,
-            width,
-            top=Decimal(charge.total) / whole,
-            height=Decimal(charge.amount) / whole,
-            link=f"{base()}/ui/ledger/{balance['account']}/entries/{charge.sequence}",
-            text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: {mechanism}, {who}, {minute}",
+    cap, reserved = Decimal(balance["cap"]), Decimal(balance["reserved"])
+    highest = Decimal(steps[-1].total) + reserved
+    # never 0, which the heights are divided by; a lowered cap may lie below what is
+    # spent
+    whole = max(cap, highest, Decimal(1).scaleb(-30)) * Decimal("1.08")
+    start, end = stamps.from_text(steps[0].at), stamps.from_text(now)
+    span = max((end - start).total_seconds(), 1.0)
+    level, since, parts, dots = Decimal(spent.before), Decimal(0), [], []
+    for charge in steps:
+        elapsed = (stamps.from_text(charge.at) - start).total_seconds()
+        at = min(Decimal(elapsed) / Decimal(span), Decimal(1))
+        total = Decimal(charge.total)
+        parts += _stair(since, at, level / whole, total / whole)
+        dots.append(_charge_dot(charge, balance, at, total / whole))
+        level, since = total, at
+    parts += _stair(since, Decimal(1), level / whole, level / whole)
+    if reserved:
+        hatched = Markup(
+            '<rect x="98.4%" y="{}" width="1.6%" height="{}" fill="url(#hatch)"/>'
         )
-        columns.append(step)
-    y = _number(_height(Decimal(balance["cap"]) / whole))
-    cap = Markup('<line class="cap" x1="0" x2="{}" y1="{y}" y2="{y}"/>').format(
-        _WIDTH, y=y
-    )
+        top = _height((level + reserved) / whole)
+        parts.append(
+            hatched.format(_number(top), _number(_height(level / whole) - top))
+        )
+    marks = [Decimal(0), cap / 2, cap]
+    symbol = SYMBOLS[balance["unit"]]
+    texts = ["0", words.left(f"{cap / 2:f}"), f"{words.left(balance['cap'])} {symbol}"]
+    scale = Markup('<text x="0" y="{}">{}</text>')
+    lines, axis = [], []
+    for kind, mark, text in zip(("axis", "grid", "cap"), marks, texts, strict=True):
+        share = mark / whole
+        lines.append(_level(kind, share))
+        axis.append(scale.format(_number(_height(share) + 4), text))
     return Markup(
-        '<svg class="plot spend" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="group" aria-label="{label}">'
-        "{columns}{cap}</svg>"
+        '<div class="chart"><svg class="plot" height="{h}" aria-hidden="true">{axis}</svg>'
+        '<svg class="plot" height="{h}" role="group" aria-label="{label}">{lines}{parts}{dots}{times}</svg></div>'
     ).format(
-        w=_WIDTH,
-        h=_PLOT_HEIGHT,
+        h=_PLOT_HEIGHT + 24,
+        axis=Markup("").join(axis),
         label=f"{len(steps)} charges, oldest first; each is a link to its entry",
-        columns=Markup("").join(columns),
-        cap=cap,
+        lines=Markup("").join(lines),
+        parts=Markup("").join(parts),
+        dots=Markup("").join(dots),
+        times=_times(steps[0].at, now),
     )
 
 
-def _step(
-    start: Decimal,
-    width: Decimal,
-    *,
-    top: Decimal,
-    height: Decimal,
-    link: str,
-    text: str,
+def _stair(start: Decimal, end: Decimal, level: Decimal, then: Decimal) -> list[Markup]:
+    """A level from one time to another, the area below it, and the step at its end."""
+    y = _number(_height(level))
+    place = {"x": _number(100 * start), "to": _number(100 * end)}
+    return [
+        Markup(
+            '<rect class="softer" x="{x}%" y="{y}" width="{w}%" height="{h}"/>'
+        ).format(
+            y=y,
+            w=_number(100 * (end - start)),
+            h=_number(_PLOT_HEIGHT - _height(level)),
+            **place,
+        ),
+        Markup('<line class="line" x1="{x}%" x2="{to}%" y1="{y}" y2="{y}"/>').format(
+            y=y, **place
+        ),
+        Markup('<line class="line" x1="{to}%" x2="{to}%" y1="{y}" y2="{z}"/>').format(
+            y=y, z=_number(_height(then)), **place
+        ),
+    ]
+
+
+def _charge_dot(
+    charge: Charge, balance: Mapping[str, Any], at: Decimal, level: Decimal
 ) -> Markup:
-    y, foot = _height(top), _height(top - height)
+    symbol = SYMBOLS[balance["unit"]]
+    who, minute = words.who(charge.by, charge.by_name), words.minute(charge.at)
+    mechanism = charge.job_id or charge.description
     return Markup(
         '<a href="{link}" aria-label="{text}" data-words="{text}"><title>{text}</title>'
-        '<rect class="target" x="{x}" y="0" width="{w}" height="{full}"/>'
-        '<rect class="before" x="{x}" y="{foot}" width="{w}" height="{rest}"/>'
-        '<rect class="charged" x="{x}" y="{y}" width="{w}" height="{h}"/></a>'
+        '<circle class="hit" cx="{x}%" cy="{y}" r="10"/><circle class="dot" cx="{x}%" cy="{y}" r="4"/></a>'
     ).format(
-        link=link,
-        text=text,
-        x=_number(start),
-        w=_number(width * Decimal("0.94")),
-        full=_PLOT_HEIGHT,
-        y=_number(y),
-        h=_number(max(foot - y, Decimal("1.5"))),
-        foot=_number(foot),
-        rest=_number(_PLOT_HEIGHT - foot),
+        link=f"{base()}/ui/ledger/{balance['account']}/entries/{charge.sequence}",
+        text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: {mechanism}, {who}, {minute}",
+        x=_number(100 * at),
+        y=_number(_height(level)),
     )
+
+
+def _level(kind: str, share: Decimal) -> Markup:
+    """A line across the plot, at a share of its height."""
+    line = Markup('<line class="{}" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
+    return line.format(kind, y=_number(_height(share)))
+
+
+def _times(first: str, last: str) -> Markup:
+    """The ends of the axis of time: days, or hours of one day."""
+    named = words.minute if first[:10] == last[:10] else words.day
+    return Markup(
+        '<text x="0" y="{y}">{}</text><text class="end" x="100%" y="{y}">{}</text>'
+    ).format(named(first), named(last), y=_PLOT_HEIGHT + 18)
 
 
 def _height(share: Decimal) -> Decimal:
-    """The place of a share of the plot's height; the full share is a little below the
-    upper edge.
-    """
-    return Decimal(_PLOT_HEIGHT) - share * (_PLOT_HEIGHT - 4)
+    """The place of a share of the plot's height, in pixels from its upper edge."""
+    return _PLOT_HEIGHT * (1 - share)
 
 
 def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:

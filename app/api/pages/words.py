@@ -195,6 +195,11 @@ def minute(time: str) -> str:
     return f"{time[:10]} {time[11:16]}"
 
 
+def day(time: str) -> str:
+    """The day of a time, in UTC."""
+    return time[:10]
+
+
 def clock(time: str) -> str:
     """The hour and minute of a time, in UTC."""
     return minute(time).partition(" ")[2]

@@ -160,7 +160,7 @@ def _spent(*amounts: str, before: str = "0") -> Spend:
                 amount,
                 scope={},
                 by="key_a",
-                at="2026-01-01T00:00:00Z",
+                at="2026-01-01T00:00:00.000000Z",
                 covers=True,
                 total=str(total),
                 **facts,
@@ -181,42 +181,70 @@ def _spent(*amounts: str, before: str = "0") -> Spend:
 def test_spending_is_drawn_against_the_cap(
     cap: str, before: str, amounts: list[str], tops: list[float], heights: list[float]
 ) -> None:
-    """0.5 of a cap of 2.5 stands at a fifth of the height. Only a lowered cap is not at
-    the top.
+    """0.5 of a cap of 2.5 stands at a fifth of its height. Only a lowered cap is not the
+    highest line.
     """
-    picture = spend(
-        _spent(*amounts, before=before),
-        {"unit": "epsilon", "cap": cap, "account": "ds_a"},
-    )
+    picture = spend(_spent(*amounts, before=before), _balance(cap), NOW)
     assert picture is not None
-    full, base = _height_of(
-        spend(_spent("1"), {"unit": "epsilon", "cap": "1", "account": "ds_a"})
+    base, full = _line(picture, "axis"), max(map(float, [cap, _total(before, amounts)]))
+    cap_line = _line(picture, "cap")
+    unit = (base - cap_line) / float(cap)
+    dots = re.findall(r'<circle class="dot" cx="[0-9.]+%" cy="([0-9.]+)"', picture)
+    assert [(base - float(y)) / unit / full for y in dots] == pytest.approx(
+        tops, abs=1e-3
     )
-    drawn = re.findall(
-        r'<rect class="charged" x="[0-9.]+" y="([0-9.]+)" width="[0-9.]+" height="([0-9.]+)"/>',
+    steps = re.findall(
+        r'<line class="line" x1="([0-9.]+%)" x2="\1" y1="([0-9.]+)" y2="([0-9.]+)"',
         picture,
     )
-    assert [(base - float(y)) / full for y, _ in drawn] == pytest.approx(tops, abs=1e-3)
-    assert [float(height) / full for _, height in drawn] == pytest.approx(
-        heights, abs=1e-3
-    )
-    line = re.search(r'<line class="cap" x1="0" x2="600" y1="([0-9.]+)"', picture)
-    assert line is not None
-    assert (base - float(line[1])) / full == pytest.approx(
-        float(cap) / max(float(cap), 2.0 if cap == "1" else 0), abs=1e-3
-    )
+    drawn = [(float(low) - float(high)) / unit / full for _, low, high in steps]
+    risen = [height for height in drawn if height]
+    assert risen == pytest.approx(heights, abs=1e-3)
+    assert cap_line > 0
 
 
-def _height_of(picture: Any) -> tuple[float, float]:
-    """The height of a charge of the whole cap, and the place of its foot."""
-    y, height = map(
-        float,
-        re.findall(
-            r'<rect class="charged" [^>]* y="([0-9.]+)" [^>]*height="([0-9.]+)"',
-            picture,
-        )[0],
+def test_what_is_reserved_stands_hatched_above_what_is_charged() -> None:
+    spent = _spent("0.5")
+    hatched = re.findall(
+        r'y="([0-9.]+)" width="1.6%" height="([0-9.]+)" fill="url\(#hatch\)"',
+        str(spend(spent, _balance("2") | {"reserved": "0.5"}, NOW)),
     )
-    return height, y + height
+    ((top, height),) = hatched
+    dot = re.search(r'cy="([0-9.]+)"', str(spend(spent, _balance("2"), NOW)))
+    assert dot is not None
+    assert float(top) + float(height) == pytest.approx(float(dot[1]), abs=0.02)
+    assert "hatch" not in str(spend(spent, _balance("2"), NOW))
+
+
+def test_the_axis_of_time_names_its_ends() -> None:
+    """Days; minutes, if all of it is one day."""
+    for now, ends in (
+        ("2026-03-04T05:06:07.000000Z", [">2026-01-01<", ">2026-03-04<"]),
+        ("2026-01-01T05:06:07.000000Z", [">2026-01-01 00:00<", ">2026-01-01 05:06<"]),
+    ):
+        picture = str(spend(_spent("1"), _balance("2"), now))
+        assert [end in picture for end in ends] == [True, True]
+        assert [mark in picture for mark in (">0<", ">1<", ">2 ε<")] == [True] * 3
+
+
+NOW = "2026-01-02T00:00:00.000000Z"
+
+
+def _balance(cap: str) -> dict[str, str]:
+    return {"unit": "epsilon", "cap": cap, "account": "ds_a", "reserved": "0"}
+
+
+def _total(before: str, amounts: list[str]) -> float:
+    return float(before) + sum(map(float, amounts))
+
+
+def _line(picture: str, kind: str) -> float:
+    """The height of a line across the plot, in pixels from the upper edge."""
+    matched = re.search(
+        rf'<line class="{kind}" x1="0" x2="100%" y1="([0-9.]+)"', picture
+    )
+    assert matched is not None
+    return float(matched[1])
 
 
 def test_labels_and_words_of_pictures_are_escaped() -> None:
@@ -231,13 +259,12 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
         description=hostile,
         by="key_a",
         by_name=hostile,
-        at="2026-01-01T00:00:00Z",
+        at="2026-01-01T00:00:00.000000Z",
         covers=True,
         total="1",
     )
     steps = spend(
-        Spend([charge], "0", are_all=True),
-        {"unit": "epsilon", "cap": "3", "account": hostile},
+        Spend([charge], "0", are_all=True), _balance("3") | {"account": hostile}, NOW
     )
     assert steps is not None
     for picture in (
