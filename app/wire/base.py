@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -179,6 +180,25 @@ _AMOUNT_SCHEMA = {
 
 PositiveAmount: TypeAlias = Annotated[
     Fraction, BeforeValidator(_amount), WithJsonSchema(_AMOUNT_SCHEMA)
+]
+
+
+def stated_once(epsilon: Fraction | None, info: ValidationInfo) -> Fraction | None:
+    """Checks that a cap is stated as one of an ε, a ρ and a μ; a validator of the ε,
+    which stands behind the fields ``rho`` and ``mu``.
+    """
+    in_units = [info.data.get(name) for name in ("rho", "mu")]
+    n_stated = len([epsilon, *in_units]) - [epsilon, *in_units].count(None)
+    # a ρ or a μ that is wrong has no value here, and a problem of its own
+    if n_stated == 0 and {"rho", "mu"} <= info.data.keys():
+        raise problem("required")
+    if n_stated > 1:
+        raise problem("one-of-epsilon-rho-mu")
+    return epsilon
+
+
+CapInEpsilon: TypeAlias = Annotated[
+    PositiveAmount | None, AfterValidator(stated_once), Field(validate_default=True)
 ]
 """ε, δ, ρ or μ² of a request, exact and above zero."""
 

@@ -5,12 +5,17 @@ facts.
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from app.core import limits
 from app.wire.base import (
     Answer,
+    CapInEpsilon,
     DecimalText,
     FiniteNumber,
     JsonObject,
@@ -105,14 +110,17 @@ class SchemaIn(Request):
 
 
 class BudgetIn(Request):
-    """The lifetime cap. ``pure`` takes ε; ``zcdp`` and ``gdp`` take ε and δ.
+    """The lifetime cap. ``pure`` takes ε; ``zcdp`` takes ε or ρ, ``gdp`` ε or μ, both
+    with the δ at which amounts are converted.
 
     ``delta_set_aside`` is a part of δ, on ``zcdp`` only: for external mechanisms that
     are (ε, δ).
     """
 
     accountant: Literal["pure", "zcdp", "gdp"]
-    epsilon: PositiveAmount
+    rho: PositiveAmount | None = None
+    mu: PositiveAmount | None = None
+    epsilon: CapInEpsilon = None
     delta: PositiveAmount | None = None
     delta_set_aside: PositiveAmount | None = None
 

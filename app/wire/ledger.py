@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from app.wire.base import (
     Answer,
+    CapInEpsilon,
     DecimalText,
     JsonObject,
     PositiveAmount,
@@ -128,11 +129,13 @@ class DetailedEntryOut(EntryOut):
 
 
 class CapIn(Request):
-    """A new cap: an ε (at the account's own δ, if it has one), and a reason that the
-    ledger keeps.
+    """A new cap, and a reason that the ledger keeps. The cap is an ε, at the account's
+    own δ if it has one; on ``zcdp`` also a ρ, on ``gdp`` a μ.
     """
 
-    cap: PositiveAmount
+    rho: PositiveAmount | None = None
+    mu: PositiveAmount | None = None
+    cap: CapInEpsilon = None
     reason: PublicSentence
 
 

@@ -77,11 +77,10 @@ def _of_dataset(visit: Visit, dataset: str, since: date | None) -> dict[str, Any
     first_day = "" if since is None else since.isoformat()
     spent = spend_history.list_charges(*visit.by, dataset)
     found = audit.search_acts(*visit.by, ActSearch(dataset=dataset), _WHOLE_PAGE)
-    acts = [
-        (act, act_in_words(act, found.names))
-        for act in found.acts
-        if act.kind in _ERASURES_AND_REFUSALS and act.at >= first_day
-    ]
+    acts = []
+    for act in found.acts:
+        if act.kind in _ERASURES_AND_REFUSALS and act.at >= first_day:
+            acts.append((act, act_in_words(act, found.names)))
     grants = keys.list_grants(*visit.by, dataset, _WHOLE_PAGE)
     return {
         "spent": spent,

@@ -185,6 +185,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-a-plain-integer": "An integer without leading zeros, signs and points.",
     "without-entries": "No key of this id or name caused an entry here.",
     "like-a-secret": "Holds a key or a token, which others would read here.",
+    "unit-of-another-accountant": "ρ is of zcdp accounts and μ of gdp accounts; every account takes ε.",
     "delta-required": "This kind of account needs a δ.",
 }
 """Sentences for problems of fields that their slugs do not explain."""

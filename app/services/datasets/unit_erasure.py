@@ -158,10 +158,10 @@ def _chosen(
             raise RoleMissing([Role.OWNER.value])
         members = _living(session, theirs)
     else:
-        members = [
-            _named_member(session, principal, ids, index, reference)
-            for index, reference in enumerate(named)
-        ]
+        members = []
+        for index, reference in enumerate(named):
+            member = _named_member(session, principal, ids, index, reference)
+            members.append(member)
     if not members:
         raise InvalidRequest.at("/datasets", "no-members")
     if len(members) > limits.MAX_ERASED_MEMBERS:
@@ -176,8 +176,11 @@ def _managed(session: Session, principal: Principal, ids: set[str]) -> set[str]:
 
 
 def _living(session: Session, ids: set[str]) -> list[Dataset]:
-    found = [catalog.find(session, dataset_id) for dataset_id in ids]
-    living = [dataset for dataset in found if not dataset.is_deleted]
+    living = []
+    for dataset_id in ids:
+        dataset = catalog.find(session, dataset_id)
+        if not dataset.is_deleted:
+            living.append(dataset)
     return sorted(living, key=lambda dataset: (dataset.name, dataset.id))
 
 

@@ -41,7 +41,8 @@ from app.wire.ledger import (
 )
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy import accountants
-from grovekeeper_forests.privacy.accountants import Amount
+from grovekeeper_forests.privacy.accountants import Amount, gdp, zcdp
+from grovekeeper_forests.privacy.accountants.accountant import steps_down
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.privacy.scope import Cell
 
@@ -330,14 +331,20 @@ def largest_epsilon(accountant: str) -> int:
     return limits.MAX_CAP_EPSILON
 
 
+_UNITS_OF_CAPS = {"rho": zcdp.UNIT, "mu": gdp.UNIT}
+
+
 def cap_of(budget: BudgetIn) -> int:
     """Converts a budget to a cap in whole steps of the accountant's unit.
 
     Raises:
         InvalidRequest: the cap is too large for 64 bits, or less than one step.
     """
-    return _cap(
-        budget.accountant, budget.epsilon, budget.conversion_delta, at="/budget/epsilon"
+    delta = budget.conversion_delta
+    if budget.epsilon is not None:
+        return _cap(budget.accountant, budget.epsilon, delta, at="/budget/epsilon")
+    return _cap_in_unit(
+        budget.accountant, rho=budget.rho, mu=budget.mu, delta=delta, at="/budget"
     )
 
 
@@ -368,7 +375,10 @@ def change_cap(
         # locked.
         limit = statements.highest_cap(session, account.id)
         accountant, delta = limit.amount.accountant, limit.delta.converted_at
-        cap = _cap(accountant, body.cap, delta, at="/cap")
+        if body.cap is not None:
+            cap = _cap(accountant, body.cap, delta, at="/cap")
+        else:
+            cap = _cap_in_unit(accountant, rho=body.rho, mu=body.mu, delta=delta, at="")
         warnings = of_large_amount(
             Amount(accountant, cap), delta=delta, adjacency=account.adjacency
         )
@@ -452,4 +462,34 @@ def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str)
     if cap == 0:
         smallest = Amount(accountant, 1).epsilon_at(delta)
         raise InvalidRequest.at(at, "too-small", accepted=[f"at least {smallest}"])
+    return cap
+
+
+def _cap_in_unit(
+    accountant: str,
+    *,
+    rho: Fraction | None,
+    mu: Fraction | None,
+    delta: Fraction | None,
+    at: str,
+) -> int:
+    """Rounds a ρ or a μ down to whole steps of the accountant's unit.
+
+    Raises:
+        InvalidRequest: the accountant has another unit, or the cap is out of range.
+    """
+    name, stated = ("rho", rho) if rho is not None else ("mu", mu)
+    kind = accountants.by_name(accountant)
+    if _UNITS_OF_CAPS[name] != kind.UNIT:
+        raise InvalidRequest.at(f"{at}/{name}", "unit-of-another-accountant")
+    assert stated is not None, "a cap without ε states ρ or μ"
+    amount = stated if name == "rho" else stated**2
+    cap = steps_down(amount, kind.PLACES)
+    largest = largest_epsilon(accountant)
+    if cap > kind.cap(Fraction(largest), delta):
+        accepted = [f"at most what an ε of {largest} is at this δ"]
+        raise InvalidRequest.at(f"{at}/{name}", "too-large", accepted=accepted)
+    if cap == 0:
+        accepted = [f"at least 10^-{kind.PLACES} {kind.UNIT}"]
+        raise InvalidRequest.at(f"{at}/{name}", "too-small", accepted=accepted)
     return cap

@@ -751,12 +751,21 @@ class Client(Calls):
         )
 
     def change_cap(
-        self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None
+        self,
+        account: str,
+        cap: str | None = None,
+        *,
+        reason: str,
+        rho: str | None = None,
+        mu: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Json:
         """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal
-        text; once per key.
+        text, or on ``zcdp`` a ρ, on ``gdp`` a μ; once per key.
         """
-        body = {"cap": cap, "reason": reason}
+        stated = {"cap": cap, "rho": rho, "mu": mu}
+        body: Json = {"reason": reason}
+        body |= {name: value for name, value in stated.items() if value is not None}
         return self._once(f"/ledger/{segment(account)}/cap", body, idempotency_key)
 
     def checkpoint(self, account: str) -> str:

@@ -425,6 +425,23 @@ def _seconds(typed: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
+class CapInUnits:
+    """A cap in the unit of an account, instead of an ε."""
+
+    rho: Annotated[
+        str | None, typer.Option(help="A ρ instead of ε, on zcdp accounts.")
+    ] = None
+    mu: Annotated[
+        str | None, typer.Option(help="A μ instead of ε, on gdp accounts.")
+    ] = None
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """The members of a body that are stated."""
+        return given(rho=self.rho, mu=self.mu)
+
+
+@dataclass(frozen=True)
 class Waiting:
     """Whether a command waits for its job, and for how long."""
 

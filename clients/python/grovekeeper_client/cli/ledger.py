@@ -15,6 +15,7 @@ import yaml
 from grovekeeper_client.cli.command import (
     AccountArgument,
     AttemptOption,
+    CapInUnits,
     Client,
     DatasetArgument,
     Group,
@@ -198,12 +199,14 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
 def cap(
     call: Remote,
     account: AccountArgument,
-    epsilon: Annotated[
-        str, typer.Argument(help="The new lifetime ε, at the account's own δ.")
-    ],
     reason: Annotated[
         str, typer.Option(help="The reason; the entries keep it for good.")
     ],
+    epsilon: Annotated[
+        str | None, typer.Argument(help="The new lifetime ε, at the account's own δ.")
+    ] = None,
+    *,
+    instead: CapInUnits,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Lower a lifetime cap (its owner), or raise it (an admin). What is charged stays
@@ -212,7 +215,7 @@ def cap(
     output = call.output
     with call.client() as client, one_attempt(output, idempotency_key) as key:
         balance = client.change_cap(
-            account, epsilon, reason=reason, idempotency_key=key
+            account, epsilon, reason=reason, idempotency_key=key, **instead.stated
         )
     output.answer(balance)
     name = balance["account_name"]

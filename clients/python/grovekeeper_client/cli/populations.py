@@ -1,11 +1,13 @@
 """Implements ``grovekeeper populations``: opens, lists, shows and joins populations."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from grovekeeper_client.cli.command import (
     AttemptOption,
+    CapInUnits,
     DatasetArgument,
     Group,
     Remote,
@@ -33,21 +35,34 @@ No dataset leaves a population. A name that no population has opens one with the
 PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.")]
 
 
+@dataclass(frozen=True)
+class PopulationTerms(CapInUnits):
+    """How a population counts, and its δ."""
+
+    accountant: Annotated[
+        str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")
+    ] = "pure"
+    delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.")] = None
+
+
 @app.command("create")
 def create(
     call: Remote,
     name: Annotated[str, typer.Argument(help="Name of the population.")],
     epsilon: Annotated[
-        str, typer.Option(help="Lifetime ε of one person over all datasets.")
-    ],
-    accountant: Annotated[
-        str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")
-    ] = "pure",
-    delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.")] = None,
+        str | None, typer.Option(help="Lifetime ε of one person over all datasets.")
+    ] = None,
+    *,
+    terms: PopulationTerms,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Open a population without datasets."""
-    budget = given(accountant=accountant, epsilon=epsilon, delta=delta)
+    budget = given(
+        accountant=terms.accountant,
+        epsilon=epsilon,
+        delta=terms.delta,
+        **terms.stated,
+    )
     output = call.output
     with call.client() as client, one_attempt(output, idempotency_key) as key:
         population = client.open_population(name, budget, idempotency_key=key)
