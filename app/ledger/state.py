@@ -300,9 +300,10 @@ class State:
     def _set_opening_load(self, entry: Entry) -> None:
         self._require(entry.sequence == OPENING_LOAD_SEQUENCE)
         continued = (entry.details or {})["continues"]
-        self.highest_cap = max(
-            self.cap, steps_down(Fraction(continued["highest_cap"]), entry.places)
-        )
+        highest_before = steps_down(Fraction(continued["highest_cap"]), entry.places)
+        self._require(entry.amount <= highest_before)
+        self._require(self.cap <= highest_before)
+        self.highest_cap = highest_before
         self._add(
             WHOLE, charged=entry.amount, delta=delta_steps(continued.get("delta"))
         )

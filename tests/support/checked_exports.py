@@ -2,6 +2,12 @@
 
 The chain, the prices and the form of entries are the verifier's; here an entry is only
 what it does to loads and caps.
+
+The verifier is stricter about jobs, and the checked functions accept:
+
+- a reservation of a job that has ended;
+- two parts of a job that share a joint cell;
+- parts of a job of which one is charged and another is given back.
 """
 
 import json

@@ -70,9 +70,9 @@ class Program:
         return Step("cap", self.chance.randint(min(largest, 1), largest))
 
     def opening(self) -> Step:
-        """An opening load, which may be above the cap."""
+        """An opening load, which may be above the cap, now and then above the highest."""
         load = self.chance.randint(1, 2 * self.cap)
-        highest = max(self.cap, load) + self.chance.randint(0, 5)
+        highest = max(self.cap, load) + self.chance.randint(-1, 5)
         return Step("load", load, highest=highest)
 
     def _part(self, number: int, largest: int, density: float) -> Step:
@@ -201,6 +201,14 @@ EVERYWHERE = Scope({})
                 (Step("reserve", 1, {"b": [1]}, "jb_3"), False),
             ],
             id="an opening load counts everywhere",
+        ),
+        pytest.param(
+            [
+                (Step("load", 20, highest=12), False),
+                (Step("load", 5, highest=9), False),
+                (Step("load", 12, highest=12), True),
+            ],
+            id="an opening load and the cap are within the highest cap before",
         ),
         pytest.param(
             [

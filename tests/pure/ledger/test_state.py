@@ -245,7 +245,7 @@ def test_the_highest_cap_counts_from_the_first_amount_on_and_where_an_account_is
 
 
 @pytest.mark.parametrize(
-    ("highest", "expected"), [("0.0000000003", 300), ("0.00000000003", 100)]
+    ("highest", "expected"), [("0.0000000003", 300), ("0.0000000001", 100)]
 )
 def test_an_opening_load_is_charged_on_the_whole_dataset(
     highest: str, expected: int
@@ -268,6 +268,21 @@ def test_an_opening_load_is_charged_on_the_whole_dataset(
     assert step(opened(), "load", 0, details=details).totals == {}
     with pytest.raises(BalanceMismatch):
         step(step(opened(), "cap", 90), "load", 40, details=details)
+
+
+@pytest.mark.parametrize(
+    ("cap", "load"),
+    [
+        pytest.param(100, 40, id="the cap is above the highest before"),
+        pytest.param(30, 31, id="the load is above the highest before"),
+    ],
+)
+def test_an_opening_load_and_the_cap_are_within_the_highest_cap_before(
+    cap: int, load: int
+) -> None:
+    details = {"continues": {"dataset": "ds_0", "highest_cap": "0.00000000003"}}
+    with pytest.raises(BalanceMismatch):
+        step(opened(cap=cap), "load", load, details=details)
 
 
 def member(name: str, **more: str) -> dict[str, Any]:

@@ -207,6 +207,31 @@ def test_rare_forgeries_are_refused_at_their_line(
     assert _agree(writer.lines()) == line
 
 
+def _reserved_again() -> Writer:
+    writer = _add(_reserve(_forged(), "jb_1", "3"), "void", "jb_1", "3")
+    return _reserve(writer, "jb_1", "3")
+
+
+def _parts_overlap() -> Writer:
+    return _reserve(_reserve(_forged(), "jb_1", "3", 0), "jb_1", "3", 0, 1)
+
+
+def _parts_end_in_two_ways() -> Writer:
+    writer = _reserve(_reserve(_forged(), "jb_1", "3", 0), "jb_1", "3", 1)
+    return _add(_add(writer, "charge", "jb_1", "3", 0), "void", "jb_1", "3", 1)
+
+
+@pytest.mark.parametrize(
+    ("writer", "line"),
+    [(_reserved_again(), 5), (_parts_overlap(), 4), (_parts_end_in_two_ways(), 6)],
+)
+def test_the_verifier_is_stricter_about_jobs(writer: Writer, line: int) -> None:
+    """As :mod:`tests.support.checked_exports` lists."""
+    lines = writer.lines()
+    assert replayed(lines)[0] is None
+    assert _verified(lines) == line
+
+
 @settings(SEARCH, max_examples=examples(200))
 @given(seeds)
 def test_what_verifies_of_a_population_is_what_the_proofs_admit(seed: int) -> None:
