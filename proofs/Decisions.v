@@ -25,9 +25,10 @@ Proof. intros widened G ps bs s r N R C. apply wider_bounds; auto. Qed.
 Definition written (widened : guard) (ps : list partition) (st : state) : Prop :=
   exists c es, 0 <= c /\ run (guarded widened ps) (opened c) es = Some st.
 
-Definition written_world (widened : guard) (partitions : nat -> list partition) (w : world) : Prop :=
+Definition written_world (widened : guard) (partitions : nat -> list partition) (is_pure : bool)
+  (w : world) : Prop :=
   exists caps c acts, (forall i, 0 <= caps i) /\ 0 <= c /\
-    history partitions (guarded widened) (opened_world caps c) acts = Some w.
+    history partitions (guarded widened) is_pure (opened_world caps c) acts = Some w.
 
 Lemma written_is_sound : forall widened ps st, is_guard widened -> written widened ps st -> sound ps st.
 Proof.
@@ -41,12 +42,13 @@ Proof.
   split; unfold cells_in; intros [|x]; discriminate.
 Qed.
 
-Lemma written_world_is_sound : forall widened partitions w, is_guard widened ->
-  (forall i, declared (partitions i)) -> written_world widened partitions w -> sound_world partitions w.
+Lemma written_world_is_sound : forall widened partitions is_pure w, is_guard widened ->
+  (forall i, declared (partitions i)) -> written_world widened partitions is_pure w ->
+  sound_world partitions is_pure w.
 Proof.
-  intros widened partitions w G D [caps [c [acts [C [E H]]]]].
-  apply (history_sound partitions _ (guarded_bounds widened G) (fun i => some_record _ (D i)) _ _ _
-    (opened_world_sound _ caps c C E) H).
+  intros widened partitions is_pure w G D [caps [c [acts [C [E H]]]]].
+  apply (history_sound partitions _ is_pure (guarded_bounds widened G) (fun i => some_record _ (D i)) _ _ _
+    (opened_world_sound _ is_pure caps c C E) H).
 Qed.
 
 (** ** The bound that an account keeps: every amount in the cells of the narrowest restriction of its scope *)

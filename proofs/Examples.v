@@ -43,16 +43,26 @@ Proof. reflexivity. Qed.
 
 (** ** A population with a cap of 5: the second dataset joins late *)
 
-Definition joined := history (fun _ => two) largest (opened_world (fun _ => 4) 5)
+Definition joined is_pure := history (fun _ => two) largest is_pure (opened_world (fun _ => 4) 5)
   [Join 0; Own 0 (Reserve 1 (Box shard0 3)); Own 1 (Reserve 1 (Box [] 1)); Join 1].
 Definition together_after (a : act) : option Z :=
-  match joined with Some w => option_map together (step (fun _ => two) largest w a) | None => None end.
+  match joined false with
+  | Some w => option_map together (step (fun _ => two) largest false w a)
+  | None => None
+  end.
 
 Example the_sum_fits : together_after (Own 1 (Reserve 2 (Box shard0 1))) = Some 5.
 Proof. reflexivity. Qed.
 Example the_sum_does_not_fit : together_after (Own 1 (Reserve 2 (Box shard0 2))) = None.
 Proof. reflexivity. Qed.
 Example disjoint_cells_count_once : together_after (Own 0 (Reserve 2 (Box shard1 3))) = Some 4.
+Proof. reflexivity. Qed.
+
+(** A late member's highest cap raises that of the population, but in ε, where the sum itself is printed. *)
+Example a_late_join_raises : option_map population_highest (joined false) = Some 9.
+Proof. reflexivity. Qed.
+Example a_late_join_in_epsilon :
+  option_map (fun w => (population_highest w, printed true w)) (joined true) = Some (5, 5).
 Proof. reflexivity. Qed.
 
 (** ** An honest analyst, for whom the filter's bound is reached *)

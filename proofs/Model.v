@@ -143,6 +143,7 @@ Definition with_account (w : world) (i : nat) (st : state) (carries : Z) : world
 
 Section Population.
   Variables (partitions : nat -> list partition) (tightest : list partition -> list box -> scope -> Z).
+  Variable is_pure : bool.            (** losses are in ε: then a late join raises no cap, see [printed] *)
   (** What a member carries after an entry led from [st] to [st']; [None] if the population has no room. *)
   Definition carried_after (w : world) (i : nat) (st st' : state) (e : entry) : option Z :=
     let whole := tightest (partitions i) (boxes st') [] in
@@ -167,7 +168,7 @@ Section Population.
     | Join i =>
         let st := account w i in
         let carries := Z.min (tightest (partitions i) (boxes st) []) (highest_cap st) in
-        let raise := if carries <=? 0 then 0 else highest_cap st in
+        let raise := if is_pure || (carries <=? 0) then 0 else highest_cap st in
         if is_member w i || is_in i (closed w) then None
         else Some (World (account w) (i :: members w) (put (carried w) i carries) (population_cap w)
                          (population_highest w + raise) (inherited w) (predecessors w) (closed w))
@@ -191,6 +192,9 @@ Section Population.
     forall i r, p i = Some r -> record (partitions i) r.
 End Population.
 
+(** The limit that is printed: in ε a sum over the cap is printed itself; else the highest cap. *)
+Definition printed (is_pure : bool) (w : world) : Z :=
+  if is_pure then Z.max (population_cap w) (together w) else population_highest w.
 (** What a dataset costs a person, without what it took over; and all members with their predecessors. *)
 Definition own_loss (w : world) (p : nat -> option joint_cell) (i : nat) : Z :=
   match p i with Some r => load (boxes (account w i)) r - inherited w i | None => 0 end.

@@ -5,4 +5,4 @@ Require Extraction.
 
 Extraction Language JSON.
 Extraction "checked_ledger.json"
-  load brute_largest largest opened boxes apply run admit opened_world together step history.
+  load brute_largest largest opened boxes apply run admit opened_world together printed step history.

@@ -64,6 +64,7 @@ Qed.
 Section People.
   Variable partitions : nat -> list partition.
   Variable tightest : list partition -> list box -> scope -> Z.
+  Variable is_pure : bool.
   Hypothesis tightest_bounds : forall ps bs s r,
     nonnegative bs -> record ps r -> covers s r = true -> (load bs r <= tightest ps bs s)%Z.
   Hypothesis some_record : forall i, exists r, record (partitions i) r.
@@ -75,8 +76,8 @@ Section People.
   Variable s : @strategy act (nat -> list row) outcome.
   Hypothesis s_is_honest : honest_in_world unit k cell_of s.
 
-  Notation step := (step partitions tightest).
-  Notation sound_world := (sound_world partitions).
+  Notation step := (step partitions tightest is_pure).
+  Notation sound_world := (sound_world partitions is_pure).
 
   (** What is charged to a record in a dataset, without what the account took over from another. *)
   Definition own_charged (w : world) (i : nat) (r : joint_cell) : Z :=
@@ -86,17 +87,17 @@ Section People.
     (own_charged w i r <= own_charged w' i r)%Z.
   Proof.
     intros w a w' i r S H. unfold own_charged. destruct a as [j e|j|j m h|c].
-    - destruct (own_step _ _ _ _ _ _ H) as [_ [st' [c [A [E _]]]]]. subst w'. simpl.
+    - destruct (own_step _ _ _ _ _ _ _ H) as [_ [st' [c [A [E _]]]]]. subst w'. simpl.
       destruct (Nat.eq_dec i j); [subst; rewrite put_same | rewrite put_other by assumption; lia].
       rewrite (apply_charged _ _ _ _ r A).
-      pose proof (spent_by_nonnegative (partitions j) _ _ _ _ r (accounts _ _ S j) A). lia.
+      pose proof (spent_by_nonnegative (partitions j) _ _ _ _ r (accounts _ _ _ S j) A). lia.
     - cbn [Model.step] in H. destruct (_ || _)%bool; [discriminate|]. injection H as H. subst w'. simpl. lia.
     - cbn [Model.step] in H.
       destruct (negb _ || is_member w j || is_in j (closed w))%bool eqn:M; [discriminate|].
       destruct (apply _ (account w j) _) as [st'|] eqn:A; [|discriminate]. injection H as H. subst w'. simpl.
       destruct (Nat.eq_dec i j); [subst; rewrite !put_same | rewrite !put_other by assumption; lia].
       rewrite !orb_false_iff in M. unfold is_member in M. rewrite !is_in_false in M. destruct M as [[_ M] O].
-      destruct (fresh _ _ S j M O) as [F _]. rewrite F, (apply_charged _ _ _ _ r A). simpl.
+      destruct (fresh _ _ _ S j M O) as [F _]. rewrite F, (apply_charged _ _ _ _ r A). simpl.
       apply apply_accepted in A. inversion A as [|? ? U D C| | |? ? ? ? ? [E|E]]; subst; try discriminate.
       apply unused in U. destruct U as [U _]. rewrite U. unfold load. simpl. lia.
     - cbn [Model.step] in H. destruct (_ || _)%bool; [discriminate|]. injection H as H. subst w'. simpl. lia.
@@ -106,7 +107,7 @@ Section People.
     own_charged w' i r = (own_charged w i r + if Nat.eq_dec i j then share r b else 0)%Z.
   Proof.
     intros w j job b w' i r H. unfold own_charged.
-    destruct (own_step _ _ _ _ _ _ H) as [_ [st' [c [A [E _]]]]]. subst w'.
+    destruct (own_step _ _ _ _ _ _ _ H) as [_ [st' [c [A [E _]]]]]. subst w'.
     simpl. destruct (Nat.eq_dec i j); [subst; rewrite put_same | rewrite put_other by assumption; lia].
     rewrite (apply_charged _ _ _ _ r A). simpl. lia.
   Qed.
@@ -150,11 +151,11 @@ Section People.
   Lemma mean_below_worst : forall w i, sound_world w ->
     (0 <= own_loss w (worst w) i)%Z /\ mean w i <= unit * IZR (own_loss w (worst w) i).
   Proof.
-    intros w i S. pose proof (accounts _ _ S i) as A. destruct (sound_parts _ _ A) as [N M].
+    intros w i S. pose proof (accounts _ _ _ S i) as A. destruct (sound_parts _ _ A) as [N M].
     assert (Charged : forall r,
       (inherited w i <= load (charged (account w i)) r <= load (boxes (account w i)) r)%Z).
     { intro r. rewrite load_boxes. pose proof (load_nonnegative _ r N). pose proof (load_nonnegative _ r M).
-      destruct (took_over _ _ S i) as [T|T]; [rewrite T; lia|]. pose proof (share_le_load _ _ r N T) as L.
+      destruct (took_over _ _ _ S i) as [T|T]; [rewrite T; lia|]. pose proof (share_le_load _ _ r N T) as L.
       unfold share in L. simpl in L. lia. }
     pose proof (fullest_row_is_fullest _ (fun x => load (boxes (account w i)) (cell_of i x)) (xs i)) as F.
     unfold mean, own_loss, worst.
@@ -165,8 +166,8 @@ Section People.
     unfold own_charged. lia.
   Qed.
 
-  Lemma means_below_highest : forall w, sound_world w -> incl datasets (counted w) ->
-    sum_of (mean w) datasets <= unit * IZR (population_highest w).
+  Lemma means_below_printed : forall w, sound_world w -> incl datasets (counted w) ->
+    sum_of (mean w) datasets <= unit * IZR (printed is_pure w).
   Proof.
     intros w S I. apply Rle_trans with (unit * IZR (sum_over (own_loss w (worst w)) datasets)).
     - rewrite <- sum_of_integers. apply sum_of_le. intros i _. now apply mean_below_worst.
@@ -174,7 +175,7 @@ Section People.
       assert (P : person partitions (worst w)).
       { intros i r E. unfold worst in E. destruct (fullest_row _ (xs i)); [|discriminate]. injection E as E.
       subst. auto. }
-      pose proof (loss_below_together partitions w _ S P). pose proof (below _ _ S).
+      pose proof (loss_below_together _ _ w _ S P). pose proof (together_below_printed _ _ w S).
       pose proof (sum_over_incl (own_loss w (worst w)) datasets (counted w) datasets_differ I) as L.
       unfold loss in *. specialize (L (fun i => proj1 (mean_below_worst w i S))). lia.
   Qed.
@@ -182,14 +183,14 @@ Section People.
   Theorem population_filter : forall caps c d d' highest ws, (forall i, 0 <= caps i)%Z -> (0 <= c)%Z ->
     (forall i, added (xs i) (d i) (d' i)) -> let start := opened_world caps c in
     (forall w, In w ws -> let final := reached step s start [] w in
-       incl datasets (counted final) /\ (population_highest final <= highest)%Z) ->
+       incl datasets (counted final) /\ (printed is_pure final <= highest)%Z) ->
     close (unit * IZR highest) (sum_of (chance step s start [] d) ws) (sum_of (chance step s start [] d') ws).
   Proof.
     intros caps c d d' highest ws C D A start Below. apply sums_are_close. intros w In_ws.
     destruct (Below w In_ws) as [I B]. clear Below In_ws ws.
     destruct (transcripts_are_close step sound_world (fun w => sum_of (mean w) datasets) d d' s)
       with (w := w) (h := @nil (@event outcome)) (st := start) as [P [Q [S R]]].
-    - intros v a v' S H. split; [exact (step_sound _ _ tightest_bounds some_record _ _ _ S H)|].
+    - intros v a v' S H. split; [exact (step_sound _ _ _ tightest_bounds some_record _ _ _ S H)|].
       apply sum_of_le. intros i _. exact (mean_grows _ _ _ i S H).
     - intros h q law v v' o E S H. destruct (s_is_honest _ _ _ E) as [i [job [b [own [F [J L]]]]]]. subst q.
       rewrite !L, (mean_by_charge _ _ _ _ _ H).
@@ -199,7 +200,7 @@ Section People.
       replace (sum_of (mean start) datasets) with 0.
       2: { rewrite (sum_of_ext _ (fun _ => 0 * 0)); [rewrite sum_of_scale; ring|]. intros i _.
            unfold mean, own_charged. simpl. unfold load. simpl. rewrite sum_over_constant, Z.mul_0_r. ring. }
-      rewrite Rminus_0_r. apply Rle_trans with (1 := means_below_highest _ S I).
+      rewrite Rminus_0_r. apply Rle_trans with (1 := means_below_printed _ S I).
       apply Rmult_le_compat_l; [assumption | now apply IZR_le].
   Qed.
 End People.

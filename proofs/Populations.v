@@ -52,12 +52,13 @@ Qed.
 Section Population.
   Variable partitions : nat -> list partition.
   Variable tightest : list partition -> list box -> scope -> Z.
+  Variable is_pure : bool.
   Hypothesis tightest_bounds : forall ps bs s r,
     nonnegative bs -> record ps r -> covers s r = true -> load bs r <= tightest ps bs s.
   Hypothesis some_record : forall i, exists r, record (partitions i) r.
 
-  Notation step := (step partitions tightest).
-  Notation history := (history partitions tightest).
+  Notation step := (step partitions tightest is_pure).
+  Notation history := (history partitions tightest is_pure).
   Notation person := (person partitions).
 
   Record sound_world (w : world) : Prop := SoundWorld {
@@ -71,7 +72,7 @@ Section Population.
     before : forall i, In i (members w) -> (forall k, In k (predecessors w i) -> In k (closed w)) /\
       forall p, person p -> sum_over (own_loss w p) (predecessors w i) <= inherited w i;
     population_cap_below : 0 <= population_cap w <= population_highest w;
-    below : together w <= population_highest w }.
+    below : is_pure = false -> together w <= population_highest w }.
 
   Lemma opened_world_sound : forall caps c, (forall i, 0 <= caps i) -> 0 <= c ->
     sound_world (opened_world caps c).
@@ -88,6 +89,9 @@ Section Population.
     destruct (carries _ S i I) as [N C]. destruct (before _ S i I) as [_ B]. specialize (B p P).
     unfold own_loss at 1. destruct (p i) as [r|] eqn:E; [specialize (C r (P i r E))|]; lia.
   Qed.
+
+  Lemma together_below_printed : forall w, sound_world w -> together w <= printed is_pure w.
+  Proof. intros w S. pose proof (below _ S). unfold printed. destruct is_pure; [lia | auto]. Qed.
 
   (** What an account took over counts in every cell. *)
   Lemma everywhere : forall i st n, sound (partitions i) st -> n = 0 \/ In (Box [] n) (charged st) ->
@@ -116,7 +120,8 @@ Section Population.
   Lemma with_account_sound : forall w i st' c, sound_world w -> sound (partitions i) st' ->
     ~ In i (closed w) ->
     incl (charged (account w i)) (charged st') ->
-    (In i (members w) -> inherited w i <= c /\ together w - carried w i + c <= population_highest w /\
+    (In i (members w) -> inherited w i <= c /\
+       (is_pure = false -> together w - carried w i + c <= population_highest w) /\
        forall r, record (partitions i) r -> load (boxes st') r <= c) ->
     sound_world (with_account w i st' c).
   Proof.
@@ -128,8 +133,9 @@ Section Population.
     - intros k I. destruct (J k I) as [J1 J2]. split; [exact J1|]. intros p Q.
       rewrite (own_losses_kept w); [auto|].
       intros m M. simpl. split; [|reflexivity]. apply put_other. intro. subst. exact (O (J1 _ M)).
-    - unfold together. simpl. destruct (in_dec Nat.eq_dec i (members w)) as [I|I].
-      + rewrite sum_over_put by auto. destruct (C I) as [_ [C1 _]]. unfold together in C1. lia.
+    - intro Y. specialize (B Y). unfold together. simpl. destruct (in_dec Nat.eq_dec i (members w)) as [I|I].
+      + rewrite sum_over_put by auto. destruct (C I) as [_ [C1 _]]. specialize (C1 Y). unfold together in C1.
+        lia.
       + rewrite sum_over_put_absent by auto. exact B.
   Qed.
 
@@ -137,7 +143,7 @@ Section Population.
   Lemma carried_after_covers : forall w i e st' c, sound_world w -> In i (members w) ->
     apply (tightest (partitions i)) (account w i) e = Some st' ->
     carried_after partitions tightest w i (account w i) st' e = Some c ->
-    inherited w i <= c /\ together w - carried w i + c <= population_highest w /\
+    inherited w i <= c /\ (is_pure = false -> together w - carried w i + c <= population_highest w) /\
     forall r, record (partitions i) r -> load (boxes st') r <= c.
   Proof.
     intros w i e st' c S I H F. pose proof (accounts _ S i) as Si. destruct (carries _ S i I) as [N C].
@@ -158,18 +164,21 @@ Section Population.
     { intros r R. exact (tightest_bounds _ _ [] r (amounts_nonnegative _ _ S') R eq_refl). }
     destruct e as [d|n h|job b|job b|job b|job b]; simpl in F; try discriminate; try (injection F as F;
       subst c).
-    - split; [lia|]. split; [lia|]. intros r R. rewrite (apply_load _ _ _ _ r H). simpl. specialize (C r R).
-      lia.
+    - split; [lia|]. split; [intro Y; specialize (B Y); lia|]. intros r R.
+      rewrite (apply_load _ _ _ _ r H). simpl. specialize (C r R). lia.
     - destruct ((together w <=? population_cap w) && _) eqn:Q; [|discriminate]. injection F as F. subst c.
-      rewrite andb_true_iff, !Z.leb_le in Q. split; [lia|]. split; [lia|]. intros r R. specialize (Whole r R).
+      rewrite andb_true_iff, !Z.leb_le in Q. split; [lia|]. split; [intro Y; specialize (B Y); lia|].
+      intros r R. specialize (Whole r R).
       apply Z.min_glb; [exact Whole|]. rewrite (apply_load _ _ _ _ r H). simpl. unfold share.
       specialize (C r R).
       destruct (covers (scope_of b) r) eqn:V; [|lia].
       pose proof (tightest_bounds _ _ _ r (amounts_nonnegative _ _ Si) R V). lia.
-    - split; [lia|]. split; [lia|]. apply (Kept job b). auto.
-    - split; [lia|]. split; [lia|]. intros r R. specialize (Kept job b). specialize (Whole r R).
+    - split; [lia|]. split; [intro Y; specialize (B Y); lia|]. apply (Kept job b). auto.
+    - split; [lia|]. split; [intro Y; specialize (B Y); lia|]. intros r R. specialize (Kept job b).
+      specialize (Whole r R).
       apply Z.min_glb; auto.
-    - split; [lia|]. split; [lia|]. intros r R. specialize (Kept job b). specialize (Whole r R).
+    - split; [lia|]. split; [intro Y; specialize (B Y); lia|]. intros r R. specialize (Kept job b).
+      specialize (Whole r R).
       apply Z.min_glb; auto.
   Qed.
 
@@ -203,9 +212,9 @@ Section Population.
       pose proof (never_over _ _ Si r R).
       lia.
     - intros k [E|I]; [|apply J, I]. subst k. rewrite P0, I0. split; [intros k []|]. intros p _. simpl. lia.
-    - destruct (carries <=? 0); lia.
-    - unfold together in *. simpl. rewrite put_same, sum_over_put_absent by exact NI.
-      destruct (Z.leb_spec carries 0); lia.
+    - destruct (is_pure || (carries <=? 0)); lia.
+    - intro Y. specialize (B Y). rewrite Y. unfold together in *. simpl.
+      rewrite put_same, sum_over_put_absent by exact NI. destruct (Z.leb_spec carries 0); lia.
   Qed.
 
   Lemma continue_sound : forall w i j h w', sound_world w -> step w (Continue i j h) = Some w' ->
@@ -251,7 +260,7 @@ Section Population.
       + destruct (Rest k I) as [I1 [_ I2]]. rewrite !put_other by exact I2. destruct (J k I1) as [L0 L1].
         split; [intros m F; right; auto|]. intros p Q. rewrite Keep; [auto|].
         intros m F. intro. subst. exact (NC (L0 _ F)).
-    - unfold together in *. simpl. rewrite put_same, sum_over_put_absent.
+    - intro Y. specialize (B Y). unfold together in *. simpl. rewrite put_same, sum_over_put_absent.
       + rewrite (sum_over_remove _ j) in B by auto. lia.
       + intro I. apply Rest in I. tauto.
   Qed.
@@ -268,7 +277,7 @@ Section Population.
     - cbn [Model.step] in H. destruct ((population_cap w =? 0) || (c <? 0)) eqn:Q; [discriminate|].
       injection H as H. subst w'. apply orb_false_iff in Q. destruct Q as [_ Q]. apply Z.ltb_ge in Q.
       destruct S as [A D X K U V J P B]. unfold together in *.
-      split; simpl; auto; unfold together; simpl;
+      split; simpl; auto; try (intro Y; specialize (B Y)); unfold together; simpl;
         destruct (Z.ltb_spec 0 (sum_over (carried w) (members w))); simpl;
         destruct (c =? 0); lia.
   Qed.
@@ -280,11 +289,11 @@ Section Population.
   Qed.
 
   Theorem population_never_overdrawn : forall w, sound_world w ->
-    (forall p, person p -> loss w p <= together w <= population_highest w) /\
+    (forall p, person p -> loss w p <= together w <= printed is_pure w) /\
     (forall i r, record (partitions i) r -> load (boxes (account w i)) r <= highest_cap (account w i)).
   Proof.
     intros w S. split.
-    - intros p P. split; [now apply loss_below_together | exact (below _ S)].
+    - intros p P. split; [now apply loss_below_together | now apply together_below_printed].
     - intros i. exact (never_over _ _ (accounts _ S i)).
   Qed.
 

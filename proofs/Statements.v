@@ -61,21 +61,22 @@ Section Statements.
 
   (** ** A population, with late joins, continued datasets and changes of caps *)
   Variables (partitions : nat -> list partition) (all_known : forall i, declared (partitions i)).
-  Variables (w : world) (w_is_written : written_world widened partitions w).
+  Variable is_pure : bool.                (** the two rules for late joins, and for what is printed *)
+  Variables (w : world) (w_is_written : written_world widened partitions is_pure w).
   Let bounds := guarded_bounds widened guards.
   Let some_records i := some_record (partitions i) (all_known i).
-  Let w_is_sound := written_world_is_sound widened partitions w guards all_known w_is_written.
+  Let w_is_sound := written_world_is_sound widened partitions is_pure w guards all_known w_is_written.
 
-  (** No person has lost more than the members carry together, and they carry at most the highest cap. *)
+  (** No person has lost more than the members carry together, and they carry at most what is printed. *)
   Theorem no_person_is_overdrawn :
-    (forall p, person partitions p -> loss w p <= together w <= population_highest w) /\
+    (forall p, person partitions p -> loss w p <= together w <= printed is_pure w) /\
     (forall i r, record (partitions i) r -> load (boxes (account w i)) r <= highest_cap (account w i)).
-  Proof. exact (population_never_overdrawn _ w w_is_sound). Qed.
+  Proof. exact (population_never_overdrawn _ _ w w_is_sound). Qed.
   (** After an admission in a member, no person has lost more than the cap in force. *)
   Theorem admission_keeps_the_cap_of_a_population : forall i job b w' p, In i (members w) ->
-    step partitions (guarded widened) w (Own i (Reserve job b)) = Some w' ->
+    step partitions (guarded widened) is_pure w (Own i (Reserve job b)) = Some w' ->
     person partitions p -> loss w' p <= population_cap w'.
-  Proof. exact (admitted_within_population_cap _ _ bounds some_records w w_is_sound). Qed.
+  Proof. exact (admitted_within_population_cap _ _ _ bounds some_records w w_is_sound). Qed.
 
   (** ** Privacy filters: what decides about requests holds back adaptive analysts (Filter.v, People.v) *)
   (** An analyst asks [apply] for anything, by all that was seen. For a unit of up to [k] rows, no set of
@@ -89,7 +90,7 @@ Section Statements.
     close (unit * IZR highest)
       (sum_of (chance advance s (opened c) [] d) ws) (sum_of (chance advance s (opened c) [] d') ws).
   Proof. exact (@ledger_filter ps _ (bounds ps)). Qed.
-  (** An analyst asks [step] for anything. The same holds, with the population's highest cap, for a person
+  (** An analyst asks [step] for anything. The same holds, with the limit that is printed, for a person
       with up to [k i] rows in each of some [datasets], if the population counts these in the end. *)
   Theorem population_is_a_privacy_filter : forall row outcome (cell_of : nat -> row -> joint_cell) unit k,
     (forall i x, record (partitions i) (cell_of i x)) -> (0 <= unit)%R -> (forall i, (0 < k i)%nat) ->
@@ -97,12 +98,12 @@ Section Statements.
     forall (xs : nat -> list row) datasets, NoDup datasets -> (forall i, xs i <> [] -> In i datasets) ->
     (forall i, (length (xs i) <= k i)%nat) -> forall caps c d d' highest ws,
     (forall i, 0 <= caps i) -> 0 <= c -> (forall i, added (xs i) (d i) (d' i)) ->
-    let advance := step partitions (guarded widened) in let start := opened_world caps c in
+    let advance := step partitions (guarded widened) is_pure in let start := opened_world caps c in
     (forall w, In w ws -> let final := reached advance s start [] w in
-      incl datasets (counted final) /\ population_highest final <= highest) ->
+      incl datasets (counted final) /\ printed is_pure final <= highest) ->
     close (unit * IZR highest)
       (sum_of (chance advance s start [] d) ws) (sum_of (chance advance s start [] d') ws).
-  Proof. exact (@population_filter partitions _ bounds some_records). Qed.
+  Proof. exact (@population_filter partitions _ is_pure bounds some_records). Qed.
 End Statements.
 
 (** ** A unit with at most k rows, in any cells (Units.v) *)

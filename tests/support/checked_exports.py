@@ -92,9 +92,11 @@ def judge_population(
     """
     listed = [read(each) for each in datasets]
     header, opening, *entries = map(json.loads, lines)
-    places = accountants.by_name(header["accountant"]).PLACES
+    accountant = accountants.by_name(header["accountant"])
+    places = accountant.PLACES
     cap = _amount(opening["amount"], places)
-    people = _People(listed, World([(each.names, each.cap) for each in listed], cap))
+    members = [(each.names, each.cap) for each in listed]
+    people = _People(listed, World(members, cap, accountant.NAME))
     for entry in entries:
         amount = _amount(entry["amount"], places)
         if entry["kind"] == "cap":

@@ -842,7 +842,7 @@ def carried_after(partitions: Any, tightest: Any, w: Any, i: Any, st: Any, st_pr
             return ('Some', min_(whole, call(w[3], i)),)
 
 
-def step(partitions: Any, tightest: Any, w: Any, a: Any) -> Any:
+def step(partitions: Any, tightest: Any, is_pure: Any, w: Any, a: Any) -> Any:
     match a:
         case ('Own', i, e,):
             st = call(w[1], i)
@@ -854,7 +854,7 @@ def step(partitions: Any, tightest: Any, w: Any, a: Any) -> Any:
         case ('Join', i,):
             st = call(w[1], i)
             carries = min_(call(tightest, call(partitions, i), boxes(st), ('Nil',)), st[2])
-            raise_ = (lambda _value: ('Z0',) if _value[0] == 'True' else st[2])(leb(carries, ('Z0',)))
+            raise_ = (lambda _value: ('Z0',) if _value[0] == 'True' else st[2])((lambda _value: ('True',) if _value[0] == 'True' else leb(carries, ('Z0',)))(is_pure))
             match (lambda _value: ('True',) if _value[0] == 'True' else is_in(i, w[8]))(is_member(w, i)):
                 case ('True',):
                     return ('None',)
@@ -876,8 +876,18 @@ def step(partitions: Any, tightest: Any, w: Any, a: Any) -> Any:
                     return ('Some', ('World', w[1], w[2], w[3], c, highest, w[6], w[7], w[8],),)
 
 
-def history(partitions: Any, tightest: Any) -> Any:
-    return call(follow, call(step, partitions, tightest))
+def history(partitions: Any, tightest: Any, is_pure: Any) -> Any:
+    return call(follow, call(step, partitions, tightest, is_pure))
+
+
+def printed(is_pure: Any, w: Any) -> Any:
+    match is_pure:
+        case ('True',):
+            return max0(w[4], together(w))
+        case ('False',):
+            match w:
+                case ('World', _, _, _, _, population_highest, _, _, _,):
+                    return population_highest
 
 
 def maximum(l: Any) -> Any:

@@ -43,10 +43,12 @@ def verified(session: Session, population_id: str) -> PopulationSummary:
     ledgers = [MemberLedger(each, (), file=name) for name, each in exports.items()]
     summary = verify(lines, ledgers)
     if not any(member.n_bounds for member in summary.compared.values()):
-        # On a pure account, no sentence states the highest cap of a late member.
-        together, cap, highest = judge_population(lines, exports.values()).standing
-        assert (together, cap) == (summary.together, summary.cap)
-        assert summary.header.accountant == "pure" or highest == summary.highest_cap
+        assert judge_population(lines, exports.values()).standing == (
+            summary.together,
+            summary.cap,
+            summary.highest_cap,
+            summary.printable,
+        )
     assert {
         name: member.load for name, member in summary.members.items()
     } == population.loads

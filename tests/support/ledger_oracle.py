@@ -108,31 +108,31 @@ class Account:
 class World:
     """Some datasets, by number, and a population that they may join."""
 
-    def __init__(self, datasets: Sequence[tuple[Names, int]], cap: int) -> None:
+    def __init__(
+        self, datasets: Sequence[tuple[Names, int]], cap: int, accountant: str
+    ) -> None:
         self._names = [names for names, _ in datasets]
-        caps = [integer(own) for _, own in datasets]
-        opening = lambda at: caps[size(at)]  # noqa: E731 - the code of a lambda is read
+        opening = lambda at: integer(datasets[size(at)][1])  # noqa: E731 - its code is read
+        parts = lambda at: self._names[size(at)].parts  # noqa: E731
+        self._is_pure = (str(accountant == "pure"),)
+        self._history = _checked.history(parts, _checked.brute_largest, self._is_pure)
         self._world = _checked.opened_world(opening, integer(cap))
 
     def take(self, *acts: tuple[Any, ...]) -> bool:
-        """Takes all of some acts; none if one of them cannot follow.
-
-        Acts are ("Own", dataset, step), ("Join", dataset), ("PopulationCap", cap) and
-        ("Continue", dataset, erased dataset, its highest cap).
+        """Takes all of some acts, or none: ("Own", dataset, step), ("Join", dataset),
+        ("PopulationCap", cap), ("Continue", dataset, erased dataset, its highest cap).
         """
-        parts = lambda at: self._names[size(at)].parts  # noqa: E731
         taken = listed(self._act(*act) for act in acts)
-        answer = _checked.call(
-            _checked.history, parts, _checked.brute_largest, self._world, taken
-        )
+        answer = _checked.call(self._history, self._world, taken)
         self._world = self._world if answer == ("None",) else answer[1]
         return bool(answer != ("None",))
 
     @property
-    def standing(self) -> tuple[int, int, int]:
-        """What the members carry together; the cap, and the highest."""
-        together = _checked.together(self._world)
-        return number(together), number(self._world[4]), number(self._world[5])
+    def standing(self) -> tuple[int, int, int, int]:
+        """What the members carry together; the cap, the highest, what is printed."""
+        printed = number(_checked.printed(self._is_pure, self._world))
+        together = number(_checked.together(self._world))
+        return together, number(self._world[4]), number(self._world[5]), printed
 
     def carried(self, at: int) -> int:
         """What the population's newest entry says about a member."""

@@ -551,8 +551,12 @@ class World:
             lines = self._exported(session, self._population)
         members = [exports[name] for name in together.members]
         world = judge_population(lines, members)
-        assert world.standing[:2] == (together.load, together.cap)
-        assert "pure" in together.kind or world.standing[2] == together.highest
+        assert world.standing == (
+            together.load,
+            together.cap,
+            together.highest,
+            together.printable,
+        )
         ledgers = [
             MemberLedger(exports[name], (), file=name) for name in together.members
         ]

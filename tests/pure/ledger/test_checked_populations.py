@@ -10,9 +10,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from app.ledger.admission import MemberTotal, Population
+from app.ledger.statements import Limit, printable_at
 from app.ledger.tables import EntryKind
 from grovekeeper_forests import amounts
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.privacy.accountants import WITHOUT_DELTA, Amount
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from tests.support.chance import examples
@@ -38,6 +40,7 @@ class People:
 
     Attributes:
         accounts: of the datasets, by number.
+        accountant: of the population.
         population: its account.
         is_exact: whether the product computes every largest load exactly.
     """
@@ -47,17 +50,19 @@ class People:
         datasets: Sequence[tuple[Declared, int]],
         cap: int,
         *,
+        accountant: str = "zcdp",
         is_exact: bool = True,
     ) -> None:
         self.accounts = [
             dataset_account(f"ds_{number}", dataset, own)
             for number, (dataset, own) in enumerate(datasets)
         ]
-        facts = {"population": "pop_1", "accountant": "zcdp"}
+        self.accountant = accountant
+        facts = {"population": "pop_1", "accountant": accountant}
         self.population = MemoryAccount("pop_1", cap, facts)
         self.is_exact = is_exact
         named = [(dataset.names, own) for dataset, own in datasets]
-        self._world = World(named, cap)
+        self._world = World(named, cap, accountant)
 
     def is_member(self, at: int) -> bool:
         """Whether a dataset has joined."""
@@ -66,6 +71,14 @@ class People:
     def load(self, at: int) -> int:
         """What the population's newest entry says about a member."""
         return self.population.state.loads[self.accounts[at].state.account_id]
+
+    @property
+    def printed(self) -> int:
+        """The limit that the population's guarantee states."""
+        state = self.population.state
+        limit = Limit(Amount(self.accountant, state.highest_cap), WITHOUT_DELTA)
+        together = sum(state.loads.values())
+        return printable_at(limit, cap=state.cap, load=together).amount.steps
 
     def job(self, *parts: tuple[int, Step]) -> bool:
         """Asks for a job with parts on some datasets."""
@@ -128,12 +141,14 @@ class People:
         if not self.is_exact and not is_taken:
             return False  # a bound may refuse more
         assert self._world.take(*acts) is is_taken, acts
-        together, cap, highest = self._world.standing
+        together, cap, highest, printed = self._world.standing
         state = self.population.state
         stated = sum(state.loads.values())
         assert cap == state.cap
         if self.is_exact:
             assert (stated, state.highest_cap) == (together, highest)
+            if cap:  # a closed population prints its highest cap
+                assert self.printed == printed
         else:
             # A member that joins late with a bound counts as used where it may be unused.
             assert stated >= together
@@ -143,6 +158,7 @@ class People:
 
 def _walk(seed: int, *, is_exact: bool) -> None:
     chance = random.Random(seed)
+    accountant = chance.choice(["pure", "zcdp", "gdp"])
     cap = chance.choice([10, 30])
     n_first, n_heirs = chance.randint(1, 3), 2
     datasets = [
@@ -152,7 +168,12 @@ def _walk(seed: int, *, is_exact: bool) -> None:
     datasets += [
         (declared(chance, n_partitions=2, n_cells=3), cap // 4) for _ in range(n_heirs)
     ]
-    people = People(datasets, chance.randint(cap // 2, 2 * cap), is_exact=is_exact)
+    people = People(
+        datasets,
+        chance.randint(cap // 2, 2 * cap),
+        accountant=accountant,
+        is_exact=is_exact,
+    )
     present, heirs = list(range(n_first)), list(range(n_first, n_first + n_heirs))
     live: list[tuple[int, Step]] = []
     for number in range(chance.randint(5, 20)):
@@ -258,6 +279,16 @@ def test_a_late_member_raises_the_highest_cap_by_its_own() -> None:
     assert people.cap(0)
     assert not people.cap(5), "it is closed"
     assert not people.job((1, _reserve(1, "jb_2")))
+
+
+def test_a_late_member_of_a_pure_population_raises_no_cap_but_what_is_printed() -> None:
+    people = People([(HALVES, 7), (WHOLE, 10)], 10, accountant="pure")
+    people.join(1)
+    assert people.job((1, _reserve(9, "jb_1")))
+    assert people.job((0, _reserve(2, "jb_2", a=[0])))
+    people.join(0)
+    assert people.population.state.highest_cap == 10
+    assert people.printed == 9 + 2
 
 
 def test_a_job_of_several_accounts_is_admitted_whole_or_not_at_all() -> None:
