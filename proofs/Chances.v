@@ -1,7 +1,7 @@
 (** * Chances that are close to each other, and finite sums of chances. *)
 
 Require Import List Lia Bool Reals Lra.
-Require Import Model.
+Require Import Model Jobs.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -59,8 +59,6 @@ Qed.
 Section Sums.
   Context {A : Type}.
   Implicit Types (f g : A -> R) (l : list A).
-
-  Definition sum_of f l : R := fold_right (fun x z => f x + z) 0 l.
 
   Lemma sum_of_le : forall f g l, (forall x, In x l -> f x <= g x) -> sum_of f l <= sum_of g l.
   Proof.

@@ -51,6 +51,17 @@ Proof.
     (opened_world_sound _ is_pure caps c C E) H).
 Qed.
 
+(** An account with an opening load [n] that bounds the loads of the erased account holds both. *)
+Theorem continued_within_highest : forall widened ps, is_guard widened -> forall (erased : state) n h c es st,
+  (forall r, load (boxes erased) r <= n) -> 0 <= c ->
+  run (guarded widened ps) (opened c) (Opening n h :: es) = Some st ->
+  forall r r', record ps r' -> load (boxes erased) r + (load (boxes st) r' - n) <= highest_cap st.
+Proof.
+  intros widened ps G erased n h c es st L C H r r' R. specialize (L r).
+  pose proof (run_sound ps _ (guarded_bounds widened G ps) _ _ _ (opened_sound ps c C) H) as S.
+  pose proof (never_over _ _ S r' R). lia.
+Qed.
+
 (** ** The bound that an account keeps: every amount in the cells of the narrowest restriction of its scope *)
 
 Definition amount_in (narrowest : box -> nat) (x v : nat) (b : box) : Z :=

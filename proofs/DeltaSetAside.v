@@ -6,7 +6,7 @@
     chance, stays on paper (docs/proofs/external.md). *)
 
 Require Import ZArith List Lia Bool Reals Lra.
-Require Import Model Maxima Scopes Chances Ledger Decisions.
+Require Import Model Jobs Maxima Scopes Chances Ledger Decisions.
 Import ListNotations.
 Open Scope R_scope.
 

@@ -1,7 +1,7 @@
 (** * Examples: what the theorems speak of exists, and their bounds are reached. *)
 
 Require Import ZArith List Bool Reals Lra.
-Require Import Model Scopes Decisions.
+Require Import Model Jobs Scopes Decisions.
 Import ListNotations.
 Open Scope Z_scope.
 

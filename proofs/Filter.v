@@ -5,7 +5,7 @@
     all its charges together. It is used for [apply] here, and for [step] in People.v. *)
 
 Require Import ZArith List Lia Bool Reals Lra.
-Require Import Model Maxima Scopes Chances Ledger.
+Require Import Model Jobs Maxima Scopes Chances Ledger.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -55,6 +55,12 @@ Section Transcripts.
     - unfold next in *.
       destruct (advance st (asked (Start q law))) as [st'|] eqn:A, ev as [[|]|o]; try (apply Same; lra).
       exact (charged_first _ _ _ _ _ o E F A).
+  Qed.
+
+  Lemma reached_is_fine : forall w h st, fine st -> fine (reached advance s st h w).
+  Proof.
+    induction w as [|ev w IH]; intros h st F; cbn [reached]; [exact F|]. apply IH.
+    exact (proj1 (next_is_fine st (s h) F)).
   Qed.
 
   Theorem transcripts_are_close : forall w h st, fine st ->
@@ -117,6 +123,14 @@ Proof.
   rewrite <- sum_over_constant. now apply sum_over_le.
 Qed.
 
+(** What is charged to rows is the amount, once for each that is read. *)
+Lemma shares_by_reads : forall row (cell_of : row -> joint_cell) b xs,
+  sum_over (fun x => share (cell_of x) b) xs =
+  (Z.of_nat (length (filter (fun x => covers (scope_of b) (cell_of x)) xs)) * amount b)%Z.
+Proof.
+  intros row cell_of b xs. rewrite <- (sum_over_constant (amount b)), sum_over_filter. now apply sum_over_ext.
+Qed.
+
 Lemma honest_job_is_close : forall row outcome unit k cell_of b (law : list row -> outcome -> R),
   (0 < k)%nat -> honest_job unit k cell_of b law -> forall xs d d' o, added xs d d' ->
   0 <= law d o /\ 0 <= law d' o /\
@@ -127,10 +141,7 @@ Proof.
   split; [apply N|]. split; [apply N|].
   apply close_larger with (INR (length (filter reads xs)) * e); try apply N.
   2: { apply private_for_rows; [exact P | now apply filter_added]. }
-  replace (sum_over (fun x => share (cell_of x) b) xs)
-    with (Z.of_nat (length (filter reads xs)) * amount b)%Z.
-  2: { rewrite <- (sum_over_constant (amount b)), sum_over_filter. now apply sum_over_ext. }
-  rewrite mult_IZR, <- INR_IZR_INZ. apply lt_0_INR in K. set (n := INR (length _)).
+  rewrite shares_by_reads. fold reads. rewrite mult_IZR, <- INR_IZR_INZ. apply lt_0_INR in K. set (n := INR (length _)).
   apply (Rmult_le_reg_l (INR k)); [exact K|].
   replace (INR k * (unit / INR k * (n * IZR (amount b)))) with (n * (unit * IZR (amount b))) by (field; lra).
   replace (INR k * (n * e)) with (n * (INR k * e)) by ring.
@@ -161,12 +172,14 @@ Section Ledger.
     exact (apply_charged _ _ _ _ _ H).
   Qed.
 
-  Theorem ledger_filter : forall c xs d d' highest ws, (0 <= c)%Z -> (length xs <= k)%nat -> added xs d d' ->
-    (forall w, In w ws -> highest_cap (reached advance s (opened c) [] w) <= highest)%Z ->
-    close (unit * IZR highest)
+  (** In ε what the loads came to is a limit, too. *)
+  Theorem ledger_filter_by_load : forall c xs d d' most ws, (0 <= c)%Z -> (length xs <= k)%nat ->
+    added xs d d' -> (0 <= most)%Z -> (forall w, In w ws -> forall r, record ps r ->
+      (load (boxes (reached advance s (opened c) [] w)) r <= most)%Z) ->
+    close (unit * IZR most)
       (sum_of (chance advance s (opened c) [] d) ws) (sum_of (chance advance s (opened c) [] d') ws).
   Proof.
-    intros c xs d d' highest ws C L A Below. apply sums_are_close. intros w I. specialize (Below w I).
+    intros c xs d d' most ws C L A M Below. apply sums_are_close. intros w I. specialize (Below w I).
     destruct (transcripts_are_close advance (sound ps) (fun st => unit / INR k * IZR (charges xs st)) d d' s)
       with (w := w) (h := @nil (@event outcome)) (st := opened c) as [P [Q [S R]]].
     - intros st e st' S H. split; [exact (apply_sound ps _ tightest_bounds _ _ _ S H)|].
@@ -180,8 +193,23 @@ Section Ledger.
       exact (honest_job_is_close _ _ _ _ _ _ _ k_positive J _ _ _ o A).
     - now apply opened_sound.
     - refine (close_larger _ _ _ _ _ P Q R). unfold load at 2. simpl charged. simpl (sum_over _ []).
-      rewrite sum_over_constant, Z.mul_0_r, Rmult_0_r, Rminus_0_r. pose proof (cap_below _ _ S).
-      apply mean_below; auto; [lia|]. intros x _. pose proof (never_over _ _ S _ (rows_are_records x)) as O.
-      rewrite load_boxes in O. pose proof (load_nonnegative _ (cell_of x) (proj2 (sound_parts _ _ S))). lia.
+      rewrite sum_over_constant, Z.mul_0_r, Rmult_0_r, Rminus_0_r.
+      apply mean_below; auto. intros x _. specialize (Below _ (rows_are_records x)).
+      rewrite load_boxes in Below.
+      pose proof (load_nonnegative _ (cell_of x) (proj2 (sound_parts _ _ S))). lia.
+  Qed.
+
+  Theorem ledger_filter : forall c xs d d' highest ws, (0 <= c)%Z -> (length xs <= k)%nat -> added xs d d' ->
+    (forall w, In w ws -> highest_cap (reached advance s (opened c) [] w) <= highest)%Z ->
+    close (unit * IZR highest)
+      (sum_of (chance advance s (opened c) [] d) ws) (sum_of (chance advance s (opened c) [] d') ws).
+  Proof.
+    intros c xs d d' highest ws C L A Below.
+    assert (Sound : forall w, sound ps (reached advance s (opened c) [] w)).
+    { intro w. apply (reached_is_fine advance (sound ps) (fun _ => 0)); [|now apply opened_sound].
+      intros st q st' S H. split; [exact (apply_sound ps _ tightest_bounds _ _ _ S H) | lra]. }
+    destruct ws as [|w ws]; [simpl; split; lra|]. apply (ledger_filter_by_load c xs d d' highest (w :: ws)); auto.
+    - pose proof (Below w (or_introl eq_refl)). pose proof (cap_below _ _ (Sound w)). lia.
+    - intros v V r Rec. specialize (Below v V). pose proof (never_over _ _ (Sound v) r Rec). lia.
   Qed.
 End Ledger.

@@ -7,7 +7,7 @@
     that no release depends on: its rows leave the book. So the book has the rows on which releases depend. *)
 
 Require Import List Lia Bool Arith.
-Require Import Model Filter.
+Require Import Model Jobs Filter.
 Import ListNotations.
 
 (** A map of single rows to at most one row each, such as clipping, keeps neighbours (L6). *)

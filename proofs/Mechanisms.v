@@ -2,7 +2,7 @@
     (L3), and stable shards inside one job (L5), as laws on finitely or countably many outcomes. *)
 
 Require Import ZArith List Lia Bool Reals Lra.
-Require Import Model Chances.
+Require Import Model Jobs Chances.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -21,16 +21,17 @@ Section Selection.
   Lemma weights_positive : forall u, 0 < sum_of (weight u) candidates.
   Proof. intro u. apply sum_of_positive; auto. intro c. apply exp_pos. Qed.
 
-  Lemma selection_below : forall u v low high c, (forall d, low <= v d - u d <= high) ->
+  Lemma selection_below : forall u v low high c, In c candidates ->
+    (forall d, In d candidates -> low <= v d - u d <= high) ->
     selection v c <= exp (gamma * (high - low)) * selection u c.
   Proof.
-    intros u v low high c H. unfold selection, Rdiv.
+    intros u v low high c C H. unfold selection, Rdiv.
     pose proof (weights_positive u) as U. pose proof (weights_positive v) as V.
     assert (N : weight v c <= exp (gamma * high) * weight u c).
-    { unfold weight. rewrite <- exp_plus. apply exp_le. specialize (H c). nra. }
+    { unfold weight. rewrite <- exp_plus. apply exp_le. specialize (H c C). nra. }
     assert (D : exp (gamma * low) * sum_of (weight u) candidates <= sum_of (weight v) candidates).
-    { rewrite Rmult_comm, <- sum_of_scale. apply sum_of_le. intros d _. unfold weight.
-      rewrite <- exp_plus. apply exp_le. specialize (H d). nra. }
+    { rewrite Rmult_comm, <- sum_of_scale. apply sum_of_le. intros d D. unfold weight.
+      rewrite <- exp_plus. apply exp_le. specialize (H d D). nra. }
     set (A := sum_of (weight u) candidates) in *. set (B := sum_of (weight v) candidates) in *.
     replace (exp (gamma * (high - low))) with (exp (gamma * high) * / exp (gamma * low)).
     2: { rewrite <- exp_Ropp, <- exp_plus. f_equal. ring. }
@@ -45,12 +46,13 @@ Section Selection.
   Qed.
 
   (** The loss is gamma times the range of the change, not twice the largest change. *)
-  Theorem selection_private : forall u v low high c, (forall d, low <= v d - u d <= high) ->
+  Theorem selection_private : forall u v low high c, In c candidates ->
+    (forall d, In d candidates -> low <= v d - u d <= high) ->
     close (gamma * (high - low)) (selection u c) (selection v c).
   Proof.
-    intros u v low high c H. split; [|now apply selection_below].
-    replace (high - low) with (- low - - high) by ring. apply selection_below.
-    intro d. specialize (H d). lra.
+    intros u v low high c C H. split; [|now apply selection_below].
+    replace (high - low) with (- low - - high) by ring. apply selection_below; [exact C|].
+    intros d D. specialize (H d D). lra.
   Qed.
 End Selection.
 

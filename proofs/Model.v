@@ -1,25 +1,34 @@
-(** * The lifetime ledger, as the theorems speak of it: definitions alone. Statements.v says what is proved.
+(** * The lifetime ledger, as the theorems speak of it: definitions alone. Jobs.v defines what a job is and
+    when it is as private as it is charged. Statements.v says what is proved.
 
     A dataset has _partitions_. Each puts every row into one of its cells, by a function of that row alone.
     So a row is known here by its _joint cell_, its cell in each partition. A _record_ is a row whose cells
     exist. A _scope_ lists cells of some partitions, and _covers_ the records in these cells. An _account_ is
     a list of entries: reservations, charges, voids, changes of its cap. An amount is set aside on every joint
     cell of a scope. The _load_ of a record is the sum of the amounts whose scopes cover it. [apply] decides
-    whether an entry may follow those before it. This one function stands for the service, which writes the
-    entries that [apply] accepts and refuses all others. A _population_ has one more cap over datasets about
-    the same people. A _world_ is a population with its datasets; [step] decides in it.
+    whether an entry may follow those before it. It stands for the service, which writes no entry that [apply]
+    refuses. The service may refuse more: by a guard where its search is too much work, and for rules, quotas,
+    freezes, approvals, erasures. Each of these follows from requests and releases, so it is as if the analyst
+    had not asked. A _population_ has one more cap over datasets about the same people. A _world_ is a
+    population with its datasets; [step] decides in it.
     An analyst is a _strategy_: a function of all that was answered and released, which asks for one entry
     after another. To start a job is to charge it and to release an outcome, with a chance that depends on
     rows. [chance] is the probability of a transcript. The filter theorems compare it on two _neighbours_: one
-    has up to k rows of one unit more. They hold for [apply] and [step] themselves, whatever is asked, and are
-    about pure loss, ε. For ρ and μ², Theorem L (b) and what a unit loses are stated.
+    has up to k rows of one unit more. They hold for [apply] and [step] themselves, whatever is asked, in ε,
+    and in ρ for jobs with finitely many outcomes. In μ² they are on paper.
 
     What is assumed, and not proved:
     - The cells of a row are a function of that row alone. No other row and no time changes them.
-    - A job reads the rows of its scope alone, and is as private as it is charged ([honest_job]).
-    - Entries are decided one after another, each in the state after all before it: one lock, one order.
+    - A job reads the rows of its scope alone, and is as private as it is charged (Jobs.v).
+    - Entries are decided one after another, each in the state after all before it: one lock, one order. A job
+      releases when it is charged; that jobs overlap in time changes nothing on paper (accounting.md, A3).
+    - Rows are there before the first request. That rows arrive, and that uploads are erased, in view of
+      releases is on paper; Ingestion.v says which rows are stored, and is not joined with the filters.
+    - Neighbours differ in whole rows. Accounts for labels, and rows that are replaced, are on paper.
+    - A job on several accounts is an act after another here. All or none is proved for one account.
     - An analyst sees answers and outcomes, and nothing else that depends on rows: no times and no sizes.
-    - Integers have no limit here. The service keeps its amounts below 2^63.
+    - Integers have no limit here; the service keeps amounts below 2^63. How prices are rounded to amounts
+      (A1), entries that repeat a state, and entries of acts outside accounts are not modelled.
     - The Python code does what [apply] and [step] do. Tests compare both; no proof speaks about Python.
     - Chances are of single transcripts or finite sets. To draw lots is to average over strategies, and an
       infinite set of transcripts is a limit of finite ones: both steps stay on paper. *)
@@ -54,10 +63,6 @@ Definition covers (s : scope) (r : joint_cell) : bool :=
 Definition share (r : joint_cell) (b : box) : Z := if covers (scope_of b) r then amount b else 0.
 Definition load (bs : list box) (r : joint_cell) : Z := sum_over (share r) bs.
 Definition nonnegative (bs : list box) : Prop := forall b, In b bs -> 0 <= amount b.
-(** [n] is the supremum of the loads of all records that a scope covers, and one of them has it. *)
-Definition is_largest (ps : list partition) (bs : list box) (s : scope) (n : Z) : Prop :=
-  (forall r, record ps r -> covers s r = true -> load bs r <= n) /\
-  (exists r, record ps r /\ covers s r = true /\ load bs r = n).
 (** What the service accepts as declarations and scopes: no empty list, and no cell that is not declared. *)
 Definition declared (ps : list partition) : Prop := forall cells, In (Some cells) ps -> cells <> [].
 Definition well_formed (ps : list partition) (s : scope) : Prop :=
@@ -72,6 +77,7 @@ Inductive entry :=
 | Reserve (job : nat) (b : box) | Charge (job : nat) (b : box)
 | Void (job : nat) (b : box) | Expire (job : nat) (b : box).
 Record state := State { cap : Z; highest_cap : Z; charged : list box; reserved : list (nat * box) }.
+(** An account that is opened with a cap of 0 is closed. *)
 Definition opened (c : Z) : state := State c c [] [].
 Definition boxes (st : state) : list box := charged st ++ map snd (reserved st).
 Definition is_used (st : state) : bool := match boxes st with [] => false | _ => true end.
@@ -135,6 +141,7 @@ Inductive act :=
 Definition is_member (w : world) (i : nat) : bool := is_in i (members w).
 Definition together (w : world) : Z := sum_over (carried w) (members w).
 Definition put {A} (f : nat -> A) (i : nat) (v : A) : nat -> A := fun k => if Nat.eqb k i then v else f k.
+(** So is a population. *)
 Definition opened_world (caps : nat -> Z) (c : Z) : world :=
   World (fun i => opened (caps i)) [] (fun _ => 0) c c (fun _ => 0) (fun _ => []) [].
 Definition with_account (w : world) (i : nat) (st : state) (carries : Z) : world :=
@@ -225,29 +232,3 @@ Section Analyst.
   Fixpoint reached (s : strategy) (st : state) (h w : list event) : state :=
     match w with [] => st | ev :: rest => reached s (next st (s h)) (h ++ [ev]) rest end.
 End Analyst.
-
-(** ** Neighbours, and jobs that are as private as they are charged *)
-(** [added xs d d']: the rows [d'] are the rows [d] and, at any places, the rows [xs]. *)
-Inductive added {row} : list row -> list row -> list row -> Prop :=
-| no_row d : added [] d d
-| one_more x xs d d1 d2 : added xs d (d1 ++ d2) -> added (x :: xs) d (d1 ++ x :: d2).
-
-(** Neither chance is more than e^[e] times the other. *)
-Definition close (e p q : R) : Prop := p <= exp e * q /\ q <= exp e * p.
-Definition private {row outcome} (e : R) (law : list row -> outcome -> R) : Prop :=
-  (forall d o, 0 <= law d o) /\ (forall d x d' o, added [x] d d' -> close e (law d o) (law d' o)).
-
-Section Honest.
-  Context {row outcome : Type} (unit : R).      (** the loss of one step of an amount, for example 10^-12 *)
-  Notation law := (list row -> outcome -> R).
-  (** A job reads the rows that its scope covers; k times its loss of one row is at most what is charged. *)
-  Definition honest_job (k : nat) (cell_of : row -> joint_cell) (b : box) (m : law) : Prop :=
-    exists e (rule : law), 0 <= e /\ private e rule /\ INR k * e <= unit * IZR (amount b) /\
-      forall d o, m d o = rule (filter (fun x => covers (scope_of b) (cell_of x)) d) o.
-  (** Every job that the analyst starts is charged, and honest. *)
-  Definition honest k cell_of (s : strategy) : Prop := forall h q m, s h = Start q m ->
-    exists job b, q = Charge job b /\ honest_job k cell_of b m.
-  Definition honest_in_world k cell_of (s : strategy) : Prop := forall h q m, s h = Start q m ->
-    exists i job b own, q = Own i (Charge job b) /\ honest_job (k i) (cell_of i) b own /\
-      forall (d : nat -> list row) o, m d o = own (d i) o.
-End Honest.

@@ -5,7 +5,7 @@
     taken over the rows of each dataset in the mean, and over datasets in the sum. *)
 
 Require Import ZArith List Lia Bool Arith Reals Lra.
-Require Import Model Maxima Scopes Chances Ledger Populations Filter.
+Require Import Model Jobs Maxima Scopes Chances Ledger Populations Filter.
 Import ListNotations.
 Open Scope R_scope.
 

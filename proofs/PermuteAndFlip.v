@@ -8,7 +8,7 @@
     the derivative in this factor is the chance that all others refuse. *)
 
 Require Import List Permutation Lia Arith Reals Lra.
-Require Import Model Chances.
+Require Import Model Jobs Chances.
 Import ListNotations.
 Open Scope R_scope.
 

@@ -2,7 +2,7 @@
     Bernoulli(exp(-gamma)) for gamma up to 1 (S4), and the discrete Laplace number of a trial (S6). *)
 
 Require Import ZArith List Lia Bool Arith Reals Lra.
-Require Import Model Chances.
+Require Import Model Jobs Chances.
 Import ListNotations.
 Open Scope R_scope.
 

@@ -8,6 +8,11 @@ Require Import Model Maxima.
 Import ListNotations.
 Open Scope Z_scope.
 
+(** [n] is the supremum of the loads of all records that a scope covers, and one of them has it. *)
+Definition is_largest (ps : list partition) (bs : list box) (s : scope) (n : Z) : Prop :=
+  (forall r, record ps r -> covers s r = true -> load bs r <= n) /\
+  (exists r, record ps r /\ covers s r = true /\ load bs r = n).
+
 (** ** Loads *)
 
 Lemma covers_spec : forall s a, covers s a = true <-> forall x, allows (cells_in s x) (a x) = true.

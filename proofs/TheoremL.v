@@ -4,7 +4,7 @@
     Routing inside a tree (L4) is the case in which the predicates of a level's nodes exclude each other. *)
 
 Require Import List Lia Bool Reals Lra.
-Require Import Model Chances.
+Require Import Model Jobs Chances.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -55,9 +55,8 @@ Section TheoremL.
   Variable outcomes : list outcome.
   Variable alpha : R.
 
-  (** exp((α-1) D_α) of two laws is the sum of this over the outcomes. *)
-  Definition kernel (p q : R) : R := Rpower p alpha * Rpower q (1 - alpha).
-  Definition order : R := alpha * (alpha - 1).
+  Notation kernel := (kernel alpha).
+  Notation order := (order alpha).
 
   (** [cost] is in ρ: exp((α-1) D_α) is at most exp(α(α-1)ρ). Every law adds up to 1 and has full support. *)
   Definition zcdp (s : choice) : Prop := forall h,

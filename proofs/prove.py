@@ -28,7 +28,7 @@ ORACLE = PROOFS.parent / "tests" / "support" / "checked_ledger.py"
 
 MISSING = "The proofs need Coq; on Debian or Ubuntu: sudo apt install --no-install-recommends coq"
 
-STATEMENTS = "Statements"
+STATEMENTS = ("Statements", "FurtherStatements")
 _THEOREM = re.compile(
     r"^\s*(?:Theorem|Lemma|Corollary|Proposition|Fact|Remark)\s+(\w+)", re.MULTILINE
 )
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         try:
             texts = _checked(folder)
             if "--recheck" in arguments:
-                print(_run(folder, "coqchk", "-silent", "-o", STATEMENTS))
+                print(_run(folder, "coqchk", "-silent", "-o", *STATEMENTS))
         except subprocess.CalledProcessError as error:
             print(f"{' '.join(error.cmd)} failed; see above.", file=sys.stderr)
             return 1
@@ -99,8 +99,8 @@ def _assumptions(folder: Path) -> str:
     Coq takes seconds for each question about real numbers. So it is asked once for all
     theorems with one committed answer, and about one theorem only where this differs.
     """
-    statements = (folder / f"{STATEMENTS}.v").read_text("utf-8")
-    theorems = _THEOREM.findall(statements)
+    texts = [(folder / f"{name}.v").read_text("utf-8") for name in STATEMENTS]
+    theorems = _THEOREM.findall("".join(texts))
     groups: dict[str, list[str]] = {}
     committed = _committed()
     for name in theorems:
@@ -128,7 +128,7 @@ def _committed() -> dict[str, str]:
 
 def _answers(folder: Path, groups: dict[str, list[str]]) -> dict[str, str]:
     """What the theorems of each group rest on together."""
-    questions = [f"Require Import {STATEMENTS}."]
+    questions = [f"Require Import {' '.join(STATEMENTS)}."]
     for number, names in enumerate(groups.values()):
         together = ", ".join(f"@{name}" for name in names)
         questions.append(f"Definition group_{number} := ({together}).")

@@ -36,8 +36,9 @@ def read_pins() -> list[Pin]:
 
 def proved() -> set[str]:
     """The names of all theorems that are stated."""
-    statements = ROOT / "proofs" / "Statements.v"
-    return set(_THEOREMS.findall(statements.read_text(encoding="utf-8")))
+    files = (ROOT / "proofs").glob("*Statements.v")
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    return set(_THEOREMS.findall("\n".join(texts)))
 
 
 def digest(source: str, function: str) -> str:
