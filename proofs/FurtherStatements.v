@@ -20,7 +20,7 @@ Theorem k_rows_in_rho_and_mu : forall jobs rows k m, (Z.of_nat (length rows) <= 
 Proof. exact square_cost_below. Qed.
 
 (** ** δ that is set aside: the same [apply], with the δ of mechanisms as amounts (DeltaSetAside.v).
-    That the service's own arithmetic of δ is this, neither a test nor a pin says. *)
+    No test compares the service's own sums of δ with it. *)
 (** A δ is charged at once if and only if it fits for every record of the scope. *)
 Theorem delta_is_charged_iff_it_fits : forall widened ps, is_guard widened -> declared ps ->
   forall st, written widened ps st -> forall job b, well_formed ps (scope_of b) ->

@@ -82,7 +82,7 @@ Section Statements.
     (forall p, person partitions p -> loss w p <= together w <= printed is_pure w) /\
     (forall i r, record (partitions i) r -> load (boxes (account w i)) r <= highest_cap (account w i)).
   Proof. exact (population_never_overdrawn _ _ w w_is_sound). Qed.
-  (** After an admission in a member, no person has lost more than the cap in force. *)
+  (** After an admission in a member, no person has lost more than the cap in force; of refusals, nothing. *)
   Theorem admission_keeps_the_cap_of_a_population : forall i job b w' p, In i (members w) ->
     step partitions (guarded widened) is_pure w (Own i (Reserve job b)) = Some w' ->
     person partitions p -> loss w' p <= population_cap w'.
