@@ -581,7 +581,6 @@ def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
     browser = signed_in(server, server.admin)
     paths = (
         f"/ui/datasets/{dataset}",
-        f"/ui/datasets/{dataset}/access",
         "/ui/jobs",
         f"/ui/jobs/{job['id']}",
         f"/ui/models/{job['model_id']}",

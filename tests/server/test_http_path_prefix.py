@@ -18,7 +18,7 @@ from app.api.authentication import COOKIE
 from app.api.pages.routers import PAGES
 from grovekeeper_client.client import Client
 from tests.support.databases import MigratedDatabase
-from tests.support.estate import Estate, built_estate
+from tests.support.estate import Estate, built_estate, with_person
 from tests.support.file_forms import BOUNDARY, body_of
 from tests.support.operations import WEBHOOK, new_population
 from tests.support.pages import hidden
@@ -150,6 +150,7 @@ def test_every_address_of_every_page_is_below_the_prefix_and_answers(
     opens, too.
     """
     browser, dataset = below.browser(), below.estate.targets.dataset
+    with_person(below.estate.server)
     queued = (
         below.api()
         .post(f"{PREFIX}/train", json=training(dataset), headers=new_idempotency_key())

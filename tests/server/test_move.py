@@ -18,12 +18,13 @@ from typing import Any
 import psycopg
 import pytest
 import rfc8785
-from sqlalchemy import create_engine, make_url, select, text
+from sqlalchemy import create_engine, make_url, select, text, update
 from sqlalchemy.exc import DBAPIError
 from typer.testing import CliRunner
 
 from app.cli import prepare
 from app.cli.main import app
+from app.core import stamps
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.datasets.catalog import Dataset, DatasetRow
@@ -31,6 +32,8 @@ from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.database import Database, parse_url
+from app.jobs.states import JobState
+from app.jobs.tables import JobRow
 from app.ledger import checkpoints, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log, Signer
@@ -57,7 +60,7 @@ from tests.support.postgres import driver_url
 from tests.support.server import Server, running_server, worker
 
 OLD = "0031"
-_STATED_ANEW = {"warnings", "available", "failures"}
+_STATED_ANEW = {"warnings", "available", "failures", "waiting"}
 """Members of answers that this version states in other words or by all rules, or that
 deliveries change meanwhile.
 """
@@ -195,8 +198,18 @@ def accounts(database: Database) -> tuple[list[str], list[str]]:
 
 @pytest.fixture
 def server(old: Old) -> Iterator[Server]:
-    """A server of this version on an installation that was moved for the test."""
+    """A server of this version on an installation that was moved for the test.
+
+    The queued job of the stored installation waits since today: a day later the server
+    would end it, as it ends every job that nobody claims.
+    """
     old.move()
+    with (
+        closing(Database.open(old.settings.database_url)) as database,
+        database.write() as session,
+    ):
+        waits = update(JobRow).where(JobRow.state == JobState.QUEUED.value)
+        session.execute(waits.values(waits_since=stamps.now()))
     with running_server(
         old.settings.database_url, old.settings.home, n_workers=0
     ) as server:

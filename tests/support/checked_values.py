@@ -4,8 +4,10 @@ A value of :mod:`tests.support.checked_ledger` is a tuple: a constructor and wha
 takes.
 """
 
+import sys
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
+from types import ModuleType
 from typing import Any
 
 
@@ -25,12 +27,18 @@ def some(numbers: Iterable[int]) -> Any:
 @cache
 def natural(value: int) -> Any:
     """A number from 0, in unary."""
-    return ("S", natural(value - 1)) if value else ("O",)
+    result: Any = ("O",)
+    for _ in range(value):
+        result = ("S", result)
+    return result
 
 
 def size(value: Any) -> int:
     """The number of a :func:`natural`."""
-    return 1 + size(value[1]) if value[0] == "S" else 0
+    steps = 0
+    while value[0] == "S":
+        steps, value = steps + 1, value[1]
+    return steps
 
 
 def integer(value: int) -> Any:
@@ -51,3 +59,26 @@ def number(value: Any) -> int:
     while digits[0] != "XH":
         digits, text = digits[1], ("1" if digits[0] == "XI" else "0") + text
     return int("1" + text, 2) * (1 if value[0] == "Zpos" else -1)
+
+
+class Deep:
+    """The functions of a module whose calls nest as deep as numbers and lists are long.
+
+    The limit of Python is higher during a call alone: with a high one, a deep text ends
+    a parser that is written in C with a crash of the process, and not with an error.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._called, getattr(self._module, name))
+
+    @staticmethod
+    def _called(function: Any, *arguments: Any) -> Any:
+        usual = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(usual, 100_000))
+        try:
+            return function(*arguments)
+        finally:
+            sys.setrecursionlimit(usual)

@@ -4,19 +4,15 @@
 translates amounts, cells and jobs for it, and decides nothing.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import WHOLE, Cell
-from tests.support import checked_ledger
+from tests.support import checked_ledger, checked_values
 from tests.support.checked_values import integer, listed, natural, number, size, some
 
-# Numbers and lists of the generated module are nested as deep as they are long.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 100_000))
-
-_checked: Any = checked_ledger
+_checked = checked_values.Deep(checked_ledger)
 Box = Mapping[str, Iterable[Cell]]
 
 
@@ -91,7 +87,7 @@ class Account:
             self._names.parts, boxes, inside
         )
         entries = listed(self._names.entry(step) for step in steps)
-        answer = _checked.call(_checked.run, top, self._state, entries)
+        answer = _checked.call(checked_ledger.run, top, self._state, entries)
         self._state = self._state if answer == ("None",) else answer[1]
         return bool(answer != ("None",))
 
@@ -115,7 +111,9 @@ class World:
         opening = lambda at: integer(datasets[size(at)][1])  # noqa: E731 - its code is read
         parts = lambda at: self._names[size(at)].parts  # noqa: E731
         self._is_pure = (str(accountant == "pure"),)
-        self._history = _checked.history(parts, _checked.brute_largest, self._is_pure)
+        self._history = _checked.history(
+            parts, checked_ledger.brute_largest, self._is_pure
+        )
         self._world = _checked.opened_world(opening, integer(cap))
 
     def take(self, *acts: tuple[Any, ...]) -> bool:
