@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.core.errors import AccountDiffers, Unavailable
+from app.core.errors import AccountDiffers, InvalidRequest, Unavailable
 from app.ledger import chain, kept_states, populations, statements, tables
 from app.ledger.state import facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
@@ -197,8 +197,16 @@ def _differences(account: AccountRow, erased: AccountRow) -> tuple[str, ...]:
 
 
 def locked_cap(session: Session, account_id: str) -> int:
-    """The cap in force, with the account locked until the end of the transaction."""
-    return kept_states.state_of(session, tables.locked_account(session, account_id)).cap
+    """The cap in force, with the account locked until the end of the transaction.
+
+    Raises:
+        InvalidRequest: the account is closed, for good.
+    """
+    account = tables.locked_account(session, account_id)
+    cap = kept_states.state_of(session, account).cap
+    if cap == statements.CLOSED:
+        raise InvalidRequest.at("/cap", "account-closed")
+    return cap
 
 
 def change_cap(
@@ -218,14 +226,14 @@ def change_cap(
         cap: the new cap, in whole steps of the account's unit.
         reason: a public sentence, part of the entry.
         actor: the key that changes the cap.
+
+    Raises:
+        InvalidRequest: the account is closed, for good.
     """
-    row = tables.locked_account(session, account_id)
-    assert kept_states.state_of(session, row).cap != statements.CLOSED, (
-        "a closed account stays closed"
-    )
+    locked_cap(session, account_id)
     return chain.append(
         session,
-        row,
+        tables.locked_account(session, account_id),
         chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}),
     )
 
@@ -234,7 +242,7 @@ def close_account(
     session: Session, account_id: str, *, reason: str, actor: str
 ) -> None:
     """Puts a cap of 0 in force, which no later change raises: the account admits
-    nothing any more.
+    nothing any more. Nothing happens if the account is closed.
 
     The limit that guarantees state does not fall, whatever was charged
     (:func:`app.ledger.statements.printable_at`).
@@ -246,6 +254,8 @@ def close_account(
         actor: as the control chain names the actor.
     """
     row = tables.locked_account(session, account_id)
+    if kept_states.state_of(session, row).cap == statements.CLOSED:
+        return
     chain.append(
         session,
         row,

@@ -268,6 +268,8 @@ class State:
                 self.cap = self.highest_cap = entry.amount
                 self.facts, self._partitions = entry.details or {}, None
             case EntryKind.CAP:
+                # Earlier versions closed an account twice, if it was restored twice.
+                self._require(self.cap > 0 or entry.amount == 0)
                 is_used = bool(self.totals) or any(self.loads.values())
                 self.cap = entry.amount
                 # A cap of 0 closes an account whose lost entries may have spent

@@ -129,8 +129,8 @@ class MemoryAccount:
 
     def take(self, step: Step) -> bool:
         """Writes a step that is no reservation, if the service does."""
-        if step.kind == "cap" and not self.state.cap:
-            return False  # the account is closed, and the service asks before it writes
+        if step.kind == "cap" and not (self.state.cap or step.amount):
+            return False  # the service closes an account once
         fields: dict[str, Any] = {}
         if step.job is not None:
             fields = {"scope": Scope(step.scope).to_json(), "job_id": step.job}

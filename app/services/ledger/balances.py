@@ -442,8 +442,6 @@ def _changed(
     session: Session, principal: Principal, account_id: str, *, cap: int, reason: str
 ) -> Entry:
     in_force = accounts.locked_cap(session, account_id)
-    if in_force == statements.CLOSED:
-        raise InvalidRequest.at("/cap", "account-closed")
     if cap > in_force:
         principal.require()  # an admin
     if cap == in_force:
