@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from subprocess import PIPE
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from app.core.errors import Unavailable
 from app.core.files import Directory
 from app.core.processes import Stop, scrubbed_environment
+from app.jobs import queue
 from app.jobs.states import JobState
 from app.services.execution import run_job
 from app.worker import supervise
@@ -198,6 +200,27 @@ def test_a_child_that_waits_looks_at_what_each_job_needs(
         )
     assert looked[0] is looked[1] is not None
     assert scene.end(jobs[0]) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+
+
+def test_a_job_is_put_back_after_its_folder_is_removed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker may charge the job right after, and its child is in the folder."""
+    job_id, states = profile(scene), list[str]()
+
+    def note(_: Path, *, ignore_errors: bool) -> None:
+        with scene.installation.database.read() as session:
+            states.append(queue.job(session, job_id).state)
+
+    def stop(_: run_job.Lease, __: run_job.Needs) -> None:
+        raise run_job.Stopped
+
+    monkeypatch.setattr(run_job.shutil, "rmtree", note)
+    run_job.run_job(
+        scene.installation, claimed(scene.installation), must_not_run, load=stop
+    )
+    assert states == [JobState.RUNNING]
+    assert scene.end(job_id) == (JobState.QUEUED, None, ["reserve"])
 
 
 def test_rows_that_are_copied_later_need_a_cache_that_takes_files(

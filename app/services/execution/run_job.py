@@ -351,8 +351,11 @@ def _put_back(installation: Installation, claim: Claim) -> None:
     process stops.
     """
     with installation.database.write() as session:
-        queue.requeue(queue.leased(session, claim))
-    shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
+        row = queue.leased(session, claim)
+        # While the job is this worker's: the next one makes the folder anew, may charge
+        # the job at once, and its child is in the folder then.
+        shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
+        queue.requeue(row)
 
 
 def _bring_rows(
