@@ -76,8 +76,8 @@ def _run(
 ) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    null = os.open(os.devnull, os.O_WRONLY)
-    for descriptor, standard in ((task_reader, 0), (progress_writer, 1), (null, 2)):
+    # standard error stays the worker's until the task, as that of the product's child
+    for descriptor, standard in ((task_reader, 0), (progress_writer, 1)):
         os.dup2(descriptor, standard)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     sys.stdin = os.fdopen(0, encoding="utf-8")

@@ -74,8 +74,13 @@ def tidy_jobs(installation: Installation) -> None:
 
     A job's folder exists until the job's last transaction has committed. So an artifact
     that was stored but not registered is found through the folder, whatever its age.
+
+    The worker of a job that somebody cancelled may be in the folder until its next look
+    at its lease, so that folder stays for the term of a lease. Without it, the worker
+    would take the loss for a fault of its machine.
     """
     folder = installation.home / "jobs"
+    term = timedelta(seconds=installation.settings.lease_ttl_s)
     if not folder.is_dir():
         return
     for job_folder in filter(Path.is_dir, folder.iterdir()):
@@ -83,10 +88,19 @@ def tidy_jobs(installation: Installation) -> None:
             if queue.is_unfinished(session, job_folder.name):
                 continue
             row = session.get(JobRow, job_folder.name)
+            left_since = installation.database.now(session) - term
+        if row is not None and _was_cancelled(row, after=left_since):
+            continue
         # A folder without a job may be that of a database restored from a backup.
         if row is None or (row.kind in kinds.KINDS and kinds.kind_of(row.kind).is_file):
             _remove_unregistered(installation, job_folder)
         shutil.rmtree(job_folder, ignore_errors=True)
+
+
+def _was_cancelled(row: JobRow, *, after: datetime) -> bool:
+    ended_at = row.finished_at
+    is_cancelled = row.state == JobState.CANCELLED
+    return is_cancelled and ended_at is not None and ended_at > after
 
 
 def _remove_unregistered(installation: Installation, job_folder: Path) -> None:
