@@ -4,6 +4,7 @@ with each other.
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ OBJECTS: list[dict[str, Any]] = list(
     yaml.safe_load_all(_FILE.read_text(encoding="utf-8"))
 )
 PODS = {
-    it["metadata"]["name"]: it["spec"]["template"]["spec"]
+    it["metadata"]["labels"]["app.kubernetes.io/component"]: it["spec"]["template"][
+        "spec"
+    ]
     for it in OBJECTS
     if "template" in it.get("spec", {})
 }
@@ -74,7 +77,7 @@ def test_a_pod_has_no_more_rights_than_it_needs(name: str) -> None:
 def test_a_pod_runs_what_the_compose_service_runs_with_the_secrets_that_it_reads(
     name: str,
 ) -> None:
-    service = COMPOSE[name.removeprefix("grovekeeper-")]
+    service = COMPOSE[name]
     (container,) = PODS[name]["containers"]
     assert container["args"] == service["command"]
     variables = {variable["name"]: variable["value"] for variable in container["env"]}
@@ -99,10 +102,21 @@ def test_a_pod_runs_what_the_compose_service_runs_with_the_secrets_that_it_reads
     )
 
 
+def test_the_chart_has_the_version_of_the_service() -> None:
+    text = (_ROOT / "deploy" / "helm" / "grovekeeper" / "Chart.yaml").read_text("utf-8")
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    chart = yaml.safe_load(text)
+    assert chart["version"] == chart["appVersion"] == project["version"]
+    images = {
+        container["image"] for pod in PODS.values() for container in pod["containers"]
+    }
+    assert images == {f"grovekeeper:{project['version']}"}
+
+
 def test_a_worker_has_the_time_to_finish_the_longest_job() -> None:
     """A worker that is killed before loses the budget of its job."""
     longest_s = limits.CHILD_TIMEOUT_S + limits.CHILD_EXIT_S
-    assert PODS["grovekeeper-worker"]["terminationGracePeriodSeconds"] > longest_s
+    assert PODS["worker"]["terminationGracePeriodSeconds"] > longest_s
     compose = COMPOSE["worker"]["stop_grace_period"]
     unit = (_ROOT / "deploy" / "systemd" / "grovekeeper.service").read_text(
         encoding="utf-8"
@@ -124,17 +138,14 @@ def test_every_service_has_limits_of_memory_and_processes_and_those_of_a_pod() -
     }
     for name, pod in PODS.items():
         (container,) = pod["containers"]
-        assert (
-            container["resources"]["limits"]["memory"]
-            == limits_of[name.removeprefix("grovekeeper-")]
-        )
+        assert container["resources"]["limits"]["memory"] == limits_of[name]
 
 
 def test_a_worker_starts_on_compiled_code() -> None:
     assert COMPOSE["worker"]["depends_on"]["prepare"] == {
         "condition": "service_completed_successfully"
     }
-    pod = PODS["grovekeeper-worker"]
+    pod = PODS["worker"]
     (prepare,) = pod["initContainers"]
     (worker,) = pod["containers"]
     assert prepare["args"] == COMPOSE["prepare"]["command"] == ["prepare"]
@@ -148,7 +159,7 @@ def test_a_worker_starts_on_compiled_code() -> None:
 
 
 def test_probes_ask_the_paths_that_need_no_key() -> None:
-    (container,) = PODS["grovekeeper-api"]["containers"]
+    (container,) = PODS["api"]["containers"]
     paths = {
         name: container[name]["httpGet"]["path"]
         for name in ("startupProbe", "livenessProbe", "readinessProbe")
@@ -170,7 +181,8 @@ def test_workers_and_migrations_reach_the_database_alone() -> None:
     }
     everyone, api = policies["grovekeeper"], policies["grovekeeper-api"]
     assert everyone["podSelector"]["matchLabels"] == {
-        "app.kubernetes.io/name": "grovekeeper"
+        "app.kubernetes.io/name": "grovekeeper",
+        "app.kubernetes.io/instance": "grovekeeper",
     }
     assert everyone["ingress"] == []
     ports = [port["port"] for rule in everyone["egress"] for port in rule["ports"]]
