@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from contextvars import Context
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -345,5 +346,7 @@ FILE = Path(__file__).with_name("examples.json")
 _PROBLEM_EXAMPLES: dict[str, dict[str, Any]] = {
     row.slug: {"value": row.body(f"{row.title}.")}
     for row in (*PROBLEMS.values(), INTERNAL)
+    # no operation of the document has a wrong method
+    if row.status != HTTPStatus.METHOD_NOT_ALLOWED
 }
 """The components of the document that show problems, by type."""
