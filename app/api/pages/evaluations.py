@@ -35,6 +35,7 @@ from app.wire.evaluations import (
     MajorityOut,
     SelectionIn,
 )
+from grovekeeper_common.number_words import share_in_words
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
@@ -156,7 +157,7 @@ def _majority_in_words(majority: MajorityOut) -> str:
     if majority.source == "confusion":
         source = "the confusion matrix below"
     return (
-        f"{words.share(majority.share)} for always answering {majority.label}; "
+        f"{share_in_words(majority.share)} for always answering {majority.label}; "
         f"noisy, from {source}"
     )
 

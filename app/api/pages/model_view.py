@@ -7,8 +7,8 @@ from typing import Any
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from app.api.pages import words
 from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
+from grovekeeper_common.number_words import share_in_words
 
 _SHOWN_CLASSES = 10
 
@@ -44,20 +44,20 @@ def _accuracy(accuracy: AccuracyOut | None) -> str:
         return "not released"
     if accuracy.estimate is None:
         return "not told: the noise outweighs the counts"
-    return words.share(accuracy.estimate)
+    return share_in_words(accuracy.estimate)
 
 
 def _interval(accuracy: AccuracyOut | None) -> str:
     if accuracy is None or accuracy.estimate is None:
         return ""
-    low = words.share(accuracy.interval.low).removesuffix(" %")
-    return f"{low} to {words.share(accuracy.interval.high)}"
+    low, high = accuracy.interval.low, accuracy.interval.high
+    return f"{share_in_words(low)} to {share_in_words(high)}"
 
 
 def _majority(majority: MajorityOut | None) -> str:
     if majority is None:
         return "not released"
-    return f"{words.share(majority.share)} ({majority.label}), noisy"
+    return f"{share_in_words(majority.share)} ({majority.label}), noisy"
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class ClassRow:
 def class_rows(prediction: Sequence[tuple[str, float, bool]]) -> list[ClassRow]:
     """The likeliest classes of a prediction, in descending order of probability."""
     return [
-        ClassRow(name, words.share(probability), is_label)
+        ClassRow(name, share_in_words(probability), is_label)
         for name, probability, is_label in prediction[:_SHOWN_CLASSES]
     ]
 

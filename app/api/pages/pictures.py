@@ -17,6 +17,7 @@ from app.wire.evaluations import AccuracyOut, MajorityOut
 from app.wire.statistics import EstimateOut
 from app.wire.training import RecoveredOut
 from grovekeeper_common import odds_words
+from grovekeeper_common.number_words import share_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _WIDTH = 600
@@ -210,18 +211,18 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
     mark = words = ""
     if majority is not None:
         mark = _vertical("cap", _across(majority.share), 2, 30)
-        words = f"; the largest class alone {_percent(majority.share)}"
+        words = f"; the largest class alone {share_in_words(majority.share)}"
     dot, estimate = "", "no estimate"
     if accuracy.estimate is not None:
         dot = _vertical("estimate", _across(accuracy.estimate), 4, 28)
-        estimate = _percent(accuracy.estimate)
+        estimate = share_in_words(accuracy.estimate)
     return Markup(
         '<svg class="plot accuracy" viewBox="0 0 {w} 32" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<rect class="empty" y="12" width="{w}" height="8"/>{bars}{mark}{dot}</svg>'
     ).format(
         w=_WIDTH,
-        label=f"Accuracy {estimate}, between {_percent(accuracy.interval.low)} and "
-        f"{_percent(accuracy.interval.high)}{words}",
+        label=f"Accuracy {estimate}, between {share_in_words(accuracy.interval.low)} and "
+        f"{share_in_words(accuracy.interval.high)}{words}",
         bars=Markup("").join(bars),
         mark=mark,
         dot=dot,
@@ -297,10 +298,6 @@ def _vertical(kind: str, x: Decimal, top: int, bottom: int) -> Markup:
     return Markup('<line class="{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>').format(
         kind, top, bottom, x=_number(x)
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def odds_scale(chances: Collection[str]) -> Markup:

@@ -31,6 +31,7 @@ from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from grovekeeper_common import odds_words
 from grovekeeper_common.limit_words import limit_in_words
+from grovekeeper_common.number_words import share_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -154,11 +155,11 @@ def _environment() -> Environment:
             "entry",
             "grouped",
             "listed",
-            "share",
         )
     }
     environment.filters |= {
         "percent": odds_words.percent,
+        "share": share_in_words,
         "minute": _minute,
         "clock": _clock,
     }

@@ -43,11 +43,6 @@ def grouped(number: float) -> str:
     return f"{number:,}"
 
 
-def share(part: float) -> str:
-    """A part of a whole, in percent with one decimal place."""
-    return f"{100 * part:.1f} %"
-
-
 def listed(values: Sequence[object]) -> str:
     """The first values of a list, and how many more there are."""
     shown = ", ".join(str(value) for value in values[:_LISTED])

@@ -42,6 +42,11 @@ def error_in_words(error: float) -> str:
     return written(rounded)
 
 
+def share_in_words(part: float) -> str:
+    """A part of a whole, in percent with one decimal place."""
+    return f"{100 * part:.1f} %"
+
+
 def written(number: Decimal) -> str:
     """A decimal: thousands apart, powers of ten where it is very small or large, and
     zero without a sign.

@@ -155,18 +155,18 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "evaluations best md_1 md_2 --epsilon 0.1 --winner-accuracy --wait",
         ],
     ),
-    (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "best", "75.0%"]),
+    (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "best", "75.0 %"]),
     (
         ["evaluations", "show", "ev_1"],
-        ["52.1% (high; noisy, from the confusion matrix)"],
+        ["52.1 % (high; noisy, from the confusion matrix)"],
     ),
     (
         ["evaluations", "show", "ev_1"],
-        ["75.0%", "0.812 (± 0.010)", "11.5", "note: rows were"],
+        ["75.0 %", "0.812 (± 0.010)", "11.5", "note: rows were"],
     ),
     (
         ["evaluations", "show", "ev_1"],
-        ["evaluated rows        70.0% to 80.0%", "rows like them  60.0% to 90.0%"],
+        ["evaluated rows        70.0 % to 80.0 %", "rows like them  60.0 % to 90.0 %"],
     ),
     (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
@@ -270,7 +270,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["ledger", "spent", "census", "--by", "key", "--actor", "ada"],
         [
             "ada (key_1)",
-            "80.0%",
+            "80.0 %",
             "no purpose stated",
             "charged in all: 2.5 ε; spent of the cap: 1.5 ε",
             "spent by the erased dataset of this name: 0.25 ε",

@@ -308,7 +308,7 @@ def test_an_external_charge_is_not_shown_as_a_job(run: Run, service: Any) -> Non
         (None, "not released (a confusion matrix"),
         (
             {"label": "low", "share": 0.5, "source": "pf_1"},
-            "50.0% (low; noisy, from profile pf_1)",
+            "50.0 % (low; noisy, from profile pf_1)",
         ),
     ],
 )

@@ -683,7 +683,7 @@ def test_after_the_wait_an_evaluation_is_printed(
     service.answers["GET", "/jobs/jb_1"] = (200, done)
     shown = run("evaluations", *typed, "-e", "0.1", "--wait").stdout
     assert "released evaluation ev_1" in shown
-    assert "75.0%" in shown
+    assert "75.0 %" in shown
     assert "2 counts" not in shown
     assert "2 counts" in run("evaluations", "show", "ev_1", "--receipt").stdout
     assert "2 counts" in run("profiles", "show", "pf_1", "--receipt").stdout

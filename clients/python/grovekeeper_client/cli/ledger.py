@@ -35,6 +35,7 @@ from grovekeeper_client.cli.datasets import balance_cells, limit_of
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_common.limit_words import limit_in_words
+from grovekeeper_common.number_words import share_in_words
 
 MAX_SHOWN_CELLS = 32
 MAX_PART_BYTES = 256 * 1024
@@ -276,7 +277,7 @@ def spent(
             _group(group),
             group["charges"],
             group["charged"],
-            f"{group['share']:.1%}",
+            share_in_words(group["share"]),
         ]
         for group in answer["groups"]
     ]

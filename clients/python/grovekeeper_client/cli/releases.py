@@ -27,6 +27,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.training import read_parameters
+from grovekeeper_common.number_words import share_in_words
 
 evaluation_commands = Group(
     "Evaluate models privately, and choose the best of several."
@@ -269,7 +270,7 @@ def _majority(majority: dict[str, Any] | None) -> str:
         if majority["source"] == "confusion"
         else f"profile {majority['source']}"
     )
-    return f"{majority['share']:.1%} ({majority['label']}; noisy, from {source})"
+    return f"{share_in_words(majority['share'])} ({majority['label']}; noisy, from {source})"
 
 
 def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
@@ -284,7 +285,7 @@ def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
     if accuracy["estimate"] is None:
         return {"accuracy": "not told: the noise outweighs the counts"}
     return {
-        "accuracy": f"{accuracy['estimate']:.1%}",
+        "accuracy": share_in_words(accuracy["estimate"]),
         "95 % interval, evaluated rows": _interval(accuracy["interval"]),
         "90 % interval, other rows like them": _interval(
             accuracy["population_interval"]
@@ -293,7 +294,7 @@ def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
 
 
 def _interval(interval: dict[str, Any]) -> str:
-    return f"{interval['low']:.1%} to {interval['high']:.1%}"
+    return f"{share_in_words(interval['low'])} to {share_in_words(interval['high'])}"
 
 
 profile_commands = Group("Release profiles of datasets, and look at them.")
