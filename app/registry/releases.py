@@ -7,7 +7,7 @@ Plans and models refer to profiles, and budget was spent on evaluations.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -99,20 +99,58 @@ def page_of_evaluations(
     query = select(ReleaseRow).join(
         EvaluatedModelRow, EvaluatedModelRow.evaluation_id == ReleaseRow.id
     )
-    query = query.where(
-        EvaluatedModelRow.model_id == model_id, ReleaseRow.kind == EVALUATION
-    )
-    if dataset_ids is not None:
-        query = query.where(ReleaseRow.dataset_id.in_(dataset_ids))
+    query = query.where(*_evaluate([model_id], dataset_ids))
     return _page(session, query, before=before, limit=limit)
+
+
+def last_evaluations(
+    session: Session, model_ids: Sequence[str], dataset_ids: Sequence[str] | None
+) -> dict[str, list[str]]:
+    """The ids of the last evaluations of each of several models on the given datasets
+    (``None``: all datasets), newest first.
+    """
+    model_id = EvaluatedModelRow.model_id
+    newest_first = (ReleaseRow.created_at.desc(), ReleaseRow.id.desc())
+    place = func.row_number().over(partition_by=model_id, order_by=newest_first)
+    placed = (
+        select(model_id, ReleaseRow.id, place.label("place"))
+        .join(ReleaseRow, EvaluatedModelRow.evaluation_id == ReleaseRow.id)
+        .where(*_evaluate(model_ids, dataset_ids))
+        .subquery()
+    )
+    query = select(placed).where(placed.c.place <= _LAST).order_by(placed.c.place)
+    ids = defaultdict(list)
+    for row in session.execute(query):
+        ids[row.model_id].append(row.id)
+    return ids
+
+
+def several_evaluations(
+    session: Session, evaluation_ids: Collection[str]
+) -> Iterator[ReleaseRow]:
+    """Yields the evaluations with these ids; the database sends a few at a time."""
+    query = select(ReleaseRow).where(
+        ReleaseRow.kind == EVALUATION, ReleaseRow.id.in_(evaluation_ids)
+    )
+    return _in_parts(session, query)
+
+
+def _evaluate(
+    model_ids: Sequence[str], dataset_ids: Sequence[str] | None
+) -> list[ColumnElement[bool]]:
+    """The conditions on evaluations of some models on some datasets."""
+    conditions = [
+        EvaluatedModelRow.model_id.in_(model_ids),
+        ReleaseRow.kind == EVALUATION,
+    ]
+    if dataset_ids is not None:
+        conditions.append(ReleaseRow.dataset_id.in_(dataset_ids))
+    return conditions
 
 
 def _page(
     session: Session, query: Select[ReleaseRow], *, before: str | None, limit: int
 ) -> Iterator[ReleaseRow]:
-    """Bodies can be large, so the database sends a few at a time: a caller that stops
-    does not load the others.
-    """
     if before is not None:
         last = session.execute(
             query.where(ReleaseRow.id == before)
@@ -125,6 +163,13 @@ def _page(
     query = query.order_by(ReleaseRow.created_at.desc(), ReleaseRow.id.desc()).limit(
         limit
     )
+    yield from _in_parts(session, query)
+
+
+def _in_parts(session: Session, query: Select[ReleaseRow]) -> Iterator[ReleaseRow]:
+    """Bodies can be large, so the database sends a few at a time: a caller that stops
+    does not load the others.
+    """
     with session.execute(
         query.execution_options(yield_per=_LOADED_AT_ONCE)
     ).scalars() as rows:

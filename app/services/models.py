@@ -4,9 +4,9 @@ and moves their aliases.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Self, TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -32,7 +32,7 @@ from app.core.preconditions import NOTHING, Condition, etag_of, require_unchange
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
-from app.jobs.tables import JobPart
+from app.jobs.tables import JobPart, JobRow
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.registry import models
@@ -43,14 +43,33 @@ from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
+from app.services.releases import evaluations
 from app.wire.aliases import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
 from app.wire.models import ModelList, ModelOut, ModelSummary
 from app.wire.spending import PriceOut
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
 
-_Listed: TypeAlias = tuple[ReleaseRow, JobPart | None]
-"""A model, and what its job read in its dataset."""
+
+@dataclass(frozen=True)
+class _Trained:
+    """What the job of a model tells: the rows that it read in the model's dataset, and
+    the leaves of all trees.
+    """
+
+    part: JobPart
+    n_leaves: int
+
+    @classmethod
+    def of(cls, job: JobRow) -> Self:
+        """Reads a job, without its uploads, which may be thousands."""
+        plan = job.task["work"]["plan"]
+        n_leaves = plan["n_trees"] << plan["parameters"]["max_depth"]
+        return cls(replace(job.parts[0], epochs=()), n_leaves)
+
+
+_Listed: TypeAlias = tuple[ReleaseRow, _Trained | None]
+"""A model, and what its job tells."""
 
 
 def show_model(
@@ -120,25 +139,47 @@ def list_models(
                 matching=matching,
             )
             jobs = queue.several(session, [row.job_id for row in rows])
-            # a part may name thousands of uploads
-            parts = {job.id: replace(job.parts[0], epochs=()) for job in jobs}
-            return [(row, parts.get(row.job_id)) for row in rows]
+            trained = {job.id: _Trained.of(job) for job in jobs}
+            return [(row, trained.get(row.job_id)) for row in rows]
 
         shown, following = page_of(
             page,
             fetch,
             lambda listed: models.cursor(listed[0]),
-            lambda listed: 0 if listed[1] is None else _n_bytes(listed[1]),
+            lambda listed: 0 if listed[1] is None else _n_bytes(listed[1].part),
         )
-        names = models.addresses_of(session, [row.id for row, _ in shown])
-        return ModelList(
-            models=[_summary(row, part, names.get(row.id, [])) for row, part in shown],
-            next=following,
-        )
+        return ModelList(models=_summaries(session, principal, shown), next=following)
 
 
 def _n_bytes(part: JobPart) -> int:
     return json_text.n_bytes(dict(part.scope))
+
+
+def _summaries(
+    session: Session, principal: Principal, listed: Sequence[_Listed]
+) -> list[ModelSummary]:
+    ids = [row.id for row, _ in listed]
+    addresses = models.addresses_of(session, ids)
+    accuracies = evaluations.newest_accuracies(session, principal, ids)
+    return [
+        ModelSummary(
+            id=row.id,
+            name=row.name,
+            aliases=addresses.get(row.id, []),
+            dataset=row.dataset_id,
+            dataset_name=row.dataset_name,
+            algorithm=str(row.algorithm),
+            scope=None if trained is None else dict(trained.part.scope),
+            price=None
+            if trained is None
+            else PriceOut.model_validate(trained.part.price),
+            n_leaves=None if trained is None else trained.n_leaves,
+            accuracy=accuracies.get(row.id),
+            digest=row.file,
+            created_at=stamps.to_text(row.created_at),
+        )
+        for row, trained in listed
+    ]
 
 
 def names_of_models(
@@ -253,24 +294,6 @@ def _unlabelled(
         **second,
         "guarantee": _guarantee(session, second["dataset"], second["guarantee"]),
     }
-
-
-def _summary(
-    row: ReleaseRow, part: JobPart | None, addresses: Sequence[str]
-) -> ModelSummary:
-    price = None if part is None else PriceOut.model_validate(part.price)
-    return ModelSummary(
-        id=row.id,
-        name=row.name,
-        aliases=list(addresses),
-        dataset=row.dataset_id,
-        dataset_name=row.dataset_name,
-        algorithm=str(row.algorithm),
-        scope=None if part is None else dict(part.scope),
-        price=price,
-        digest=row.file,
-        created_at=stamps.to_text(row.created_at),
-    )
 
 
 def put_alias(

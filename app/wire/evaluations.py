@@ -7,7 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, JsonObject, PublicSentence, Reference
+from app.wire.base import (
+    Answer,
+    JsonObject,
+    OfDataset,
+    PublicSentence,
+    Reference,
+)
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
 
@@ -64,6 +70,14 @@ class AccuracyOut(Answer):
     estimate: float | None
     interval: IntervalOut
     population_interval: IntervalOut
+
+
+class ReleasedAccuracyOut(AccuracyOut, OfDataset):
+    """The accuracy of one model, and the evaluation that released it: ``dataset`` is
+    the one that was evaluated on.
+    """
+
+    evaluation: str
 
 
 class ConfusionOut(Answer):

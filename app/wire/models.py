@@ -6,6 +6,7 @@ from pydantic import Field
 
 from app.wire.base import Answer, JsonObject, Request
 from app.wire.datasets import ColumnName
+from app.wire.evaluations import ReleasedAccuracyOut
 from app.wire.spending import PriceOut
 from grovekeeper_forests import limits as forest_limits
 
@@ -53,8 +54,10 @@ class ModelOut(Answer):
 class ModelSummary(Answer):
     """A model in a list.
 
-    ``scope`` has the cells of the rows that it was trained on (empty: all), and
-    ``price`` is what its dataset was charged; both are null if its job is unknown.
+    ``scope`` has the cells of the rows that it was trained on (empty: all), ``price``
+    is what its dataset was charged, and ``n_leaves`` counts the leaves of all its
+    trees; they are null if its job is unknown. ``accuracy`` is the newest that was
+    released on a dataset where the key may train; null: none.
     """
 
     id: str
@@ -65,6 +68,8 @@ class ModelSummary(Answer):
     algorithm: str
     scope: JsonObject | None
     price: PriceOut | None
+    n_leaves: int | None
+    accuracy: ReleasedAccuracyOut | None
     digest: str
     created_at: str
 

@@ -109,6 +109,13 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert evaluation.interval[0] <= evaluation.accuracy <= evaluation.interval[1]
     assert evaluation.confusion is not None
     assert set(evaluation.confusion) == set(model.classes)
+    listed = gk.models(dataset=dataset.name).frame().loc[0]
+    assert (listed["epsilon"], listed["n_leaves"]) == (
+        "20",
+        2 * 2 ** SMALL["max_depth"],
+    )
+    assert listed["accuracy"] == evaluation.accuracy
+    assert (listed["accuracy_low"], listed["accuracy_high"]) == evaluation.interval
     assert model.quote_evaluation(1).warnings, "the rows were trained on"
 
     charged = [entry.amount for entry in dataset.ledger() if entry.kind == "charge"]

@@ -56,6 +56,9 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(
         {"shard": [1]},
         ["confusion"],
     )
+    listed = browser.get(linked).text
+    assert f"/ui/evaluations/{job['evaluation_id']}" in listed
+    assert "not released" not in listed
     charged = server.admin.http.get(
         f"/ledger/{dataset}", params={"scope": '{"shard": [1]}'}
     ).json()["charged"]

@@ -7,7 +7,9 @@ from typing import Any
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from app.api.pages import words
 from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
+from app.wire.models import ModelSummary
 from grovekeeper_common.number_words import share_in_words
 
 _SHOWN_CLASSES = 10
@@ -26,15 +28,19 @@ class EvaluationRow:
     majority: str
 
 
-def evaluation_row(evaluation: EvaluationOut) -> EvaluationRow:
-    """The row of an evaluation in the table of a model."""
+def evaluation_row(evaluation: EvaluationOut, model_id: str) -> EvaluationRow:
+    """The row of an evaluation in the table of a model. A choice of the best of several
+    measures the best alone.
+    """
+    is_measured = evaluation.best in (None, model_id)
+    accuracy = evaluation.accuracy if is_measured else None
     return EvaluationRow(
         id=evaluation.id,
         name=evaluation.name or evaluation.id,
         dataset_name=evaluation.dataset_name,
         created_at=evaluation.created_at,
-        accuracy=_accuracy(evaluation.accuracy),
-        interval=_interval(evaluation.accuracy),
+        accuracy=_accuracy(accuracy),
+        interval=_interval(accuracy),
         majority=_majority(evaluation.majority),
     )
 
@@ -58,6 +64,36 @@ def _majority(majority: MajorityOut | None) -> str:
     if majority is None:
         return "not released"
     return f"{share_in_words(majority.share)} ({majority.label}), noisy"
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """A model in a list.
+
+    Attributes:
+        cells: that it was trained on, in words.
+        leaves: of all trees; empty where the job is unknown.
+        accuracy: the newest that was released, or that none was.
+        interval: with probability 0.95; empty without an accuracy.
+    """
+
+    model: ModelSummary
+    cells: str
+    leaves: str
+    accuracy: str
+    interval: str
+
+
+def listed_model(model: ModelSummary) -> ListedModel:
+    """The row of a model in the list of models."""
+    n_leaves = model.n_leaves
+    return ListedModel(
+        model,
+        cells=words.cell(model.scope or {}),
+        leaves="" if n_leaves is None else words.grouped(n_leaves),
+        accuracy=_accuracy(model.accuracy),
+        interval=_interval(model.accuracy),
+    )
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from app.api.pages.model_view import (
     class_rows,
     evaluation_row,
     example_row,
+    listed_model,
     named_model,
     row_fields,
 )
 from app.api.pages.rendering import Visit, Visitor, if_permitted
-from app.api.pages.words import cell, unit_of
+from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
 from app.core import limits
@@ -39,6 +40,16 @@ from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
 _FIELD = "feature."
+_COLUMNS = [
+    "Model",
+    "Dataset",
+    "Algorithm",
+    "Cells",
+    "Leaves",
+    "Price",
+    "Accuracy",
+    "Released (UTC)",
+]
 _ALIASES = ["Alias", "Names", "Since (UTC)"]
 """The columns of the table of aliases, for readers who may not move them."""
 
@@ -79,9 +90,8 @@ def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respo
     may_choose = of is not None and has_role(*visit.by, of.id, TRAIN)
     return visit.page(
         "models",
-        models=listed.models,
-        cells={model.id: cell(model.scope or {}) for model in listed.models},
-        columns=["Model", "Dataset", "Algorithm", "Cells", "Price", "Released (UTC)"],
+        models=[listed_model(model) for model in listed.models],
+        columns=_COLUMNS,
         following=listed.next,
         of=of,
         may_choose=may_choose,
@@ -174,7 +184,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
         prediction=class_rows(shown.prediction or ()),
         example_row=example_row(model["schema"]),
         evaluations=[
-            evaluation_row(evaluation)
+            evaluation_row(evaluation, model["id"])
             for evaluation in evaluations.list_evaluations(
                 *visit.by, model_id, PageRequest()
             ).evaluations

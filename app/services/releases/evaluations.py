@@ -5,6 +5,7 @@ What is shown is post-processing of released counts.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,7 @@ from app.wire.evaluations import (
     EvaluationQuoteOut,
     IntervalOut,
     MajorityOut,
+    ReleasedAccuracyOut,
     SelectionIn,
 )
 from grovekeeper_forests.bins import noisy_counts
@@ -277,6 +279,48 @@ def list_evaluations(
             lambda row: json_text.n_bytes(row.facts),
         )
         return EvaluationList(evaluations=_all_out(session, shown), next=following)
+
+
+def newest_accuracies(
+    session: Session, principal: Principal, model_ids: Sequence[str]
+) -> dict[str, ReleasedAccuracyOut]:
+    """The newest released accuracy of each of several models, by id, on datasets where
+    the key may train. A model without one is left out.
+    """
+    dataset_ids = grants.datasets_with(session, principal, TRAIN)
+    unread = releases.last_evaluations(session, model_ids, dataset_ids)
+    newest: dict[str, ReleasedAccuracyOut] = {}
+    while unread:
+        models_of = defaultdict(set)
+        for model_id, evaluation_ids in unread.items():
+            models_of[evaluation_ids.pop(0)].add(model_id)
+        for row in releases.several_evaluations(session, models_of):
+            model_id, accuracy = _measured(row)
+            if accuracy is not None and model_id in models_of[row.id]:
+                newest[model_id] = accuracy
+        unread = {
+            model_id: evaluation_ids
+            for model_id, evaluation_ids in unread.items()
+            if evaluation_ids and model_id not in newest
+        }
+    return newest
+
+
+def _measured(row: ReleaseRow) -> tuple[str, ReleasedAccuracyOut | None]:
+    """The model that an evaluation measured (of several, the best) and its accuracy, if
+    that was released.
+    """
+    evaluation = Evaluation.from_json(row.facts["evaluation"])
+    model_id = row.facts["models"][evaluation.best or 0]
+    accuracy = _accuracy_out(evaluation)
+    if accuracy is None:
+        return model_id, None
+    return model_id, ReleasedAccuracyOut(
+        **dict(accuracy),
+        evaluation=row.id,
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+    )
 
 
 def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut]:

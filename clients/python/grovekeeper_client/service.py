@@ -86,13 +86,22 @@ class Grovekeeper:
         return Model(self.client, self.client.model(model_id))
 
     def models(self, **filters: str | None) -> Records:
-        """The models that the key may see, newest first.
+        """The models that the key may see, newest first. The frame has columns for the
+        ε that was requested, and for the newest released accuracy, a share, with its
+        95 % interval.
 
         Args:
             filters: ``dataset``, ``algorithm`` and ``alias``.
         """
-        columns = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
-        return Records(self.client.models(**filters), columns=columns)
+        inner = {
+            "epsilon": ("price", "epsilon"),
+            "accuracy": ("accuracy", "estimate"),
+            "accuracy_low": ("accuracy", "interval", "low"),
+            "accuracy_high": ("accuracy", "interval", "high"),
+        }
+        named = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
+        columns = (*named, "n_leaves", *inner)
+        return Records(self.client.models(**filters), columns=columns, inner=inner)
 
     def jobs(self, **filters: str | None) -> Records:
         """The jobs that the key may see, newest first.

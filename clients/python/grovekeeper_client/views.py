@@ -12,23 +12,35 @@ class Records(list[dict[str, Any]]):
 
     Args:
         items: of the list.
-        columns: the members that a notebook shows.
+        columns: the columns that a notebook shows.
+        inner: columns for members of members, by the names on the way to them.
     """
 
     def __init__(
-        self, items: Iterable[dict[str, Any]], *, columns: Sequence[str]
+        self,
+        items: Iterable[dict[str, Any]],
+        *,
+        columns: Sequence[str],
+        inner: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         super().__init__(items)
         self.columns = tuple(columns)
+        self._inner = dict(inner or {})
 
     def frame(self) -> Any:
         """The items as a pandas DataFrame, with all their members."""
         import pandas as pd
 
-        return pd.DataFrame(self)
+        return pd.DataFrame(self._rows())
 
     def _repr_html_(self) -> str:
-        return table(self.columns, self)
+        return table(self.columns, self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {**item, **{name: _at(item, path) for name, path in self._inner.items()}}
+            for item in self
+        ]
 
 
 def table(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
@@ -59,6 +71,13 @@ class ShowsFields:
         shown = [item.name for item in fields(self) if item.repr]  # type: ignore[arg-type]
         values = {name: getattr(self, name) for name in shown}
         return facts(type(self).__name__, values)
+
+
+def _at(item: Any, path: Sequence[str]) -> Any:
+    """The member at the end of a path; ``None`` where one on the way is missing."""
+    for name in path:
+        item = None if item is None else item[name]
+    return item
 
 
 def _cell(value: Any) -> str:

@@ -323,6 +323,12 @@ EVALUATION = {
     "auroc": {"estimate": 0.8125, "noise_sd": 0.01, "histogram": [[1.0], [2.0]], "histogram_noise_sd": 1.0},
     "warnings": ["rows were trained on"],
 }  # fmt: skip
+LISTED_MODEL = MODEL | {
+    "price": PRICE,
+    "n_leaves": 2048,
+    "accuracy": EVALUATION["accuracy"]
+    | {"evaluation": "ev_1", "dataset": "ds_1", "dataset_name": "census"},
+}
 _ACCEPTED = {
     "job_id": "jb_1",
     "state": "waiting",
@@ -449,7 +455,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
     ("GET", "/jobs/jb_1"): (200, JOB),
     ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),
-    ("GET", "/models"): (200, {"models": [MODEL | {"price": PRICE}], "next": None}),
+    ("GET", "/models"): (200, {"models": [LISTED_MODEL], "next": None}),
     ("GET", "/models/md_1"): (200, MODEL),
     ("GET", "/datasets/census/aliases"): (200, {"aliases": [ALIAS], "next": None}),
     ("GET", "/datasets/census/aliases/production"): (

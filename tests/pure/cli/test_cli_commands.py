@@ -177,7 +177,15 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["models", "list"],
-        ["md_1", "forest", "census@production", '{"shard": [1]}', "0.1 ε"],
+        [
+            "md_1",
+            "forest",
+            "census@production",
+            '{"shard": [1]}',
+            "2048",
+            "0.1 ε",
+            "75.0 % (70.0 % to 80.0 %)",
+        ],
     ),
     (["models", "list", "--alias", "production"], ["md_1"]),
     (["jobs", "list", "--state", "failed"], ["jb_1"]),
@@ -819,6 +827,21 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
     }
     service.answers["GET", "/models"] = (
         200,
-        {"models": [model | {"price": None}], "next": None},
+        {
+            "models": [model | {"price": None, "n_leaves": None, "accuracy": None}],
+            "next": None,
+        },
     )
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout
+    assert "not released" in run("models", "list").stdout
+
+
+def test_a_price_in_another_unit_names_its_epsilon(run: Run, service: Any) -> None:
+    (listed,) = service.answers["GET", "/models"][1]["models"]
+    in_rho = {"unit": "rho", "amount": "0.004", "epsilon": "0.5"}
+    unheard = {**listed["accuracy"], "estimate": None}
+    model = {**listed, "price": in_rho, "accuracy": unheard}
+    service.answers["GET", "/models"] = (200, {"models": [model], "next": None})
+    shown = run("models", "list").stdout
+    assert "0.004 ρ (ε = 0.5)" in shown
+    assert "the noise outweighs the counts" in shown

@@ -43,6 +43,17 @@ def test_a_list_is_a_data_frame_with_all_members() -> None:
     )
 
 
+def test_members_of_members_are_columns() -> None:
+    items = [{"id": "a", "price": {"epsilon": "1"}}, {"id": "b", "price": None}]
+    records = views.Records(
+        items, columns=("id", "epsilon"), inner={"epsilon": ("price", "epsilon")}
+    )
+    assert list(records) == items
+    frame = records.frame()
+    assert (frame["epsilon"][0], frame["epsilon"].isna()[1]) == ("1", True)
+    assert "<td>1</td>" in records._repr_html_()
+
+
 def test_numbers_of_a_balance_are_exact() -> None:
     amounts = {"cap": "3", "charged": "1.10", "reserved": "0", "remaining": "1.9"}
     balance = Balance(

@@ -18,7 +18,7 @@ from grovekeeper_client.cli.command import (
     check_new,
     confirm,
 )
-from grovekeeper_client.cli.output import amount
+from grovekeeper_client.cli.output import accuracy_in_words, price_with_epsilon
 from grovekeeper_client.cli.problems import ExitCode
 
 app = Group("Look at model cards, take models away.")
@@ -36,7 +36,7 @@ def list_models(
         typer.Option(help="Those that this alias names, such as production."),
     ] = None,
 ) -> None:
-    """List the models that the key may see."""
+    """List the models that the key may see, with the newest released accuracy."""
     call.show_all(
         "models",
         lambda client: client.models(dataset=dataset, algorithm=algorithm, alias=alias),
@@ -47,7 +47,9 @@ def list_models(
             "dataset": "dataset_name",
             "algorithm": "algorithm",
             "cells": lambda item: _cells(item["scope"]),
-            "price": lambda item: item["price"] and amount(item["price"]),
+            "leaves": "n_leaves",
+            "price": lambda item: item["price"] and price_with_epsilon(item["price"]),
+            "accuracy": lambda item: accuracy_in_words(item["accuracy"]),
             "trained": "created_at",
         },
     )

@@ -18,6 +18,7 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
+from grovekeeper_common.number_words import share_in_words
 
 _BAR_CELLS = 24
 _INSISTING = {
@@ -29,6 +30,9 @@ _INSISTING = {
 
 GIVEN_EARLIER = "Given everything that was released before,"
 """The condition of the odds of a single job."""
+
+NOTHING_TOLD = "not told: the noise outweighs the counts"
+"""What an accuracy says whose noisy counts are all below zero."""
 
 _CHANGES = {
     "label": "a label changed",
@@ -172,6 +176,28 @@ class Output:
 def amount(account: Mapping[str, Any], name: str = "amount") -> str:
     """An amount with the symbol of its unit: ``0.7 ε``."""
     return f"{account[name]} {SYMBOLS.get(account['unit'], account['unit'])}"
+
+
+def price_with_epsilon(price: Mapping[str, Any]) -> str:
+    """A price, and the ε that was requested where the account has another unit."""
+    if price["unit"] == "epsilon":
+        return amount(price)
+    return f"{amount(price)} (ε = {price['epsilon']})"
+
+
+def accuracy_in_words(accuracy: Mapping[str, Any] | None) -> str:
+    """A released accuracy with its 95 % interval for the evaluated rows."""
+    if accuracy is None:
+        return "not released"
+    if accuracy["estimate"] is None:
+        return NOTHING_TOLD
+    share = share_in_words(accuracy["estimate"])
+    return f"{share} ({interval_in_words(accuracy['interval'])})"
+
+
+def interval_in_words(interval: Mapping[str, float]) -> str:
+    """Both ends of an interval of shares."""
+    return f"{share_in_words(interval['low'])} to {share_in_words(interval['high'])}"
 
 
 def _by_change(losses: Mapping[str, Any], in_words: Callable[[Any], str]) -> str:

@@ -25,7 +25,7 @@ from grovekeeper_client.cli.command import (
     read_scope,
 )
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
-from grovekeeper_client.cli.output import Output
+from grovekeeper_client.cli.output import NOTHING_TOLD, Output, interval_in_words
 from grovekeeper_client.cli.training import read_parameters
 from grovekeeper_common.number_words import share_in_words
 
@@ -283,18 +283,14 @@ def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
     if accuracy is None:
         return {}
     if accuracy["estimate"] is None:
-        return {"accuracy": "not told: the noise outweighs the counts"}
+        return {"accuracy": NOTHING_TOLD}
     return {
         "accuracy": share_in_words(accuracy["estimate"]),
-        "95 % interval, evaluated rows": _interval(accuracy["interval"]),
-        "90 % interval, other rows like them": _interval(
+        "95 % interval, evaluated rows": interval_in_words(accuracy["interval"]),
+        "90 % interval, other rows like them": interval_in_words(
             accuracy["population_interval"]
         ),
     }
-
-
-def _interval(interval: dict[str, Any]) -> str:
-    return f"{share_in_words(interval['low'])} to {share_in_words(interval['high'])}"
 
 
 profile_commands = Group("Release profiles of datasets, and look at them.")

@@ -1,0 +1,93 @@
+"""What the list of models tells of each: its size, its price and its newest released
+accuracy.
+"""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from app.access.grants import Principal
+from app.services import models
+from app.services.pagination import PageRequest
+from app.services.releases import evaluations
+from app.wire.evaluations import EvaluationIn, SelectionIn
+from app.wire.models import ModelSummary
+from tests.support import job_kinds
+from tests.support.asking import submit_evaluation
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.ruled import SECOND, grant
+
+pytestmark = pytest.mark.contract
+
+_HELD_OUT = {"epsilon": "0.25", "scope": {"shard": [1, 2]}}
+
+
+def _evaluated(
+    scene: Scene, model_ids: Sequence[str], key: str, **asked: object
+) -> str:
+    """Evaluates models and returns the id of the evaluation."""
+    body = (
+        EvaluationIn.model_validate({**_HELD_OUT, **asked})
+        if len(model_ids) == 1
+        else SelectionIn.model_validate({**_HELD_OUT, **asked, "models": model_ids})
+    )
+    request = job_kinds.request("POST e", key)
+    answer = submit_evaluation(
+        scene.installation, OWNER, model_ids, body, request=request
+    )
+    job_kinds.run(scene)
+    return str(scene.job(json.loads(answer.body)["job_id"]).release_id)
+
+
+def _listed(scene: Scene, by: Principal = OWNER) -> dict[str, ModelSummary]:
+    answer = models.list_models(scene.installation, by, PageRequest())
+    return {model.id: model for model in answer.models}
+
+
+def _evaluation_of(scene: Scene, model_id: str, by: Principal = OWNER) -> str | None:
+    accuracy = _listed(scene, by)[model_id].accuracy
+    return None if accuracy is None else accuracy.evaluation
+
+
+def test_the_newest_evaluation_that_released_an_accuracy_is_listed(
+    scene: Scene,
+) -> None:
+    measured, other = job_kinds.model(scene, "a"), job_kinds.model(scene, "b")
+    assert _evaluation_of(scene, measured) is None
+    first = _evaluated(scene, [measured], "1")
+    assert _evaluation_of(scene, measured) == first
+    second = _evaluated(scene, [measured], "2", metrics=["confusion"])
+    _evaluated(scene, [measured], "3", metrics=["auroc"])
+    listed = _listed(scene)
+    shown = evaluations.show_evaluation(scene.installation, OWNER, second)
+    accuracy = listed[measured].accuracy
+    assert accuracy is not None
+    assert shown.accuracy is not None
+    assert (accuracy.evaluation, accuracy.dataset) == (second, scene.dataset_id)
+    assert accuracy.model_dump().items() >= shown.accuracy.model_dump().items()
+    assert listed[other].accuracy is None
+
+    grant(scene, "predictor")
+    assert _evaluation_of(scene, measured, SECOND) is None, (
+        "who may not train does not see evaluations"
+    )
+    grant(scene, "analyst")
+    assert _evaluation_of(scene, measured, SECOND) == second
+
+
+def test_of_a_choice_the_best_alone_has_an_accuracy(scene: Scene) -> None:
+    model_ids = [job_kinds.model(scene, key) for key in "abc"]
+    chosen = _evaluated(scene, model_ids, "1", winner_accuracy=True)
+    best = evaluations.show_evaluation(scene.installation, OWNER, chosen).best
+    for model_id in model_ids:
+        expected = chosen if model_id == best else None
+        assert _evaluation_of(scene, model_id) == expected
+
+
+def test_a_model_states_its_leaves_and_the_epsilon_of_its_price(scene: Scene) -> None:
+    model_id = job_kinds.model(scene, "a")
+    listed = _listed(scene)[model_id]
+    assert listed.n_leaves == 2 * 2**2, "two trees of two levels"
+    assert listed.price is not None
+    assert listed.price.epsilon == "0.01"
