@@ -45,7 +45,14 @@ from app.services.pagination import PageRequest, page_of
 from app.services.predict import addressed_model
 from app.services.releases import evaluations
 from app.wire.aliases import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
-from app.wire.models import ModelList, ModelOut, ModelSummary
+from app.wire.models import (
+    FeatureUseOut,
+    ImportancesOut,
+    LeafShareOut,
+    ModelList,
+    ModelOut,
+    ModelSummary,
+)
 from app.wire.spending import PriceOut
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
@@ -111,6 +118,29 @@ def show_model(
             "size_bytes": row.size_bytes,
             "created_at": stamps.to_text(row.created_at),
         }
+    )
+
+
+def show_importances(
+    installation: Installation, principal: Principal, address: str
+) -> ImportancesOut:
+    """Shows what the trees of a model look at: post-processing of the released artifact
+    alone, which differential privacy is closed under, so nothing is charged.
+    """
+    with installation.database.read() as session:
+        row = addressed_model(session, principal, address, SEE_MODEL)
+        artifact = installation.cache.get(row.file)
+    names, use = artifact.schema.feature_names, artifact.use
+    importances = use.importances or [None] * len(names)
+    features = zip(names, use.n_splits, importances, strict=True)
+    leaves = zip(artifact.schema.label.classes, use.leaf_shares, strict=True)
+    return ImportancesOut(
+        model=row.id,
+        features=[
+            FeatureUseOut(name=name, n_splits=n_splits, importance=importance)
+            for name, n_splits, importance in features
+        ],
+        leaves=[LeafShareOut(label=label, share=share) for label, share in leaves],
     )
 
 

@@ -51,6 +51,35 @@ class ModelOut(Answer):
     created_at: str
 
 
+class FeatureUseOut(Answer):
+    """What the trees of a model make of one feature."""
+
+    name: str
+    n_splits: int
+    importance: float | None
+
+
+class LeafShareOut(Answer):
+    """The share of a model's leaves that favour one class."""
+
+    label: str
+    share: float
+
+
+class ImportancesOut(Answer):
+    """What the trees of a model look at: post-processing of the released artifact,
+    which reads no row and costs nothing.
+
+    ``features`` are in declared order. ``importance`` is a share of the decrease of
+    Gini impurity, computed from released noisy class counts; null in models whose
+    leaves release none.
+    """
+
+    model: str
+    features: list[FeatureUseOut]
+    leaves: list[LeafShareOut]
+
+
 class ModelSummary(Answer):
     """A model in a list.
 

@@ -1,5 +1,5 @@
-"""What the list of models tells of each: its size, its price and its newest released
-accuracy.
+"""What the list of models tells of each (its size, its price and its newest released
+accuracy), and what the trees of a model look at.
 """
 
 import json
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.access.grants import Principal
+from app.core.errors import NotFound
 from app.services import models
 from app.services.pagination import PageRequest
 from app.services.releases import evaluations
@@ -91,3 +92,22 @@ def test_a_model_states_its_leaves_and_the_epsilon_of_its_price(scene: Scene) ->
     assert listed.n_leaves == 2 * 2**2, "two trees of two levels"
     assert listed.price is not None
     assert listed.price.epsilon == "0.01"
+
+
+def test_importances_charge_nothing(scene: Scene) -> None:
+    model_id = job_kinds.model(scene, "a")
+    before = scene.export()
+    shown = models.show_importances(scene.installation, OWNER, model_id)
+    assert scene.export() == before
+    assert (shown.model, [feature.name for feature in shown.features]) == (
+        model_id,
+        ["age"],
+    )
+    assert shown.features[0].n_splits >= 2, "the root of each tree"
+    assert shown.features[0].importance in (0.0, 1.0)
+    assert [leaf.label for leaf in shown.leaves] == ["low", "high"]
+    grant(scene, "predictor")
+    again = models.show_importances(scene.installation, SECOND, model_id)
+    assert again == shown
+    with pytest.raises(NotFound):
+        models.show_importances(scene.installation, Principal("key_other"), model_id)

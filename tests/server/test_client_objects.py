@@ -101,6 +101,12 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert list(shares.columns) == model.classes
     assert model.predict_proba(rows) == shares.to_dict("records")
 
+    use = model.importances()
+    assert [feature["name"] for feature in use] == model.features
+    assert sum(feature["n_splits"] for feature in use) <= 2 * 3
+    assert sum(use.frame()["importance"]) == pytest.approx(1)
+    assert list(model.leaf_shares()) == model.classes
+
     evaluation = model.evaluate("30", metrics=["accuracy", "confusion"]).wait(
         progress=False
     )

@@ -36,6 +36,9 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(
         f"/ui/models/{model}/evaluate",
     )
     assert path in browser.get(f"/ui/models/{model}").text
+    looks_at = section(browser.get(f"/ui/models/{model}").text, "use")
+    assert re.search(r"age [0-9.]+ % ", looks_at)
+    assert "Leaves by the class that they favour:" in looks_at
     linked = f"/ui/models?dataset={dataset}"
     assert linked in browser.get(f"/ui/datasets/{dataset}").text
     assert model in browser.get(linked).text

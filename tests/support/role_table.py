@@ -127,7 +127,7 @@ RULES: dict[str, Rule] = {
          "download_artifact"),
         _on("analyst"),
     ),
-    **dict.fromkeys(("show_model", "list_evaluations", "predict", "show_metadata", "show_version",
+    **dict.fromkeys(("show_model", "show_importances", "list_evaluations", "predict", "show_metadata", "show_version",
          "check_model", "check_version", "infer_model", "infer_version"),
         _on("predictor"),
     ),

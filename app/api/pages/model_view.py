@@ -9,10 +9,13 @@ from markupsafe import Markup
 
 from app.api.pages import words
 from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
+from app.wire.models import ImportancesOut, ModelSummary
+from grovekeeper_common.model_words import NO_IMPORTANCES
 from app.wire.models import ModelSummary
 from grovekeeper_common.number_words import share_in_words
 
 _SHOWN_CLASSES = 10
+_SHOWN_FEATURES = 12
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,64 @@ def listed_model(model: ModelSummary) -> ListedModel:
         leaves="" if n_leaves is None else words.grouped(n_leaves),
         accuracy=_accuracy(model.accuracy),
         interval=_interval(model.accuracy),
+    )
+
+
+@dataclass(frozen=True)
+class UsedFeature:
+    """A feature that the trees look at.
+
+    Attributes:
+        share: of its bar.
+        words: its importance, or its number of splits where there is none.
+    """
+
+    name: str
+    share: float
+    words: str
+
+
+@dataclass(frozen=True)
+class TreeUse:
+    """What the trees of a model look at.
+
+    Attributes:
+        features: those with the longest bars.
+        n_others: features with splits that are not among them.
+        leaves: the share of each class that leaves favour, in words.
+        missing: why there are no importances; empty if there are.
+    """
+
+    features: Sequence[UsedFeature]
+    n_others: int
+    leaves: str
+    missing: str
+
+
+def tree_use(use: ImportancesOut) -> TreeUse:
+    """What the trees look at, the most important features first."""
+    split = [feature for feature in use.features if feature.n_splits]
+    n_splits = sum(feature.n_splits for feature in split)
+    has_counts = all(feature.importance is not None for feature in split)
+    features = [
+        UsedFeature(
+            feature.name,
+            feature.importance
+            if feature.importance is not None
+            else feature.n_splits / n_splits,
+            share_in_words(feature.importance)
+            if feature.importance is not None
+            else words.grouped(feature.n_splits),
+        )
+        for feature in split
+    ]
+    features.sort(key=lambda feature: -feature.share)
+    leaves = [f"{share_in_words(leaf.share)} {leaf.label}" for leaf in use.leaves]
+    return TreeUse(
+        features[:_SHOWN_FEATURES],
+        n_others=len(features[_SHOWN_FEATURES:]),
+        leaves=words.listed(leaves),
+        missing="" if has_counts else NO_IMPORTANCES,
     )
 
 

@@ -20,6 +20,7 @@ from app.api.pages.model_view import (
     listed_model,
     named_model,
     row_fields,
+    tree_use,
 )
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.words import unit_of
@@ -189,6 +190,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
                 *visit.by, model_id, PageRequest()
             ).evaluations
         ],
+        use=tree_use(models.show_importances(*visit.by, model_id)),
         may_evaluate=has_role(*visit.by, dataset, TRAIN),
         aliases=[
             (alias, named_model(alias.model_id, model["id"], names))

@@ -77,6 +77,13 @@ def _part_of_bar(kind: str, start: Decimal, share: Decimal) -> Markup:
     )
 
 
+def meter(share: float, label: str) -> Markup:
+    """Draw a share of a whole as a bar."""
+    return Markup(
+        '<svg class="meter grey" role="img" aria-label="{}"><rect width="{}%" height="100%"/></svg>'
+    ).format(label, _number(Decimal(100 * share)))
+
+
 def spend(spent: Spend, balance: Mapping[str, Any], now: str) -> Markup | None:
     """Draw what the tightest cell has charged over time, from 0 to the cap: a step for
     each charge, a dot that links to its ledger entry, and what is reserved now.

@@ -165,7 +165,8 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
-        "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "share_class": pictures.share_class,
+        "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "meter": pictures.meter,
+        "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
         "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
     }  # fmt: skip

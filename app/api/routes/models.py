@@ -11,7 +11,7 @@ from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.predict import PredictionForm
-from app.wire.models import ModelList, ModelOut, PredictOut
+from app.wire.models import ImportancesOut, ModelList, ModelOut, PredictOut
 from grovekeeper_forests.errors import NotSupported
 
 model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
@@ -67,6 +67,16 @@ def show_model(by: By, model_id: str) -> ModelOut:
     entries.
     """
     return models.show_model(*by, model_id)
+
+
+@model_routes.get(
+    "/{model_id}/importances", responses=documented(NotFound, RoleMissing)
+)
+def show_importances(by: By, model_id: str) -> ImportancesOut:
+    """Show what the trees of the model look at: splits and importance of each feature,
+    and leaves by class. Costs nothing: it is post-processing of the released model.
+    """
+    return models.show_importances(*by, model_id)
 
 
 @model_routes.delete(

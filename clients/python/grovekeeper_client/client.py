@@ -470,6 +470,10 @@ class Client(Calls):
         """
         return self._json("GET", f"/models/{segment(model_id)}")
 
+    def importances(self, model_id: str) -> Json:
+        """``GET /models/{id}/importances``: what the trees look at."""
+        return self._json("GET", f"/models/{segment(model_id)}/importances")
+
     def delete_model(self, model_id: str) -> Json:
         """``DELETE /models/{id}``."""
         return self._json("DELETE", f"/models/{segment(model_id)}")

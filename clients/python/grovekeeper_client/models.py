@@ -17,7 +17,7 @@ from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
 from grovekeeper_client.transport import Json
-from grovekeeper_client.views import ShowsFields, facts
+from grovekeeper_client.views import Records, ShowsFields, facts
 
 MAX_ROWS = 10_000
 """Rows of one request."""
@@ -195,6 +195,20 @@ class Model:
     def guarantee(self) -> Mapping[str, Any]:
         """The privacy guarantee, in numbers and in words."""
         return dict(self.card["guarantee"])
+
+    def importances(self) -> Records:
+        """What the trees look at, for each feature in declared order: ``n_splits``, and
+        ``importance``, a share of the decrease of impurity computed from released noisy
+        counts (``None`` in models that release none). Costs nothing.
+        """
+        answer = self._client.importances(self.id)
+        columns = ("name", "n_splits", "importance")
+        return Records(answer["features"], columns=columns)
+
+    def leaf_shares(self) -> dict[str, float]:
+        """The share of the leaves that favour each class alone. Costs nothing."""
+        leaves = self._client.importances(self.id)["leaves"]
+        return {leaf["label"]: leaf["share"] for leaf in leaves}
 
     def predict(self, rows: Any, *, read_out: str | None = None) -> Any:
         """Labels of rows, in the kind of the rows.

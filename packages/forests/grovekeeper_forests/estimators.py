@@ -9,7 +9,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self, get_args
 
@@ -38,6 +38,7 @@ from grovekeeper_forests.data.schema import Feature, FeatureType, Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.releases.forest import draw, read
+from grovekeeper_forests.releases.forest.importances import ForestUse, use_of
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
@@ -127,6 +128,33 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         columns = self._columns(X, self.schema_, reset=False)
         return self._predictor.probabilities(columns)
 
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Importances of the features in the order of the columns of ``X``, which sum
+        to 1, or are all 0 where no split helps; cost no budget. Computed from released
+        noisy counts (:func:`grovekeeper_forests.releases.forest.importances.use_of`),
+        so small ones may be noise.
+
+        Raises:
+            AttributeError: the leaves of the algorithm (``nbrt``) release no counts.
+        """
+        check_is_fitted(self)
+        importances = self._use.importances
+        if importances is None:
+            raise AttributeError(
+                f"leaves of {self._algorithm} release no class counts, from which importances are computed; "
+                "split_counts_ has the splits by feature"
+            )
+        return self._by_column(importances)
+
+    @property
+    def split_counts_(self) -> NDArray[np.int64]:
+        """The number of splits that look at each feature, in the order of the columns
+        of ``X``; costs no budget.
+        """
+        check_is_fitted(self)
+        return self._by_column(self._use.n_splits)
+
     def to_bytes(self) -> bytes:
         """The forest as an artifact, which
         :func:`grovekeeper_forests.releases.forest.read.loads` reads.
@@ -142,6 +170,16 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         artifact = self.to_bytes()
         return dumps(read.loads(artifact), digest=hashlib.sha256(artifact).hexdigest())
+
+    @property
+    def _use(self) -> ForestUse:
+        return use_of(self.forest_, self.schema_)
+
+    def _by_column(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Values by feature of the schema in the order of the columns of ``X``."""
+        place = {name: index for index, name in enumerate(self.schema_.feature_names)}
+        names = getattr(self, "feature_names_in_", self.schema_.feature_names)
+        return np.array([values[place[name]] for name in names])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "forest_")
@@ -290,6 +328,8 @@ class RandomPrivateForest(_PrivateForest):
         receipt_: what the last fit cost, and for what.
         warnings_: sentences about the schema and the plan, all public.
         forest_: the released forest, with its plan and event.
+        feature_importances_: importances of the features, from released counts.
+        split_counts_: splits that look at each feature.
         classes_: classes of the schema.
         n_features_in_: number of features.
         feature_names_in_: names of the features, where ``X`` has names.
@@ -323,7 +363,9 @@ class BoostedPrivateTrees(_PrivateForest):
     counted in μ² (Gaussian differential privacy), in which fits on the same rows add
     up.
 
-    Args and attributes are those of :class:`RandomPrivateForest`; a δ is always needed.
+    Args and attributes are those of :class:`RandomPrivateForest`; a δ is always needed,
+    and there is no ``feature_importances_``: leaves release scores and no counts, and
+    splits are drawn without rows.
     """
 
     _algorithm = "nbrt"

@@ -329,6 +329,15 @@ LISTED_MODEL = MODEL | {
     "accuracy": EVALUATION["accuracy"]
     | {"evaluation": "ev_1", "dataset": "ds_1", "dataset_name": "census"},
 }
+IMPORTANCES = {
+    "model": "md_1",
+    "features": [
+        {"name": "hours", "n_splits": 0, "importance": 0.0},
+        {"name": "sex", "n_splits": 1, "importance": 0.25},
+        {"name": "age", "n_splits": 3, "importance": 0.75},
+    ],
+    "leaves": [{"label": "low", "share": 0.625}, {"label": "high", "share": 0.375}],
+}
 _ACCEPTED = {
     "job_id": "jb_1",
     "state": "waiting",
@@ -463,6 +472,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ),
     ("PUT", "/datasets/census/aliases/production"): (200, {**ALIAS, "dataset": "ds_1", "dataset_name": "census"}),
     ("DELETE", "/datasets/census/aliases/production"): (204, None),
+    ("GET", "/models/md_1/importances"): (200, IMPORTANCES),
     ("DELETE", "/models/md_1"): (204, None),
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
     ("POST", "/models/md_1/predict"): (

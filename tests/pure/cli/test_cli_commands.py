@@ -203,6 +203,8 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "pf_1",
             "next: grovekeeper predict md_1",
             "md_1 --receipt",
+            "75.0 %",
+            "62.5 % low, 37.5 % high",
         ],
     ),
     (["models", "show", "md_1", "--receipt"], ["8 trees, one after another"]),
@@ -834,6 +836,19 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
     )
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout
     assert "not released" in run("models", "list").stdout
+
+
+def test_a_model_without_counts_counts_its_splits(run: Run, service: Any) -> None:
+    use = service.answers["GET", "/models/md_1/importances"][1]
+    features = [{**feature, "importance": None} for feature in use["features"]]
+    service.answers["GET", "/models/md_1/importances"] = (
+        200,
+        {**use, "features": features},
+    )
+    shown = run("models", "show", "md_1").stdout
+    assert "its splits alone are counted" in shown
+    assert "hours" not in shown, "no split looks at it"
+    assert shown.index("age") < shown.index("sex")
 
 
 def test_a_price_in_another_unit_names_its_epsilon(run: Run, service: Any) -> None:

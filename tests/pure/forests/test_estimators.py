@@ -470,3 +470,27 @@ def test_the_page_names_every_check_that_cannot_pass() -> None:
         re.MULTILINE,
     )
     assert dict(listed) == CANNOT_PASS
+
+
+def test_importances_follow_the_columns_of_the_rows() -> None:
+    forest = RandomPrivateForest("100", schema=SCHEMA).fit(FRAME, LABELS)
+    importances = dict(
+        zip(forest.feature_names_in_, forest.feature_importances_, strict=True)
+    )
+    assert sum(importances.values()) == pytest.approx(1)
+    turned = FRAME[["ward", "weight", "age"]]
+    other = copy.copy(forest)
+    other.feature_names_in_ = np.array(turned.columns, dtype=object)
+    assert other.feature_importances_.tolist() == [
+        importances[name] for name in turned.columns
+    ]
+    assert other.split_counts_.tolist() == forest.split_counts_[::-1].tolist()
+
+
+def test_boosted_trees_count_their_splits_alone() -> None:
+    trees = BoostedPrivateTrees(1, 1e-6, schema=SCHEMA).fit(FRAME, LABELS)
+    assert not hasattr(trees, "feature_importances_")
+    assert trees.split_counts_.sum() > 0
+    for unfitted in (RandomPrivateForest(schema=SCHEMA), BoostedPrivateTrees()):
+        with pytest.raises(NotFittedError):
+            _ = unfitted.split_counts_

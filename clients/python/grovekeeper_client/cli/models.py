@@ -18,8 +18,14 @@ from grovekeeper_client.cli.command import (
     check_new,
     confirm,
 )
-from grovekeeper_client.cli.output import accuracy_in_words, price_with_epsilon
+from grovekeeper_client.cli.output import (
+    Output,
+    accuracy_in_words,
+    price_with_epsilon,
+)
 from grovekeeper_client.cli.problems import ExitCode
+from grovekeeper_common.model_words import NO_IMPORTANCES
+from grovekeeper_common.number_words import share_in_words
 
 app = Group("Look at model cards, take models away.")
 
@@ -58,8 +64,11 @@ def list_models(
 @app.command("show")
 def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) -> None:
     """Show a model card: the guarantee, the parameters, and the receipt on request."""
-    card = call.ask(lambda client: client.model(model_id))
+    with call.client() as client:
+        card = client.model(model_id)
+        use = client.importances(model_id)
     output = call.output
+    output.answer(card | {"importances": use})
     output.facts(
         {
             "model": card["id"],
@@ -88,6 +97,8 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
     if receipt:
         output.say(card["receipt"])
     output.parameters(card["parameters"])
+    output.say()
+    _show_use(output, use)
     output.hint(
         f"grovekeeper predict {card['id']} ROWS.csv",
         *(
@@ -98,6 +109,34 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
             ]
         ),
     )
+
+
+def _show_use(output: Output, use: Mapping[str, Any]) -> None:
+    """What the trees look at: the features with splits, the most important first."""
+    features = [feature for feature in use["features"] if feature["n_splits"]]
+    features.sort(
+        key=lambda feature: (-(feature["importance"] or 0), -feature["n_splits"])
+    )
+    output.table(
+        ["feature", "splits", "importance"],
+        [
+            [
+                feature["name"],
+                feature["n_splits"],
+                ""
+                if feature["importance"] is None
+                else share_in_words(feature["importance"]),
+            ]
+            for feature in features
+        ],
+        empty="no splits",
+    )
+    leaves = [
+        f"{share_in_words(leaf['share'])} {leaf['label']}" for leaf in use["leaves"]
+    ]
+    output.say(f"leaves by the class that they favour: {', '.join(leaves)}")
+    if any(feature["importance"] is None for feature in features):
+        output.say(NO_IMPORTANCES)
 
 
 def _cells(scope: Mapping[str, Any] | None) -> str:

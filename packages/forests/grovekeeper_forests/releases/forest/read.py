@@ -36,6 +36,7 @@ from grovekeeper_forests.privacy.events import (
     Sequential,
 )
 from grovekeeper_forests.releases.forest import price as forest_price
+from grovekeeper_forests.releases.forest.importances import ForestUse, use_of
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import PackedForest, PooledSums
@@ -83,6 +84,11 @@ class Artifact:
     def predictor(self) -> Predictor:
         """What all predictions with this artifact share."""
         return Predictor(self.forest, self.schema)
+
+    @kept_property
+    def use(self) -> ForestUse:
+        """What the trees look at."""
+        return use_of(self.forest, self.schema)
 
 
 def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
