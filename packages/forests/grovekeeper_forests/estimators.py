@@ -177,9 +177,10 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _by_column(self, values: Sequence[Any]) -> NDArray[Any]:
         """Values by feature of the schema in the order of the columns of ``X``."""
-        place = {name: index for index, name in enumerate(self.schema_.feature_names)}
-        names = getattr(self, "feature_names_in_", self.schema_.feature_names)
-        return np.array([values[place[name]] for name in names])
+        declared = self.schema_.feature_names
+        by_name = dict(zip(declared, values, strict=True))
+        names = getattr(self, "feature_names_in_", declared)
+        return np.array([by_name[name] for name in names])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "forest_")
