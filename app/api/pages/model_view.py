@@ -11,7 +11,6 @@ from app.api.pages import words
 from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
 from app.wire.models import ImportancesOut, ModelSummary
 from grovekeeper_common.model_words import NO_IMPORTANCES
-from app.wire.models import ModelSummary
 from grovekeeper_common.number_words import share_in_words
 
 _SHOWN_CLASSES = 10
