@@ -45,6 +45,7 @@ PROGRAMS = (
     "mlserver",
     "objectstore",
     "oidc-provider-mock",
+    "opendp",
     "polars",
     "standardwebhooks",
 )

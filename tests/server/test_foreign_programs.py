@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 _ROOT = Path(__file__).parents[2]
-_SCRIPTS = Path(__file__).parent / "foreign"
+_SCRIPTS = (Path(__file__).parent / "foreign", _ROOT / "docs" / "examples")
 _AGE = {"name": "age", "type": "integer", "lower": 0, "upper": 100}
 _HOURS = {"name": "hours", "type": "numeric", "lower": 0, "upper": 60, "missing": True}
 _SEX = {
@@ -115,6 +115,13 @@ def _trained(server: Server, features: list[dict[str, Any]]) -> dict[str, Any]:
 Run = Callable[..., list[Any]]
 
 
+def script_of(program: str) -> Path:
+    """What runs a program: a script of the tests, or an example of the documents."""
+    name = f"with_{program.replace('-', '_')}.py"
+    (script,) = (folder / name for folder in _SCRIPTS if (folder / name).exists())
+    return script
+
+
 @pytest.fixture
 def run(
     tmp_path: Path, served: Served, record_property: Callable[[str, object], None]
@@ -128,8 +135,14 @@ def run(
             pytest.skip(f"{program} does not support this version of Python")
         python = environment(program, tmp_path / "venv")
         record_property("version", version_in(python, package))
-        script, caller = _SCRIPTS / f"with_{program}.py", key or served.predictor
-        command = [python, script, served.server.url, caller.key, *arguments]
+        caller = key or served.predictor
+        command = [
+            python,
+            script_of(program),
+            served.server.url,
+            caller.key,
+            *arguments,
+        ]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=_ENVIRONMENT
         )
@@ -183,7 +196,7 @@ def test_a_token_of_oidc_provider_mock_is_a_key(
     with (
         (tmp_path / "log").open("w") as log,
         subprocess.Popen(
-            [python, _SCRIPTS / "with_oidc_provider_mock.py"],
+            [python, script_of("oidc-provider-mock")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={"NO_PROXY": "localhost"},
         ) as provider,
     ):  # fmt: skip
@@ -218,3 +231,13 @@ def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(
         "client", "pandas", served.dataset, served.model, key=served.server.admin
     )
     assert answers == [100, labels, labels, labels, ["high", "low"], True]
+
+
+def test_opendp_runs_what_is_paid_and_opens_no_rows_when_refused(
+    served: Served, run: Run
+) -> None:
+    budget = {"accountant": "pure", "epsilon": "1.25"}
+    dataset = served.server.declared(budget=budget)["id"]
+    answers = run("opendp", "opendp", dataset, key=served.server.admin)
+    sums = ["rows opened", "int"] * 2
+    assert answers == ["0.5", *sums, "refused with 0.25 left"]

@@ -158,6 +158,11 @@ class Dataset:
     def __repr__(self) -> str:
         return f"Dataset({self.name!r})"
 
+    @property
+    def client(self) -> Client:
+        """Calls the service with the key of the dataset's connection."""
+        return self._client
+
     def _repr_html_(self) -> str:
         account = self.facts["account"]
         amounts = ("unit", "cap", "charged", "reserved", "remaining")
