@@ -38,6 +38,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 PROGRAMS = (
     "client",
+    "dp-accounting",
     "duckdb",
     "generator",
     "inference",

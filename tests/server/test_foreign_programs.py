@@ -233,11 +233,15 @@ def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(
     assert answers == [100, labels, labels, labels, ["high", "low"], True]
 
 
-def test_opendp_runs_what_is_paid_and_opens_no_rows_when_refused(
-    served: Served, run: Run
+@pytest.mark.parametrize(
+    ("program", "least"), [("opendp", 0.5), ("dp-accounting", 0.46875)]
+)
+def test_an_adapter_runs_what_is_paid_and_opens_no_rows_when_refused(
+    served: Served, run: Run, program: str, least: float
 ) -> None:
     budget = {"accountant": "pure", "epsilon": "1.25"}
     dataset = served.server.declared(budget=budget)["id"]
-    answers = run("opendp", "opendp", dataset, key=served.server.admin)
-    sums = ["rows opened", "int"] * 2
-    assert answers == ["0.5", *sums, "refused with 0.25 left"]
+    price, *steps, end = run(program, program, dataset, key=served.server.admin)
+    assert float(price) == least
+    assert steps == ["rows opened", "int"] * 2
+    assert end == f"refused with {1.25 - 2 * least:g} left"
