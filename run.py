@@ -43,6 +43,7 @@ PROGRAMS = (
     "generator",
     "inference",
     "kserve",
+    "mlflow",
     "mlserver",
     "objectstore",
     "oidc-provider-mock",

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from app.api.main import create_app
+from grovekeeper_verifier.main import main as verify
 from tests.support.environments import environment, version_in
 from tests.support.in_process import in_process
 from tests.support.server import Caller, Server
@@ -45,6 +46,7 @@ _ROWS = {
 _FULL_HOURS = {"hours": [40.5, 2.0, 17.25]}
 _ENVIRONMENT = {
     "NO_PROXY": "127.0.0.1",
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # a registry without a database
     "PYTHONPATH": str(_ROOT / "clients" / "python"),
 }
 _NEWEST_PYTHON = {"client": (3, 12), "mlserver": (3, 12), "kserve": (3, 13)}
@@ -245,3 +247,32 @@ def test_an_adapter_runs_what_is_paid_and_opens_no_rows_when_refused(
     assert float(price) == least
     assert steps == ["rows opened", "int"] * 2
     assert end == f"refused with {1.25 - 2 * least:g} left"
+
+
+def test_mlflow_registers_a_model_with_a_receipt_that_the_verifier_accepts(
+    served: Served, run: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    with pytest.raises(AssertionError, match="role-missing"):
+        run("mlflow", "mlflow-skinny", served.model, str(store))
+    assert not list(store.rglob("*.onnx")), "a key that may not read it logs nothing"
+    http = served.server.admin.http
+    card = http.get(f"/models/{served.model}").json()
+    tags, digest, names, receipt = run(
+        "mlflow", "mlflow-skinny", served.model, str(store), key=served.server.admin
+    )
+    facts = {name.removeprefix("grovekeeper."): tag for name, tag in tags.items()}
+    assert (facts["digest"], facts["onnx_sha256"]) == (card["digest"], digest)
+    assert (facts["amount"], facts["unit"], facts["delta"]) == ("1", "epsilon", "0")
+    checkpoint, proof = (
+        f"{card['dataset_name']}{end}" for end in (".checkpoint", ".proof.json")
+    )
+    assert names == sorted(["card.json", checkpoint, proof])
+    signer = tmp_path / "signer.pem"
+    signer.write_text(http.get("/signer").json()["public_key"])
+    evidence = [
+        str(Path(receipt) / proof),
+        "--checkpoint",
+        str(Path(receipt) / checkpoint),
+    ]
+    assert verify([*evidence, "--public-key", str(signer)]) == 0

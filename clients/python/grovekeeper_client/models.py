@@ -169,6 +169,11 @@ class Model:
         return facts("Model", shown | {"guarantee": card["guarantee"].get("text")})
 
     @property
+    def client(self) -> Client:
+        """Calls the service with the key of the model's connection."""
+        return self._client
+
+    @property
     def id(self) -> str:
         """Id of the model."""
         return str(self.card["id"])

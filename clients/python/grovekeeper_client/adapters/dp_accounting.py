@@ -1,7 +1,6 @@
 """Charges what events of dp_accounting describe, before it reads a row.
 
->>> event = dp_accounting.GaussianDpEvent(noise_multiplier=20)
->>> noisy = adapter.mechanism(census, event, noisy_sum, **what_the_attester_states)
+>>> noisy = adapter.mechanism(census, GaussianDpEvent(20), noisy_sum, **statement)
 >>> total = noisy.run(lambda: read_ages("census.csv"))
 """
 
@@ -56,7 +55,7 @@ def mechanism(
 ) -> Mechanism[T]:
     """States an event at a loss that the dataset's account counts.
 
-    Without ``delta``, losses of the parts add up, also of adaptive ones:
+    Without ``delta``, losses of the parts add up, also of adaptive ones.
 
     * Gaussian of noise multiplier σ: ρ = 1/(2σ²), μ = 1/σ (Bun and Steinke 2016,
       Proposition 1.6; Dong, Roth and Su 2022, Theorem 2.7, Corollary 3.3); zCDP: ρ;
