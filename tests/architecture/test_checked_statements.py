@@ -14,6 +14,8 @@ _ROOT = Path(__file__).parents[2]
 _PAGES = sorted((_ROOT / "docs" / "proofs").glob("*.md"))
 _NUMBERED = re.compile(r"^## (?:[A-Z]\d+\. |Theorem|Lemma|\d+\. )")
 _NAMES = re.compile(r"`(\w+)`")
+_PROOFS = _ROOT / "proofs"
+_PROVED = re.compile(r"^\s*(?:Theorem|Lemma|Corollary)\s+(\w+)", re.MULTILINE)
 _UNNUMBERED = {"caps.md": "# ", "external.md": "## (ε, δ), and δ set aside"}
 """Headings of statements that no other page cites by a number."""
 
@@ -54,3 +56,18 @@ def test_every_stated_theorem_stands_under_a_statement() -> None:
     named = set(_NAMES.findall("".join(below for *_, below in STATEMENTS)))
     assert proved() <= named, "name each theorem under the statement that it checks"
     assert len(STATEMENTS) > 60
+
+
+def test_no_page_sends_a_reader_to_a_lemma_behind_the_statements() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in _PROOFS.glob("*.v")]
+    behind = {name for text in sources for name in _PROVED.findall(text)} - proved()
+    pages = [
+        *_PAGES,
+        _ROOT / "README.md",
+        _ROOT / "docs" / "privacy.md",
+        *_PROOFS.glob("*.md"),
+    ]
+    assert len(behind) > 100
+    for page in pages:
+        named = set(_NAMES.findall(page.read_text(encoding="utf-8")))
+        assert not named & behind, page.name

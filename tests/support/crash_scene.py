@@ -43,6 +43,7 @@ from app.wire.training import TrainIn
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_verifier.dataset_replay import Summary, verify
 from tests.support.asking import submit_training
+from tests.support.checked_exports import verdict
 
 DELTA = "0.000001"
 CELLS = 4
@@ -189,15 +190,18 @@ class Scene:
     def verified(self) -> Summary:
         """Checks the account's history and returns the verifier's summary.
 
-        The balances equal those of the entries, no prefix exceeds the cap, and the
-        export verifies. Workers may run meanwhile: balances and entries are of one
-        snapshot.
+        The balances equal those of the entries, no prefix exceeds the cap, the export
+        verifies, and the checked function admits every entry again. Workers may run
+        meanwhile: balances and entries are of one snapshot.
         """
         with self.installation.database.read() as session:
             cells = cell_balances(session, self.dataset_id)
             entries = _entries(session, self.dataset_id)
         assert replayed(entries, n_cells=CELLS) == cells
-        return verify(self.export())
+        lines = list(self.export())
+        summary = verify(lines)
+        assert verdict(lines) == (None, summary.tightest.load)
+        return summary
 
     def assert_no_orphans(self) -> None:
         """Asserts that no job folder is left, and that the store has exactly the

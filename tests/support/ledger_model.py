@@ -2,15 +2,12 @@
 product.
 
 Tests of random programs compare the ledger with the model after every step. What they
-write is judged by the functions of the proofs (:mod:`tests.support.checked_exports`);
-where races write a thousand entries on joint cells, which would take these functions
-minutes, the model replays the entries.
+write is judged by the functions of the proofs (:mod:`tests.support.checked_exports`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 from grovekeeper_forests.privacy.scope import Scope
 from tests.support.ledger_steps import UPLOADS
@@ -227,44 +224,6 @@ def frozen(box: Box) -> FrozenBox:
 def second_part(job_id: str) -> str:
     """The model's name of a job's second reservation on one account."""
     return f"{job_id}/1"
-
-
-def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model:
-    """Replays the entries of an account; asserts that every reservation fits, and that
-    it is settled at most once.
-    """
-    model = Model(0, {name: list(listed) for name, listed in cells.items()})
-    for entry in entries:
-        job_id, box = str(entry.job_id), frozen(entry.scope)
-        match entry.kind.value:
-            case "open":
-                model.cap = model.highest = entry.amount
-            case "cap":
-                model.set_cap(entry.amount)
-            case "reserve":
-                if job_id in model.jobs:
-                    both = (
-                        model.joint_cells(model.jobs[job_id].box),
-                        model.joint_cells(entry.scope),
-                    )
-                    assert set(both[0]).isdisjoint(both[1]), (
-                        "the parts of a job share no joint cell"
-                    )
-                    job_id = second_part(job_id)
-                assert job_id not in model.jobs
-                assert model.reserve(job_id, entry.amount, entry.scope), (
-                    f"over the cap at entry {entry.sequence}"
-                )
-            case end:
-                parts = [
-                    part for part in (job_id, second_part(job_id)) if part in model.jobs
-                ]
-                part = next(
-                    part for part in parts if frozen(model.jobs[part].box) == box
-                )
-                assert entry.amount == model.jobs[part].amount
-                assert model.settle(part, end)
-    return model
 
 
 def order_of(cell: Cell) -> tuple[int, str]:

@@ -13,6 +13,7 @@ from app.services.populations import show_population
 from app.wire.ledger import CapIn
 from grovekeeper_verifier.member_comparison import MemberLedger
 from grovekeeper_verifier.population_replay import PopulationSummary, verify
+from tests.support.checked_exports import judge_population
 from tests.support.crash_scene import OWNER, Scene
 
 POPULATION = "patients"
@@ -64,8 +65,13 @@ class MemberScene:
         later entries.
         """
         self.scene.verified()
-        summary = verify(
-            self.export(), [MemberLedger(self.scene.export(), (), file="member")]
+        lines, member = list(self.export()), list(self.scene.export())
+        summary = verify(lines, [MemberLedger(member, (), file="member")])
+        assert judge_population(lines, [member]).standing == (
+            summary.together,
+            summary.cap,
+            summary.highest_cap,
+            summary.printable,
         )
         assert [comparison.n_later for comparison in summary.compared.values()] == [0]
         return summary

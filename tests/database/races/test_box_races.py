@@ -1,26 +1,35 @@
 """Tests many concurrent processes on one account with three partitions, on both
 databases.
 
-The entries are replayed through the model, which computes every joint cell: no prefix
+The checked function takes the entries again, and computes every joint cell: no prefix
 has a joint cell over the cap.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from app.ledger import kept_states, statements, tables
 from app.services.installation import Installation
+from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.partitions import (
     ColumnPartition,
     EpochPartition,
     HashPartition,
     Partitions,
 )
+from grovekeeper_forests.privacy.scope import Cell
 from tests.database.races.conftest import Race
+from tests.support.checked_exports import replayed
 from tests.support.crash_scene import open_account, open_installation
-from tests.support.ledger_model import frozen, replay
+from tests.support.evidence import export
+
+_Frozen: TypeAlias = tuple[tuple[str, tuple[Cell, ...]], ...]
 
 ACCOUNT = "ds_hot"
 CELLS = {
@@ -63,36 +72,75 @@ def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(
         "many processes took part in the race"
     )
     with installation.database.read() as session:
-        entries = tables.entries(session, ACCOUNT, after=0, limit=1_000_000)
+        lines = list(export(session, ACCOUNT))
         now = kept_states.state_of(session, tables.account(session, ACCOUNT))
         tightest = statements.balance(session, ACCOUNT)
         by_cell = statements.detail(session, ACCOUNT).cells
     # at every admission: the largest of all joint cells inside the box fits the cap
-    model = replay(entries, CELLS)
-    assert {
-        job_id: (job.amount, frozen(job.box), job.state)
-        for job_id, job in model.jobs.items()
-    } == {
-        job_id: (amount, frozen(box), end or "reserve")
+    refused, account = replayed(lines)
+    assert refused is None
+    assert _last_of_jobs(lines) == {
+        job_id: (end or "reserve", amount, _frozen(box))
         for job_id, (amount, box, end) in admitted.items()
     }
+    sums: dict[_Frozen, tuple[int, int]] = {}
+    for amount, box, end in admitted.values():
+        if end in (None, "charge"):
+            charged, reserved = sums.get(_frozen(box), (0, 0))
+            is_charged = end == "charge"
+            sums[_frozen(box)] = (
+                charged + amount * is_charged,
+                reserved + amount * (not is_charged),
+            )
     assert {
-        frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()
-    } == model.by_box()
-    loads = [sum(model.carried(cell)) for cell in model.joint_cells({})]
-    assert all(cap - smallest < load <= cap for load in loads), (
+        _frozen(now.scopes[digest]): amounts for digest, amounts in now.totals.items()
+    } == sums
+    loads = {
+        joint: account.load(
+            {name: (cell,) for name, cell in zip(CELLS, joint, strict=True)}
+        )
+        for joint in product(*CELLS.values())
+    }
+    assert all(cap - smallest < load <= cap for load in loads.values()), (
         "in every joint cell, not even the smallest amount fits"
     )
-    assert len(set(map(frozen, (job.box for job in model.jobs.values())))) > 30, (
+    assert len({_frozen(box) for _, box, _ in admitted.values()}) > 30, (
         "many different boxes"
     )
-    assert (
-        tightest.tightest_cell,
-        tightest.charged,
-        tightest.reserved,
-    ) == model.tightest({})
-    for name, cells in by_cell.items():
-        for cell in cells:
-            assert cell.charged + cell.reserved == sum(
-                model.tightest({name: (cell.cell[name],)})[1:]
-            )
+    covering = [
+        amounts
+        for box, amounts in sums.items()
+        if all(tightest.tightest_cell[name] in cells for name, cells in box)
+    ]
+    assert (tightest.charged, tightest.reserved) == tuple(
+        map(sum, zip(*covering, strict=True))
+    )
+    largest = max(loads.values())
+    assert loads[tuple(tightest.tightest_cell[name] for name in CELLS)] == largest
+    assert tightest.charged + tightest.reserved == largest
+    for place, name in enumerate(CELLS):
+        for shown in by_cell[name]:
+            inside = [
+                load
+                for joint, load in loads.items()
+                if joint[place] == shown.cell[name]
+            ]
+            assert shown.charged + shown.reserved == max(inside)
+
+
+def _frozen(box: Mapping[str, Sequence[Cell]]) -> _Frozen:
+    """A box as a dictionary key."""
+    return tuple((name, tuple(cells)) for name, cells in sorted(box.items()))
+
+
+def _last_of_jobs(lines: Iterable[bytes]) -> dict[str, tuple[str, int, _Frozen]]:
+    """Kind, amount and box of the last entry of each job."""
+    _, _, *entries = map(json.loads, lines)
+    return {
+        entry["job_id"]: (
+            entry["kind"],
+            int(Fraction(entry["amount"]) * 10**pure.PLACES),
+            _frozen(entry["scope"]),
+        )
+        for entry in entries
+    }

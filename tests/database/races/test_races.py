@@ -15,6 +15,7 @@ from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from tests.database.races.conftest import Race
 from tests.support import reserving
+from tests.support.checked_exports import verdict
 from tests.support.crash_scene import (
     CELLS,
     EVENT,
@@ -24,6 +25,7 @@ from tests.support.crash_scene import (
     opened,
     replayed,
 )
+from tests.support.evidence import export
 from tests.support.job_kinds import claimed
 
 
@@ -58,6 +60,7 @@ def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(
     with scene.installation.database.read() as session:
         entries = tables.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
+        assert verdict(export(session, account)).line is None
     assert replayed(entries, n_cells=CELLS) == balances, (
         "every prefix is within the cap, and balances equal the entries"
     )
@@ -96,6 +99,7 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(
     with scene.installation.database.read() as session:
         entries = tables.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
+        assert verdict(export(session, account)).line is None
         highest = statements.highest_cap(session, account).amount.steps
     assert replayed(entries, n_cells=CELLS) == balances, (
         "the cap holds at every admission, and balances equal the entries"
@@ -162,6 +166,7 @@ def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
     with scene.installation.database.read() as session:
         entries = tables.entries(session, account, after=0, limit=1_000)
         balances = cell_balances(session, account)
+        assert verdict(export(session, account)).line is None
     assert replayed(entries, n_cells=CELLS) == balances
     ends = {
         str(entry.job_id): entry.kind.value
