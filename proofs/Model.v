@@ -33,7 +33,7 @@
     - Chances are of single transcripts or finite sets. To draw lots is to average over strategies, and an
       infinite set of transcripts is a limit of finite ones: both steps stay on paper. *)
 
-Require Import ZArith List Bool Reals.
+Require Import ZArith List Bool Rdefinitions.
 Import ListNotations.
 Open Scope Z_scope.
 
@@ -199,9 +199,11 @@ Section Population.
     forall i r, p i = Some r -> record (partitions i) r.
 End Population.
 
-(** The limit that is printed: in ε a sum over the cap is printed itself; else the highest cap. *)
+(** The limit that is printed: in ε a sum over the cap is printed itself; else the highest cap. A population
+    is closed when entries were lost. They may have reached the highest cap, so it takes the cap's place. *)
 Definition printed (is_pure : bool) (w : world) : Z :=
-  if is_pure then Z.max (population_cap w) (together w) else population_highest w.
+  let limit := if population_cap w =? 0 then population_highest w else population_cap w in
+  if is_pure then Z.max limit (together w) else population_highest w.
 (** What a dataset costs a person, without what it took over; and all members with their predecessors. *)
 Definition own_loss (w : world) (p : nat -> option joint_cell) (i : nat) : Z :=
   match p i with Some r => load (boxes (account w i)) r - inherited w i | None => 0 end.

@@ -304,17 +304,19 @@ def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
 
     On ``pure`` accounts the charges bound the loss at any time (Theorem L (a),
     docs/proofs/lemmas.md), so the limit is the cap in force, or the reserved and
-    charged amount where that is larger. On other accounts, and on accounts that are
-    closed because entries were lost, it is the highest cap.
+    charged amount where that is larger. An account is closed where entries were lost,
+    which may have reached the highest cap, so this takes the place of the cap in force.
+    On other accounts the limit is the highest cap.
 
     Args:
         highest: the :func:`highest_cap` of the account.
         cap: in force now.
         load: of the tightest joint cell of the whole account.
     """
-    if highest.amount.accountant != pure.NAME or cap == CLOSED:
+    if highest.amount.accountant != pure.NAME:
         return highest
-    return Limit(Amount(pure.NAME, max(cap, load)), WITHOUT_DELTA)
+    limit = highest.amount.steps if cap == CLOSED else cap
+    return Limit(Amount(pure.NAME, max(limit, load)), WITHOUT_DELTA)
 
 
 def printable(session: Session, account_id: str) -> Limit:

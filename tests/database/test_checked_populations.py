@@ -183,11 +183,12 @@ class People:
             population = populations.of_population(session, "pop_a")
             highest = statements.highest_cap(session, "pop_a")
             printed = statements.printable_of(population, highest)
-            standing = population.together, population.cap, highest.amount.steps
-            expected = self._world.standing
-            assert standing == expected[:3]
-            # A closed population prints its highest cap.
-            assert not population.cap or printed.amount.steps == expected[3]
+            assert self._world.standing == (
+                population.together,
+                population.cap,
+                highest.amount.steps,
+                printed.amount.steps,
+            )
         for name, load in population.loads.items():
             assert load in (0, self._world.carried(_number(name)))
         return is_taken
@@ -292,6 +293,19 @@ def test_a_cap_falls_and_rises_until_the_account_is_closed(
         assert not people.cap(9, at), "it is closed"
         assert not people.cap(0, at), "for good"
     assert people.end("jb_3", "void")
+    people.check_history()
+
+
+def test_a_closed_pure_population_prints_what_joins_it_over_its_highest_cap(
+    installation: Installation,
+) -> None:
+    people = People(installation, [10, 7], 10, "pure")
+    people.open(0, 1)
+    assert people.join(0)
+    assert people.job("jb_1", (0, 9, []))
+    assert people.job("jb_2", (1, 2, [0]))
+    assert people.cap(0)
+    assert people.join(1)
     people.check_history()
 
 

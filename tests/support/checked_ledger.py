@@ -881,9 +881,10 @@ def history(partitions: Any, tightest: Any, is_pure: Any) -> Any:
 
 
 def printed(is_pure: Any, w: Any) -> Any:
+    limit = (lambda _value: w[5] if _value[0] == 'True' else w[4])(eqb1(w[4], ('Z0',)))
     match is_pure:
         case ('True',):
-            return max0(w[4], together(w))
+            return max0(limit, together(w))
         case ('False',):
             match w:
                 case ('World', _, _, _, _, population_highest, _, _, _,):

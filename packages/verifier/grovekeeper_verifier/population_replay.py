@@ -92,13 +92,14 @@ class PopulationSummary:
     def printable(self) -> int:
         """The amount of the guarantee for all members together.
 
-        On pure accounts it is the larger of the cap and the sum of the loads. On
-        accounts with a δ only a limit that was set in advance has a guarantee, and on a
-        closed account the entries that were lost may have reached it.
+        On accounts with a δ only a limit that was set in advance has a guarantee: the
+        highest cap. On pure accounts it is the larger of the cap and the sum of the
+        loads. A closed account has lost entries, which may have reached the highest
+        cap, so this takes the place of the cap.
         """
-        if self.header.accountant != "pure" or not self.cap:
+        if self.header.accountant != "pure":
             return self.highest_cap
-        return max(self.cap, self.together)
+        return max(self.cap or self.highest_cap, self.together)
 
 
 def verify(

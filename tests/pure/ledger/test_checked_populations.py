@@ -146,9 +146,11 @@ class People:
         stated = sum(state.loads.values())
         assert cap == state.cap
         if self.is_exact:
-            assert (stated, state.highest_cap) == (together, highest)
-            if cap:  # a closed population prints its highest cap
-                assert self.printed == printed
+            assert (stated, state.highest_cap, self.printed) == (
+                together,
+                highest,
+                printed,
+            )
         else:
             # A member that joins late with a bound counts as used where it may be unused.
             assert stated >= together
@@ -288,6 +290,17 @@ def test_a_late_member_of_a_pure_population_raises_no_cap_but_what_is_printed() 
     assert people.job((0, _reserve(2, "jb_2", a=[0])))
     people.join(0)
     assert people.population.state.highest_cap == 10
+    assert people.printed == 9 + 2
+
+
+def test_a_closed_pure_population_prints_what_joins_it_over_its_highest_cap() -> None:
+    people = People([(HALVES, 7), (WHOLE, 10)], 10, accountant="pure")
+    people.join(1)
+    assert people.job((1, _reserve(9, "jb_1")))
+    assert people.cap(0)
+    assert people.printed == 10, "what was lost may have reached the cap"
+    assert people.job((0, _reserve(2, "jb_2", a=[0])))
+    people.join(0)
     assert people.printed == 9 + 2
 
 

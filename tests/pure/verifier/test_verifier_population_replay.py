@@ -101,6 +101,19 @@ def test_spend_before_a_late_join_counts_and_restricts_later_admissions(
     )
 
 
+def test_a_closed_pure_population_prints_the_larger_of_its_highest_cap_and_its_loads(
+    people: People,
+) -> None:
+    population = people().join("ds_a").declare("ds_b").job("ds_b", "jb_0", "2.5")
+    population.job("ds_a", "jb_1", "1").cap("0")
+    assert checked(population).printable == 3 * 10**9, (
+        "what was lost may have reached it"
+    )
+    population.join("ds_b")
+    assert checked(population).printable == 35 * 10**8
+    assert checked(population, "ds_a", "ds_b").printable == 35 * 10**8
+
+
 def test_nothing_is_admitted_over_the_cap_even_where_no_largest_cell_grows(
     people: People,
 ) -> None:
