@@ -107,7 +107,7 @@ End Transcripts.
 
 (** ** Jobs *)
 
-Section Jobs.
+Section CostsOfJobs.
   Context {row outcome : Type} (outcomes : list outcome) (alpha unit : R).
   Notation zcdp_job := (@zcdp_job row outcome outcomes alpha unit).
 
@@ -136,7 +136,7 @@ Section Jobs.
 
   Lemma zcdp_job_positive : forall k cell_of b m, zcdp_job k cell_of b m -> forall d o, 0 < m d o.
   Proof. intros k cell_of b m [e [rule [_ [_ [P [_ [_ R]]]]]]] d o. now rewrite R. Qed.
-End Jobs.
+End CostsOfJobs.
 
 (** ** The ledger *)
 

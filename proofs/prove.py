@@ -2,7 +2,8 @@
 
 ::
 
-    python3 run.py prove            checks, prints what each theorem rests on, compares
+    python3 run.py prove            checks, prints what each theorem rests on at most,
+                                    compares
     python3 run.py prove --write    renews proofs/assumptions.txt and
                                     tests/support/checked_ledger.py
     python3 run.py prove --recheck  also checks what was compiled, and Coq's library, by
@@ -12,6 +13,7 @@ Needs Coq. Everything is built in a temporary folder.
 """
 
 import json
+import os
 import re
 import resource
 import shutil
@@ -25,6 +27,9 @@ from to_python import to_python
 PROOFS = Path(__file__).resolve().parent
 ASSUMPTIONS = PROOFS / "assumptions.txt"
 ORACLE = PROOFS.parent / "tests" / "support" / "checked_ledger.py"
+
+_GENEROUS = {"OCAMLRUNPARAM": "s=8M,o=1000"}
+"""Coq's garbage collector: a process lives for a second, so it need not tidy up."""
 
 MISSING = "The proofs need Coq; on Debian or Ubuntu: sudo apt install --no-install-recommends coq"
 
@@ -88,7 +93,7 @@ def _checked(folder: Path) -> dict[Path, str]:
     for path in PROOFS.glob("*.v"):
         shutil.copy(path, folder)
     for name in _run(folder, "coqdep", "-sort", *_names(folder)).split():
-        _run(folder, "coqc", "-q", name)
+        _run(folder, "coqc", "-q", "-noglob", name)
     extraction = json.loads((folder / "checked_ledger.json").read_text("utf-8"))
     return {ASSUMPTIONS: _assumptions(folder), ORACLE: to_python(extraction)}
 
@@ -183,7 +188,12 @@ def _names(folder: Path) -> list[str]:
 def _run(folder: Path, *command: str) -> str:
     """What a program prints. Its complaints go to the terminal."""
     ran = subprocess.run(
-        command, cwd=folder, check=True, stdout=subprocess.PIPE, encoding="utf-8"
+        command,
+        cwd=folder,
+        env={**os.environ, **_GENEROUS},
+        check=True,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
     )
     return ran.stdout
 
