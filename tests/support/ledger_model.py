@@ -3,6 +3,8 @@ product.
 
 Tests of random programs compare the ledger with the model after every step. What they
 write is judged by the functions of the proofs (:mod:`tests.support.checked_exports`).
+The model stays for what these do not state: rooms, tightest cells with their charged
+and reserved parts, δ, and accounts that are opened while a program runs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,8 @@
 """Tests loads over joint cells against brute force over every combination of cells, on
 thousands of ledgers.
+
+The functions of the proofs state the largest load (``test_checked_loads.py``). The cell
+that has it, which is the first of equals, only the brute force here states.
 """
 
 import math

@@ -1,4 +1,8 @@
-"""Joint cells against an independent brute force, and the ledger's examples."""
+"""Joint cells against an independent brute force, and the ledger's examples.
+
+The functions of the proofs state the largest load (``test_checked_loads.py``), but not
+the cell that has it, nor what is charged and reserved there.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
