@@ -241,3 +241,17 @@ def test_rare_steps_are_taken_as_the_proofs_do(
         assert checked.take(step) is is_taken, step
         assert checked.caps == (product.state.cap, product.state.highest_cap)
         assert checked.load() == product.state.budget.whole.load
+
+
+def test_what_is_given_back_leaves_the_kept_bound() -> None:
+    """Otherwise a search decides what the bound could, and the guard refuses more."""
+    product = dataset_account("ds_1", SHARDS, 10)
+    checked = Account(SHARDS.names, 10)
+    step = Step("reserve", 6, {"a": [0]}, "jb_1")
+    assert admitted([product], (), [(0, step)]) is not None
+    assert checked.take(step)
+    assert product.state.bound == checked.load() == 6
+    void = step._replace(kind="void")
+    assert product.take(void)
+    assert checked.take(void)
+    assert product.state.bound == checked.load() == 0
