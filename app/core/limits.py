@@ -342,6 +342,8 @@ MAX_WEBHOOK_URL_CHARS = 2_048  # Characters of the address of a webhook
 # at most as many places as it leaves to other kinds, and a key at most as many places
 # of refusals as it leaves to other keys.
 MAX_WAITING_DELIVERIES = 1_000
+# Last deliveries of a webhook that stay shown, each with its last attempt
+MAX_RECENT_DELIVERIES = 20
 # Seconds after which a delivery that no receiver accepted is dropped
 MAX_DELIVERY_AGE_S = 86_400
 # Seconds between two searches of an API process for deliveries that are due

@@ -1,5 +1,5 @@
-"""Registers, lists, rotates and removes webhooks of datasets, and delivers the events
-that wait for them.
+"""Registers, lists, tests, rotates and removes webhooks of datasets, and delivers the
+events that wait for them.
 
 Events go to webhooks whose dataset lives and whose owner still has the role.
 """
@@ -23,6 +23,7 @@ from app.core.errors import (
     InvalidRequest,
     NotFound,
     RoleMissing,
+    TooLarge,
     Unauthenticated,
     Unavailable,
 )
@@ -156,6 +157,28 @@ def list_webhooks(
         )
 
 
+def send_test(
+    installation: Installation, principal: Principal, reference: str, webhook_id: str
+) -> WebhookOut:
+    """Lets a test event wait for a webhook. It is delivered like every other event,
+    after those that wait; a test that waits already stays the only one.
+
+    Raises:
+        TooLarge: too many events wait.
+    """
+    with write_as(installation, principal) as (session, principal):
+        dataset = authorized_dataset(
+            session, principal, reference, MANAGE_DATASET
+        ).living()
+        row = outbox.locked(session, dataset.id, webhook_id)
+        at = installation.database.now(session)
+        if not outbox.put(session, row, outbox.TEST, {"dataset": dataset.id}, at=at):
+            raise TooLarge(
+                "the number of waiting events", limits.MAX_WAITING_DELIVERIES
+            )
+        return WebhookOut.model_validate(_facts(session, row))
+
+
 def delete_webhook(
     installation: Installation, principal: Principal, reference: str, webhook_id: str
 ) -> None:
@@ -187,6 +210,7 @@ def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
         "waiting": outbox.n_waiting(session, row.id),
         "failures": row.failures,
         "earlier_secret_until": stamps.text_or_none(row.earlier_secret_until),
+        "deliveries": row.recent or [],
     }
 
 
@@ -348,7 +372,7 @@ def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
 
 def _deliver(installation: Installation, held: _Held) -> bool:
     headers = _headers(held, at_s=int(stamps.now().timestamp()))
-    accepted = sender.send(
+    outcome = sender.send(
         held.url, held.body, headers, allowed=installation.settings.webhook_networks
     )
     with installation.database.write() as session:
@@ -361,7 +385,7 @@ def _deliver(installation: Installation, held: _Held) -> bool:
             session,
             row,
             held.delivery_id,
-            accepted=accepted,
+            outcome,
             at=installation.database.now(session),
         )
-    return accepted
+    return outbox.is_accepted(outcome)

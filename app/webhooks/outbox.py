@@ -9,7 +9,7 @@ another process continues if it was killed.
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -30,6 +30,13 @@ from app.core.errors import NotFound, TooLarge
 from app.db.base import Base, CanonicalJson
 
 BUDGET_LOW = "budget.low"
+TEST = "webhook.test"
+"""The event that an owner asks for."""
+
+Unanswered: TypeAlias = Literal["unreachable", "no-answer"]
+"""Why a receiver gave no answer: no delivery may go to its address or no connection was
+made, or none of its answers came in time.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +57,8 @@ class WebhookRow(Base):
         created_by: the key whose authority every delivery needs.
         next_at: the earliest time of the next attempt.
         failures: failed attempts since the last delivery.
+        recent: the last deliveries with their last attempts, newest first; ``None``
+            before the first attempt.
     """
 
     __tablename__ = "webhooks"
@@ -67,6 +76,10 @@ class WebhookRow(Base):
     failures: Mapped[int]
     sealed_earlier_secret: Mapped[bytes | None] = mapped_column(LargeBinary)
     earlier_secret_until: Mapped[datetime | None]
+    # deferred: transactions that cause events read webhooks, and none reads this
+    recent: Mapped[list[dict[str, Any]] | None] = mapped_column(
+        CanonicalJson, deferred=True
+    )
 
 
 class DeliveryRow(Base):
@@ -291,6 +304,13 @@ def _has_place(session: Session, webhook_id: str, event: str, by: str | None) ->
     return session.execute(of_key).scalar_one() < (n_more + 1) // 2
 
 
+def _waits(session: Session, webhook_id: str, event: str) -> bool:
+    of_kind = exists().where(
+        DeliveryRow.webhook_id == webhook_id, DeliveryRow.event == event
+    )
+    return session.execute(select(of_kind)).scalar_one()
+
+
 def put(
     session: Session,
     row: WebhookRow,
@@ -299,14 +319,17 @@ def put(
     *,
     at: datetime,
 ) -> bool:
-    """Adds an event to the outbox of a webhook, unless too many wait.
+    """Adds an event to the outbox of a webhook, unless too many wait, or a test that
+    would tell no more than the test that waits.
 
     Args:
         facts: of the event; ``by`` is the key that caused a refusal.
 
     Returns:
-        Whether the event was added.
+        Whether the event waits.
     """
+    if event == TEST and _waits(session, row.id, TEST):
+        return True
     if not _has_place(session, row.id, event, facts.get("by")):
         _log.warning("a webhook has too many waiting deliveries; an event was dropped")
         return False
@@ -393,13 +416,29 @@ def n_waiting_in_all(session: Session) -> int:
     return session.execute(select(func.count()).select_from(DeliveryRow)).scalar_one()
 
 
+def is_accepted(outcome: int | Unanswered) -> bool:
+    """Whether the outcome of an attempt is a status of 200 to 299."""
+    return isinstance(outcome, int) and 200 <= outcome < 300
+
+
 def finish_delivery(
-    session: Session, row: WebhookRow, delivery_id: str, *, accepted: bool, at: datetime
+    session: Session,
+    row: WebhookRow,
+    delivery_id: str,
+    outcome: int | Unanswered,
+    *,
+    at: datetime,
 ) -> None:
-    """Removes a delivery that was accepted, or lets the webhook wait twice as long as
-    after the failure before.
+    """Remembers an attempt. Removes a delivery that was accepted, or lets the webhook
+    wait twice as long as after the failure before.
+
+    Args:
+        outcome: the status of the receiver's answer, or why there was none.
     """
-    if accepted:
+    delivery = session.get(DeliveryRow, delivery_id)
+    if delivery is not None:
+        _remember(row, delivery, outcome, at=at)
+    if is_accepted(outcome):
         session.execute(delete(DeliveryRow).where(DeliveryRow.id == delivery_id))
         row.failures, row.next_at = 0, at
         return
@@ -409,3 +448,24 @@ def finish_delivery(
         limits.MAX_WEBHOOK_RETRY_S,
     )
     row.next_at = at + timedelta(seconds=pause)
+
+
+def _remember(
+    row: WebhookRow, delivery: DeliveryRow, outcome: int | Unanswered, *, at: datetime
+) -> None:
+    recent = list(row.recent or ())
+    attempts = 1
+    # deliveries are attempted in order, so a repeated one is the newest
+    if recent and recent[0]["id"] == delivery.id:
+        attempts += recent.pop(0)["attempts"]
+    is_status = isinstance(outcome, int)
+    last = {
+        "id": delivery.id,
+        "event": delivery.event,
+        "created_at": stamps.to_text(delivery.created_at),
+        "attempted_at": stamps.to_text(at),
+        "attempts": attempts,
+        "status": outcome if is_status else None,
+        "reason": None if is_status else outcome,
+    }
+    row.recent = [last, *recent][: limits.MAX_RECENT_DELIVERIES]

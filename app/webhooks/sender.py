@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from app.core import limits
+from app.webhooks.outbox import Unanswered
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -166,9 +167,9 @@ def _standard_key(secret: str) -> bytes:
 
 def send(
     url: str, body: bytes, headers: Mapping[str, str], *, allowed: Sequence[Network]
-) -> bool:
-    """Posts a body, and returns whether the receiver accepted it with a status of 200
-    to 299.
+) -> int | Unanswered:
+    """Posts a body, and returns the status of the receiver's answer, or why there was
+    none.
 
     The status is all that is read of the answer.
 
@@ -180,16 +181,17 @@ def send(
         address = read_url(url, allowed=allowed)
         connected = _connected(address, allowed=allowed)
     except (AddressRefused, OSError, UnicodeError):
-        return False
+        # one reason: an owner learns not which names the operator's network has
+        return "unreachable"
     with closing(connected) as stream:
         deadline = threading.Timer(limits.WEBHOOK_WAIT_S, _cut, (stream,))
         deadline.start()
         try:
             if isinstance(stream, ssl.SSLSocket):
                 stream.do_handshake()  # a receiver can send it byte by byte
-            return 200 <= _status(stream, address, body, headers) < 300
+            return _status(stream, address, body, headers)
         except (OSError, http.client.HTTPException):
-            return False
+            return "no-answer"
         finally:
             deadline.cancel()
 

@@ -35,12 +35,27 @@ class WebhookRotationIn(Request):
     )
 
 
+class DeliveryOut(Answer):
+    """The last attempt to tell a webhook about an event: the ``status`` of the
+    receiver's answer, or the ``reason`` why there was none.
+    """
+
+    id: str
+    event: WebhookEvent | Literal["webhook.test"]
+    created_at: str
+    attempted_at: str
+    attempts: int
+    status: int | None
+    reason: Literal["unreachable", "no-answer"] | None
+
+
 class WebhookOut(Answer):
     """A webhook, the number of its waiting deliveries, and of failed attempts since the
     last accepted delivery.
 
     ``earlier_secret_until`` is when deliveries stop carrying the signature of the
-    secret before, after a rotation.
+    secret before, after a rotation. ``deliveries`` are the last 20 events that it was
+    told about, or could not be told about, newest first.
     """
 
     id: str
@@ -52,6 +67,7 @@ class WebhookOut(Answer):
     waiting: int
     failures: int
     earlier_secret_until: str | None
+    deliveries: list[DeliveryOut]
 
 
 class WebhookWithSecret(WebhookOut):

@@ -23,7 +23,7 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 VERB_NOUN = re.compile(
     "predict|"
     "(cancel|change|check|create|decide|declare|delete|download|erase|evaluate|export|infer|join|list|put|quote|release|revoke"
-    "|rotate|select|show|train|upload|watch)"
+    "|rotate|select|show|test|train|upload|watch)"
     "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness", "check_live", "check_ready", "show_server"}

@@ -24,7 +24,12 @@ from app.services.execution import charge
 from app.services.jobs import show_jobs
 from app.services.keys import remove_grant
 from app.services.ledger.balances import change_cap
-from app.services.webhooks import create_webhook, delete_webhook, rotate_webhook
+from app.services.webhooks import (
+    create_webhook,
+    delete_webhook,
+    rotate_webhook,
+    send_test,
+)
 from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
@@ -361,6 +366,13 @@ def test_the_lock_order_of_the_rotation_of_a_webhook(pair: Pair) -> None:
         WebhookRotationIn(),
     )
     _assert_order(pair, rotate, KEYS + locks + CHAIN)
+
+
+def test_the_lock_order_of_a_test_event(pair: Pair) -> None:
+    scene = pair.first
+    ((_, webhook_id),) = locks = _webhooks(scene)
+    test = partial(send_test, scene.installation, OWNER, scene.dataset_id, webhook_id)
+    _assert_order(pair, test, KEYS + locks)
 
 
 def test_the_lock_order_of_the_end_of_a_freeze(pair: Pair) -> None:

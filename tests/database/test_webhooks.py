@@ -53,10 +53,16 @@ from app.services.webhooks import (
     deliver_due,
     list_webhooks,
     rotate_webhook,
+    send_test,
 )
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import DeliveryRow, WebhookRow
-from app.wire.webhooks import WebhookIn, WebhookRotationIn, WebhookWithSecret
+from app.wire.webhooks import (
+    DeliveryOut,
+    WebhookIn,
+    WebhookRotationIn,
+    WebhookWithSecret,
+)
 from grovekeeper_client.cli.problems import _BY_TYPE, ExitCode
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 from tests.support import people, snapshot
@@ -65,6 +71,7 @@ from tests.support.databases import on_one_database
 from tests.support.environments import environment, version_in
 from tests.support.locks import waits_for
 from tests.support.member_scene import POPULATION, MemberScene
+from tests.support.ports import free_port
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import SECOND, grant, set_rules
 
@@ -323,9 +330,9 @@ def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
         engine.connect() as observer,
     ):
 
-        def send(*_: object, **__: object) -> bool:
+        def send(*_: object, **__: object) -> int:
             remover.execute(delete(WebhookRow).where(WebhookRow.id == webhook.id))
-            return accepted
+            return 204 if accepted else 500
 
         monkeypatch.setattr(sender, "send", send)
         pid = remover.execute(text("SELECT pg_backend_pid()")).scalar_one()
@@ -337,6 +344,103 @@ def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
             remover.rollback()  # lets the delivery end, also when an assertion failed
         assert delivering.result() == 0
     assert list_webhooks(here, OWNER, postgresql_scene.dataset_id).webhooks == []
+
+
+def _deliveries(scene: Scene) -> list[DeliveryOut]:
+    (webhook,) = list_webhooks(scene.installation, OWNER, scene.dataset_id).webhooks
+    return webhook.deliveries
+
+
+def _make_due(scene: Scene) -> None:
+    with scene.installation.database.write() as session:
+        (row,) = outbox.of_dataset(session, scene.dataset_id)
+        row.next_at = row.created_at
+
+
+def test_a_test_event_is_delivered_once_after_those_that_wait(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    assert webhook.deliveries == []
+    scene.submit(key="a")
+    for _ in range(3):
+        told = send_test(here, OWNER, scene.dataset_id, webhook.id)
+        assert told.waiting == 2, "a test that waits is not repeated"
+    assert deliver_due(here) == 2
+    queued, tested = receiver.events(webhook.secret)
+    assert (queued["type"], tested["type"]) == ("job.queued", "webhook.test")
+    assert set(tested) == {"id", "type", "at", "dataset"}
+    last, first = _deliveries(scene)
+    assert (last.id, last.event, last.status) == (tested["id"], "webhook.test", 204)
+    assert (first.id, first.attempts, first.reason) == (queued["id"], 1, None)
+    assert first.created_at <= first.attempted_at
+    assert send_test(here, OWNER, scene.dataset_id, webhook.id).waiting == 1
+
+
+def test_only_owners_test_and_only_webhooks_of_their_dataset(
+    scene: Scene, here: Installation
+) -> None:
+    webhook = _told(here, scene, "https://hooks.invalid/")
+    grant(scene, "analyst")
+    other = people.declared(scene.installation, name="another")["id"]
+    for by, dataset, refusal in (
+        (SECOND, scene.dataset_id, RoleMissing),
+        (OWNER, other, NotFound),
+    ):
+        with pytest.raises(refusal):
+            send_test(here, by, dataset, webhook.id)
+    assert _waiting(scene) == 0
+
+
+def test_a_webhook_with_too_many_waiting_events_takes_no_test(
+    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = _told(here, scene, "https://hooks.invalid/", events=["job.queued"])
+    monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 1)
+    scene.submit(key="a")
+    with pytest.raises(TooLarge):
+        send_test(here, OWNER, scene.dataset_id, webhook.id)
+
+
+def test_the_last_deliveries_stay_with_the_answer_to_their_last_attempt(
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_RECENT_DELIVERIES", 2)
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    receiver.status = 500
+    scene.submit(key="a")
+    for attempts in (1, 2):
+        assert deliver_due(here) == 0
+        (failed,) = _deliveries(scene)
+        assert (failed.attempts, failed.status) == (attempts, 500)
+        _make_due(scene)
+    receiver.status = 204
+    assert deliver_due(here) == 1
+    (done,) = _deliveries(scene)
+    assert (done.id, done.attempts, done.status) == (failed.id, 3, 204)
+    for _ in range(3):
+        send_test(here, OWNER, scene.dataset_id, webhook.id)
+        assert deliver_due(here) == 1
+    assert [item.event for item in _deliveries(scene)] == ["webhook.test"] * 2
+
+
+@on_one_database
+def test_an_address_that_is_refused_looks_like_one_without_a_receiver(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    webhook = _told(here, scene, receiver.url, events=["job.queued"])
+    refused, nobody = scene.installation, f"http://127.0.0.1:{free_port()}/"
+    for installation, url in ((refused, receiver.url), (here, nobody)):
+        with scene.installation.database.write() as session:
+            (row,) = outbox.of_dataset(session, scene.dataset_id)
+            row.url, row.next_at = url, row.created_at
+        send_test(here, OWNER, scene.dataset_id, webhook.id)
+        assert deliver_due(installation) == 0
+        (delivery,) = _deliveries(scene)
+        assert (delivery.status, delivery.reason) == (None, "unreachable")
 
 
 @on_one_database
@@ -941,9 +1045,10 @@ def test_a_rotation_during_a_delivery_counts_from_the_next_attempt(
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
     sending, rotations = sender.send, list[WebhookWithSecret]()
 
-    def rotate_and_send(*delivery: Any, **allowed: Any) -> bool:
+    def rotate_and_send(*delivery: Any, **allowed: Any) -> int:
         rotations.append(_rotated(here, scene, webhook.id))
-        return sending(*delivery, **allowed) and accepted
+        assert sending(*delivery, **allowed) == 204
+        return 204 if accepted else 500
 
     scene.submit(key="a")
     with monkeypatch.context() as rotating:

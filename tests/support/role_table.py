@@ -113,7 +113,8 @@ RULES: dict[str, Rule] = {
     "show_overlaps": Rule(on=frozenset({"owner"}), by_grant=True),
     **dict.fromkeys(
         ("change_dataset", "change_rules", "decide_job", "change_cap", "upload_rows", "check_rows", "erase_unit",
-         "erase_person", "erase_upload", "join_population", "cancel_job", "create_webhook", "rotate_webhook"),
+         "erase_person", "erase_upload", "join_population", "cancel_job", "create_webhook", "rotate_webhook",
+         "test_webhook"),
         _on("owner", deleted=409),
     ),
     **dict.fromkeys(

@@ -25,10 +25,11 @@ def tabs_of(dataset: str, current: str, others: Mapping[str, bool]) -> list[Tab]
 
     Args:
         current: the end of the address of the shown part; empty for the overview.
-        others: whether the reader may see the parts that have pages elsewhere.
+        others: whether the reader may see the parts that not every reader sees.
     """
     page = f"/ui/datasets/{dataset}"
     elsewhere = {
+        "webhooks": f"{page}/webhooks",
         "statistics": f"{page}/statistics",
         "models": f"/ui/models?dataset={dataset}",
         "jobs": f"/ui/jobs?dataset={dataset}",

@@ -84,7 +84,7 @@ _CHARS_OF_SECONDS = len("2040-01-02T03:04:05")
 _ALL = PageRequest(limit=limits.MAX_PAGE_SIZE)
 
 
-def _of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
+def of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
     """What every tab of a dataset shows above itself.
 
     Args:
@@ -93,7 +93,9 @@ def _of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
     shown = show.show_dataset(*visit.by, reference).model_dump(by_alias=True)
     id_ = shown["id"]
     may_train = has_role(*visit.by, id_, TRAIN)
+    may_manage = has_role(*visit.by, id_, MANAGE_DATASET)
     others = {
+        "webhooks": may_manage,
         "statistics": may_train,
         "models": has_role(*visit.by, id_, PREDICT),
         "jobs": has_role(*visit.by, id_, SEE_JOB),
@@ -105,7 +107,7 @@ def _of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
         "balance": balance,
         "tabs": tabs_of(id_, current, others),
         "may_train": may_train,
-        "may_manage": has_role(*visit.by, id_, MANAGE_DATASET),
+        "may_manage": may_manage,
         "refused_form": visit.refused_form,
     }
 
@@ -119,7 +121,7 @@ def show_dataset(
     """Show one dataset: what was spent, its cells and columns. ``pair`` chooses two
     partitions, as in ``region,shard``, for the grid of cells.
     """
-    above = _of_every_tab(visit, dataset, "")
+    above = of_every_tab(visit, dataset, "")
     shown, balance = above["dataset"], above["balance"]
     spent = if_permitted(lambda: spend_history.list_charges(*visit.by, shown["id"]))
     plot = None
@@ -143,7 +145,7 @@ def show_dataset(
 @detail_pages.get("/uploads")
 def show_uploads(visit: Visitor, dataset: str) -> Response:
     """Show the uploads of a dataset."""
-    above = _of_every_tab(visit, dataset, "uploads")
+    above = of_every_tab(visit, dataset, "uploads")
     shown = above["dataset"]
     uploads = if_permitted(lambda: show.list_uploads(*visit.by, shown["id"], _ALL))
     return visit.page("dataset_uploads", **above, uploads=shown_uploads(shown, uploads))
@@ -152,7 +154,7 @@ def show_uploads(visit: Visitor, dataset: str) -> Response:
 @detail_pages.get("/access")
 def show_access(visit: Visitor, dataset: str) -> Response:
     """Show which keys have a role on a dataset, with a form for its owners."""
-    above = _of_every_tab(visit, dataset, "access")
+    above = of_every_tab(visit, dataset, "access")
     reference = above["dataset"]["id"]
     access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
     givers = set() if access is None else {grant.granted_by for grant in access.grants}
@@ -168,7 +170,7 @@ def show_access(visit: Visitor, dataset: str) -> Response:
 @detail_pages.get("/rules")
 def show_dataset_rules(visit: Visitor, dataset: str) -> Response:
     """Show the rules of a dataset, with a form for its owners."""
-    above = _of_every_tab(visit, dataset, "rules")
+    above = of_every_tab(visit, dataset, "rules")
     reference = above["dataset"]["id"]
     rules = if_permitted(lambda: show_rules(*visit.by, reference))
     in_force = None if rules is None else _fields_of_form(rules)

@@ -25,6 +25,7 @@ from app.api.pages import (
     report,
     spending,
     statistics,
+    webhooks,
 )
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import as_file, rendered
@@ -133,7 +134,7 @@ def _own_path(path: str) -> str:
 
 PAGES = (
     home.home_pages, declarations.declaration_pages, datasets.list_pages, datasets.detail_pages,
-    spending.training_pages, statistics.statistics_pages,
+    webhooks.webhook_pages, spending.training_pages, statistics.statistics_pages,
     admin.revocation_pages, jobs.job_pages, models.model_pages, evaluations.evaluation_pages,
     evaluations.selection_pages, ledger.ledger_pages, report.report_pages, populations.population_pages,
     jobs.approval_pages, admin.admin_pages, admin.act_pages, shared_pages,

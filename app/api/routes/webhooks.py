@@ -4,11 +4,12 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import SHOWS_SECRET, BodyRoute, By
-from app.core.errors import DatasetDeleted, NotFound, RoleMissing
+from app.core.errors import DatasetDeleted, NotFound, RoleMissing, TooLarge
 from app.services import webhooks
 from app.wire.webhooks import (
     WebhookIn,
     WebhookList,
+    WebhookOut,
     WebhookRotationIn,
     WebhookWithSecret,
 )
@@ -48,6 +49,23 @@ def rotate_webhook(
     earlier secret's signature, too.
     """
     return webhooks.rotate_webhook(*by, dataset, webhook_id, body)
+
+
+@webhook_routes.post(
+    "/{webhook_id}/test",
+    status_code=202,
+    responses=documented(NotFound, RoleMissing, DatasetDeleted, TooLarge),
+)
+def test_webhook(
+    request: Request, response: Response, by: By, dataset: str, webhook_id: str
+) -> WebhookOut:
+    """Let a test event wait for a webhook, which is told about it like about every
+    other event. While a test waits, another adds nothing.
+    """
+    tested = webhooks.send_test(*by, dataset, webhook_id)
+    # the list shows what became of it
+    response.headers["Location"] = request.url.path.removesuffix(f"/{tested.id}/test")
+    return tested
 
 
 @webhook_routes.get("", responses=documented(NotFound, RoleMissing))

@@ -548,8 +548,16 @@ class Client(Calls):
             body=body,
         )
 
+    def test_webhook(self, dataset: str, webhook: str) -> Json:
+        """``POST /datasets/{id}/webhooks/{webhook}/test``: the webhook is told about a
+        test event soon.
+        """
+        return self._json(
+            "POST", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}/test"
+        )
+
     def webhooks(self, dataset: str) -> list[Json]:
-        """``GET /datasets/{id}/webhooks``."""
+        """``GET /datasets/{id}/webhooks``, each with its last deliveries."""
         listed: list[Json] = self._json(
             "GET", f"/datasets/{segment(dataset)}/webhooks"
         )["webhooks"]

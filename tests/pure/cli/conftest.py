@@ -227,6 +227,12 @@ CREATED_KEY = {
 ROTATED_WEBHOOK = {
     "id": "wh_1", "url": "https://hooks.test/", "events": ["job.ended"], "threshold": None, "created_by": "key_2",
     "created_at": "2026", "waiting": 0, "failures": 0, "earlier_secret_until": "2027", "secret": "whsec_" + "t" * 44,
+    "deliveries": [
+        {"id": "whd_2", "event": "webhook.test", "created_at": "2028", "attempted_at": "2029", "attempts": 3,
+         "status": None, "reason": "no-answer"},
+        {"id": "whd_1", "event": "job.ended", "created_at": "2026", "attempted_at": "2026", "attempts": 1,
+         "status": 204, "reason": None},
+    ],
 }  # fmt: skip
 LISTED_KEY = {
     "id": "key_2", "name": "ann", "issuer": None, "roles": ["auditor"], "created_at": "2026", "expires_at": "2027",
@@ -542,6 +548,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/keys/key_2/secret"): (201, CREATED_KEY),
     ("DELETE", "/keys/key_2"): (204, None),
     ("POST", "/datasets/census/webhooks/wh_1/secret"): (201, ROTATED_WEBHOOK),
+    ("POST", "/datasets/census/webhooks/wh_1/test"): (202, {**ROTATED_WEBHOOK, "waiting": 1}),
+    ("GET", "/datasets/census/webhooks"): (200, {"webhooks": [ROTATED_WEBHOOK]}),
 }  # fmt: skip
 
 

@@ -454,6 +454,14 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["webhooks", "rotate", "census", "wh_1", "--overlap", "60"],
         ["whsec_" + "t" * 44, "shown once", "the earlier secret signs until 2027, too"],
     ),
+    (
+        ["webhooks", "test", "census", "wh_1"],
+        ["1 events wait for wh_1", "next: grovekeeper webhooks deliveries census wh_1"],
+    ),
+    (
+        ["webhooks", "deliveries", "census", "wh_1"],
+        ["webhook.test   2028    2029           3          no-answer", "204"],
+    ),
 ]
 
 

@@ -78,6 +78,7 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
         lambda c: c.rotate_webhook("a", "wh_1", overlap_s=0),
         "POST", "/datasets/a/webhooks/wh_1/secret", {"overlap_s": 0},
     ),
+    (lambda c: c.test_webhook("a", "wh_1"), "POST", "/datasets/a/webhooks/wh_1/test", None),
     (lambda c: c.delete_webhook("a", "wh_1"), "DELETE", "/datasets/a/webhooks/wh_1", None),
     (lambda c: c.deployment("a"), "GET", "/ledger/a/deployment", None),
     (lambda c: c.inclusion("a", 3), "GET", "/ledger/a/proofs?sequence=3", None),

@@ -92,7 +92,8 @@ def test_a_name_with_a_private_address_is_not_reached(
     monkeypatch: pytest.MonkeyPatch, answer: list[str]
 ) -> None:
     reached = _resolving(monkeypatch, answer)
-    assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    assert outcome == "unreachable"
     assert reached == []
 
 
@@ -100,7 +101,8 @@ def test_a_name_is_resolved_once_and_that_address_is_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reached = _resolving(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
-    assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    assert outcome == "unreachable"
     assert reached == ["8.8.8.8"]
 
 
@@ -116,7 +118,8 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.05)
-    assert not sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    assert outcome == "unreachable"
     assert not given_up.is_set(), "the delivery ended before the look-up"
     answered.set()
     assert given_up.wait(120)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from grovekeeper_client.cli.command import (
+    Client,
     DatasetArgument,
     Group,
     JobArgument,
@@ -349,6 +350,43 @@ def list_webhooks(call: Remote, dataset: DatasetArgument) -> None:
             "failures": "failures",
         },
     )
+
+
+@webhook_commands.command("deliveries")
+def list_deliveries(
+    call: Remote, dataset: DatasetArgument, webhook: WebhookArgument
+) -> None:
+    """List the last events that a webhook was told about, or could not be told about,
+    newest first.
+    """
+
+    def last(client: Client) -> list[dict[str, Any]]:
+        listed = {item["id"]: item for item in client.webhooks(dataset)}
+        if webhook not in listed:
+            raise WrongUse(f"{dataset} has no webhook {webhook}")
+        deliveries: list[dict[str, Any]] = listed[webhook]["deliveries"]
+        return deliveries
+
+    call.show_all(
+        "deliveries",
+        last,
+        {
+            "event": "event",
+            "since": "created_at",
+            "last attempt": "attempted_at",
+            "attempts": "attempts",
+            "answer": lambda item: item["status"] or item["reason"],
+        },
+        empty="no event was delivered yet",
+    )
+
+
+@webhook_commands.command("test")
+def send_test(call: Remote, dataset: DatasetArgument, webhook: WebhookArgument) -> None:
+    """Tell a webhook about a test event, after the events that wait for it."""
+    answer = call.ask(lambda client: client.test_webhook(dataset, webhook))
+    call.output.say(f"{answer['waiting']} events wait for {answer['id']}")
+    call.output.hint(f"grovekeeper webhooks deliveries {dataset} {webhook}")
 
 
 @webhook_commands.command("rotate")
