@@ -14,7 +14,12 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from grovekeeper_client import ApiProblem, Dataset, Grovekeeper, Refused
 from grovekeeper_client.adapters import dp_accounting
-from grovekeeper_client.adapters.rounding import Unpriced, amplified, rho_of_pure
+from grovekeeper_client.adapters.rounding import (
+    Unpriced,
+    amplified,
+    mu_squared_of_pure,
+    rho_of_pure,
+)
 from tests.support.databases import on_one_server
 from tests.support.server import Server
 
@@ -101,6 +106,11 @@ def test_units_and_labels_pay_for_what_they_change(server: Server) -> None:
     assert price(labels, LAPLACE) == 2 * price(labels, LAPLACE, adjacency="label")
 
 
+def less_than(part: Any) -> Any:
+    """Two parts, one of which would lower the sum: the library checks no numbers."""
+    return events.ComposedDpEvent([LAPLACE, part])
+
+
 @on_one_server
 @pytest.mark.parametrize(
     ("event", "options"),
@@ -115,6 +125,9 @@ def test_units_and_labels_pay_for_what_they_change(server: Server) -> None:
         (events.RandomizedResponseDpEvent(0.5, 2), {}),
         (events.SampledWithoutReplacementDpEvent(10, 2, LAPLACE), {}),
         (SAMPLED, {"adjacency": "label"}),
+        (less_than(events.DiscreteLaplaceDpEvent(-0.1, 1)), {}),
+        (less_than(events.SelfComposedDpEvent(DISCRETE, -1)), {}),
+        (less_than(events.PoissonSampledDpEvent(-0.5, DISCRETE)), {}),
         (SGD, {"adjacency": "label", "delta": "1e-7"}),
     ],
 )
@@ -139,7 +152,7 @@ def test_bounds_of_an_epsilon_are_bounds(exponent: int) -> None:
     """μ² is at least the exact one where a float can tell, ρ at least its tangents'."""
     epsilon = Fraction(2) ** exponent
     exact = 2 * NormalDist().inv_cdf(1 / (1 + math.exp(-epsilon)))
-    assert float(Fraction("1.5708") * epsilon**2) >= exact**2
+    assert float(mu_squared_of_pure(epsilon)) >= exact**2
     rho = rho_of_pure(epsilon)
     assert float(rho) == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-12)
     assert rho < epsilon**2 / 2

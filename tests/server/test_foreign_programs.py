@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,18 @@ def script_of(program: str) -> Path:
 def run(
     tmp_path: Path, served: Served, record_property: Callable[[str, object], None]
 ) -> Run:
-    """Installs a program and runs its script, whose lines are JSON."""
+    """Installs a program, once in a test, and runs its script, whose lines are JSON."""
+
+    @cache
+    def installed(program: str) -> Path:
+        return environment(program, tmp_path / "venv")
 
     def run_program(
         program: str, package: str, *arguments: str, key: Caller | None = None
     ) -> list[Any]:
         if sys.version_info[:2] > _NEWEST_PYTHON.get(program, sys.version_info[:2]):
             pytest.skip(f"{program} does not support this version of Python")
-        python = environment(program, tmp_path / "venv")
+        python = installed(program)
         record_property("version", version_in(python, package))
         caller = key or served.predictor
         command = [

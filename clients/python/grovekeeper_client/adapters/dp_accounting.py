@@ -7,17 +7,13 @@
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from fractions import Fraction
-from typing import Any, Literal, Required, TypeVar, Unpack
+from typing import Any, Literal, Required, Unpack
 
 from grovekeeper_client.adapters import rounding
-from grovekeeper_client.adapters.protocol import ChargeOptions, Mechanism
+from grovekeeper_client.adapters.protocol import ChargeOptions, Mechanism, T
 from grovekeeper_client.adapters.rounding import Unpriced
 from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.datasets import Dataset
-
-T = TypeVar("T")
-
-_HALF_PI_UP = Fraction("1.5708")
 
 
 class EventOptions(ChargeOptions):
@@ -34,11 +30,15 @@ class EventOptions(ChargeOptions):
 
 @dataclass(frozen=True)
 class _Loss:
-    """Upper bounds of a loss in each unit; ``None``: no bound is known."""
+    """Upper bounds in each unit, ``None`` where none is known."""
 
     epsilon: Fraction | None
     rho: Fraction | None
     mu_squared: Fraction | None
+
+    def __post_init__(self) -> None:
+        if any(bound is not None and bound < 0 for bound in astuple(self)):
+            raise Unpriced("a part of the event has a loss below zero")
 
 
 _NOTHING = _Loss(Fraction(0), Fraction(0), Fraction(0))
@@ -65,19 +65,18 @@ def mechanism(
       Barthe and Gaboardi 2018, Theorem 8), for ``add_remove`` alone.
 
     With ``delta``, the loss is the (ε, δ) of the library's RDP accountant, for ``zcdp``
-    accounts that set a part of δ aside. A sampled Gaussian has no other price here.
+    accounts that set a part of δ aside. A sampled Gaussian has no other price.
 
     Args:
         dataset: whose account pays.
-        event: a ``dp_accounting.DpEvent``.
+        event: a ``DpEvent``; its neighbours differ as ``adjacency`` says.
         function: what the event describes, a function of the opened rows.
-        adjacency: ``add_remove`` or ``label``: the neighbours of the sensitivities, for
-            which an event has no field. The service refuses ``replace_one``.
+        adjacency: ``add_remove`` or ``label``, of the sensitivities; events name none.
         delta: δ at which the event is priced.
         options: see :class:`EventOptions`.
 
     Raises:
-        Unpriced: no sound price is known for the event; the text names what would do.
+        Unpriced: no sound price is known; the text names the event and what would do.
     """
     if delta is None:
         loss = _exact(event, dataset.facts["account"]["unit"], adjacency)
@@ -90,8 +89,7 @@ def mechanism(
 
 
 def _exact(event: Any, unit: str, adjacency: str) -> dict[str, str]:
-    loss = _loss(event, adjacency)
-    bound = getattr(loss, unit)
+    bound = getattr(_loss(event, adjacency), unit)
     if not bound:  # unknown, or zero
         raise Unpriced(f"{event} has no bound in {unit} here: pass delta")
     if unit == "mu_squared":
@@ -141,7 +139,9 @@ def _loss(event: Any, adjacency: str) -> _Loss:
 
 
 def _of_pure(epsilon: Fraction) -> _Loss:
-    return _Loss(epsilon, rounding.rho_of_pure(epsilon), _HALF_PI_UP * epsilon**2)
+    return _Loss(
+        epsilon, rounding.rho_of_pure(epsilon), rounding.mu_squared_of_pure(epsilon)
+    )
 
 
 def _sum(losses: list[_Loss], *, times: int = 1) -> _Loss:

@@ -43,6 +43,11 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
     return epsilon * (grown - 1) / (grown + 1) * _SLACK
 
 
+def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
+    """μ² = ε²·π/2 of ε-DP, rounded up (docs/proofs/external.md)."""
+    return Fraction("1.5708") * epsilon**2
+
+
 def amplified(epsilon: Fraction, probability: Fraction) -> Fraction:
     """log(1 + q(e^ε − 1)), rounded up: the ε of what Poisson sampling precedes."""
     odds = 1 + probability * (_grown(epsilon) - 1)
