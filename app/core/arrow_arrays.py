@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+_SECONDS = 86_400
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -33,6 +36,29 @@ def has_numbers(kind: pa.DataType) -> bool:
     """
     kind = _of_cells(kind)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def has_dates(kind: pa.DataType) -> bool:
+    """Whether the cells of a column of this type are dates, or times without a zone, in
+    a dictionary or not.
+    """
+    kind = _of_cells(kind)
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return bool(pa.types.is_date(kind))
+
+
+def days(array: pa.Array) -> NDArray[np.float64]:
+    """Days from 1970-01-01 of an array for which :func:`has_dates` holds; NaN for a
+    null. A time of the day is a half, so that no other time counts as midnight.
+    """
+    if pa.types.is_date32(array.type):
+        return floats(array.cast(pa.int32()))
+    unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
+    times = elements(array.cast(pa.int64()), np.int64)
+    whole, of_day = np.divmod(times, _SECONDS * _PER_SECOND[unit])
+    found = whole + np.where(of_day, 0.5, 0.0)
+    return np.where(are_valid(array), found, np.nan) if array.null_count else found
 
 
 def are_valid(array: pa.Array) -> NDArray[np.bool_]:

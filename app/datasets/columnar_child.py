@@ -8,11 +8,12 @@ open files and sockets. If it fails in any way other than a refusal, it ends wit
 verdict.
 
 A column that is declared as numbers stays numbers, if it has numbers or truth values,
-which are 0 and 1. Every other cell becomes the text that it would be in a CSV: a number
+which are 0 and 1. A column that is declared as dates is days from 1970-01-01, if it has
+dates or times without a zone. Every other cell becomes the text that it would be in a CSV: a number
 as :func:`text_of_number` writes it, a boolean as ``true`` or ``false``, a null as an
 empty cell. From there on, the rules for cells of CSV apply
 (:mod:`app.datasets.csv_columns`). Columns of other types (nested types, bytes, dates
-and times, extension types) are refused.
+and times where none are declared, extension types) are refused.
 
 Memory depends on public limits and on the largest page, row group or record batch, not
 on the size of the body.
@@ -38,8 +39,10 @@ from numpy.typing import NDArray
 from app.core import limits
 from app.core.arrow_arrays import (
     are_valid,
+    days,
     elements,
     floats,
+    has_dates,
     has_numbers,
     has_text,
     mask,
@@ -203,7 +206,7 @@ class BodyRefused(Exception):
 def decode(
     file: BinaryIO,
     form: BodyForm,
-    numbers: Collection[str],
+    numbers: Mapping[str, bool],
     emit: Emit,
     *,
     categories: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -214,7 +217,8 @@ def decode(
 
     Args:
         file: PRIVATE; the body.
-        numbers: names of the columns that are declared as numbers.
+        numbers: by name of a column that is declared as numbers or dates, whether it has
+            dates.
         categories: by name of a column that has few different texts if it is as
             declared, the texts of false and of true there, then those of whole numbers
             that are declared with the end ``.0`` alone.
@@ -229,7 +233,7 @@ def decode(
     problem = None
     try:
         schema, batches = _opened(file, form, categories)
-        _check(schema, unit, emit)
+        _check(schema, unit, numbers, emit)
         kinds = [_kind(name, numbers, categories) for name in schema.names]
         _write((_with_declared(batch, categories) for batch in batches), kinds, emit)
     except BodyRefused:
@@ -423,7 +427,9 @@ def _counted(
         raise BodyRefused(BodyProblem.MALFORMED)
 
 
-def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
+def _check(
+    schema: pa.Schema, unit: str | None, numbers: Mapping[str, bool], emit: Emit
+) -> None:
     """Writes the header and checks the types. An unknown column is refused by its name
     before a type is.
     """
@@ -432,8 +438,9 @@ def _check(schema: pa.Schema, unit: str | None, emit: Emit) -> None:
     emit(packed_names([_header(name) for name in schema.names]))
     unreadable = []
     for field in schema:
-        is_unit = _composed(field.name) == unit
-        if not _is_readable(field.type, is_unit=is_unit):
+        name = _composed(field.name)
+        is_date = numbers.get(name, False) and has_dates(field.type)
+        if not (is_date or _is_readable(field.type, is_unit=name == unit)):
             unreadable.append(field.name)
     if unreadable:
         raise BodyRefused(BodyProblem.TYPE, tuple(unreadable))
@@ -483,8 +490,8 @@ class _Kind(Enum):
     OTHER = auto()
 
 
-def _kind(name: str, numbers: Collection[str], categories: Collection[str]) -> _Kind:
-    if _composed(name) in numbers:
+def _kind(name: str, numbers: Mapping[str, bool], categories: Collection[str]) -> _Kind:
+    if numbers.get(_composed(name)) is False:
         return _Kind.NUMBER
     if _composed(name) in categories:
         return _Kind.CATEGORY
@@ -508,7 +515,7 @@ def _most_bytes(column: pa.Array, kind: _Kind) -> int:
     """What is built from the longest cell of a column, in bytes, computed before a
     dictionary is unfolded.
     """
-    if kind is _Kind.NUMBER and has_numbers(column.type):
+    if (kind is _Kind.NUMBER and has_numbers(column.type)) or has_dates(column.type):
         return _CELL_BYTES
     cells = column.dictionary if pa.types.is_dictionary(column.type) else column
     if not has_text(cells.type):
@@ -537,6 +544,8 @@ def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
     if kind is _Kind.NUMBER and is_numeric:
         return _numbers(column)
     has_dictionary = pa.types.is_dictionary(column.type)
+    if has_dates(column.type):
+        return days(column.dictionary_decode() if has_dictionary else column)
     if kind is _Kind.CATEGORY and has_dictionary and _is_sent_once(column):
         offsets, text = offsets_and_text(_cells(column.dictionary))
         if len(text) <= _DICTIONARY_BYTES:

@@ -71,7 +71,8 @@ class ColumnarSource:
     Args:
         body: PRIVATE; seekable. Stays open; not read after :meth:`close`.
         declared: names of the declared columns, which alone may occur in a refusal.
-        numbers: names of those that are declared as numbers.
+        numbers: by name of those that are declared as numbers or dates, whether they are
+            dates.
         categories: by name of those that have few different texts if they are as
             declared, the texts of false and of true there, then those of whole numbers
             that are declared with the end ``.0`` alone.
@@ -84,7 +85,7 @@ class ColumnarSource:
         form: BodyForm,
         *,
         declared: Collection[str],
-        numbers: Collection[str] = (),
+        numbers: Mapping[str, bool] = MappingProxyType({}),
         categories: Mapping[str, Sequence[str]] = MappingProxyType({}),
         unit: str | None = None,
     ) -> None:
@@ -119,7 +120,7 @@ class ColumnarSource:
         request = {
             "form": form.value,
             "size": self._size,
-            "numbers": list(numbers),
+            "numbers": dict(numbers),
             "categories": dict(categories),
             "unit": unit,
         }

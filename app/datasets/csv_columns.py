@@ -10,6 +10,7 @@ How cells are read:
 * A number is a decimal with an optional exponent, or ``inf``; spaces and tabs around it
   do not matter. A comma, an underscore, a hexadecimal or a digit outside ASCII makes it
   text. A number beyond the range of a float is an infinity, hence clamped.
+* A date is written as 2024-02-29; spaces and tabs around it do not matter.
 * A category and a class are compared character by character: space and case matter.
 * A line break inside quotes is refused: no declared value can hold one, and a stray
   quote would otherwise hide the rows after it. A NUL and bytes that are not UTF-8 are
@@ -32,6 +33,7 @@ from app.datasets.row_layout import UNKNOWN_LABEL
 from app.datasets.upload_bodies import NOT_TEXT
 from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, NAN, NUMBER
+from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
 from grovekeeper_forests.data.schema import Feature, Label
 
@@ -44,6 +46,7 @@ PROBLEMS = (
     "empty",
     "not-a-number",
     "not-an-integer",
+    "not-a-date",
     "not-a-plain-integer",
     "line-break",
 )
@@ -89,7 +92,7 @@ class CountedCells:
         stored: the sanitised cells: float64 inside the bounds with null = MISSING, or
             int32 codes.
         parsed: the cells before numbers are clamped: float64 with NaN for an empty
-            cell, or the same codes.
+            cell (dates in days from 1970-01-01), or the same codes.
     """
 
     stored: pa.Array = field(repr=False)
@@ -192,7 +195,7 @@ class _Column:
 
 
 class NumberColumn(_Column):
-    """A ``numeric`` or ``integer`` feature."""
+    """A ``numeric``, ``integer`` or ``date`` feature."""
 
     def __init__(self, feature: Feature) -> None:
         super().__init__(feature.name)
@@ -205,20 +208,24 @@ class NumberColumn(_Column):
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
         values: NDArray[np.float64]
-        if pa.types.is_string(cells.type):
-            values = self._parse(cells)
-        else:
+        if not pa.types.is_string(cells.type):
             values = cells.to_numpy(zero_copy_only=False)
+        elif self._feature.is_date:
+            values = self._parse_dates(cells)
+        else:
+            values = self._parse(cells)
         is_empty = np.isnan(values)
         self._empty(is_empty, is_legal=self._feature.missing)
-        if self._feature.type == "integer":
-            self._refuse_rows("not-an-integer", (np.rint(values) != values) & ~is_empty)
-        if count_out_of_bounds(self._feature, values):
+        if self._feature.is_whole:
+            problem = "not-a-date" if self._feature.is_date else "not-an-integer"
+            self._refuse_rows(problem, (np.rint(values) != values) & ~is_empty)
+        own_values = values - (self._feature.first_day or 0)
+        if count_out_of_bounds(self._feature, own_values):
             lower, upper = self._feature.lower, self._feature.upper
-            is_out = (values < lower) | (values > upper)
+            is_out = (own_values < lower) | (own_values > upper)
             self.report.clamped += self._count_rows("clamped", is_out)
         self.n_read += len(values)
-        sanitised = sanitise_numbers(self._feature, values)
+        sanitised = sanitise_numbers(self._feature, own_values)
         mask = is_empty if is_empty.any() else None
         return CountedCells(
             pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64())
@@ -248,6 +255,20 @@ class NumberColumn(_Column):
             parsed = self._refused(parsed, is_legal, problem="not-a-number")
         values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
         return values
+
+    def _parse_dates(self, text: pa.Array) -> NDArray[np.float64]:
+        """The cells as days from 1970-01-01; see :func:`day_of`."""
+        texts = text.dictionary_encode()
+        values = texts.dictionary.to_pylist()
+        days = np.array(list(map(day_of, values)), dtype=np.float64)
+        found: NDArray[np.float64] = days[texts.indices.to_numpy()]
+        refused = np.array(values, dtype=object)[days == NO_DAY].tolist()
+        if refused and "not-a-date" not in self._suspected:
+            sample = refused[: suspicions.SAMPLE]
+            self._suspected["not-a-date"] = suspicions.of_no_dates(sample)
+            option = suspicions.option_of(self._suspected["not-a-date"], sample)
+            self._options["not-a-date"] = option
+        return found
 
     def _refused(
         self, cells: pa.Array, is_legal: pa.Array, *, problem: str

@@ -95,9 +95,11 @@ def opened(
     max_bytes = _most_unpacked_bytes(source, form)
     if form.is_columnar:
         features = rules.schema.features
-        numbers = [
-            composed(feature.name) for feature in features if not feature.is_categorical
-        ]
+        numbers = {
+            composed(feature.name): feature.is_date
+            for feature in features
+            if not feature.is_categorical
+        }
         unit = None if rules.unit_column is None else composed(rules.unit_column)
         with ColumnarSource(
             source,

@@ -12,7 +12,7 @@ on the part in question:
 """
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,10 @@ from app.core import limits
 from app.core.arrow_arrays import (
     Number,
     are_valid,
+    days,
     elements,
     floats,
+    has_dates,
     has_numbers,
     has_text,
 )
@@ -39,6 +41,7 @@ from app.core.errors import (
     pointer,
 )
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import max_rows
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.kept import kept_property
@@ -86,6 +89,8 @@ class ArrowCells:
 
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """Every row with a value, unless the column has the feature's type."""
+        if feature.is_date:
+            return np.flatnonzero(np.abs(self._days - np.rint(self._days)) > 0)
         fits = has_text if feature.is_categorical else has_numbers
         if fits(self.kind):
             return np.empty(0, dtype=np.intp)
@@ -93,16 +98,20 @@ class ArrowCells:
 
     def empty(self, feature: Feature) -> NDArray[np.intp]:
         """Rows with a null, with NaN in place of a number, or with a text of no
-        characters in place of a category.
+        characters in place of a category or a date.
         """
+        if feature.is_date:
+            return np.flatnonzero(np.isnan(self._days))
         if feature.is_categorical and has_text(self.kind):
             return np.flatnonzero(~self._have_characters)
         if not feature.is_categorical and has_numbers(self.kind):
             return np.flatnonzero(np.isnan(self._floats))
         return np.flatnonzero(~self._are_valid)
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self, feature: Feature) -> NDArray[np.float64]:
         """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
+        if feature.first_day is not None:
+            return self._days - feature.first_day
         return self._floats
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
@@ -133,6 +142,15 @@ class ArrowCells:
         return self._joined(floats, np.float64(np.nan))
 
     @kept_property
+    def _days(self) -> NDArray[np.float64]:
+        """Days from 1970-01-01; see :func:`grovekeeper_forests.data.days.day_of`."""
+        if has_dates(self.kind):
+            return self._joined(days, np.float64(np.nan))
+        if not has_text(self.kind):
+            return np.where(self._are_valid, NO_DAY, np.nan)
+        return self._joined(_days_of_texts, np.float64(np.nan))
+
+    @kept_property
     def _have_characters(self) -> NDArray[np.bool_]:
         return self._joined(have_characters, np.bool_(False))
 
@@ -161,6 +179,10 @@ class ArrowCells:
         return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
+def _days_of_texts(texts: pa.Array) -> NDArray[np.float64]:
+    return np.array(list(map(day_of, texts.to_pylist())), dtype=np.float64)
+
+
 def have_characters(texts: pa.Array) -> NDArray[np.bool_]:
     """Whether each text is neither null nor empty."""
     are_long = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False)
@@ -186,7 +208,7 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
             pa.py_buffer(body), options=pa_ipc.IpcReadOptions(use_threads=False)
         ) as stream:
             schema: pa.Schema = stream.schema
-            _check_columns(schema, set(declared.feature_names))
+            _check_columns(schema, declared)
             batches = _checked(stream, len(schema), max_rows=max_rows(declared))
             columns = [
                 ArrowCells(kind, [batch.column(index) for batch in batches])
@@ -315,17 +337,19 @@ def _member(buffer: memoryview, table: int, index: int) -> int:
     return table + int(offset) if offset else 0
 
 
-def _check_columns(schema: pa.Schema, features: Collection[str]) -> None:
+def _check_columns(schema: pa.Schema, declared: Schema) -> None:
+    are_dates = {feature.name: feature.is_date for feature in declared.features}
     if len(schema) > forest_limits.MAX_FEATURES:
         raise TooLarge("the number of columns", forest_limits.MAX_FEATURES)
     if len(set(schema.names)) < len(schema):
         raise InvalidRequest.at("/columns", "not-distinct")
     places: dict[str, None] = {}
     for field in schema:
-        if _is_readable(field.type):
+        is_date = are_dates.get(field.name, False) and has_dates(field.type)
+        if is_date or _is_readable(field.type):
             continue
         # another name came from outside like a value
-        is_known = field.name in features
+        is_known = field.name in are_dates
         places[pointer(("columns", field.name)) if is_known else "/columns"] = None
     if places:
         problems = [

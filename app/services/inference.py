@@ -174,9 +174,7 @@ def read_request(
     text, rest = _parts(body, json_lengths)
     request = _decoded(text, schema)
     names = _columns_of_one_tensor(request.inputs, schema)
-    categorical = {
-        feature.name for feature in schema.features if feature.is_categorical
-    }
+    with_texts = {feature.name for feature in schema.features if feature.has_texts}
     columns: dict[str, Cells] = {}
     most_rows = max_rows(schema)
     for index, tensor in enumerate(request.inputs):
@@ -185,7 +183,7 @@ def read_request(
         cells, rest = _cells(
             tensor, rest, n_rows=n_rows, n_columns=len(of_tensor), at=at
         )
-        if tensor.datatype == _BOOLEANS and tensor.name not in categorical:
+        if tensor.datatype == _BOOLEANS and tensor.name not in with_texts:
             cells = [None if cell is None else int(cell) for cell in cells]
         for place, name in enumerate(of_tensor):
             columns[name] = cells[place :: len(of_tensor)]
@@ -286,7 +284,7 @@ def _columns_of_one_tensor(
     """All columns, in declared order, if one tensor of two dimensions has them;
     ``None`` if tensors are columns.
     """
-    if len(inputs) != 1 or any(feature.is_categorical for feature in schema.features):
+    if len(inputs) != 1 or any(feature.has_texts for feature in schema.features):
         return None
     (tensor,) = inputs
     names = schema.feature_names
@@ -624,6 +622,6 @@ def describe_model(name: str, model_id: str, schema: Schema) -> ModelMetadata:
 
 def _datatype(feature: Feature) -> str:
     """The datatype that can carry every value of a column, also a missing one."""
-    if feature.is_categorical:
+    if feature.has_texts:
         return "BYTES"
     return "FP64" if feature.missing or feature.type == "numeric" else "INT64"

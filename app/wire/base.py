@@ -220,6 +220,21 @@ FiniteNumber: TypeAlias = Annotated[
 ]
 """A JSON number that fits a double."""
 
+
+def _finite_or_text(value: object) -> float | str:
+    # whether a text is a date, and belongs here, is said where the column is known
+    return value if isinstance(value, str) else _finite(value)
+
+
+NumberOrDate: TypeAlias = Annotated[
+    float | str,
+    BeforeValidator(_finite_or_text),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}
+    ),
+]
+"""A JSON number that fits a double, or in a column of dates a date such as 2024-02-29."""
+
 _TIME_FORM = "a time with a zone, such as 2027-01-31T12:00:00Z"
 
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import (
     AfterValidator,
     Field,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
@@ -17,8 +19,8 @@ from app.wire.base import (
     Answer,
     CapInEpsilon,
     DecimalText,
-    FiniteNumber,
     JsonObject,
+    NumberOrDate,
     PositiveAmount,
     PublicSentence,
     Request,
@@ -64,16 +66,27 @@ Categories: TypeAlias = Annotated[
 
 
 class FeatureIn(Request):
-    """A feature: bounds for numbers, categories for the other types."""
+    """A feature: bounds for numbers, the first and the last day for dates (such as
+    2024-02-29), categories for the other type.
+    """
 
     name: NewColumnName
-    type: Literal["numeric", "integer", "categorical"]
-    lower: FiniteNumber | None = None
-    upper: FiniteNumber | None = None
+    type: Literal["numeric", "integer", "date", "categorical"]
+    lower: NumberOrDate | None = None
+    upper: NumberOrDate | None = None
     categories: Categories | None = None
     ordered: bool = False
     missing: bool = False
     bounds: Literal["documented", "natural", "rounded-from-data"] | None = None
+
+    @field_validator("lower", "upper")
+    @classmethod
+    def _of_a_number(
+        cls, bound: float | str | None, info: ValidationInfo
+    ) -> float | str | None:
+        if isinstance(bound, str) and info.data.get("type") != "date":
+            raise problem("not-a-number")
+        return bound
 
 
 class LabelIn(Request):

@@ -33,7 +33,7 @@ class FeatureBinsOut(Answer):
     """
 
     name: str
-    edges: list[float]
+    edges: list[float | str]
 
 
 class NoisyCountOut(Answer):

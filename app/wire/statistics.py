@@ -7,9 +7,9 @@ from pydantic import Field
 from app.core import limits
 from app.wire.base import (
     Answer,
-    FiniteNumber,
     JsonObject,
     JsonObjectIn,
+    NumberOrDate,
     PositiveAmount,
     PublicSentence,
     Reference,
@@ -40,13 +40,13 @@ Categories: TypeAlias = Annotated[
 
 class ConditionIn(Request):
     """Rows that a table reads: with a category ``in`` a list (null: an empty cell, and of the
-    label an undeclared class), or with a number ``from`` a bound (included) and ``below`` another.
+    label an undeclared class), or with a number or a date ``from`` a bound (included) and ``below`` another.
     """
 
     column: Reference
     among: Annotated[Categories | None, Field(alias="in")] = None
-    lower: Annotated[FiniteNumber | None, Field(alias="from")] = None
-    below: FiniteNumber | None = None
+    lower: Annotated[NumberOrDate | None, Field(alias="from")] = None
+    below: NumberOrDate | None = None
 
 
 class QuantileBins(Request):
@@ -61,7 +61,7 @@ Bins: TypeAlias = (
     int
     | QuantileBins
     | Annotated[
-        list[FiniteNumber],
+        list[NumberOrDate],
         Field(max_length=forest_limits.MAX_STATISTICS_BINS, fail_fast=True),
     ]
 )
@@ -181,12 +181,12 @@ class EstimateOut(Answer):
     """A released number. The exact one, but for the rounding of a sum, is from ``low``
     to ``high`` with probability 0.95. Null where the noise outweighs the rows of a mean or a variance.
     Of a quantile: the middle and the ends of the cell that was selected, which may hold the exact
-    quantile or not; ``rank_error`` says how far it is.
+    quantile or not; ``rank_error`` says how far it is. A quantile or a mean of dates is a date.
     """
 
-    value: float | None
-    low: float
-    high: float
+    value: float | str | None
+    low: float | str
+    high: float | str
 
 
 class CellOut(EstimateOut):

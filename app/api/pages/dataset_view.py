@@ -74,8 +74,9 @@ def _values(feature: Mapping[str, Any]) -> str:
     if feature["type"] == "categorical":
         values = words.listed(feature["categories"])
     else:
-        lower, upper = words.grouped(feature["lower"]), words.grouped(feature["upper"])
-        values = f"{lower} to {upper}"
+        bounds = [feature["lower"], feature["upper"]]
+        is_date = feature["type"] == "date"
+        values = " to ".join(bounds if is_date else map(words.grouped, bounds))
     return f"{values}, or missing" if feature.get("missing") else values
 
 

@@ -192,14 +192,14 @@ def row_fields(schema: Mapping[str, Any], row: Mapping[str, str]) -> list[RowFie
 
 
 def example_row(schema: Mapping[str, Any]) -> Markup:
-    """A row of a schema as Python writes it: lower bounds, and first categories."""
+    """A row of a schema as Python writes it: lower bounds, first days and categories."""
     cells = []
     for feature in schema["features"]:
         if feature["type"] == "categorical":
             # A category is any text: it must end neither the string nor the page.
             value = htmlsafe_json_dumps(feature["categories"][0])
         else:
-            value = Markup.escape(feature["lower"])
+            value = htmlsafe_json_dumps(feature["lower"])
         cells.append(htmlsafe_json_dumps(feature["name"]) + Markup(": ") + value)
     return Markup("{{{}}}").format(Markup(", ").join(cells))
 

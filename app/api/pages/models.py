@@ -247,7 +247,7 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
 
 def _value(feature: Mapping[str, Any], text: str) -> str | int | float | None:
     """A cell of the row as the API takes it; an empty field is a missing value."""
-    if feature.get("type") == "categorical":
+    if feature.get("type") in ("categorical", "date"):
         return text or None
     try:
         return number_of(text)

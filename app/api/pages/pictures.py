@@ -14,7 +14,6 @@ from app.api.pages import words
 from app.core import stamps
 from app.services.ledger.spend_history import Charge, Spend
 from app.wire.evaluations import AccuracyOut, MajorityOut
-from app.wire.statistics import EstimateOut
 from app.wire.training import RecoveredOut
 from grovekeeper_common import odds_words
 from grovekeeper_common.number_words import share_in_words
@@ -256,7 +255,7 @@ def roc(histogram: Sequence[Sequence[float]]) -> Markup:
 
 
 def estimate(
-    number: EstimateOut,
+    number: tuple[float, float | None, float],
     scale: tuple[float, float],
     *,
     from_zero: bool,
@@ -265,6 +264,7 @@ def estimate(
     """Draw a noisy number with its interval, on the scale of its neighbours.
 
     Args:
+        number: the lower end of its interval, the number, and the upper end.
         scale: the smallest and the largest number of the scale.
         from_zero: whether a bar from zero to the number says how large it is; the scale
             then has zero.
@@ -275,7 +275,8 @@ def estimate(
     def place(value: float) -> Decimal:
         return _across((value - smallest) / span)
 
-    low, high = place(number.low), place(number.high)
+    start, value, stop = number
+    low, high = place(start), place(stop)
     parts = [
         Markup('<line class="whisker" x1="{}" x2="{}" y1="10" y2="10"/>').format(
             _number(low), _number(high)
@@ -283,14 +284,14 @@ def estimate(
         _vertical("whisker", low, 5, 15),
         _vertical("whisker", high, 5, 15),
     ]
-    if number.value is not None and from_zero:
-        zero, end = place(0.0), place(number.value)
+    if value is not None and from_zero:
+        zero, end = place(0.0), place(value)
         amount = Markup('<rect class="amount" x="{}" y="1" width="{}" height="18"/>')
         width = _number(abs(end - zero))
         parts.insert(0, amount.format(_number(min(zero, end)), width))
         parts.append(_vertical("axis", zero, 0, 20))
-    elif number.value is not None:
-        parts.append(_vertical("estimate", place(number.value), 3, 17))
+    elif value is not None:
+        parts.append(_vertical("estimate", place(value), 3, 17))
     return Markup(
         '<svg class="plot interval-row" viewBox="-2 0 604 20" preserveAspectRatio="none" role="img"'
         ' aria-label="{label}">{parts}</svg>'

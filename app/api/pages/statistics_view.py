@@ -17,6 +17,7 @@ from app.wire.statistics import (
 )
 from grovekeeper_common import statistic_words
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
+from grovekeeper_forests.data.days import day_of
 
 _MOST_LINES = 300
 """Numbers of a table that a page shows one by one; the file has all of them."""
@@ -178,16 +179,22 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
     )
 
 
+def _as_number(value: float | str) -> float:
+    """A number of a table, or the day of a date, as pictures place it."""
+    return day_of(value) if isinstance(value, str) else value
+
+
 def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
-    lowest = min(row.low for row in table.rows)
-    highest = max(row.high for row in table.rows)
+    lowest = min(_as_number(row.low) for row in table.rows)
+    highest = max(_as_number(row.high) for row in table.rows)
     if from_zero:
         lowest, highest = min(lowest, 0.0), max(highest, 0.0)
     lines = []
     for row in table.rows[:_MOST_LINES]:
         value, interval = in_words(row)
+        middle = None if row.value is None else _as_number(row.value)
         picture = pictures.estimate(
-            row,
+            (_as_number(row.low), middle, _as_number(row.high)),
             (lowest, highest),
             from_zero=from_zero,
             label=f"{value}, {interval}",
@@ -213,12 +220,12 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
         ],
         lines=lines,
         across=across.column,
-        width=error_in_words((first.high - first.low) / 2),
+        width=error_in_words((_as_number(first.high) - _as_number(first.low)) / 2),
     )
 
 
 def _count(row: CellOut) -> float:
-    return row.value or 0.0
+    return _as_number(row.value or 0.0)
 
 
 def _colour(row: CellOut, largest: float) -> str:

@@ -176,6 +176,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",
     "not-a-number": "Not a number.",
     "not-an-integer": "Not a whole number.",
+    "not-a-date": "Not a date, such as 2024-02-29.",
     "needs-a-unit-column": "More than one row needs a column that names the person.",
     "not-a-plain-integer": "An integer without leading zeros, signs and points.",
     "without-entries": "No key of this id or name caused an entry here.",

@@ -4,6 +4,7 @@ ones, and shows them.
 Nothing in a quote depends on rows: the error of a table follows from its noise.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from app.wire.statistics import (
     TableQuoteOut,
 )
 from grovekeeper_forests import amounts
+from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.names import STATISTICS
@@ -51,6 +53,7 @@ from grovekeeper_forests.releases.statistics import price
 from grovekeeper_forests.releases.statistics.price import StatisticsPlan
 from grovekeeper_forests.releases.statistics.quantile_read import resolution
 from grovekeeper_forests.releases.statistics.read import (
+    Estimate,
     Statistics,
     epsilon_for,
     error_before,
@@ -241,7 +244,7 @@ def _table_out(released: Statistics, index: int) -> StatisticsTableOut:
     of_all = total(released, index)
     axes = _axes_out(released.table(index))
     rows = [
-        CellOut(cells=list(cells), value=number.value, low=number.low, high=number.high)
+        CellOut(cells=list(cells), **_shown(table, number))
         for cells, number in zip(_places(axes), released.estimates(index), strict=True)
     ]
     return StatisticsTableOut(
@@ -253,6 +256,20 @@ def _table_out(released: Statistics, index: int) -> StatisticsTableOut:
         rank_error=_rank_error(released, index),
         resolution=_resolution(table),
     )
+
+
+def _shown(table: Table, number: Estimate) -> dict[str, Any]:
+    """A number of a table. A quantile or a mean of dates is a date, and its interval has
+    every day of which it holds a part.
+    """
+    first_day = None if table.value is None else table.value.first_day
+    if first_day is None or table.statistic == VARIANCE:
+        return vars(number)
+    days = {**vars(number), "high": math.ceil(number.high)}
+    return {
+        name: None if day is None else date_of(day + first_day)
+        for name, day in days.items()
+    }
 
 
 def _rank_error(released: Statistics, index: int) -> float | None:

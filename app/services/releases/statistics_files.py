@@ -43,8 +43,15 @@ def as_arrow(tables: Sequence[StatisticsTableOut]) -> bytes:
     columns = zip(*_records(tables), strict=True)
     named = zip(_COLUMNS.items(), columns, strict=True)
     return arrow_tables.write_columns(
-        {name: (kind, values) for (name, kind), values in named}
+        {name: _typed(kind, values) for (name, kind), values in named}
     )
+
+
+def _typed(kind: type, values: Sequence[Any]) -> tuple[type, Sequence[Any]]:
+    """A column that has dates has texts alone."""
+    if str not in map(type, values):
+        return kind, values
+    return str, [None if value is None else str(value) for value in values]
 
 
 def _records(tables: Sequence[StatisticsTableOut]) -> Iterator[list[Any]]:

@@ -6,6 +6,7 @@ import io
 import math
 import random
 from collections.abc import Container, Iterator, Mapping
+from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -206,13 +207,17 @@ def _units(
             yield name
 
 
-def _cell(column: Feature, chance: random.Random) -> Scalar:
+def _cell(column: Feature, chance: random.Random) -> Scalar | date:
     share = chance.random()
     if column.get("missing") and chance.random() < _MISSING_SHARE:
         return None
     if column["type"] == "categorical":
         categories = column["categories"]
         return str(categories[int(share * len(categories))])
+    if column["type"] == "date":
+        first = date.fromisoformat(column["lower"])
+        n_days = (date.fromisoformat(column["upper"]) - first).days + 1
+        return first + timedelta(days=math.floor(share * n_days))
     lower = float(column["lower"])
     upper = float(column["upper"])
     is_integer = column["type"] == "integer"
@@ -236,4 +241,6 @@ def _arrow_kind(column: Feature) -> Any:
 
     if column["type"] == "categorical":
         return pyarrow.string()
+    if column["type"] == "date":
+        return pyarrow.date32()
     return pyarrow.int64() if _is_exact(column) else pyarrow.float64()

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
 from numbers import Integral, Real
@@ -26,6 +27,9 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 Feature: TypeAlias = Mapping[str, Any]
 """A feature of the public schema, as a model card shows it."""
+
+TYPES_OF_TEXT = ("categorical", "date")
+"""Types of features whose cells a request has as texts."""
 
 _LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
 """Between them a number is written without a power of ten."""
@@ -534,8 +538,11 @@ def _array(feature: Feature, column: Any) -> Any:
     if kinds.is_dictionary(kind):
         kind = kind.value_type
         array = array.cast(kind)
-    if feature["type"] == "categorical":
+    if feature["type"] in TYPES_OF_TEXT:
         is_read = kinds.is_string(kind) or kinds.is_large_string(kind)
+        if feature["type"] == "date" and not is_read:
+            is_time = kinds.is_timestamp(kind) and kind.tz is None
+            is_read = is_time or kinds.is_date(kind)
         return (
             array
             if is_read
@@ -575,7 +582,7 @@ def cells(feature: Feature, column: Sequence[Any]) -> list[Scalar]:
         TypeError: a cell has a type that the feature does not take. The message names
             the column and the type.
     """
-    convert = _category(feature) if feature["type"] == "categorical" else _number
+    convert = _READERS.get(feature["type"], lambda _: _number)(feature)
     try:
         return [None if is_missing(cell) else convert(cell) for cell in column]
     except TypeError as error:
@@ -606,6 +613,22 @@ def _number(cell: Any) -> int | float:
     raise TypeError(f"a number is needed, not {type(cell).__name__}")
 
 
+def _day(_: Feature) -> Callable[[Any], str]:
+    def convert(cell: Any) -> str:
+        # NumPy's times have nanoseconds, which Python's have not
+        value = cell.astype("M8[us]") if hasattr(cell, "astype") else cell
+        value = _python_scalar(value)
+        if isinstance(value, str):
+            return value
+        has_zone = isinstance(value, datetime) and value.tzinfo is not None
+        if not isinstance(value, date) or has_zone:
+            raise TypeError(f"a date is needed, not {type(cell).__name__}")
+        # a time of the day stays, and the service refuses it
+        return str(value).removesuffix(" 00:00:00")
+
+    return convert
+
+
 def _category(feature: Feature) -> Callable[[Any], str]:
     declared = frozenset(feature["categories"])
 
@@ -619,6 +642,9 @@ def _category(feature: Feature) -> Callable[[Any], str]:
         return next((text for text in texts if text in declared), texts[0])
 
     return convert
+
+
+_READERS = {"categorical": _category, "date": _day}
 
 
 def _texts(value: Any) -> list[str]:

@@ -102,9 +102,9 @@ class Table:
         return error
 
     @property
-    def value(self) -> float | None:
-        """The number of a table that has one cell; ``None`` where the noise outweighs
-        the rows.
+    def value(self) -> float | str | None:
+        """The number of a table that has one cell, or the date; ``None`` where the noise
+        outweighs the rows.
 
         Raises:
             ValueError: the table has several cells.
@@ -114,7 +114,7 @@ class Table:
             raise ValueError(
                 "the table has several numbers: read `records` or `frame()`"
             )
-        value: float | None = rows[0]["value"]
+        value: float | str | None = rows[0]["value"]
         return value
 
     def frame(self) -> Any:

@@ -7,6 +7,7 @@ import gzip
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO, TypeAlias, TypedDict
@@ -15,7 +16,7 @@ from grovekeeper_client import rows
 from grovekeeper_client.rows import Feature, Scalar, cells, plain, write_arrow
 from grovekeeper_common import suspicions
 
-Columns: TypeAlias = dict[str, list[Scalar]]
+Columns: TypeAlias = dict[str, Sequence[Scalar | date]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
 
 _LABEL = "label"
@@ -165,12 +166,13 @@ def write(columns: Columns, stream: TextIO) -> None:
     writer = csv.writer(stream)
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
-        writer.writerow(
-            [
-                "" if cell is None else cell if isinstance(cell, str) else repr(cell)
-                for cell in row
-            ]
-        )
+        writer.writerow(map(_text, row))
+
+
+def _text(cell: Scalar | date) -> str:
+    if cell is None:
+        return ""
+    return str(cell) if isinstance(cell, str | date) else repr(cell)
 
 
 def headers_of(file: Path) -> dict[str, str]:

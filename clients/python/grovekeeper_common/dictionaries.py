@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from grovekeeper_common import identifier_names, strict_json
@@ -294,12 +295,10 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
         return _Column(
             _categorical(given, categories, ordered=ordered, missing=missing)
         )
-    if kind not in ("numeric", "integer"):
+    if kind not in ("numeric", "integer", "date"):
         return _Column({"name": _name(given), "type": None, "missing": missing})
-    bounds = {
-        "lower": _number(given.get("lower")),
-        "upper": _number(given.get("upper")),
-    }
+    read = _day if kind == "date" else _number
+    bounds = {name: read(given.get(name)) for name in ("lower", "upper")}
     note = {"bounds": given["bounds"]} if given.get("bounds") in _BOUNDS_NOTES else {}
     return _Column(
         {"name": _name(given), "type": kind, **bounds, "missing": missing, **note}
@@ -327,6 +326,8 @@ def _of_field(given: Mapping[str, Any]) -> _Column:
         return _Column(
             _categorical(given, values, ordered=ordered, missing=missing), hint
         )
+    if kind == "date":
+        return _of_dates(given, rules, missing=missing)
     if kind not in ("integer", "year", "number"):
         return _Column(
             {"name": _name(given), "type": None, "missing": missing},
@@ -352,6 +353,26 @@ def _of_field(given: Mapping[str, Any]) -> _Column:
         "upper": upper,
     }
     return _Column({**feature, "missing": missing, "bounds": "documented"})
+
+
+def _of_dates(
+    given: Mapping[str, Any], rules: Mapping[str, Any], *, missing: bool
+) -> _Column:
+    """A column of dates."""
+    bounds = {
+        "lower": _day(rules.get("minimum")),
+        "upper": _day(rules.get("maximum")),
+    }
+    feature = {"name": _name(given), "type": "date", **bounds}
+    return _Column({**feature, "missing": missing, "bounds": "documented"})
+
+
+def _day(value: object) -> str | None:
+    """A date of the form 2024-02-29; ``None`` for anything else."""
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        return None
 
 
 def _categorical(
@@ -418,7 +439,8 @@ def _lacking(
         yield Remark("/name", "a name for the dataset")
     for index, column in enumerate(features):
         sentences = {
-            "type": f"numeric, integer or categorical{column.hint}; or leave the column out, here and in the rows",
+            "type": f"numeric, integer, date or categorical{column.hint}; or leave the column out, here and in the "
+            "rows",
             "categories": f"every category, written as in the rows{column.hint}",
             "lower": "the smallest value that makes sense; smaller ones become it",
             "upper": "the largest value that makes sense; larger ones become it",

@@ -18,12 +18,17 @@ _FIRST_WITH_POWER = Decimal(10**_MOST_DIGITS)
 _DIGITS_WITH_POWER = 6
 
 
-def estimate_in_words(value: float | None, low: float, high: float) -> tuple[str, str]:
-    """A number and its interval, which is rounded outwards.
+def estimate_in_words(
+    value: float | str | None, low: float | str, high: float | str
+) -> tuple[str, str]:
+    """A number and its interval, which is rounded outwards; or a date and its interval.
 
     Args:
         value: ``None`` where the noise left none.
     """
+    if not (isinstance(low, int | float) and isinstance(high, int | float)):
+        return str(value or "not told"), f"{low} to {high}"
+    assert not isinstance(value, str)
     decimals = _decimals(value or 0.0, low, high)
     lowest = written(_rounded(low, decimals, ROUND_FLOOR))
     interval = f"{lowest} to {written(_rounded(high, decimals, ROUND_CEILING))}"

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from grovekeeper_common.number_words import error_in_words
 
-_NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_NUMBER = rf"{_DATE}|[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?"
 _MOST_PLACES = 99
 _PRIVATE = "quantiles"
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
@@ -41,9 +42,13 @@ def _condition_in_words(condition: Mapping[str, Any]) -> str:
     lower = condition["from"]
     below = condition["below"]
     words = [column]
-    words += [] if lower is None else [f"from {lower:.15g}"]
-    words += [] if below is None else [f"below {below:.15g}"]
+    words += [] if lower is None else [f"from {_bound_in_words(lower)}"]
+    words += [] if below is None else [f"below {_bound_in_words(below)}"]
     return " ".join(words)
+
+
+def _bound_in_words(bound: float | str) -> str:
+    return bound if isinstance(bound, str) else f"{bound:.15g}"
 
 
 def error_of_quantiles(
@@ -77,9 +82,9 @@ _FEW = "Of fewer rows than that, any value can come out."
 
 
 def condition_of(text: str) -> dict[str, Any]:
-    """A condition from ``sex=Female,Male``, or ``age=18..65`` (without 65), in the form
-    of a request. A name or a category with other signs stands in double quotes, as in
-    CSV: ``"a=b"="10..19","x, y"``.
+    """A condition from ``sex=Female,Male``, ``age=18..65`` (without 65) or
+    ``admitted=2020-01-01..2021-01-01``, in the form of a request. A name or a category
+    with other signs stands in double quotes, as in CSV: ``"a=b"="10..19","x, y"``.
 
     Raises:
         ValueError: the text is no condition.
@@ -95,7 +100,7 @@ def condition_of(text: str) -> dict[str, Any]:
     return {"column": name, **bounds}
 
 
-Bins: TypeAlias = int | list[float] | dict[str, int]
+Bins: TypeAlias = int | list[float | str] | dict[str, int]
 """How many bins of equal width; their edges; or how many with private edges, under
 ``quantiles``.
 """
@@ -169,8 +174,10 @@ def _listed(values: str) -> list[str]:
     return categories
 
 
-def _finite(text: str) -> float:
-    """A number that JSON can hold."""
+def _finite(text: str) -> float | str:
+    """A number that JSON can hold, or a date."""
+    if re.fullmatch(_DATE, text.strip()):
+        return text.strip()
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("a number of this size does not exist")

@@ -140,6 +140,13 @@ _THOUSANDS = (
 _COMMA = "a comma in a number; a decimal point is needed, and no sign between thousands"
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
+_DAY_FORM = (
+    "dates in another form than 2024-02-29 (year, month, day), such as 29.02.2024 or 02/29/2024; write them "
+    "in that form, because 03/04/2024 has two meanings"
+)
+_DAY_TIME = "a time of the day behind the date; write the date alone"
+_NO_DAY = "a day that its month does not have, such as 2023-02-29"
+_DAY_NUMBER = "numbers in a column of dates, such as the days that a spreadsheet counts"
 _BLANKS = "blanks around the declared value"
 _CASE = "the declared value in other letters (upper or lower case)"
 _POINT = "whole numbers written with a point, such as 1.0; pandas writes them so where cells of the column are empty"
@@ -157,6 +164,7 @@ _THOUSANDS_NUMBER = re.compile(
     r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[0-9]+'[0-9]+"
 )
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _UNNAMED_NAMES = re.compile(
     r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname"
@@ -308,6 +316,23 @@ def _why_no_number(cell: str) -> str | None:
     if _DATE_TEXT.fullmatch(text):
         return _DATE
     return None
+
+
+def of_no_dates(cells: Iterable[str]) -> str | None:
+    """Why most of some PRIVATE cells of a column of dates are no dates."""
+    return _most_frequent(map(_why_no_date, cells))
+
+
+def _why_no_date(cell: str) -> str | None:
+    text = cell.strip()
+    if text.casefold() in MARKS:
+        return MARK
+    found = _DATE_TEXT.fullmatch(text)
+    if found is None:
+        return _DAY_NUMBER if _NUMBER.fullmatch(text) else None
+    if found[1]:
+        return _DAY_TIME
+    return _NO_DAY if _ISO_DATE.fullmatch(text) else _DAY_FORM
 
 
 def of_undeclared(cells: Iterable[str], declared: Sequence[str]) -> str | None:

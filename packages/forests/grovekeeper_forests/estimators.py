@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from numbers import Integral
 from typing import Any, Self, get_args
 
@@ -409,6 +410,8 @@ def _cells(feature: Feature, values: NDArray[Any]) -> Cells:
         return JsonCells(
             [None if _is_missing(value) else _text(value) for value in values.tolist()]
         )
+    if feature.is_date:
+        return JsonCells([_day(value) for value in values.tolist()])
     if values.dtype.kind in "iuf":
         return NumberCells(values.astype(np.float64))
     return JsonCells([_number(value) for value in values.tolist()])
@@ -420,6 +423,13 @@ def _number(value: Any) -> Any:
     """
     value = value.item() if isinstance(value, np.generic) else value
     return None if _is_missing(value) else value
+
+
+def _day(value: Any) -> Any:
+    """A date as text; what is no date stays, and is refused."""
+    if _is_missing(value):
+        return None
+    return str(value).removesuffix(" 00:00:00") if isinstance(value, date) else value
 
 
 def _text(value: Any) -> str:

@@ -79,7 +79,12 @@ def _stream(
     pieces: list[Piece] = []
     declared = {name: ["false", "true"] for name in categories}
     decode(
-        io.BytesIO(body), form, numbers, pieces.append, categories=declared, unit=unit
+        io.BytesIO(body),
+        form,
+        dict.fromkeys(numbers, False),
+        pieces.append,
+        categories=declared,
+        unit=unit,
     )
     return b"".join(pieces)
 
@@ -506,7 +511,7 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
         decode(
             io.BytesIO(_bomb(10_000, limits.MAX_CSV_LINE_BYTES)),
             BodyForm.ARROW_STREAM,
-            [],
+            {},
             emit,
         )
     assert longest <= limits.MAX_BLOCK_BYTES
@@ -642,7 +647,7 @@ def test_memory_does_not_grow_with_the_rows_of_a_row_group(tmp_path: Path) -> No
         pa.set_memory_pool(measured)
         try:
             with file.open("rb") as body:
-                decode(body, BodyForm.PARQUET, ["a"], lambda _: None)
+                decode(body, BodyForm.PARQUET, {"a": False}, lambda _: None)
         finally:
             pa.set_memory_pool(default)
         peaks.append(measured.max_memory())

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,7 +38,15 @@ from tests.support.uploads import Ingestion
 CATEGORIES = ("A", "\u00e9", "39", "True", "1")
 WARD = Feature("cell", "categorical", categories=CATEGORIES, missing=True)
 AGE = Feature("cell", "numeric", lower=-100.0, upper=100.0, missing=True)
+DAY = Feature("cell", "date", upper=3652.0, missing=True, first_day=16436)
 CARDS = {
+    "date": {
+        "name": "cell",
+        "type": "date",
+        "lower": "2015-01-01",
+        "upper": "2024-12-31",
+        "missing": True,
+    },
     "categorical": {
         "name": "cell",
         "type": "categorical",
@@ -71,6 +80,17 @@ CATEGORY_CELLS: list[Any] = [
 NUMBER_CELLS: list[Any] = [
     None, "", " ", "39", "39.0", " 39 ", 39, 39.0, -0.0, 0, 101, math.nan, math.inf, -math.inf, "nan", "NaN", "inf",
     "NA", "3,9", "1e1", "0x10", True, "true", 10**400, datetime.date(2026, 1, 2),
+]  # fmt: skip
+
+
+MIDNIGHT = datetime.datetime.fromisoformat("2024-02-29")
+DATE_CELLS: list[Any] = [
+    None, "", " ", "\t", "2024-02-29", " 2024-02-29\t", "2023-02-29", "2024-2-29", "20240229", "2024-W09-4",
+    "29.02.2024", "02/29/2024", "2024-02-29 00:00:00", "2024-02-29T00:00:00", "\uff12024-02-29", "2014-12-31",
+    "2025-01-01", "0001-01-01", "9999-12-31", "NaT", "nan", "NA", "19782", 19782, 19782.0, math.nan, True,
+    datetime.date(2024, 2, 29), datetime.date(1900, 1, 1), MIDNIGHT, MIDNIGHT.replace(hour=12),
+    MIDNIGHT.replace(microsecond=1), MIDNIGHT.replace(tzinfo=datetime.UTC), pd.Timestamp("2024-02-29"), pd.NaT,
+    np.datetime64("2024-02-29"), np.datetime64("2024-02-29", "ns"),
 ]  # fmt: skip
 
 
@@ -308,6 +328,43 @@ def test_a_cell_of_categories_has_one_meaning(tmp_path: Path, cell: Any) -> None
 def test_a_cell_of_numbers_has_one_meaning(tmp_path: Path, cell: Any) -> None:
     found = meanings(AGE, tmp_path, cell)
     assert len(set(found.values())) <= 1, found
+
+
+@pytest.mark.parametrize("cell", DATE_CELLS, ids=ascii)
+def test_a_cell_of_dates_has_one_meaning(tmp_path: Path, cell: Any) -> None:
+    found = meanings(DAY, tmp_path, cell)
+    assert len(set(found.values())) <= 1, found
+    if str(cell).strip() == "2024-02-29":
+        assert set(found.values()) == {(1.0, 3346.0)}
+
+
+@pytest.mark.parametrize("cell", ["2024-02-29", "", "2014-12-31"])
+def test_a_date_as_text_goes_every_way(tmp_path: Path, cell: str) -> None:
+    of_tables = {"by_arrow", "by_frame"} if cell else set()  # texts go by Parquet
+    ways = {way.__name__ for way in WAYS} - of_tables
+    assert set(meanings(DAY, tmp_path, cell)) == ways
+
+
+def test_a_date_of_python_and_pandas_goes_every_way_that_has_its_type(
+    tmp_path: Path,
+) -> None:
+    ways = {
+        "by_parquet", "by_arrow", "by_frame", "by_stream", "by_lists", "by_mappings", "by_pandas",
+        "by_objects_of_pandas", "by_table",
+    }  # fmt: skip
+    for cell in (datetime.date(2024, 2, 29), MIDNIGHT):
+        assert set(meanings(DAY, tmp_path, cell)) == ways
+
+
+def test_a_number_a_time_of_the_day_and_another_form_are_no_dates(
+    tmp_path: Path,
+) -> None:
+    for cell in (
+        19782, 19782.0, True, "19782", "29.02.2024", "02/29/2024", "2023-02-29", "2024-02-29 00:00:00",
+        MIDNIGHT.replace(hour=12), MIDNIGHT.replace(tzinfo=datetime.UTC),
+        MIDNIGHT.replace(microsecond=1),
+    ):  # fmt: skip
+        assert meanings(DAY, tmp_path, cell) == {}, cell
 
 
 def test_an_empty_text_is_missing_everywhere(tmp_path: Path) -> None:

@@ -143,9 +143,9 @@ def test_a_buffer_that_ends_in_the_middle_of_an_element_is_read(
     table = pa.table(
         {"age": pa.Array.from_buffers(ages, 2, [None, pa.py_buffer(cells)])}
     )
-    assert arrow_tables.read(stream_of(table), SCHEMA).columns[
-        "age"
-    ].numbers().tolist() == [41.0, 7.0]
+    assert arrow_tables.read(stream_of(table), SCHEMA).columns["age"].numbers(
+        SCHEMA.features[0]
+    ).tolist() == [41.0, 7.0]
 
 
 def test_the_read_out_is_in_the_metadata() -> None:

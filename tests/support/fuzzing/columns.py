@@ -82,7 +82,7 @@ def run(data: bytes) -> bool:
         decode(
             io.BytesIO(data[2:]),
             form,
-            {"age"},
+            {"age": False},
             pieces.append,
             categories={"sex": ["false", "true"], "a": ["0", "1"]},
         )

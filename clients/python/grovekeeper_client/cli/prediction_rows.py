@@ -231,7 +231,9 @@ class CellReader:
     ) -> None:
         features = schema["features"]
         self._numbers = {
-            feature["name"] for feature in features if feature["type"] != "categorical"
+            feature["name"]
+            for feature in features
+            if feature["type"] not in row_kinds.TYPES_OF_TEXT
         }
         self._aside = {schema["label"]["name"], *aside}
         self._marks = row_kinds.marks_of(schema)

@@ -64,7 +64,7 @@ def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
         if name not in texts.column_names:
             continue
         cells = texts.column(name)
-        if feature["type"] == "categorical":
+        if feature["type"] in row_kinds.TYPES_OF_TEXT:
             columns[name] = row_kinds.without_marks(cells, marks[name])
             continue
         numbers = pc.utf8_trim(cells, BLANKS)

@@ -395,7 +395,7 @@ def show_profile(
     ]
     output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
     bins = [
-        [item["name"], ", ".join(f"{edge:g}" for edge in item["edges"])]
+        [item["name"], ", ".join(map(_edge, item["edges"]))]
         for item in profile["features"]
     ]
     output.table(
@@ -405,3 +405,8 @@ def show_profile(
     output.hint(
         f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}"
     )
+
+
+def _edge(edge: float | str) -> str:
+    """An edge of bins, which is a date in a column of dates."""
+    return edge if isinstance(edge, str) else f"{edge:g}"

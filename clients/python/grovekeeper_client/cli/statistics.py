@@ -95,7 +95,8 @@ class TableOptions:
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="sex=Female,Male or age=18..65 (65 excluded); other signs in quotes: "
+            help="sex=Female,Male, age=18..65 (65 excluded) or "
+            "admitted=2020-01-01..2021-01-01; other signs in quotes: "
             'group="10..19"; may be repeated.'
         ),
     ] = None

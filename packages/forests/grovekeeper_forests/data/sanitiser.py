@@ -12,6 +12,7 @@ cell                            image
 ==============================  ===========================================
 number out of bounds, ±∞        the nearer bound
 number between two integers     the nearest integer, ties to even (``integer`` features)
+date                            its whole days since the first day, in bounds like a number
 empty number                    MISSING (NaN); the lower bound if the feature declares no ``missing``
 undeclared category             OTHER
 empty category, as a null or    MISSING; OTHER if the feature declares no ``missing``
@@ -34,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests import limits
+from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 from grovekeeper_forests.kept import kept_property
@@ -140,7 +142,7 @@ def legal_types(feature: Feature) -> frozenset[type]:
     Exact types, not their subclasses: in Python a bool is an int, but here it is
     neither a number nor a category.
     """
-    return _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+    return _JSON_STRINGS if feature.has_texts else _JSON_NUMBERS
 
 
 def codes_of(feature: Feature) -> dict[object, int]:
@@ -165,9 +167,9 @@ class Cells(Protocol):
     def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """The rows whose cell is empty, ascending."""
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self, feature: Feature) -> NDArray[np.float64]:
         """The nearest floats, NaN for an empty cell, of a column whose cells are all of
-        a number's type.
+        the feature's type.
         """
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
@@ -187,6 +189,9 @@ class JsonCells:
 
     def of_other_types(self, feature: Feature) -> Sequence[int]:
         """See :class:`Cells`."""
+        if feature.is_date:
+            days = map(day_of, self._values)
+            return [row for row, day in enumerate(days) if day == NO_DAY]
         legal = legal_types(feature)
         if legal.issuperset(map(type, self._values)):
             return ()
@@ -194,15 +199,20 @@ class JsonCells:
             row for row, value in enumerate(self._values) if type(value) not in legal
         ]
 
-    def empty(self, feature: Feature) -> Sequence[int]:
+    def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """See :class:`Cells`."""
+        if feature.is_date:
+            return np.flatnonzero(np.isnan(self.numbers(feature)))
         empty = _EMPTY_CATEGORIES if feature.is_categorical else (None,)
         if not any(value in self._values for value in empty):
             return ()
         return [row for row, value in enumerate(self._values) if value in empty]
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self, feature: Feature) -> NDArray[np.float64]:
         """See :class:`Cells`."""
+        if feature.first_day is not None:
+            days = list(map(day_of, self._values))
+            return np.array(days, dtype=np.float64) - feature.first_day
         values = cast(Sequence[int | float | None], self._values)
         try:
             return np.array(values, dtype=np.float64)
@@ -229,7 +239,7 @@ class NumberCells:
 
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """See :class:`Cells`."""
-        if not feature.is_categorical:
+        if not feature.has_texts:
             return np.empty(0, dtype=np.intp)
         return np.flatnonzero(~np.isnan(self._values))
 
@@ -237,7 +247,7 @@ class NumberCells:
         """See :class:`Cells`."""
         return np.flatnonzero(np.isnan(self._values))
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self, _: Feature) -> NDArray[np.float64]:
         """See :class:`Cells`."""
         return self._values
 
@@ -264,7 +274,7 @@ def sanitise_numbers(
     """Clamps numbers to the declared bounds; total and record-wise.
 
     Args:
-        feature: public; ``numeric`` or ``integer``.
+        feature: public; not ``categorical``.
         values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell,
             infinities are legal.
 
@@ -276,7 +286,7 @@ def sanitise_numbers(
     # Rounded after clamping: the bounds of an integer feature are integers, so the
     # result stays inside them.
     result = np.clip(values, feature.lower, feature.upper)
-    if feature.type == "integer":
+    if feature.is_whole:
         np.rint(result, out=result)
     if not feature.missing:
         np.copyto(result, feature.lower, where=np.isnan(result))
@@ -342,7 +352,7 @@ def sanitise_prediction_rows(
     Raises:
         ParameterInvalid: ``unknown-column`` at ``rows``, with the name of the first
             such column; or, once per column with the number of its rows, ``missing``,
-            ``not-a-number``, ``not-a-string`` at ``rows[i][feature]`` of the first row.
+            ``not-a-number``, ``not-a-date``, ``not-a-string`` at ``rows[i][feature]`` of the first row.
             No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
@@ -393,6 +403,15 @@ def sanitise_prediction_columns(
     return _sanitised(schema, columns, n_rows, place_of=cell_place)
 
 
+_OTHER_TYPES: Mapping[str, str] = {
+    "numeric": "not-a-number",
+    "integer": "not-a-number",
+    "date": "not-a-date",
+    "categorical": "not-a-string",
+}
+"""The problem of a cell of another type, by the type of the feature."""
+
+
 def _sanitised(
     schema: Schema,
     columns: Mapping[str, Cells],
@@ -414,7 +433,7 @@ def _sanitised(
             continue
         if cells is None:
             cells = JsonCells([None] * n_rows)
-        other_type = "not-a-string" if feature.is_categorical else "not-a-number"
+        other_type = _OTHER_TYPES[feature.type]
         empty = () if feature.missing else cells.empty(feature)
         rows_with = ((other_type, cells.of_other_types(feature)), ("missing", empty))
         for problem, rows in rows_with:
@@ -427,7 +446,7 @@ def _sanitised(
             sanitised.append(cells.codes(feature))
             changed[1, place] = np.count_nonzero(sanitised[-1] == feature.other_code)
         elif not problems:
-            numbers = cells.numbers()
+            numbers = cells.numbers(feature)
             sanitised.append(sanitise_numbers(feature, numbers))
             changed[0, place] = count_out_of_bounds(feature, numbers)
         if len(problems) >= limits.MAX_REPORTED_PROBLEMS:
@@ -474,6 +493,11 @@ class RequestRows:
         self._order = [feature.name for feature in features]
         self._types: list[frozenset[type]] = []
         self._codes: dict[int, tuple[Mapping[object, int], int]] = {}
+        self._first_days = {
+            place: feature.first_day
+            for place, feature in enumerate(features)
+            if feature.first_day is not None
+        }
         rules: list[tuple[float, float, float, bool]] = []
         for place, feature in enumerate(features):
             types = legal_types(feature)
@@ -482,8 +506,7 @@ class RequestRows:
                 self._codes[place] = codes_of(feature), feature.other_code
                 rules.append((-np.inf, np.inf, feature.other_code, False))
             else:
-                is_integer = feature.type == "integer"
-                rules.append((feature.lower, feature.upper, np.nan, is_integer))
+                rules.append((feature.lower, feature.upper, np.nan, feature.is_whole))
         self._rules = np.array(rules, dtype=np.float64).reshape(-1, 4)
 
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
@@ -538,6 +561,11 @@ class RequestRows:
             return None
         for place, (codes, other) in self._codes.items():
             cells[place] = codes.get(cells[place], other)
+        for place, first_day in self._first_days.items():
+            day = day_of(cells[place])
+            if not day.is_integer():  # empty, or no date
+                return None
+            cells[place] = day - first_day
         return self._numbers(cells, 1)
 
     def _table(
@@ -551,6 +579,12 @@ class RequestRows:
             cells = cells_of(self._order[place])
             if not types.issuperset(map(type, cells)):
                 return None
+            if place in self._first_days:
+                days = list(map(day_of, cells))
+                if not all(map(float.is_integer, days)):  # empty, or no date
+                    return None
+                values += [day - self._first_days[place] for day in days]
+                continue
             if place not in self._codes:
                 values += cells
                 continue

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 from grovekeeper_forests import limits
+from grovekeeper_forests.data.days import date_of, day_of
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
 
-FeatureType: TypeAlias = Literal["numeric", "integer", "categorical"]
+FeatureType: TypeAlias = Literal["numeric", "integer", "date", "categorical"]
 _FROM_ROWS = "rounded-from-data"
 BOUNDS_NOTES = ("documented", "natural", _FROM_ROWS)
 _SHOWN = 5  # number of features that a warning names
@@ -26,14 +27,16 @@ class Feature:
 
     Attributes:
         name: column name.
-        type: ``numeric`` and ``integer`` have ``lower`` ≤ ``upper``; ``categorical``
-            has ``categories``.
-        lower: smallest legal value; values below are clamped to it.
+        type: ``numeric``, ``integer`` and ``date`` have ``lower`` ≤ ``upper``;
+            ``categorical`` has ``categories``. A ``date`` is an integer: its whole days
+            since the first day.
+        lower: smallest legal value; values below are clamped to it. 0 of a ``date``.
         upper: largest legal value.
         categories: distinct strings, at least one; a value outside them is OTHER.
         ordered: the categories are in a meaningful order.
         missing: an empty cell is legal and becomes MISSING.
         bounds: a note on the source of the bounds, for readers.
+        first_day: the declared first day of a ``date``, in days from 1970-01-01.
     """
 
     name: str
@@ -44,6 +47,22 @@ class Feature:
     ordered: bool = False
     missing: bool = False
     bounds: str | None = None
+    first_day: int | None = None
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the cells are dates, and the values days since the first day."""
+        return self.type == "date"
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the cells of a request are texts."""
+        return self.is_categorical or self.is_date
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the values are numbers without a fraction."""
+        return self.type in ("integer", "date")
 
     @property
     def is_categorical(self) -> bool:
@@ -67,8 +86,8 @@ class Feature:
             result |= {"categories": list(self.categories), "ordered": self.ordered}
         else:
             result |= {
-                "lower": plain_number(self.lower),
-                "upper": plain_number(self.upper),
+                "lower": shown_number(self.lower, self.first_day),
+                "upper": shown_number(self.upper, self.first_day),
             }
         result["missing"] = self.missing
         if self.bounds is not None:
@@ -220,24 +239,34 @@ class Schema:
 
 
 def _feature(item: Mapping[str, object]) -> Feature:
+    is_date = item["type"] == "date"
+    lower, upper = (_bound(item.get(name), is_date) for name in ("lower", "upper"))
+    first_day = None
+    if is_date:
+        is_known = not math.isnan(lower)
+        first_day = int(lower) if is_known else 0
+        lower -= first_day
+        # without a first day, the last one is no problem of its own
+        upper -= first_day if is_known else upper
     return Feature(
         name=cast(str, item["name"]),
         type=cast(FeatureType, item["type"]),
-        lower=float(
-            cast(
-                float, item.get("lower") if item.get("lower") is not None else math.nan
-            )
-        ),
-        upper=float(
-            cast(
-                float, item.get("upper") if item.get("upper") is not None else math.nan
-            )
-        ),
+        lower=lower,
+        upper=upper,
         categories=tuple(cast(Sequence[str], item.get("categories") or ())),
         ordered=bool(item.get("ordered", False)),
         missing=bool(item.get("missing", False)),
         bounds=cast("str | None", item.get("bounds")),
+        first_day=first_day,
     )
+
+
+def _bound(value: object, is_date: bool) -> float:
+    """A bound as a number; NaN where it is absent, or no date in a column of dates."""
+    if is_date:
+        day = day_of(value)
+        return day if day.is_integer() else math.nan
+    return math.nan if value is None else float(cast(float, value))
 
 
 def _without_notes(schema: Schema) -> list[Feature]:
@@ -249,6 +278,15 @@ def plain_number(value: float) -> float | int:
     none.
     """
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def shown_number(value: float, first_day: int | None) -> float | int | str:
+    """A value of a column as people write it: a date in a column of dates.
+
+    Args:
+        first_day: of the column (:attr:`Feature.first_day`).
+    """
+    return plain_number(value) if first_day is None else date_of(value + first_day)
 
 
 def composed(name: str) -> str:
@@ -371,7 +409,8 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
     for field in ("lower", "upper"):
         value = getattr(feature, field)
         if math.isnan(value):
-            problems.append((field, "missing"))
+            problem = "not-a-date" if feature.is_date else "missing"
+            problems.append((field, problem))
         elif math.isinf(value):
             problems.append((field, "not-finite"))
         elif feature.type == "integer" and not value.is_integer():

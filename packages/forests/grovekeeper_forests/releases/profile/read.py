@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from grovekeeper_forests.bins import noisy_counts, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.profile.price import (
     ProfileInvalid,
@@ -127,18 +128,22 @@ class Profile:
             return float(self.count_noise_sd * self.schema.n_classes**0.5)
         return noisy_counts.noise_sd(event)
 
-    def edges(self) -> dict[str, list[float]]:
+    def edges(self) -> dict[str, list[float | str]]:
         """Released edges of the bins, by the feature's name; a value on an edge belongs
         below it.
         """
         feature_edges = quantile_bins.encoding(self.schema, self.cuts).edges
         private = quantile_bins.private_features(self.schema)
-        edges = {}
+        edges: dict[str, list[float | str]] = {}
         for index in private:
             of_feature = feature_edges[index]
             assert of_feature is not None  # numbers have edges
-            edges[self.schema.features[index].name] = [
-                float(edge) for edge in of_feature
+            feature = self.schema.features[index]
+            first_day = feature.first_day
+            # an edge of dates is in the middle of the last day below it
+            edges[feature.name] = [
+                float(edge) if first_day is None else date_of(edge + first_day)
+                for edge in of_feature
             ]
         return edges
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.amounts import NotAnAmount, parse, to_text
-from grovekeeper_forests.data.schema import Feature, Schema, plain_number
+from grovekeeper_forests.data.days import day_of
+from grovekeeper_forests.data.schema import Feature, Schema, shown_number
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 
 COUNT, HISTOGRAM, CROSSTAB = "count", "histogram", "crosstab"
@@ -68,6 +69,7 @@ class Axis:
         is_label: whether the column is the label.
         n_private: number of bins whose edges a release selects among ``edges``; 0 where
             ``edges`` are those of the bins.
+        first_day: of a column of dates.
     """
 
     column: str
@@ -77,6 +79,7 @@ class Axis:
     has_missing: bool = False
     is_label: bool = False
     n_private: int = 0
+    first_day: int | None = None
 
     @property
     def n_cells(self) -> int:
@@ -96,7 +99,7 @@ class Axis:
             declared = [{"category": category} for category in self.categories]
             return [*declared, {"other": True}, *missing]
         limits_of_bins = [self.bounds[0], *self.edges, self.bounds[1]]
-        numbers = list(map(plain_number, limits_of_bins))
+        numbers = [shown_number(edge, self.first_day) for edge in limits_of_bins]
         bins: list[dict[str, Any]] = [
             {"from": low, "below": high} for low, high in itertools.pairwise(numbers)
         ]
@@ -115,18 +118,22 @@ class Condition:
             for a number.
         lower: the smallest number; ``None``: no bound.
         below: above the largest number; ``None``: no bound.
+        first_day: of a column of dates.
     """
 
     column: str
     values: tuple[str | None, ...] | None = None
     lower: float | None = None
     below: float | None = None
+    first_day: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """In the form of a request."""
         if self.values is not None:
             return {"column": self.column, "in": list(self.values)}
-        return {"column": self.column, "from": self.lower, "below": self.below}
+        lower = _stored(self.lower, self.first_day)
+        below = _stored(self.below, self.first_day)
+        return {"column": self.column, "from": lower, "below": below}
 
 
 @dataclass(frozen=True)
@@ -246,7 +253,7 @@ class Table:
             "bins": {
                 axis.column: {"quantiles": axis.n_private}
                 if axis.n_private
-                else list(axis.edges)
+                else [_stored(edge, axis.first_day) for edge in axis.edges]
                 for axis in self.counted_axes
                 if not axis.categories and axis != self._default_grid
             },
@@ -389,7 +396,8 @@ class _TableReader:
         assert value is not None
         asked = self._bins.get(value.name, limits.MAX_STATISTICS_BINS)
         edges = self._edges(value, asked)
-        return Axis(value.name, edges=edges, bounds=(value.lower, value.upper))
+        bounds = (value.lower, value.upper)
+        return Axis(value.name, edges=edges, bounds=bounds, first_day=value.first_day)
 
     def _own_columns(self, statistic: str) -> list[str]:
         """The columns that the statistic itself groups by, beside those of ``by``."""
@@ -450,6 +458,7 @@ class _TableReader:
             bounds=(feature.lower, feature.upper),
             has_missing=feature.missing,
             n_private=n_private,
+            first_day=feature.first_day,
         )
 
     def _private_bins(self, feature: Feature, n_bins: int) -> int:
@@ -474,6 +483,7 @@ class _TableReader:
                     limit=limits.MAX_STATISTICS_BINS,
                 )
             return _equal_edges(feature, asked)
+        asked = [self._number(feature, edge, "bins", feature.name) for edge in asked]
         if not all(low < high for low, high in itertools.pairwise(asked)):
             raise self._invalid("not-ascending", "bins", feature.name)
         # The bounds may be written out as the ends of the first and the last bin.
@@ -488,6 +498,17 @@ class _TableReader:
             )
         return edges
 
+    def _number(self, feature: Feature, asked: Any, *place: str | int) -> float:
+        """A number of a request, which is a date for a column of dates."""
+        if feature.first_day is None:
+            if isinstance(asked, str):
+                raise self._invalid("not-a-number", *place)
+            return float(asked)
+        day = day_of(asked)
+        if not day.is_integer():
+            raise self._invalid("not-a-date", *place, accepted=_in_bounds(feature))
+        return day - feature.first_day
+
     def _value(self, statistic: str) -> Feature:
         name = self._asked["column"]
         if (
@@ -496,6 +517,8 @@ class _TableReader:
         ):
             raise self._invalid("not-a-number", "column", accepted=self._numbers())
         feature = self._feature(name, "column")
+        if feature.is_date and statistic == SUM:
+            raise self._invalid("not-of-dates", "column")
         if not feature.lower < feature.upper:
             raise self._invalid("constant", "column")
         if not _are_bounds_of(statistic, feature):
@@ -520,18 +543,20 @@ class _TableReader:
         if categories is None:
             if values is not None or not is_range:
                 raise self._invalid("needs-a-range", "where", index)
+            feature = self._features[name]
+            if lower is not None:
+                lower = self._number(feature, lower, "where", index, "from")
+            if below is not None:
+                below = self._number(feature, below, "where", index, "below")
             if lower is not None and below is not None and lower >= below:
                 raise self._invalid("empty-range", "where", index)
-            feature = self._features[name]
             is_above = lower is not None and lower > feature.upper
             if is_above or (below is not None and below <= feature.lower):
                 raise self._invalid(
                     "out-of-bounds", "where", index, accepted=_in_bounds(feature)
                 )
             return Condition(
-                name,
-                lower=None if lower is None else float(lower),
-                below=None if below is None else float(below),
+                name, lower=lower, below=below, first_day=feature.first_day
             )
         if is_range or not values:
             raise self._invalid("needs-categories", "where", index)
@@ -606,9 +631,17 @@ def _are_bounds_of(statistic: str, feature: Feature) -> bool:
 
 def _in_bounds(feature: Feature) -> list[str]:
     """What is inside the bounds of a number, in words."""
-    low = plain_number(feature.lower)
-    high = plain_number(feature.upper)
-    return [f"numbers from {low} to {high}"]
+    low = shown_number(feature.lower, feature.first_day)
+    high = shown_number(feature.upper, feature.first_day)
+    what = "dates" if feature.is_date else "numbers"
+    return [f"{what} from {low} to {high}"]
+
+
+def _stored(number: float | None, first_day: int | None) -> float | int | str | None:
+    """A number of a request as a plan stores it: a date for a column of dates."""
+    if number is None or first_day is None:
+        return number
+    return shown_number(number, first_day)
 
 
 @lru_cache(maxsize=1_024)
@@ -618,7 +651,7 @@ def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
     """
     low = Fraction(feature.lower)
     high = Fraction(feature.upper)
-    if feature.type == "integer":
+    if feature.is_whole:
         n_values = high - low + 1
         edges = {low + math.ceil(n_values * step / n_bins) for step in range(1, n_bins)}
     else:
@@ -631,5 +664,5 @@ def _is_edge(feature: Feature, number: float) -> bool:
     """Whether a number can be the edge between two bins. The upper bound of an integer
     can: it is a bin of its own.
     """
-    is_last = feature.type == "integer" and number == feature.upper
+    is_last = feature.is_whole and number == feature.upper
     return feature.lower < number < feature.upper or is_last

@@ -11,6 +11,7 @@ from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
 from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
 from grovekeeper_forests.contract.plan import Forest
+from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 from grovekeeper_forests.kernels.boosting import SCORE_BITS
@@ -112,8 +113,11 @@ def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
 
 def _input(feature: Feature) -> ValueInfoProto:
     if not feature.is_categorical:
+        kind = "number"
+        if feature.first_day is not None:
+            kind = f"days since {date_of(feature.first_day)}, a number"
         legal = (
-            f"number from {feature.lower!r} to {feature.upper!r}, others are clamped"
+            f"{kind} from {feature.lower!r} to {feature.upper!r}, others are clamped"
         )
         empty = (
             "NaN is an empty cell"
