@@ -65,13 +65,13 @@ def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(
     idle_server: Server,
 ) -> None:
     table = {
-        "fields": [{"name": "born", "type": "date"}, {"name": "age", "type": "integer"}]
+        "fields": [{"name": "born", "type": "datetime"}, {"name": "age", "type": "integer"}]
     }
     browser = signed_in(idle_server, idle_server.admin)
     read = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(table)})
     shown = text_of(read)
     assert (
-        "born: numeric, integer or categorical (the dictionary says date); or leave the column out"
+        "born: numeric, integer, date or categorical (the dictionary says datetime); or leave the column out"
         in shown
     )
     assert "The form says whole numbers until you change it." in shown

@@ -30,7 +30,8 @@ FRICTIONLESS: dict[str, Any] = {
         {"name": "grade", "type": "integer", "categories": [{"value": 1, "label": "low"}, {"value": 2}],
          "categoriesOrdered": True},
         {"name": "smokes", "type": "boolean"},
-        {"name": "born", "type": "date"},
+        {"name": "born", "type": "date", "constraints": {"minimum": "1900-01-01", "maximum": "soon"}},
+        {"name": "seen", "type": "datetime"},
         {"name": "income", "type": "boolean", "trueValues": ["high"], "falseValues": ["low"]},
     ],
     "missingValues": ["", "NA"],
@@ -69,7 +70,14 @@ FEATURES = {
         "ordered": False,
         "missing": True,
     },
-    "born": {"type": None, "missing": True},
+    "born": {
+        "type": "date",
+        "lower": "1900-01-01",
+        "upper": None,
+        "missing": True,
+        "bounds": "documented",
+    },
+    "seen": {"type": None, "missing": True},
 }
 
 
@@ -112,6 +120,7 @@ def test_a_dictionary_becomes_a_draft() -> None:
         "grade",
         "smokes",
         "born",
+        "seen",
     ]
     assert {name: features[name] for name in FEATURES} == FEATURES
 
