@@ -54,11 +54,14 @@ def days(array: pa.Array) -> NDArray[np.float64]:
     """
     if pa.types.is_date32(array.type):
         return floats(array.cast(pa.int32()))
-    unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
+    unit = "ms"
+    if pa.types.is_timestamp(array.type):
+        unit = array.type.unit
     times = elements(array.cast(pa.int64()), np.int64)
     whole, of_day = np.divmod(times, _SECONDS * _PER_SECOND[unit])
     found = whole + np.where(of_day, 0.5, 0.0)
-    return np.where(are_valid(array), found, np.nan) if array.null_count else found
+    found[~are_valid(array)] = np.nan
+    return found
 
 
 def are_valid(array: pa.Array) -> NDArray[np.bool_]:

@@ -545,7 +545,9 @@ def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
         return _numbers(column)
     has_dictionary = pa.types.is_dictionary(column.type)
     if has_dates(column.type):
-        return days(column.dictionary_decode() if has_dictionary else column)
+        if has_dictionary:
+            column = column.dictionary_decode()
+        return days(column)
     if kind is _Kind.CATEGORY and has_dictionary and _is_sent_once(column):
         offsets, text = offsets_and_text(_cells(column.dictionary))
         if len(text) <= _DICTIONARY_BYTES:

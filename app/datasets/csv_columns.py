@@ -216,10 +216,13 @@ class NumberColumn(_Column):
             values = self._parse(cells)
         is_empty = np.isnan(values)
         self._empty(is_empty, is_legal=self._feature.missing)
-        if self._feature.is_whole:
-            problem = "not-a-date" if self._feature.is_date else "not-an-integer"
+        if self._feature.type != "numeric":
+            problem = "not-an-integer"
+            if self._feature.is_date:
+                problem = "not-a-date"
             self._refuse_rows(problem, (np.rint(values) != values) & ~is_empty)
-        own_values = values - (self._feature.first_day or 0)
+        first_day = self._feature.first_day or 0
+        own_values = values - first_day
         if count_out_of_bounds(self._feature, own_values):
             lower, upper = self._feature.lower, self._feature.upper
             is_out = (own_values < lower) | (own_values > upper)
@@ -260,14 +263,17 @@ class NumberColumn(_Column):
         """The cells as days from 1970-01-01; see :func:`day_of`."""
         texts = text.dictionary_encode()
         values = texts.dictionary.to_pylist()
-        days = np.array(list(map(day_of, values)), dtype=np.float64)
-        found: NDArray[np.float64] = days[texts.indices.to_numpy()]
-        refused = np.array(values, dtype=object)[days == NO_DAY].tolist()
-        if refused and "not-a-date" not in self._suspected:
+        days = list(map(day_of, values))
+        if NO_DAY in days and "not-a-date" not in self._suspected:
+            pairs = zip(values, days, strict=True)
+            refused = [text for text, day in pairs if day == NO_DAY]
             sample = refused[: suspicions.SAMPLE]
-            self._suspected["not-a-date"] = suspicions.of_no_dates(sample)
-            option = suspicions.option_of(self._suspected["not-a-date"], sample)
+            suspected = suspicions.of_no_dates(sample)
+            option = suspicions.option_of(suspected, sample)
+            self._suspected["not-a-date"] = suspected
             self._options["not-a-date"] = option
+        of_values = np.array(days, dtype=np.float64)
+        found: NDArray[np.float64] = of_values[texts.indices.to_numpy()]
         return found
 
     def _refused(

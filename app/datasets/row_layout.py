@@ -136,16 +136,14 @@ def _meaning_of(schema: Schema) -> str:
     are clamped again when read.
     """
     features = [
-        [feature.name, _value_of(feature), feature.categories, feature.missing]
+        [feature.name, feature.type, feature.categories, feature.missing]
         for feature in schema.features
     ]
+    for stored, feature in zip(features, schema.features, strict=True):
+        if feature.first_day is not None:  # which the days are counted from
+            stored.append(feature.first_day)
     text = json.dumps([features, schema.label.classes])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _value_of(feature: Feature) -> object:
-    """What a stored value is: of a date, days since the first day."""
-    return [feature.type, feature.first_day] if feature.is_date else feature.type
 
 
 def is_layout_of(stored: pa.Schema, declared: pa.Schema) -> bool:

@@ -90,7 +90,9 @@ class ArrowCells:
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """Every row with a value, unless the column has the feature's type."""
         if feature.is_date:
-            return np.flatnonzero(np.abs(self._days - np.rint(self._days)) > 0)
+            # empty cells, which are NaN, are no problem here
+            parts = np.abs(self._days - np.rint(self._days))
+            return np.flatnonzero(parts > 0)
         fits = has_text if feature.is_categorical else has_numbers
         if fits(self.kind):
             return np.empty(0, dtype=np.intp)
@@ -180,7 +182,8 @@ class ArrowCells:
 
 
 def _days_of_texts(texts: pa.Array) -> NDArray[np.float64]:
-    return np.array(list(map(day_of, texts.to_pylist())), dtype=np.float64)
+    found = list(map(day_of, texts.to_pylist()))
+    return np.array(found, dtype=np.float64)
 
 
 def have_characters(texts: pa.Array) -> NDArray[np.bool_]:

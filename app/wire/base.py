@@ -221,13 +221,20 @@ FiniteNumber: TypeAlias = Annotated[
 """A JSON number that fits a double."""
 
 
+_DATE_CHARS = 10
+
+
 def _finite_or_text(value: object) -> float | str:
+    if not isinstance(value, str):
+        return _finite(value)
     # whether a text is a date, and belongs here, is said where the column is known
-    return value if isinstance(value, str) else _finite(value)
+    if len(value) > _DATE_CHARS:
+        raise problem("not-a-date")
+    return value
 
 
 NumberOrDate: TypeAlias = Annotated[
-    float | str,
+    float | Annotated[str, Field(max_length=_DATE_CHARS)],
     BeforeValidator(_finite_or_text),
     WithJsonSchema(
         {"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}

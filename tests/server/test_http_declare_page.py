@@ -65,7 +65,10 @@ def test_a_column_of_dates_does_not_become_whole_numbers_without_a_word(
     idle_server: Server,
 ) -> None:
     table = {
-        "fields": [{"name": "born", "type": "datetime"}, {"name": "age", "type": "integer"}]
+        "fields": [
+            {"name": "born", "type": "datetime"},
+            {"name": "age", "type": "integer"},
+        ]
     }
     browser = signed_in(idle_server, idle_server.admin)
     read = browser.post(PATH, data={"go": "read", "dictionary": json.dumps(table)})

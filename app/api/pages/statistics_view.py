@@ -181,7 +181,9 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
 
 def _as_number(value: float | str) -> float:
     """A number of a table, or the day of a date, as pictures place it."""
-    return day_of(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return day_of(value)
+    return value
 
 
 def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
@@ -192,7 +194,9 @@ def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
     lines = []
     for row in table.rows[:_MOST_LINES]:
         value, interval = in_words(row)
-        middle = None if row.value is None else _as_number(row.value)
+        middle = None
+        if row.value is not None:
+            middle = _as_number(row.value)
         picture = pictures.estimate(
             (_as_number(row.low), middle, _as_number(row.high)),
             (lowest, highest),

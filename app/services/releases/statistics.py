@@ -262,14 +262,15 @@ def _shown(table: Table, number: Estimate) -> dict[str, Any]:
     """A number of a table. A quantile or a mean of dates is a date, and its interval has
     every day of which it holds a part.
     """
-    first_day = None if table.value is None else table.value.first_day
-    if first_day is None or table.statistic == VARIANCE:
-        return vars(number)
-    days = {**vars(number), "high": math.ceil(number.high)}
-    return {
-        name: None if day is None else date_of(day + first_day)
-        for name, day in days.items()
-    }
+    shown = dict(vars(number))
+    value = table.value
+    if value is None or value.first_day is None or table.statistic == VARIANCE:
+        return shown
+    shown["high"] = math.ceil(number.high)
+    for name, day in shown.items():
+        if day is not None:
+            shown[name] = date_of(day + value.first_day)
+    return shown
 
 
 def _rank_error(released: Statistics, index: int) -> float | None:

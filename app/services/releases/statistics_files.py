@@ -51,7 +51,11 @@ def _typed(kind: type, values: Sequence[Any]) -> tuple[type, Sequence[Any]]:
     """A column that has dates has texts alone."""
     if str not in map(type, values):
         return kind, values
-    return str, [None if value is None else str(value) for value in values]
+    texts = list(values)
+    for number, value in enumerate(values):
+        if value is not None:
+            texts[number] = str(value)
+    return str, texts
 
 
 def _records(tables: Sequence[StatisticsTableOut]) -> Iterator[list[Any]]:

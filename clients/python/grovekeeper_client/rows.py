@@ -615,9 +615,10 @@ def _number(cell: Any) -> int | float:
 
 def _day(_: Feature) -> Callable[[Any], str]:
     def convert(cell: Any) -> str:
-        # NumPy's times have nanoseconds, which Python's have not
-        value = cell.astype("M8[us]") if hasattr(cell, "astype") else cell
-        value = _python_scalar(value)
+        value = cell
+        if hasattr(cell, "astype"):
+            # NumPy's times have nanoseconds, which Python's have not
+            value = _python_scalar(cell.astype("M8[us]"))
         if isinstance(value, str):
             return value
         has_zone = isinstance(value, datetime) and value.tzinfo is not None

@@ -172,7 +172,9 @@ def write(columns: Columns, stream: TextIO) -> None:
 def _text(cell: Scalar | date) -> str:
     if cell is None:
         return ""
-    return str(cell) if isinstance(cell, str | date) else repr(cell)
+    if isinstance(cell, str | date):
+        return str(cell)
+    return repr(cell)
 
 
 def headers_of(file: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ The numbers of a declaration are those of the service, where a test compares the
 import codecs
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -297,7 +297,9 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
         )
     if kind not in ("numeric", "integer", "date"):
         return _Column({"name": _name(given), "type": None, "missing": missing})
-    read = _day if kind == "date" else _number
+    read: Callable[[object], object] = _number
+    if kind == "date":
+        read = _day
     bounds = {name: read(given.get(name)) for name in ("lower", "upper")}
     note = {"bounds": given["bounds"]} if given.get("bounds") in _BOUNDS_NOTES else {}
     return _Column(

@@ -48,7 +48,9 @@ def _condition_in_words(condition: Mapping[str, Any]) -> str:
 
 
 def _bound_in_words(bound: float | str) -> str:
-    return bound if isinstance(bound, str) else f"{bound:.15g}"
+    if isinstance(bound, str):
+        return bound
+    return f"{bound:.15g}"
 
 
 def error_of_quantiles(

@@ -327,12 +327,16 @@ def _why_no_date(cell: str) -> str | None:
     text = cell.strip()
     if text.casefold() in MARKS:
         return MARK
+    if _ISO_DATE.fullmatch(text):
+        return _NO_DAY
+    if _NUMBER.fullmatch(text):
+        return _DAY_NUMBER
     found = _DATE_TEXT.fullmatch(text)
     if found is None:
-        return _DAY_NUMBER if _NUMBER.fullmatch(text) else None
+        return None
     if found[1]:
         return _DAY_TIME
-    return _NO_DAY if _ISO_DATE.fullmatch(text) else _DAY_FORM
+    return _DAY_FORM
 
 
 def of_undeclared(cells: Iterable[str], declared: Sequence[str]) -> str | None:

@@ -429,7 +429,9 @@ def _day(value: Any) -> Any:
     """A date as text; what is no date stays, and is refused."""
     if _is_missing(value):
         return None
-    return str(value).removesuffix(" 00:00:00") if isinstance(value, date) else value
+    if not isinstance(value, date):
+        return value
+    return str(value).removesuffix(" 00:00:00")
 
 
 def _text(value: Any) -> str:

@@ -409,4 +409,6 @@ def show_profile(
 
 def _edge(edge: float | str) -> str:
     """An edge of bins, which is a date in a column of dates."""
-    return edge if isinstance(edge, str) else f"{edge:g}"
+    if isinstance(edge, str):
+        return edge
+    return f"{edge:g}"

@@ -68,7 +68,7 @@ def grid_edges(feature: Feature) -> NDArray[np.float64]:
         are equal.
     """
     number = as_number(feature)
-    return _cached_edges(number.lower, number.upper, whole=number.is_whole)
+    return _cached_edges(number.lower, number.upper, whole=number.type != "numeric")
 
 
 @lru_cache(maxsize=4_096)
@@ -289,7 +289,7 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
     cells = n_cells(feature)
     if cells <= _FREE_CELLS:
         return range(1, cells)
-    if as_number(feature).is_whole and cells <= _GROUPED_CELLS:
+    if as_number(feature).type != "numeric" and cells <= _GROUPED_CELLS:
         return [group * cells // _FREE_CELLS for group in range(1, _FREE_CELLS)]
     return None
 

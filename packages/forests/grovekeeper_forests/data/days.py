@@ -25,7 +25,9 @@ def day_of(cell: object) -> float:
     """
     if cell is None:
         return math.nan
-    text = cell.strip(_BLANKS) if isinstance(cell, str) else "?"
+    if not isinstance(cell, str):
+        return NO_DAY
+    text = cell.strip(_BLANKS)
     if not text:
         return math.nan
     if not _ISO.fullmatch(text):

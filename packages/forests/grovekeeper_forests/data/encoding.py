@@ -392,7 +392,9 @@ def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int]
 def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
     if feature.is_categorical:
         return None
-    return _number_edges(feature.lower, feature.upper, n_bins, whole=feature.is_whole)
+    return _number_edges(
+        feature.lower, feature.upper, n_bins, whole=feature.type != "numeric"
+    )
 
 
 @lru_cache(maxsize=4096)

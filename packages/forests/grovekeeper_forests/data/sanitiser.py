@@ -142,7 +142,8 @@ def legal_types(feature: Feature) -> frozenset[type]:
     Exact types, not their subclasses: in Python a bool is an int, but here it is
     neither a number nor a category.
     """
-    return _JSON_STRINGS if feature.has_texts else _JSON_NUMBERS
+    has_texts = feature.type in ("date", "categorical")
+    return _JSON_STRINGS if has_texts else _JSON_NUMBERS
 
 
 def codes_of(feature: Feature) -> dict[object, int]:
@@ -187,11 +188,11 @@ class JsonCells:
     def __len__(self) -> int:
         return len(self._values)
 
-    def of_other_types(self, feature: Feature) -> Sequence[int]:
+    def of_other_types(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """See :class:`Cells`."""
-        if feature.is_date:
-            days = map(day_of, self._values)
-            return [row for row, day in enumerate(days) if day == NO_DAY]
+        if feature.type == "date":
+            days = np.array(list(map(day_of, self._values)))
+            return np.flatnonzero(days == NO_DAY)
         legal = legal_types(feature)
         if legal.issuperset(map(type, self._values)):
             return ()
@@ -201,7 +202,7 @@ class JsonCells:
 
     def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """See :class:`Cells`."""
-        if feature.is_date:
+        if feature.type == "date":
             return np.flatnonzero(np.isnan(self.numbers(feature)))
         empty = _EMPTY_CATEGORIES if feature.is_categorical else (None,)
         if not any(value in self._values for value in empty):
@@ -239,7 +240,7 @@ class NumberCells:
 
     def of_other_types(self, feature: Feature) -> NDArray[np.intp]:
         """See :class:`Cells`."""
-        if not feature.has_texts:
+        if legal_types(feature) is _JSON_NUMBERS:
             return np.empty(0, dtype=np.intp)
         return np.flatnonzero(~np.isnan(self._values))
 
@@ -286,7 +287,7 @@ def sanitise_numbers(
     # Rounded after clamping: the bounds of an integer feature are integers, so the
     # result stays inside them.
     result = np.clip(values, feature.lower, feature.upper)
-    if feature.is_whole:
+    if feature.type != "numeric":
         np.rint(result, out=result)
     if not feature.missing:
         np.copyto(result, feature.lower, where=np.isnan(result))
@@ -493,20 +494,20 @@ class RequestRows:
         self._order = [feature.name for feature in features]
         self._types: list[frozenset[type]] = []
         self._codes: dict[int, tuple[Mapping[object, int], int]] = {}
-        self._first_days = {
-            place: feature.first_day
-            for place, feature in enumerate(features)
-            if feature.first_day is not None
-        }
+        self._first_days: dict[int, int] = {}
         rules: list[tuple[float, float, float, bool]] = []
         for place, feature in enumerate(features):
+            if feature.first_day is not None:
+                self._first_days[place] = feature.first_day
             types = legal_types(feature)
             self._types.append(types if feature.missing else types - {type(None)})
             if feature.is_categorical:
                 self._codes[place] = codes_of(feature), feature.other_code
                 rules.append((-np.inf, np.inf, feature.other_code, False))
             else:
-                rules.append((feature.lower, feature.upper, np.nan, feature.is_whole))
+                rules.append(
+                    (feature.lower, feature.upper, np.nan, feature.type != "numeric")
+                )
         self._rules = np.array(rules, dtype=np.float64).reshape(-1, 4)
 
     def sanitise(self, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
@@ -580,10 +581,12 @@ class RequestRows:
             if not types.issuperset(map(type, cells)):
                 return None
             if place in self._first_days:
-                days = list(map(day_of, cells))
-                if not all(map(float.is_integer, days)):  # empty, or no date
-                    return None
-                values += [day - self._first_days[place] for day in days]
+                first_day = self._first_days[place]
+                for cell in cells:
+                    day = day_of(cell)
+                    if not day.is_integer():  # empty, or no date
+                        return None
+                    values.append(day - first_day)
                 continue
             if place not in self._codes:
                 values += cells

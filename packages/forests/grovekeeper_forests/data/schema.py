@@ -28,8 +28,8 @@ class Feature:
     Attributes:
         name: column name.
         type: ``numeric``, ``integer`` and ``date`` have ``lower`` ≤ ``upper``;
-            ``categorical`` has ``categories``. A ``date`` is an integer: its whole days
-            since the first day.
+            ``categorical`` has ``categories``. A ``date`` is an integer, its whole days
+            since the first day: of numbers, ``numeric`` alone have fractions.
         lower: smallest legal value; values below are clamped to it. 0 of a ``date``.
         upper: largest legal value.
         categories: distinct strings, at least one; a value outside them is OTHER.
@@ -60,11 +60,6 @@ class Feature:
         return self.is_categorical or self.is_date
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the values are numbers without a fraction."""
-        return self.type in ("integer", "date")
-
-    @property
     def is_categorical(self) -> bool:
         """Whether the feature has categories instead of bounds."""
         return self.type == "categorical"
@@ -86,8 +81,8 @@ class Feature:
             result |= {"categories": list(self.categories), "ordered": self.ordered}
         else:
             result |= {
-                "lower": shown_number(self.lower, self.first_day),
-                "upper": shown_number(self.upper, self.first_day),
+                "lower": plain_number(self.lower, self.first_day),
+                "upper": plain_number(self.upper, self.first_day),
             }
         result["missing"] = self.missing
         if self.bounds is not None:
@@ -239,20 +234,15 @@ class Schema:
 
 
 def _feature(item: Mapping[str, object]) -> Feature:
-    is_date = item["type"] == "date"
-    lower, upper = (_bound(item.get(name), is_date) for name in ("lower", "upper"))
+    lower, upper = item.get("lower"), item.get("upper")
     first_day = None
-    if is_date:
-        is_known = not math.isnan(lower)
-        first_day = int(lower) if is_known else 0
-        lower -= first_day
-        # without a first day, the last one is no problem of its own
-        upper -= first_day if is_known else upper
+    if item["type"] == "date":
+        first_day, lower, upper = _days(lower, upper)
     return Feature(
         name=cast(str, item["name"]),
         type=cast(FeatureType, item["type"]),
-        lower=lower,
-        upper=upper,
+        lower=math.nan if lower is None else float(cast(float, lower)),
+        upper=math.nan if upper is None else float(cast(float, upper)),
         categories=tuple(cast(Sequence[str], item.get("categories") or ())),
         ordered=bool(item.get("ordered", False)),
         missing=bool(item.get("missing", False)),
@@ -261,32 +251,34 @@ def _feature(item: Mapping[str, object]) -> Feature:
     )
 
 
-def _bound(value: object, is_date: bool) -> float:
-    """A bound as a number; NaN where it is absent, or no date in a column of dates."""
-    if is_date:
-        day = day_of(value)
-        return day if day.is_integer() else math.nan
-    return math.nan if value is None else float(cast(float, value))
+def _days(first: object, last: object) -> tuple[int, float, float]:
+    """The first day from 1970-01-01, and both bounds from the first day; NaN for a bound
+    that is no date.
+    """
+    lower = day_of(first)
+    upper = day_of(last)
+    if not upper.is_integer():
+        upper = math.nan
+    if not lower.is_integer():
+        # without a first day, the last one is no problem of its own
+        return 0, math.nan, upper
+    return int(lower), 0.0, upper - lower
 
 
 def _without_notes(schema: Schema) -> list[Feature]:
     return [replace(feature, bounds=None) for feature in schema.features]
 
 
-def plain_number(value: float) -> float | int:
+def plain_number(value: float, first_day: int | None = None) -> float | int | str:
     """A number of a declaration as people write it: without a fraction where it has
-    none.
-    """
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def shown_number(value: float, first_day: int | None) -> float | int | str:
-    """A value of a column as people write it: a date in a column of dates.
+    none, and as a date in a column of dates.
 
     Args:
         first_day: of the column (:attr:`Feature.first_day`).
     """
-    return plain_number(value) if first_day is None else date_of(value + first_day)
+    if first_day is not None:
+        return date_of(value + first_day)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def composed(name: str) -> str:
@@ -383,6 +375,14 @@ def _problem(problem: str, *place: str | int) -> ParameterProblem:
     )
 
 
+_NO_BOUND = {
+    "numeric": "missing",
+    "integer": "missing",
+    "date": "not-a-date",
+}
+"""The problem of a bound that is none, by the type of the feature."""
+
+
 def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
     problems: list[tuple[str, str]] = []
     name_problem = column_name_problem(feature.name)
@@ -409,8 +409,7 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
     for field in ("lower", "upper"):
         value = getattr(feature, field)
         if math.isnan(value):
-            problem = "not-a-date" if feature.is_date else "missing"
-            problems.append((field, problem))
+            problems.append((field, _NO_BOUND[feature.type]))
         elif math.isinf(value):
             problems.append((field, "not-finite"))
         elif feature.type == "integer" and not value.is_integer():

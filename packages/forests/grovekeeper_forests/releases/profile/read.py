@@ -139,12 +139,11 @@ class Profile:
             of_feature = feature_edges[index]
             assert of_feature is not None  # numbers have edges
             feature = self.schema.features[index]
-            first_day = feature.first_day
-            # an edge of dates is in the middle of the last day below it
-            edges[feature.name] = [
-                float(edge) if first_day is None else date_of(edge + first_day)
-                for edge in of_feature
-            ]
+            edges[feature.name] = list(map(float, of_feature))
+            if feature.first_day is not None:
+                # an edge of dates is in the middle of the last day below it
+                days = of_feature + feature.first_day
+                edges[feature.name] = list(map(date_of, days))
         return edges
 
     def reused(self, profile_id: str) -> ReusedProfile:

@@ -92,10 +92,11 @@ def measures(table: Table) -> list[Measure]:
         return [rows]
     feature = table.value
     radius = radius_of(table.value)
-    centred = Measure("centred", radius, _few(2 * radius) if feature.is_whole else None)
+    is_whole = feature.type != "numeric"
+    centred = Measure("centred", radius, _few(2 * radius) if is_whole else None)
     if table.statistic == SUM:
         reach = max(abs(feature.lower), abs(feature.upper))
-        return [Measure("sum", reach, _few(reach) if feature.is_whole else None)]
+        return [Measure("sum", reach, _few(reach) if is_whole else None)]
     if table.statistic == MEAN:
         return [rows, centred]
     assert table.statistic == VARIANCE

@@ -28,7 +28,7 @@ def cells_of(table: Table) -> list[Cell]:
     lower, upper = table.grid.bounds
     edges = [lower, *table.grid.edges]
     ends = [*table.grid.edges, upper]
-    if not table.value.is_whole:
+    if table.value.type == "numeric":
         return [
             Cell(low / 2 + high / 2, low, high)
             for low, high in zip(edges, ends, strict=True)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from grovekeeper_forests import limits
 from grovekeeper_forests.amounts import NotAnAmount, parse, to_text
 from grovekeeper_forests.data.days import day_of
-from grovekeeper_forests.data.schema import Feature, Schema, shown_number
+from grovekeeper_forests.data.schema import Feature, Schema, plain_number
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 
 COUNT, HISTOGRAM, CROSSTAB = "count", "histogram", "crosstab"
@@ -99,7 +99,7 @@ class Axis:
             declared = [{"category": category} for category in self.categories]
             return [*declared, {"other": True}, *missing]
         limits_of_bins = [self.bounds[0], *self.edges, self.bounds[1]]
-        numbers = [shown_number(edge, self.first_day) for edge in limits_of_bins]
+        numbers = [plain_number(edge, self.first_day) for edge in limits_of_bins]
         bins: list[dict[str, Any]] = [
             {"from": low, "below": high} for low, high in itertools.pairwise(numbers)
         ]
@@ -631,8 +631,8 @@ def _are_bounds_of(statistic: str, feature: Feature) -> bool:
 
 def _in_bounds(feature: Feature) -> list[str]:
     """What is inside the bounds of a number, in words."""
-    low = shown_number(feature.lower, feature.first_day)
-    high = shown_number(feature.upper, feature.first_day)
+    low = plain_number(feature.lower, feature.first_day)
+    high = plain_number(feature.upper, feature.first_day)
     what = "dates" if feature.is_date else "numbers"
     return [f"{what} from {low} to {high}"]
 
@@ -641,7 +641,7 @@ def _stored(number: float | None, first_day: int | None) -> float | int | str | 
     """A number of a request as a plan stores it: a date for a column of dates."""
     if number is None or first_day is None:
         return number
-    return shown_number(number, first_day)
+    return plain_number(number, first_day)
 
 
 @lru_cache(maxsize=1_024)
@@ -651,7 +651,7 @@ def _equal_edges(feature: Feature, n_bins: int) -> tuple[float, ...]:
     """
     low = Fraction(feature.lower)
     high = Fraction(feature.upper)
-    if feature.is_whole:
+    if feature.type != "numeric":
         n_values = high - low + 1
         edges = {low + math.ceil(n_values * step / n_bins) for step in range(1, n_bins)}
     else:
@@ -664,5 +664,5 @@ def _is_edge(feature: Feature, number: float) -> bool:
     """Whether a number can be the edge between two bins. The upper bound of an integer
     can: it is a bin of its own.
     """
-    is_last = feature.is_whole and number == feature.upper
+    is_last = feature.type != "numeric" and number == feature.upper
     return feature.lower < number < feature.upper or is_last

@@ -293,7 +293,7 @@ def _add_numbers(graph: Graph, schema: Schema) -> str:
     values = graph.add(
         "Max", graph.add("Min", raw, graph.constant(upper)), graph.constant(lower)
     )
-    is_whole = np.array([[feature.is_whole for feature in features]])
+    is_whole = np.array([[feature.type != "numeric" for feature in features]])
     if is_whole.any():
         values = graph.add(
             "Where", graph.constant(is_whole), graph.add("Round", values), values
