@@ -53,13 +53,16 @@ def days(array: pa.Array) -> NDArray[np.float64]:
     null. A time of the day is a half, so that no other time counts as midnight.
     """
     if pa.types.is_date32(array.type):
-        return floats(array.cast(pa.int32()))
+        numbers = array.cast(pa.int32())
+        return floats(numbers)
     unit = "ms"
     if pa.types.is_timestamp(array.type):
         unit = array.type.unit
+    of_a_day = _SECONDS * _PER_SECOND[unit]
     times = elements(array.cast(pa.int64()), np.int64)
-    whole, of_day = np.divmod(times, _SECONDS * _PER_SECOND[unit])
-    found = whole + np.where(of_day, 0.5, 0.0)
+    whole, rest = np.divmod(times, of_a_day)
+    found = whole.astype(np.float64)
+    found[rest != 0] += 0.5
     found[~are_valid(array)] = np.nan
     return found
 

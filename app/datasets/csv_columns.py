@@ -220,7 +220,8 @@ class NumberColumn(_Column):
             problem = "not-an-integer"
             if self._feature.is_date:
                 problem = "not-a-date"
-            self._refuse_rows(problem, (np.rint(values) != values) & ~is_empty)
+            is_part = np.rint(values) != values
+            self._refuse_rows(problem, is_part & ~is_empty)
         first_day = self._feature.first_day or 0
         own_values = values - first_day
         if count_out_of_bounds(self._feature, own_values):

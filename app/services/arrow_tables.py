@@ -91,7 +91,8 @@ class ArrowCells:
         """Every row with a value, unless the column has the feature's type."""
         if feature.is_date:
             # empty cells, which are NaN, are no problem here
-            parts = np.abs(self._days - np.rint(self._days))
+            whole = np.rint(self._days)
+            parts = np.abs(self._days - whole)
             return np.flatnonzero(parts > 0)
         fits = has_text if feature.is_categorical else has_numbers
         if fits(self.kind):

@@ -75,8 +75,9 @@ def _values(feature: Mapping[str, Any]) -> str:
         values = words.listed(feature["categories"])
     else:
         bounds = [feature["lower"], feature["upper"]]
-        is_date = feature["type"] == "date"
-        values = " to ".join(bounds if is_date else map(words.grouped, bounds))
+        if feature["type"] != "date":
+            bounds = list(map(words.grouped, bounds))
+        values = " to ".join(bounds)
     return f"{values}, or missing" if feature.get("missing") else values
 
 

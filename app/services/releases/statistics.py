@@ -264,7 +264,9 @@ def _shown(table: Table, number: Estimate) -> dict[str, Any]:
     """
     shown = dict(vars(number))
     value = table.value
-    if value is None or value.first_day is None or table.statistic == VARIANCE:
+    if value is None or value.first_day is None:
+        return shown
+    if table.statistic == VARIANCE:
         return shown
     shown["high"] = math.ceil(number.high)
     for name, day in shown.items():

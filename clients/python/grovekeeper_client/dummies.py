@@ -216,8 +216,11 @@ def _cell(column: Feature, chance: random.Random) -> Scalar | date:
         return str(categories[int(share * len(categories))])
     if column["type"] == "date":
         first = date.fromisoformat(column["lower"])
-        n_days = (date.fromisoformat(column["upper"]) - first).days + 1
-        return first + timedelta(days=math.floor(share * n_days))
+        last = date.fromisoformat(column["upper"])
+        width = last - first
+        n_days = width.days + 1
+        days = math.floor(share * n_days)
+        return first + timedelta(days)
     lower = float(column["lower"])
     upper = float(column["upper"])
     is_integer = column["type"] == "integer"

@@ -26,9 +26,8 @@ def estimate_in_words(
     Args:
         value: ``None`` where the noise left none.
     """
-    if not (isinstance(low, int | float) and isinstance(high, int | float)):
+    if isinstance(value, str) or isinstance(low, str) or isinstance(high, str):
         return str(value or "not told"), f"{low} to {high}"
-    assert not isinstance(value, str)
     decimals = _decimals(value or 0.0, low, high)
     lowest = written(_rounded(low, decimals, ROUND_FLOOR))
     interval = f"{lowest} to {written(_rounded(high, decimals, ROUND_CEILING))}"

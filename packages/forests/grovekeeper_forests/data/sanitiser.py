@@ -191,8 +191,9 @@ class JsonCells:
     def of_other_types(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """See :class:`Cells`."""
         if feature.type == "date":
-            days = np.array(list(map(day_of, self._values)))
-            return np.flatnonzero(days == NO_DAY)
+            days = list(map(day_of, self._values))
+            is_none = np.array(days) == NO_DAY
+            return np.flatnonzero(is_none)
         legal = legal_types(feature)
         if legal.issuperset(map(type, self._values)):
             return ()
@@ -203,7 +204,8 @@ class JsonCells:
     def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """See :class:`Cells`."""
         if feature.type == "date":
-            return np.flatnonzero(np.isnan(self.numbers(feature)))
+            is_empty = np.isnan(self.numbers(feature))
+            return np.flatnonzero(is_empty)
         empty = _EMPTY_CATEGORIES if feature.is_categorical else (None,)
         if not any(value in self._values for value in empty):
             return ()
@@ -213,7 +215,8 @@ class JsonCells:
         """See :class:`Cells`."""
         if feature.first_day is not None:
             days = list(map(day_of, self._values))
-            return np.array(days, dtype=np.float64) - feature.first_day
+            found = np.array(days, dtype=np.float64)
+            return found - feature.first_day
         values = cast(Sequence[int | float | None], self._values)
         try:
             return np.array(values, dtype=np.float64)

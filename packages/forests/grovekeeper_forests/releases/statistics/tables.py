@@ -131,8 +131,9 @@ class Condition:
         """In the form of a request."""
         if self.values is not None:
             return {"column": self.column, "in": list(self.values)}
-        lower = _stored(self.lower, self.first_day)
-        below = _stored(self.below, self.first_day)
+        first_day = self.first_day
+        lower = _stored(self.lower, first_day)
+        below = _stored(self.below, first_day)
         return {"column": self.column, "from": lower, "below": below}
 
 
@@ -631,9 +632,12 @@ def _are_bounds_of(statistic: str, feature: Feature) -> bool:
 
 def _in_bounds(feature: Feature) -> list[str]:
     """What is inside the bounds of a number, in words."""
-    low = plain_number(feature.lower, feature.first_day)
-    high = plain_number(feature.upper, feature.first_day)
-    what = "dates" if feature.is_date else "numbers"
+    first_day = feature.first_day
+    low = plain_number(feature.lower, first_day)
+    high = plain_number(feature.upper, first_day)
+    what = "numbers"
+    if feature.is_date:
+        what = "dates"
     return [f"{what} from {low} to {high}"]
 
 
