@@ -24,7 +24,7 @@ import json
 import os
 import resource
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -266,8 +266,9 @@ def _opened(
         case BodyForm.PARQUET:
             return _parquet(file, categories)
         case BodyForm.ARROW_STREAM:
-            stream = pa_ipc.open_stream(_Ahead(file), options=options)
-            return stream.schema, _checked(stream)
+            body = _Ahead(file)
+            stream = pa_ipc.open_stream(body, options=options)
+            return stream.schema, _checked(_whole(stream, body))
         case BodyForm.ARROW_FILE:
             reader = pa_ipc.open_file(_Ahead(file), options=options)
             if reader.num_record_batches > limits.MAX_ROW_GROUPS:
@@ -278,6 +279,10 @@ def _opened(
             raise ValueError("not a columnar form")
 
 
+_END_OF_STREAM = bytes(4)
+"""The length of the next message: none follows."""
+
+
 class _Ahead(io.BufferedReader):
     """The body, read in advance: a record batch takes three reads, each of which asks
     the service.
@@ -286,6 +291,7 @@ class _Ahead(io.BufferedReader):
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(cast(io.RawIOBase, file), _AHEAD_BYTES)
         self._end = self.seek(0, io.SEEK_END)
+        self._last = b""
         self.seek(0)
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -294,8 +300,26 @@ class _Ahead(io.BufferedReader):
         """
         left = max(self._end - self.tell(), 0)
         if size is None or size < 0:
-            return super().read(left)
-        return super().read(min(size, left))
+            size = left
+        self._last = super().read(min(size, left))
+        return self._last
+
+    def has_ended(self) -> bool:
+        """Whether the last that was read is the mark of the end of a stream, and the
+        end of the body.
+        """
+        return self._last == _END_OF_STREAM and self.tell() == self._end
+
+
+def _whole(batches: Iterable[pa.RecordBatch], body: _Ahead) -> Iterator[pa.RecordBatch]:
+    """The record batches of a stream that says where it ends, and is all of the body.
+
+    The format's reader takes the end of a body for the end of its stream, and does not
+    look behind the end of a stream: rows would be lost without a word.
+    """
+    yield from batches
+    if not body.has_ended():
+        raise BodyRefused(BodyProblem.MALFORMED)
 
 
 def _checked(batches: Any) -> Iterator[pa.RecordBatch]:

@@ -53,7 +53,7 @@ TYPES = (
     "with a fraction and floats in the unit column: a table with a gap makes floats of whole numbers"
 )
 LONG_ROW = "a text of a row is longer than any declared value"
-CUT_OFF = "not of the form that its name or media type says, or cut off"
+CUT_OFF = "not of the form that its name or media type says, cut off, or several streams in one file"
 UNSUPPORTED = "an encoding or a compression that is not read; write the file with the library's defaults"
 
 PARQUET, ARROW, ZIP = b"PAR1\x15", b"ARROW1\x00", b"PK\x03\x04"

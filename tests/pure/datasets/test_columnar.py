@@ -265,9 +265,32 @@ def test_a_table_without_rows_is_legal(ingest: Ingestion, form: BodyForm) -> Non
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.95])
 def test_a_body_that_is_cut_off_is_refused(form: BodyForm, part: float) -> None:
     body = body_of(_table(), form)
-    if form is BodyForm.ARROW_STREAM and part == 0.95:
-        part = 0.8  # the end of a stream need not be marked
     assert _refused(body[: int(len(body) * part)], form) is BodyProblem.MALFORMED
+
+
+@pytest.mark.parametrize("n_bytes", [1, 4, 8])
+def test_a_stream_that_does_not_say_where_it_ends_is_refused(n_bytes: int) -> None:
+    """Without its mark, a stream that was cut off between two batches looks whole."""
+    body = body_of(_table(), BodyForm.ARROW_STREAM)
+    assert body.endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    cut = body[:-n_bytes]
+    assert _refused(cut, BodyForm.ARROW_STREAM) is BodyProblem.MALFORMED
+
+
+@pytest.mark.parametrize("behind", ["a stream", "\0", "\0\0\0\0"])
+def test_a_stream_with_something_behind_it_is_refused(behind: str) -> None:
+    """``cat a.arrows b.arrows`` would lose the rows of the second."""
+    body = body_of(_table(), BodyForm.ARROW_STREAM)
+    more = body if behind == "a stream" else behind.encode()
+    assert _refused(body + more, BodyForm.ARROW_STREAM) is BodyProblem.MALFORMED
+
+
+def test_a_stream_of_the_first_version_of_the_format_is_read(ingest: Ingestion) -> None:
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=True)
+    with pa.ipc.new_stream(sink, _table().schema, options=options) as writer:
+        writer.write_table(_table())
+    assert ingest(sink.getvalue(), form=BodyForm.ARROW_STREAM).n_rows == 3
 
 
 def test_a_body_of_another_form_is_refused(ingest: Ingestion) -> None:
