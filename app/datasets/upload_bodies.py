@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+
 from app.core.errors import (
     ColumnProblem,
     InvalidRequest,
@@ -37,6 +39,7 @@ NOT_TEXT = "\0"
 
 _PIECE_BYTES = 1024 * 1024
 _BEGIN_BYTES = 8
+_QUOTE = ord('"')
 _UNDECODED = re.compile("[\udc80-\udcff]+")
 _CONTROLS = re.compile("[\x80-\x9f]")
 """What Latin-1 has where Windows-1252 has letters and signs."""
@@ -230,6 +233,52 @@ def _codec(encoding: str, begin: bytes) -> str:
     return "utf-16-be" if begin[:1] == b"\0" else "utf-16-le"
 
 
+class _Quotes:
+    """Looks for text behind the quote that ends a cell, as in ``"Ann \\"A\\" B"``: some
+    readers refuse it, and each of the others reads another text.
+
+    Nothing is looked for after the first quote inside a cell that begins with none:
+    from there on, the number of quotes does not say which of them ends a cell.
+
+    Attributes:
+        line: the line of the text that was found, from 1.
+    """
+
+    def __init__(self, delimiter: str, *, line: int) -> None:
+        self.line = line
+        self._may_surround = np.zeros(256, dtype=np.bool_)
+        self._may_surround[list(f'{delimiter}\r\n"'.encode("ascii"))] = True
+        self._is_inside = False
+        self._before = b"\n"
+
+    def are_read_alike(self, piece: bytes) -> bool:
+        """Whether no text stands behind a quote that ends a cell.
+
+        Args:
+            piece: PRIVATE; the next part of the file, as UTF-8.
+        """
+        text = self._before + piece
+        # the sign after the last quote is in the next piece
+        is_known_after = not text.endswith(b'"')
+        self._before = text[-1:] if is_known_after else text[-2:]
+        if b'"' in text and self._may_surround.any():
+            signs = np.frombuffer(text, np.uint8)
+            quotes = np.flatnonzero(signs[1 : None if is_known_after else -1] == _QUOTE)
+            begins = quotes[int(self._is_inside) :: 2]
+            ends = quotes[int(not self._is_inside) :: 2]
+            # of the sign before the one, and behind the other
+            literal = begins[~self._may_surround[signs[begins]]]
+            stray = ends[~self._may_surround[signs[ends + 2]]]
+            if len(stray) and not (len(literal) and literal[0] < stray[0]):
+                self.line += text.count(b"\n", 1, stray[0] + 1)
+                return False
+            if len(literal):
+                self._may_surround[:] = False
+            self._is_inside ^= len(quotes) % 2 == 1
+        self.line += piece.count(b"\n")
+        return True
+
+
 class CsvSource:
     """A file object for the parser: a header that names columns by position, then the
     lines of the upload.
@@ -283,6 +332,7 @@ class CsvSource:
         self._n_empty_lines = 0
         self._waiting = b""
         self._ended = False
+        self._quotes: _Quotes | None = None
 
     @property
     def delimiter(self) -> str:
@@ -371,6 +421,9 @@ class CsvSource:
         """Puts a header before the remaining lines that names each column by its
         position in the declaration.
         """
+        # not before: quotes of a file with another separator would be taken for strays
+        self._quotes = _Quotes(self.delimiter, line=self._n_empty_lines + 1)
+        self._are_quotes_read_alike(self._waiting)
         header = self.delimiter.join(map(str, positions)).encode("ascii")
         self._waiting = header + b"\n" + self._waiting
 
@@ -458,7 +511,16 @@ class CsvSource:
         except UnicodeEncodeError:
             utf8 = _UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
         self._has_utf8 = self._has_utf8 or not utf8.isascii()
-        return utf8
+        return utf8 if self._are_quotes_read_alike(utf8) else b""
+
+    def _are_quotes_read_alike(self, utf8: bytes) -> bool:
+        if self._quotes is None or self._quotes.are_read_alike(utf8):
+            return True
+        line, suspected = self._quotes.line, suspicions.STRAY_QUOTE
+        self._refuse(
+            whole_file_problem("malformed-csv", line=line, suspected=suspected)
+        )
+        return False
 
     def _ends_long_line(self, piece: bytes) -> bool:
         """Whether a line became too long. A piece fits into the limit, so only a line

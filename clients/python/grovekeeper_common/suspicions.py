@@ -35,6 +35,10 @@ CONTROLS = "controls where text in Windows-1252 has letters and signs"
 OTHER_ENCODING = "bytes that the stated encoding does not have"
 NO_TEXT = "the file is empty"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
+STRAY_QUOTE = (
+    r'text after the quote that ends a cell, such as "a \"b\" c"; '
+    'a quote inside quotes is written twice: "a ""b"" c"'
+)
 LONG_LINE = (
     "a quote that is never closed makes one line of many, or line ends are missing"
 )

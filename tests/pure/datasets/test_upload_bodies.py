@@ -6,11 +6,12 @@ import gzip
 import io
 import re
 import tracemalloc
+from random import Random
 
 import pytest
 
 from app.core.errors import MalformedRequest, RowsInvalid, TooLarge
-from app.datasets.upload_bodies import CsvSource
+from app.datasets.upload_bodies import CsvSource, _Quotes
 
 TEXT = b"a,b\n1,2\n3,4\n"
 PACKED = gzip.compress(TEXT)
@@ -213,3 +214,64 @@ def test_nothing_is_read_after_a_refusal_or_after_closing():
     closed = open_source(TEXT)
     closed.close()
     assert closed.read() == b""
+
+
+def _stray_line(text):
+    """The line of the text behind a quote that ends a cell, by RFC 4180 sign by sign;
+    ``None`` if there is none before the first quote inside a cell without quotes.
+    """
+    place = "start"
+    for number, sign in enumerate(text):
+        ends_cell = sign in ",\n"
+        match place, sign:
+            case ("cell", '"'):
+                return None
+            case ("quoted", _):
+                place = "quote" if sign == '"' else "quoted"
+            case ("start" | "quote", '"'):
+                place = "quoted"
+            case ("quote", _) if not ends_cell:
+                return text.count("\n", 0, number) + 1
+            case _:
+                place = "start" if ends_cell else "cell"
+    return None
+
+
+def test_text_behind_a_quote_is_found_wherever_pieces_begin():
+    random = Random(7)
+    found = 0
+    for _ in range(5_000):
+        text = "".join(random.choices('a",\n', k=random.randint(1, 14)))
+        quotes = _Quotes(",", line=1)
+        size = random.randint(1, 5)
+        pieces = [text[at : at + size].encode() for at in range(0, len(text), size)]
+        are_alike = all(quotes.are_read_alike(piece) for piece in [*pieces, b""])
+        line = _stray_line(text)
+        assert are_alike == (line is None), text
+        assert line in (None, quotes.line), text
+        found += line is not None
+    assert found > 500
+
+
+@pytest.mark.parametrize(
+    "cell", [r'"Ann \"A\" B"', '"3"0', '"y1" ', '""x', '"a"""x', '"a"b"']
+)
+def test_text_behind_a_quote_is_refused_with_its_line(cell):
+    source = open_source(f'"a","b"\n"1","2"\n{cell},4\n"5","6"\n'.encode())
+    source.read_header()
+    source.place_columns([0, 1])
+    read_to_the_end(source, 7)
+    with pytest.raises(RowsInvalid) as caught:
+        source.check()
+    (problem,) = caught.value.columns
+    assert (problem.problem, problem.line) == ("malformed-csv", 3)
+    assert "twice" in problem.suspected
+
+
+@pytest.mark.parametrize("row", ["""5'11",4""", '"a ""b"" c",4', '"",""', '"a\r\nb",4'])
+def test_quotes_that_all_readers_understand_are_no_problem(row):
+    source = open_source(f"a,b\n{row}\n".encode())
+    source.read_header()
+    source.place_columns([0, 1])
+    assert read_to_the_end(source, 3).decode().endswith(f"{row}\n")
+    source.check()
