@@ -24,7 +24,12 @@ from sqlalchemy.orm import Session
 
 from app.access.tables import GrantRow, KeyRow
 from app.core import limits, stamps
-from app.core.errors import NotFound, RoleMissing, Unauthenticated
+from app.core.errors import (
+    InvalidRequest,
+    NotFound,
+    RoleMissing,
+    Unauthenticated,
+)
 from app.db.base import find_row
 from app.db.database import insert
 from app.db.locks import lock_names
@@ -382,6 +387,29 @@ def keys_of_name(
             query.order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME)
         )
     ]
+
+
+def key_named(
+    session: Session, principal: Principal, dataset_id: str, named: str, *, at: str
+) -> str | None:
+    """The id of the key that a caller names by its id, or by the name of a key that was
+    not revoked and whose name the caller may know; ``None`` if there is none.
+
+    Args:
+        at: a JSON pointer to the name in the request.
+
+    Raises:
+        InvalidRequest: several keys have the name; the error lists their ids.
+    """
+    if stamps.is_reference(named) and session.get(KeyRow, named) is not None:
+        return named
+    living = select(KeyRow.id).where(KeyRow.revoked_at.is_(None))
+    ids = []
+    if named.isprintable():  # PostgreSQL refuses a text with a NUL
+        ids = keys_of_name(session, principal, dataset_id, named, among=living)
+    if len(ids) > 1:
+        raise InvalidRequest.at(at, "ambiguous", accepted=ids)
+    return ids[0] if ids else None
 
 
 def _known(

@@ -198,7 +198,8 @@ def change_rules(
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        _require_keys(session, body)  # keys are never deleted, so no lock is needed
+        # keys are never deleted, so no lock is needed
+        body = _with_ids(session, principal, dataset.id, body)
         catalog.locked(session, dataset.id).living()
         change = _Change(
             session, principal, dataset, installation.database.now, condition
@@ -303,18 +304,30 @@ class _Change:
         control.record(self._session, kind, actor=self._principal.key_id, **facts)
 
 
-def _require_keys(session: Session, body: RulesIn) -> None:
-    """Refuses quotas that name a key twice, or a key that does not exist, which would
-    limit nothing.
+def _with_ids(
+    session: Session, principal: Principal, dataset_id: str, body: RulesIn
+) -> RulesIn:
+    """The rules with the ids of the keys that quotas name by id or by name. Refuses
+    quotas that name a key twice, or a key that does not exist, which would limit
+    nothing.
     """
     named = set[str]().union(*(quota.keys for quota in body.quotas))
-    existing = keys.existing(session, named)
+    ids = {key: key for key in keys.existing(session, named)}
+    quotas = []
     for number, quota in enumerate(body.quotas):
         pointer = f"/quotas/{number}/keys"
-        if len(set(quota.keys)) != len(quota.keys):
+        for name in quota.keys:
+            key = ids.get(name) or grants.key_named(
+                session, principal, dataset_id, name, at=pointer
+            )
+            if key is None:
+                raise InvalidRequest.at(pointer, "unknown-key")
+            ids[name] = key
+        of_quota = [ids[name] for name in quota.keys]
+        if len(set(of_quota)) != len(of_quota):
             raise InvalidRequest.at(pointer, "not-distinct")
-        if not existing.issuperset(quota.keys):
-            raise InvalidRequest.at(pointer, "unknown-key")
+        quotas.append(quota.model_copy(update={"keys": of_quota}))
+    return body.model_copy(update={"quotas": quotas})
 
 
 def list_approvals(

@@ -375,6 +375,21 @@ def names_of_keys(
         return grants.names_of_keys(session, principal, dataset.id, ids)
 
 
+def key_named(
+    installation: Installation, principal: Principal, reference: str, named: str
+) -> str:
+    """The id of the key that an owner names by its id or its name; what is named, if
+    there is none.
+
+    Raises:
+        InvalidRequest: several keys have the name.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        key_id = grants.key_named(session, principal, dataset.id, named, at="/key_id")
+        return key_id or named
+
+
 def put_grant(
     installation: Installation,
     principal: Principal,

@@ -17,9 +17,11 @@ from app.services.execution import charge, run_job
 from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import cancel_job
 from app.services.jobs.task import JobTask
+from app.services.keys import create_key, put_grant
 from app.services.ledger import balances
 from app.services.models import list_models
 from app.services.pagination import PageRequest
+from app.wire.keys import KeyIn
 from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.asking import show_plan, submit_training
@@ -384,6 +386,7 @@ def test_queued_jobs_survive_a_long_freeze(scene: Scene) -> None:
         ({"quotas": [_quota("1e15", OWNER.key_id)]}, "/quotas/0/cap", "too-large"),
         ({"quotas": [_quota("1", "key_nobody")]}, "/quotas/0/keys", "unknown-key"),
         ({"quotas": [_quota("1", "a\x00")]}, "/quotas/0/keys", "unknown-key"),
+        ({"quotas": [_quota("1", "nobody at all")]}, "/quotas/0/keys", "unknown-key"),
         (
             {"quotas": [_quota("1", OWNER.key_id), _quota("1", "a", "b")]},
             "/quotas/1/keys",
@@ -430,3 +433,37 @@ def test_the_sum_of_huge_amounts_on_disjoint_cells_is_exact(scene: Scene) -> Non
     assert shown.quotas[0].spent == str(2**64 // 10**9) + "." + str(
         2**64 % 10**9
     ).rjust(9, "0")
+
+
+def _made(scene: Scene, name: str, *, role: str | None = None) -> str:
+    body = KeyIn(name=name, roles=[])
+    key_id = create_key(scene.installation, ADMIN, body).id
+    if role is not None:
+        put_grant(scene.installation, OWNER, scene.dataset_id, key_id, role=role)
+    return key_id
+
+
+def test_a_quota_names_a_key_by_a_name_that_the_owner_may_know(scene: Scene) -> None:
+    ben, stranger = _made(scene, "ben b.", role="analyst"), _made(scene, "carl")
+    shown = set_rules(scene, quotas=[_quota("1", "ben b.", OWNER.key_id)])
+    (quota,) = shown.quotas
+    assert set(quota.keys) == {ben, OWNER.key_id}
+    for names, problem in (
+        (["carl"], "unknown-key"),
+        (["ben b.", ben], "not-distinct"),
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            set_rules(scene, quotas=[_quota("1", *names)])
+        assert refused.value.errors[0].problem == problem
+    (quota,) = set_rules(
+        scene, quotas=[_quota("0.5", stranger, ben, OWNER.key_id)]
+    ).quotas
+    assert stranger in quota.keys, "by id, as before"
+
+
+def test_a_name_of_several_keys_is_refused_with_their_ids(scene: Scene) -> None:
+    ids = sorted(_made(scene, "ann", role="analyst") for _ in range(2))
+    with pytest.raises(InvalidRequest) as refused:
+        set_rules(scene, quotas=[_quota("1", "ann")])
+    (problem,) = refused.value.errors
+    assert (problem.problem, list(problem.accepted)) == ("ambiguous", ids)

@@ -182,6 +182,38 @@ def test_grants_are_given_and_revoked_by_form(idle_server: Server) -> None:
     assert browser.get(revocation).status_code == 404, "there is no grant any more"
 
 
+def test_a_key_is_named_by_its_name_where_the_reader_may_know_it(
+    idle_server: Server,
+) -> None:
+    """An administrator knows every name, an owner those with a role on the dataset."""
+    dataset = idle_server.declared()["id"]
+    name = f"ben {secrets.token_hex(4)}"
+
+    def made() -> str:
+        body = {"name": name, "roles": []}
+        return str(idle_server.admin.http.post("/keys", json=body).json()["id"])
+
+    key, path = made(), f"/ui/datasets/{dataset}"
+    owner = signed_in(idle_server, idle_server.granted(dataset, "owner"))
+    admin = signed_in(idle_server, idle_server.admin)
+    form = {"key_id": name, "role": "analyst"}
+    assert owner.post(f"{path}/grants", data=form).status_code == 404
+    assert admin.post(f"{path}/grants", data=form).status_code == 303
+    form = {"key_id": name, "role": "predictor"}
+    assert owner.post(f"{path}/grants", data=form).status_code == 303
+    grants = idle_server.admin.http.get(f"/datasets/{dataset}/grants").json()["grants"]
+    assert {grant["key_id"]: grant["role"] for grant in grants}[key] == "predictor"
+    quotas = {"quotas": f"{name}: 0.5"}
+    assert owner.post(f"{path}/rules", data=quotas).status_code == 303
+    rules = idle_server.admin.http.get(f"/datasets/{dataset}/rules").json()
+    assert [quota["keys"] for quota in rules["quotas"]] == [[key]]
+    other = made()
+    refused = admin.post(f"{path}/grants", data=form)
+    assert refused.status_code == 422
+    for known in (key, other):
+        assert known in section(refused.text, "access")
+
+
 def test_the_page_that_revokes_says_that_the_last_owner_stays(
     idle_server: Server,
 ) -> None:
@@ -211,7 +243,7 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
     first, second = (idle_server.granted(dataset, "owner") for _ in range(2))
     path, http = f"/ui/datasets/{dataset}/rules", idle_server.admin.http
     form = {
-        "largest_job": "1", "approval_above": "", "quotas": f"{first.id} {second.id}: 2\r\n\r\n{first.id}: 1\r\n",
+        "largest_job": "1", "approval_above": "", "quotas": f"{first.id}, {second.id}: 2\r\n\r\n{first.id}: 1\r\n",
         "erase_rows_at": "2040-01-02T03:04",
     }  # fmt: skip
     assert signed_in(idle_server, first).post(path, data=form).status_code == 303
@@ -257,7 +289,7 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
 
     wrong = browser.post(path, data={**form, "quotas": "no amount"})
     assert wrong.status_code == 422
-    assert "quotas: Not a quota. Accepted: key_a key_b: amount." in section(
+    assert "quotas: Not a quota. Accepted: key_a, key_b: amount." in section(
         wrong.text, "rules"
     )
     assert ">no amount</textarea>" in wrong.text, "the form stays as it was sent"

@@ -192,9 +192,9 @@ async def grant(visit: Visitor, dataset: str) -> Response:
 
     def act(form: Form) -> str:
         body = checked(GrantIn, {"role": form.get("role", "")})
-        keys.put_grant(
-            *visit.by, dataset, form.get("key_id", "").strip(), role=body.role
-        )
+        named = form.get("key_id", "").strip()
+        key_id = keys.key_named(*visit.by, dataset, named)
+        keys.put_grant(*visit.by, dataset, key_id, role=body.role)
         return f"/ui/datasets/{dataset}/access"
 
     return await submitted(visit, act, lambda refused: show_access(refused, dataset))
@@ -265,7 +265,7 @@ def _grid(visit: Visit, balance: AccountBalance, pair: str) -> Grid | None:
 
 def _rules(form: Form) -> dict[str, Any]:
     """The body of ``PUT /datasets/{id}/rules`` for a form. Times are UTC; a quota is a
-    line ``key key: amount``.
+    line ``key, key: amount``.
     """
     return {
         "largest_job": form.get("largest_job", "").strip() or None,
@@ -283,7 +283,7 @@ def _fields(rules: RulesOut | ProposedRules) -> dict[str, str]:
         "largest_job": rules.largest_job or "",
         "approval_above": rules.approval_above or "",
         "quotas": "\n".join(
-            f"{' '.join(quota.keys)}: {quota.cap}" for quota in rules.quotas
+            f"{', '.join(quota.keys)}: {quota.cap}" for quota in rules.quotas
         ),
         "frozen": "yes" if rules.frozen else "",
         "erase_rows_at": rules.erase_rows_at or "",
@@ -300,12 +300,12 @@ def _fields_of_form(rules: RulesOut) -> dict[str, str]:
 
 
 def _quota(line: str) -> dict[str, Any]:
-    keys, colon, amount = line.partition(":")
+    keys, colon, amount = line.rpartition(":")
     if not colon:
         raise InvalidRequest.at(
-            "/quotas", "not-a-quota", accepted=["key_a key_b: amount"]
+            "/quotas", "not-a-quota", accepted=["key_a, key_b: amount"]
         )
-    return {"keys": keys.replace(",", " ").split(), "cap": amount.strip()}
+    return {"keys": [key.strip() for key in keys.split(",")], "cap": amount.strip()}
 
 
 _FORMS: Mapping[str, BodyForm] = {

@@ -58,7 +58,10 @@ class RuleOptions:
     ] = None
     quota: Annotated[
         list[str] | None,
-        typer.Option(help="KEY=AMOUNT or KEY,KEY=AMOUNT; all quotas, may be repeated."),
+        typer.Option(
+            help="KEY=AMOUNT or KEY,KEY=AMOUNT, a key by id, or by name if it has a role here; all quotas, may be "
+            "repeated."
+        ),
     ] = None
     frozen: Annotated[
         bool | None,
