@@ -403,6 +403,7 @@ MAX_CACHED_ARTIFACT_BYTES = 512 * 1024 * 1024
 # than half counts as half of it.
 MAX_KEPT_STATE_BYTES = 256 * 1024 * 1024
 MAX_SCORE_BINS = 256  # Steps of the score in an AUROC
+MAX_MODELS_SIDE_BY_SIDE = 8  # Models of one comparison
 MAX_COMPARED_MODELS = 64  # Models among which one evaluation chooses the best
 
 # Rules

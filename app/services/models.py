@@ -46,6 +46,8 @@ from app.services.predict import addressed_model
 from app.services.releases import evaluations
 from app.wire.aliases import AliasHistory, AliasList, AliasMove, AliasOut, ListedAlias
 from app.wire.models import (
+    ComparedModelOut,
+    ComparisonOut,
     FeatureUseOut,
     ImportancesOut,
     LeafShareOut,
@@ -56,6 +58,7 @@ from app.wire.models import (
 from app.wire.spending import PriceOut
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
+from grovekeeper_forests.releases.forest.read import Artifact
 
 
 @dataclass(frozen=True)
@@ -130,17 +133,67 @@ def show_importances(
     with installation.database.read() as session:
         row = addressed_model(session, principal, address, SEE_MODEL)
         artifact = installation.cache.get(row.file)
-    names, use = artifact.schema.feature_names, artifact.use
-    importances = use.importances or [None] * len(names)
-    features = zip(names, use.n_splits, importances, strict=True)
-    leaves = zip(artifact.schema.label.classes, use.leaf_shares, strict=True)
+    shares = artifact.use.leaf_shares
+    leaves = zip(artifact.schema.label.classes, shares, strict=True)
     return ImportancesOut(
         model=row.id,
-        features=[
-            FeatureUseOut(name=name, n_splits=n_splits, importance=importance)
-            for name, n_splits, importance in features
-        ],
+        features=_features(artifact),
         leaves=[LeafShareOut(label=label, share=share) for label, share in leaves],
+    )
+
+
+def _features(artifact: Artifact) -> list[FeatureUseOut]:
+    """What the trees make of each feature, in declared order."""
+    names, use = artifact.schema.feature_names, artifact.use
+    importances = use.importances or [None] * len(names)
+    return [
+        FeatureUseOut(name=name, n_splits=n_splits, importance=importance)
+        for name, n_splits, importance in zip(
+            names, use.n_splits, importances, strict=True
+        )
+    ]
+
+
+def compare_models(
+    installation: Installation, principal: Principal, addresses: Sequence[str]
+) -> ComparisonOut:
+    """Shows models side by side, each to a caller who may predict with it. Reads stored
+    releases alone: no number is computed from rows.
+
+    Raises:
+        InvalidRequest: fewer than two models, too many, or one of them twice.
+        NotFound: one of them does not exist, or is not visible to this key.
+    """
+    if len(addresses) < 2:
+        raise InvalidRequest.at("/others", "too-short")
+    if len(addresses) > limits.MAX_MODELS_SIDE_BY_SIDE:
+        raise InvalidRequest.at("/others", "too-long")
+    with installation.database.read() as session:
+        rows = [
+            addressed_model(session, principal, address, SEE_MODEL)
+            for address in addresses
+        ]
+        if len({row.id for row in rows}) < len(rows):
+            raise InvalidRequest.at("/others", "not-distinct")
+        summaries = _summaries(session, principal, _with_jobs(session, rows))
+    # one after another: an artifact stays in memory only if the cache keeps it
+    compared = [
+        _compared(summary, installation.cache.get(summary.digest))
+        for summary in summaries
+    ]
+    same = set.intersection(*(set(model.parameters.items()) for model in compared))
+    for model in compared:
+        for name, _ in same:
+            del model.parameters[name]
+    return ComparisonOut(models=compared)
+
+
+def _compared(summary: ModelSummary, artifact: Artifact) -> ComparedModelOut:
+    return ComparedModelOut(
+        **dict(summary),
+        parameters=dict(artifact.plan.parameters),
+        features=_features(artifact),
+        receipt=str(artifact.metadata["receipt"]),
     )
 
 
@@ -168,9 +221,7 @@ def list_models(
                 limit=limit,
                 matching=matching,
             )
-            jobs = queue.several(session, [row.job_id for row in rows])
-            trained = {job.id: _Trained.of(job) for job in jobs}
-            return [(row, trained.get(row.job_id)) for row in rows]
+            return _with_jobs(session, rows)
 
         shown, following = page_of(
             page,
@@ -179,6 +230,12 @@ def list_models(
             lambda listed: 0 if listed[1] is None else _n_bytes(listed[1].part),
         )
         return ModelList(models=_summaries(session, principal, shown), next=following)
+
+
+def _with_jobs(session: Session, rows: Sequence[ReleaseRow]) -> list[_Listed]:
+    jobs = queue.several(session, [row.job_id for row in rows])
+    trained = {job.id: _Trained.of(job) for job in jobs}
+    return [(row, trained.get(row.job_id)) for row in rows]
 
 
 def _n_bytes(part: JobPart) -> int:

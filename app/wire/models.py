@@ -103,6 +103,22 @@ class ModelSummary(Answer):
     created_at: str
 
 
+class ComparedModelOut(ModelSummary):
+    """A model beside others: ``parameters`` are those that differ among them."""
+
+    parameters: JsonObject
+    features: list[FeatureUseOut]
+    receipt: str
+
+
+class ComparisonOut(Answer):
+    """Models side by side, in the order of the request. Nothing in it is computed from
+    rows.
+    """
+
+    models: list[ComparedModelOut]
+
+
 class ModelList(Answer):
     models: list[ModelSummary]
     next: str | None

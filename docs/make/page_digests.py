@@ -20,6 +20,7 @@ DIGESTS = FOLDER / "dashboard.json"
 TEMPLATES = {
     "accounts": "accounts", "acts": "acts", "acts-verified": "acts_verified", "administration": "admin",
     "aliases": "model", "approvals": "approvals", "ask-statistics": "ask_statistics", "choose": "choose",
+    "comparison": "comparison",
     "dataset": "dataset", "dataset-access": "dataset_access", "dataset-rules": "dataset_rules",
     "dataset-uploads": "dataset_uploads",
     "datasets": "datasets", "declare": "declare", "entry": "entry", "erase-dataset": "erase_dataset",

@@ -89,6 +89,11 @@ def _shots(scene: Scene) -> list[_Shot]:
         ),
         _Shot("statistics", "ben", f"/ui/statistics/{scene.statistics}"),
         _Shot("models", "ben", "/ui/models"),
+        _Shot(
+            "comparison",
+            "ben",
+            f"/ui/models/comparison?models={scene.model}&models={scene.later_model}",
+        ),
         _Shot("model", "ben", model),
         _Shot("prediction", "ben", model, _predict, part="#prediction"),
         _Shot("aliases", "ben", f"{model}?alias=staging", part="#aliases"),

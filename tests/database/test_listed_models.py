@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from app.access.grants import Principal
-from app.core.errors import NotFound
+from app.core.errors import InvalidRequest, NotFound
 from app.services import models
 from app.services.pagination import PageRequest
 from app.services.releases import evaluations
 from app.wire.evaluations import EvaluationIn, SelectionIn
-from app.wire.models import ModelSummary
+from app.wire.models import ComparedModelOut, ModelSummary
 from tests.support import job_kinds
 from tests.support.asking import submit_evaluation
 from tests.support.crash_scene import OWNER, Scene
@@ -111,3 +111,49 @@ def test_importances_charge_nothing(scene: Scene) -> None:
     assert again == shown
     with pytest.raises(NotFound):
         models.show_importances(scene.installation, Principal("key_other"), model_id)
+
+
+def test_models_side_by_side_show_what_differs(scene: Scene) -> None:
+    first = job_kinds.model(scene, "a")
+    answer = scene.submit(key="b", epsilon="0.02", scope={"shard": [1]}, max_depth=1)
+    job_kinds.run(scene)
+    second = str(scene.job(json.loads(answer.body)["job_id"]).release_id)
+    evaluated = _evaluated(scene, [second], "1")
+    before = scene.export()
+
+    def compared(*addresses: str, by: Principal = OWNER) -> list[ComparedModelOut]:
+        return models.compare_models(scene.installation, by, addresses).models
+
+    one, other = compared(first, second)
+    assert scene.export() == before, "nothing is charged"
+    assert (one.id, other.id) == (first, second)
+    assert (one.parameters, other.parameters) == ({"max_depth": 2}, {"max_depth": 1})
+    assert one.accuracy is None
+    assert other.accuracy is not None
+    assert other.accuracy.evaluation == evaluated
+    assert [model.price and model.price.epsilon for model in (one, other)] == [
+        "0.01",
+        "0.02",
+    ]
+    assert one.receipt == models.show_model(scene.installation, OWNER, first).receipt
+    shown = models.show_importances(scene.installation, OWNER, second)
+    assert other.features == shown.features
+
+    grant(scene, "predictor")
+    seen = compared(second, first, by=SECOND)
+    assert [model.id for model in seen] == [second, first]
+    assert seen[0].accuracy is None
+    for wrong, problem in (
+        ([first], "too-short"),
+        ([first, first], "not-distinct"),
+        ([f"md_{number}" for number in range(9)], "too-long"),
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            compared(*wrong)
+        assert refused.value.errors[0].problem == problem
+    for caller, addresses in (
+        (Principal("key_other"), [first, second]),
+        (OWNER, [first, "md_unknown"]),
+    ):
+        with pytest.raises(NotFound):
+            compared(*addresses, by=caller)

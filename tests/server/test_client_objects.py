@@ -122,13 +122,22 @@ def test_a_model_is_quoted_trained_used_and_measured(
     )
     assert listed["accuracy"] == evaluation.accuracy
     assert (listed["accuracy_low"], listed["accuracy_high"]) == evaluation.interval
+    other = dataset.train("rdt-ta", epsilon=1, parameters={**SMALL, "max_depth": 1})
+    second = other.wait(progress=False)
+    compared = gk.compare(f"{dataset.name}@production", second.id)
+    assert [item["id"] for item in compared] == [model.id, second.id]
+    assert [item["parameters"] for item in compared] == [
+        {"max_depth": 2},
+        {"max_depth": 1},
+    ]
+    assert compared.frame()["epsilon"].tolist() == ["20", "1"]
     assert model.quote_evaluation(1).warnings, "the rows were trained on"
 
     charged = [entry.amount for entry in dataset.ledger() if entry.kind == "charge"]
-    assert [group["charged"] for group in dataset.spent("kind")] == ["30", "20"]
-    assert charged == [20, 30]
+    assert [group["charged"] for group in dataset.spent("kind")] == ["30", "21"]
+    assert charged == [20, 30, 1]
     balance = dataset.balance()
-    assert (balance.charged, balance.reserved, balance.remaining) == (50, 0, 40)
+    assert (balance.charged, balance.reserved, balance.remaining) == (51, 0, 39)
 
 
 @on_one_server

@@ -77,6 +77,27 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(
     assert "Dataset whose rows are read" in unknown.text, "the form stays"
 
 
+def test_chosen_models_stand_side_by_side(trained: tuple[Server, str, str]) -> None:
+    server, dataset, model = trained
+    browser = signed_in(server, server.granted(dataset, "analyst"))
+    other = server.trained(
+        dataset, epsilon="0.01", parameters={"n_estimators": 2, "max_depth": 1}
+    )["model_id"]
+    listed = browser.get(f"/ui/models?dataset={dataset}").text
+    for model_id in (model, other):
+        assert f'name="models" value="{model_id}"' in listed
+    page = browser.get("/ui/models/comparison", params={"models": [model, other]})
+    shown = text_of(page)
+    assert "Compare 2 models" in shown
+    assert "max_depth" in shown
+    assert "Looks at age" in shown
+    assert page.text.count("<details>") == 2, "a receipt for each"
+    assert browser.get(f"/ui/models/comparison?models={model}").status_code == 422
+    stranger = signed_in(server, server.caller("owner"))
+    unseen = stranger.get("/ui/models/comparison", params={"models": [model, other]})
+    assert unseen.status_code == 404
+
+
 def test_an_alias_is_given_moved_and_removed_by_form(
     trained: tuple[Server, str, str],
 ) -> None:

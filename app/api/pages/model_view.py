@@ -9,7 +9,12 @@ from markupsafe import Markup
 
 from app.api.pages import words
 from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
-from app.wire.models import ImportancesOut, ModelSummary
+from app.wire.models import (
+    ComparedModelOut,
+    FeatureUseOut,
+    LeafShareOut,
+    ModelSummary,
+)
 from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import share_in_words
 
@@ -99,6 +104,37 @@ def listed_model(model: ModelSummary) -> ListedModel:
 
 
 @dataclass(frozen=True)
+class ComparedFeature:
+    """What each of several models makes of a feature, in words, with the share of its
+    bar.
+    """
+
+    name: str
+    uses: Sequence[tuple[float, str]]
+
+
+def compared_features(models: Sequence[ComparedModelOut]) -> list[ComparedFeature]:
+    """The features that models side by side look at, the most important first."""
+    uses = [
+        {feature.name: feature for feature in tree_use(model.features).features}
+        for model in models
+    ]
+    names = dict.fromkeys(name for by_name in uses for name in by_name)
+    nothing = UsedFeature("", 0.0, "–")
+    features = [
+        ComparedFeature(
+            name,
+            [
+                (use.share, use.words)
+                for use in (by_name.get(name, nothing) for by_name in uses)
+            ],
+        )
+        for name in names
+    ]
+    return sorted(features, key=lambda feature: -max(feature.uses)[0])
+
+
+@dataclass(frozen=True)
 class UsedFeature:
     """A feature that the trees look at.
 
@@ -119,19 +155,24 @@ class TreeUse:
     Attributes:
         features: those with the longest bars.
         n_others: features with splits that are not among them.
-        leaves: the share of each class that leaves favour, in words.
         missing: why there are no importances; empty if there are.
     """
 
     features: Sequence[UsedFeature]
     n_others: int
-    leaves: str
     missing: str
 
 
-def tree_use(use: ImportancesOut) -> TreeUse:
+def leaf_shares(leaves: Sequence[LeafShareOut]) -> str:
+    """The shares of the leaves that favour each class, in words."""
+    return words.listed(
+        [f"{share_in_words(leaf.share)} {leaf.label}" for leaf in leaves]
+    )
+
+
+def tree_use(used: Sequence[FeatureUseOut]) -> TreeUse:
     """What the trees look at, the most important features first."""
-    split = [feature for feature in use.features if feature.n_splits]
+    split = [feature for feature in used if feature.n_splits]
     n_splits = sum(feature.n_splits for feature in split)
     has_counts = all(feature.importance is not None for feature in split)
     features = [
@@ -147,11 +188,9 @@ def tree_use(use: ImportancesOut) -> TreeUse:
         for feature in split
     ]
     features.sort(key=lambda feature: -feature.share)
-    leaves = [f"{share_in_words(leaf.share)} {leaf.label}" for leaf in use.leaves]
     return TreeUse(
         features[:_SHOWN_FEATURES],
         n_others=len(features[_SHOWN_FEATURES:]),
-        leaves=words.listed(leaves),
         missing="" if has_counts else NO_IMPORTANCES,
     )
 

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages.forms import Form, checked, read_form, submitted
 from app.api.pages.model_view import (
     class_rows,
+    compared_features,
     evaluation_row,
     example_row,
+    leaf_shares,
     listed_model,
     named_model,
     row_fields,
@@ -36,17 +38,17 @@ from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
 from app.services.releases import evaluations
 from app.wire.aliases import AliasName
+from app.wire.base import Reference
 from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
 _FIELD = "feature."
 _COLUMNS = [
+    "Compare",
     "Model",
-    "Dataset",
+    "Trained on",
     "Algorithm",
-    "Cells",
-    "Leaves",
     "Price",
     "Accuracy",
     "Released (UTC)",
@@ -59,6 +61,14 @@ class AliasFields(BaseModel):
     """The fields of the form of an alias."""
 
     alias: AliasName
+
+
+class ComparisonFields(BaseModel):
+    """The boxes of the list of models, one for each model to compare."""
+
+    models: Annotated[
+        list[Reference], Field(max_length=limits.MAX_FORM_FIELDS, default_factory=list)
+    ]
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,25 @@ def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respo
         following=listed.next,
         of=of,
         may_choose=may_choose,
+    )
+
+
+@model_pages.get("/comparison")
+def compare_models(
+    visit: Visitor, chosen: Annotated[ComparisonFields, Query()]
+) -> Response:
+    """Show the chosen models side by side."""
+    compared = models.compare_models(*visit.by, chosen.models).models
+    return visit.page(
+        "comparison",
+        models=[listed_model(model) for model in compared],
+        parameters=dict.fromkeys(
+            name for model in compared for name in model.parameters
+        ),
+        features=compared_features(compared),
+        has_counts=all(
+            use.importance is not None for model in compared for use in model.features
+        ),
     )
 
 
@@ -165,6 +194,7 @@ async def move_alias(visit: Visitor, model_id: str) -> Response:
 
 def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
     model = models.show_model(*visit.by, model_id).model_dump(by_alias=True)
+    use = models.show_importances(*visit.by, model_id)
     dataset = model["dataset"]
     history = None
     if shown.alias:
@@ -190,7 +220,8 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
                 *visit.by, model_id, PageRequest()
             ).evaluations
         ],
-        use=tree_use(models.show_importances(*visit.by, model_id)),
+        use=tree_use(use.features),
+        leaves=leaf_shares(use.leaves),
         may_evaluate=has_role(*visit.by, dataset, TRAIN),
         aliases=[
             (alias, named_model(alias.model_id, model["id"], names))

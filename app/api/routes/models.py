@@ -1,17 +1,24 @@
 """Defines the routes of models and their predictions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import BodyRoute, By, Caller, NameFilter, Page
 from app.api.streams import model_file
+from app.core import limits
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.predict import PredictionForm
-from app.wire.models import ImportancesOut, ModelList, ModelOut, PredictOut
+from app.wire.models import (
+    ComparisonOut,
+    ImportancesOut,
+    ModelList,
+    ModelOut,
+    PredictOut,
+)
 from grovekeeper_forests.errors import NotSupported
 
 model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
@@ -47,6 +54,9 @@ _PREDICT_BODY: dict[str, Any] = {
 }
 
 
+_Others: TypeAlias = Annotated[str, Query(max_length=limits.MAX_SCOPE_CHARS)]
+
+
 @model_routes.get("", responses=documented(NotFound))
 def list_models(
     by: By,
@@ -77,6 +87,17 @@ def show_importances(by: By, model_id: str) -> ImportancesOut:
     and leaves by class. Costs nothing: it is post-processing of the released model.
     """
     return models.show_importances(*by, model_id)
+
+
+@model_routes.get(
+    "/{model_id}/comparison",
+    responses=documented(NotFound, RoleMissing, InvalidRequest),
+)
+def compare_models(by: By, model_id: str, others: _Others) -> ComparisonOut:
+    """Compare the model with others: dataset, ε, algorithm, parameters that differ,
+    released accuracy, importances, receipts. No number is computed from rows.
+    """
+    return models.compare_models(*by, [model_id, *others.split(",")])
 
 
 @model_routes.delete(

@@ -474,6 +474,11 @@ class Client(Calls):
         """``GET /models/{id}/importances``: what the trees look at."""
         return self._json("GET", f"/models/{segment(model_id)}/importances")
 
+    def compare_models(self, model_id: str, *others: str) -> Json:
+        """``GET /models/{id}/comparison``: two models or more side by side."""
+        path = f"/models/{segment(model_id)}/comparison"
+        return self._json("GET", path, params={"others": ",".join(others)})
+
     def delete_model(self, model_id: str) -> Json:
         """``DELETE /models/{id}``."""
         return self._json("DELETE", f"/models/{segment(model_id)}")

@@ -1,7 +1,7 @@
 """Connects to a service and gives its datasets, jobs and models as objects."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -93,15 +93,14 @@ class Grovekeeper:
         Args:
             filters: ``dataset``, ``algorithm`` and ``alias``.
         """
-        inner = {
-            "epsilon": ("price", "epsilon"),
-            "accuracy": ("accuracy", "estimate"),
-            "accuracy_low": ("accuracy", "interval", "low"),
-            "accuracy_high": ("accuracy", "interval", "high"),
-        }
-        named = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
-        columns = (*named, "n_leaves", *inner)
-        return Records(self.client.models(**filters), columns=columns, inner=inner)
+        return _models(self.client.models(**filters))
+
+    def compare(self, *models: str) -> Records:
+        """Two models or more side by side, by id or alias: the columns of
+        :meth:`models`, ``parameters`` that differ, ``features`` with their importances,
+        and ``receipt``. No number is computed from rows.
+        """
+        return _models(self.client.compare_models(*models)["models"])
 
     def jobs(self, **filters: str | None) -> Records:
         """The jobs that the key may see, newest first.
@@ -126,3 +125,15 @@ class Grovekeeper:
         kind = self.client.job(job_id)["kind"]
         output = _OUTPUTS.get(kind, model_of)
         return Job(self.client, job_id, partial(output, self.client))
+
+
+def _models(items: Iterable[Json]) -> Records:
+    """Models with their ε and newest released accuracy as columns."""
+    inner = {
+        "epsilon": ("price", "epsilon"),
+        "accuracy": ("accuracy", "estimate"),
+        "accuracy_low": ("accuracy", "interval", "low"),
+        "accuracy_high": ("accuracy", "interval", "high"),
+    }
+    named = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
+    return Records(items, columns=(*named, "n_leaves", *inner), inner=inner)

@@ -344,6 +344,14 @@ IMPORTANCES = {
     ],
     "leaves": [{"label": "low", "share": 0.625}, {"label": "high", "share": 0.375}],
 }
+COMPARED = [
+    LISTED_MODEL | {"parameters": {"max_depth": 4}, "features": IMPORTANCES["features"]},
+    LISTED_MODEL | {
+        "id": "md_2", "name": None, "aliases": [], "accuracy": None, "receipt": "2 trees",
+        "parameters": {"splits": "random"},
+        "features": [{"name": "age", "n_splits": 7, "importance": None}],
+    },
+]  # fmt: skip
 _ACCEPTED = {
     "job_id": "jb_1",
     "state": "waiting",
@@ -479,6 +487,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("PUT", "/datasets/census/aliases/production"): (200, {**ALIAS, "dataset": "ds_1", "dataset_name": "census"}),
     ("DELETE", "/datasets/census/aliases/production"): (204, None),
     ("GET", "/models/md_1/importances"): (200, IMPORTANCES),
+    ("GET", "/models/md_1/comparison"): (200, {"models": COMPARED}),
     ("DELETE", "/models/md_1"): (204, None),
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
     ("POST", "/models/md_1/predict"): (

@@ -208,6 +208,11 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ],
     ),
     (["models", "show", "md_1", "--receipt"], ["8 trees, one after another"]),
+    (
+        ["models", "compare", "md_1", "md_2"],
+        ["forest", "md_2", "max_depth", "random", "75.0 %", "7 splits", "not released"],
+    ),
+    (["models", "compare", "md_1", "md_2", "--receipt"], ["md_2:", "2 trees"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
     (
         ["models", "download", "md_1", "new.safetensors"],
@@ -844,6 +849,14 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
     )
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout
     assert "not released" in run("models", "list").stdout
+
+
+def test_one_model_is_no_comparison(run: Run, service: Any) -> None:
+    refused = run("models", "compare", "md_1")
+    assert refused.exit_code == 2
+    assert service.requests == []
+    shown = run("models", "compare", "md_1", "md_2").stdout
+    assert "looks at hours" not in shown, "no model looks at it"
 
 
 def test_a_model_without_counts_counts_its_splits(run: Run, service: Any) -> None:

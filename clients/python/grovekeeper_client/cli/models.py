@@ -111,6 +111,62 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
     )
 
 
+@app.command("compare")
+def compare(
+    call: Remote,
+    model_ids: Annotated[
+        list[str],
+        typer.Argument(help="Ids or aliases of two models or more.", metavar="MODEL"),
+    ],
+    receipt: ReceiptOption = False,
+) -> None:
+    """Compare models: price, parameters that differ, released accuracy, importances.
+    Nothing is computed from rows.
+    """
+    if len(model_ids) < 2:
+        raise WrongUse("a comparison takes two models or more")
+    answer = call.ask(lambda client: client.compare_models(*model_ids))
+    models = answer["models"]
+    rows: dict[str, list[object]] = {
+        "id": [model["id"] for model in models],
+        "aliases": [", ".join(model["aliases"]) for model in models],
+        "dataset": [model["dataset_name"] for model in models],
+        "cells": [_cells(model["scope"]) for model in models],
+        "algorithm": [model["algorithm"] for model in models],
+        "leaves": [model["n_leaves"] for model in models],
+        "price": [
+            model["price"] and price_with_epsilon(model["price"]) for model in models
+        ],
+        "accuracy": [accuracy_in_words(model["accuracy"]) for model in models],
+    }
+    names = dict.fromkeys(name for model in models for name in model["parameters"])
+    for name in names:
+        rows[name] = [model["parameters"].get(name) for model in models]
+    uses = [{use["name"]: use for use in model["features"]} for model in models]
+    for name in dict.fromkeys(
+        use["name"] for by_name in uses for use in by_name.values() if use["n_splits"]
+    ):
+        rows[f"looks at {name}"] = [_use_in_words(use.get(name)) for use in uses]
+    output = call.output
+    output.table(
+        ["", *(model["name"] or model["id"] for model in models)],
+        [[name, *values] for name, values in rows.items()],
+        empty="no models",
+    )
+    if receipt:
+        for model in models:
+            output.say(f"\n{model['id']}:\n{model['receipt']}")
+
+
+def _use_in_words(use: Mapping[str, Any] | None) -> str:
+    """The importance of a feature, or its splits in a model without importances."""
+    if use is None or not use["n_splits"]:
+        return "–"
+    if use["importance"] is None:
+        return f"{use['n_splits']} splits"
+    return share_in_words(use["importance"])
+
+
 def _show_use(output: Output, use: Mapping[str, Any]) -> None:
     """What the trees look at: the features with splits, the most important first."""
     features = [feature for feature in use["features"] if feature["n_splits"]]
@@ -123,9 +179,7 @@ def _show_use(output: Output, use: Mapping[str, Any]) -> None:
             [
                 feature["name"],
                 feature["n_splits"],
-                ""
-                if feature["importance"] is None
-                else share_in_words(feature["importance"]),
+                "" if feature["importance"] is None else _use_in_words(feature),
             ]
             for feature in features
         ],
