@@ -144,7 +144,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),
     "list_models": lambda it: ("GET", "/models", {}),
     "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
-    "compare_models": lambda it: ("GET", f"/models/{it.model}/comparison?others={it.rival}", {}),
+    "show_comparison": lambda it: ("GET", f"/models/{it.model}/comparison?others={it.rival}", {}),
     "show_importances": lambda it: ("GET", f"/models/{it.model}/importances", {}),
     "create_webhook": lambda it: ("POST", f"/datasets/{it.dataset}/webhooks", {"json": WEBHOOK}),
     "rotate_webhook": lambda it: ("POST", f"/datasets/{it.dataset}/webhooks/{it.webhook}/secret", {"json": {}}),

@@ -93,7 +93,7 @@ def show_importances(by: By, model_id: str) -> ImportancesOut:
     "/{model_id}/comparison",
     responses=documented(NotFound, RoleMissing, InvalidRequest),
 )
-def compare_models(by: By, model_id: str, others: _Others) -> ComparisonOut:
+def show_comparison(by: By, model_id: str, others: _Others) -> ComparisonOut:
     """Compare the model with others: dataset, ε, algorithm, parameters that differ,
     released accuracy, importances, receipts. No number is computed from rows.
     """
