@@ -20,6 +20,7 @@ from grovekeeper_common.number_text import BLANKS
 SAMPLE = 1_000
 """Cells of a column that are looked at for a cause."""
 
+UTF_32 = "not UTF-8: it looks like UTF-32; save the file as UTF-8"
 UTF_16 = "not UTF-8: it looks like UTF-16; save the file as UTF-8"
 WORKBOOK = "not CSV: it looks like a workbook or a zip archive; export the table as CSV in UTF-8"
 PACKED = (
@@ -142,6 +143,10 @@ _THOUSANDS = (
     "signs between thousands, or decimal points where decimal commas are stated"
 )
 _COMMA = "a comma in a number; a decimal point is needed, and no sign between thousands"
+_SIGN = (
+    "a sign beside the number, such as a percent sign, a currency, quotes, "
+    "a long minus or a no-break space"
+)
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
 _DAY_FORM = (
@@ -162,6 +167,9 @@ _TRUTHS = frozenset(
 _COMMA_NUMBER = re.compile(
     r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?"
 )
+_SIGN_NUMBER = re.compile(
+    r"[^\w+-]{1,3}[+-]?[0-9.]*[0-9][^\w]{0,3}|[+-]?[0-9][0-9.]*[^\w]{1,3}"
+)
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _COMMA_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 _THOUSANDS_NUMBER = re.compile(
@@ -178,11 +186,19 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>.?)"?,?', re.IGNORECASE)
 
 def of_no_text(begin: bytes) -> str:
     """What a file is whose first line is not UTF-8, by its first bytes."""
+    if _begins_with_four_bytes(begin):
+        return UTF_32
     if begin[:2].count(0) == 1:  # a letter of two bytes
         return UTF_16
     return next(
         (words for magic, words in _BEGINS.items() if begin.startswith(magic)), LATIN_1
     )
+
+
+def _begins_with_four_bytes(begin: bytes) -> bool:
+    """Whether the first character is a mark or a letter of UTF-32."""
+    is_marked = begin.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
+    return is_marked or begin[:4].count(0) == 3
 
 
 @dataclass(frozen=True)
@@ -319,6 +335,8 @@ def _why_no_number(cell: str) -> str | None:
         return _THOUSANDS
     if _DATE_TEXT.fullmatch(text):
         return _DATE
+    if _SIGN_NUMBER.fullmatch(cell):
+        return _SIGN
     return None
 
 

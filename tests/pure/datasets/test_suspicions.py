@@ -119,6 +119,14 @@ def test_utf_16_is_named(ingest: Ingestion, encoding: str, packed: bool) -> None
     )
 
 
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-32-le", "utf-32-be"])
+def test_utf_32_is_named_and_no_option_reads_it(
+    ingest: Ingestion, encoding: str
+) -> None:
+    problem = _problem(ingest, (HEADER + GOOD_ROW).encode(encoding))
+    assert (problem.suspected, problem.option) == (suspicions.UTF_32, None)
+
+
 @pytest.mark.parametrize(
     ("begin", "words"),
     [
@@ -202,7 +210,8 @@ def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(
     [
         ("NA", "NA"), ("N/A", "NA"), ("null", "NA"), ("#N/A", "NA"), (".", "NA"), ("\\N", "NA"), ('"1,75"', "comma"),
         ('"1.234,5"', "comma"), ('"1,234"', "comma"), ("TRUE", "TRUE"), ("false", "TRUE"), ("2026-01-31", "dates"),
-        ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None),
+        ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None), ("1.75\u00a0", "no-break"),
+        ("\u22121.75", "minus"), ("22.5%", "percent"), ("$22.5", "currency"), (' "1.75"', "quotes"), ("cm 5", None),
     ],
 )  # fmt: skip
 def test_what_is_no_number_has_a_suspected_cause(
