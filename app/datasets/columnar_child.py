@@ -463,8 +463,11 @@ def _check(
     unreadable = []
     for field in schema:
         name = _composed(field.name)
-        is_date = numbers.get(name, False) and has_dates(field.type)
-        if not (is_date or _is_readable(field.type, is_unit=name == unit)):
+        is_date = numbers.get(name, False)
+        if is_date and has_dates(field.type):
+            continue
+        is_unit = name == unit
+        if not _is_readable(field.type, is_unit=is_unit):
             unreadable.append(field.name)
     if unreadable:
         raise BodyRefused(BodyProblem.TYPE, tuple(unreadable))

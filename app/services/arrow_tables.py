@@ -349,8 +349,10 @@ def _check_columns(schema: pa.Schema, declared: Schema) -> None:
         raise InvalidRequest.at("/columns", "not-distinct")
     places: dict[str, None] = {}
     for field in schema:
-        is_date = are_dates.get(field.name, False) and has_dates(field.type)
-        if is_date or _is_readable(field.type):
+        is_date = are_dates.get(field.name, False)
+        if is_date and has_dates(field.type):
+            continue
+        if _is_readable(field.type):
             continue
         # another name came from outside like a value
         is_known = field.name in are_dates

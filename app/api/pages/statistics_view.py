@@ -194,11 +194,13 @@ def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
     lines = []
     for row in table.rows[:_MOST_LINES]:
         value, interval = in_words(row)
+        low = _as_number(row.low)
+        high = _as_number(row.high)
         middle = None
         if row.value is not None:
             middle = _as_number(row.value)
         picture = pictures.estimate(
-            (_as_number(row.low), middle, _as_number(row.high)),
+            (low, middle, high),
             (lowest, highest),
             from_zero=from_zero,
             label=f"{value}, {interval}",
@@ -217,6 +219,9 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
         cells = [(in_words(row)[0], _colour(row, largest)) for row in numbers]
         lines.append(GridLine(", ".join(numbers[0].cells[:-1]), cells))
     first = table.rows[0]
+    low = _as_number(first.low)
+    high = _as_number(first.high)
+    half_width = (high - low) / 2
     return CountGrid(
         columns=[
             ", ".join(axis.column for axis in down),
@@ -224,7 +229,7 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
         ],
         lines=lines,
         across=across.column,
-        width=error_in_words((_as_number(first.high) - _as_number(first.low)) / 2),
+        width=error_in_words(half_width),
     )
 
 

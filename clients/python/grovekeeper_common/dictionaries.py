@@ -361,12 +361,17 @@ def _of_dates(
     given: Mapping[str, Any], rules: Mapping[str, Any], *, missing: bool
 ) -> _Column:
     """A column of dates."""
-    bounds = {
-        "lower": _day(rules.get("minimum")),
-        "upper": _day(rules.get("maximum")),
+    first = rules.get("minimum")
+    last = rules.get("maximum")
+    feature = {
+        "name": _name(given),
+        "type": "date",
+        "lower": _day(first),
+        "upper": _day(last),
+        "missing": missing,
+        "bounds": "documented",
     }
-    feature = {"name": _name(given), "type": "date", **bounds}
-    return _Column({**feature, "missing": missing, "bounds": "documented"})
+    return _Column(feature)
 
 
 def _day(value: object) -> str | None:
