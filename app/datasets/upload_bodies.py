@@ -263,7 +263,8 @@ class _Quotes:
         self._before = text[-1:] if is_known_after else text[-2:]
         if b'"' in text and self._may_surround.any():
             signs = np.frombuffer(text, np.uint8)
-            quotes = np.flatnonzero(signs[1 : None if is_known_after else -1] == _QUOTE)
+            end = len(text) if is_known_after else len(text) - 1
+            quotes = np.flatnonzero(signs[1:end] == _QUOTE)
             begins = quotes[int(self._is_inside) :: 2]
             ends = quotes[int(not self._is_inside) :: 2]
             # of the sign before the one, and behind the other

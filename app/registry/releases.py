@@ -118,7 +118,8 @@ def last_evaluations(
         .where(*_evaluate(model_ids, dataset_ids))
         .subquery()
     )
-    query = select(placed).where(placed.c.place <= _LAST).order_by(placed.c.place)
+    query = select(placed).where(placed.c.place <= _LAST)
+    query = query.order_by(placed.c.place)
     ids = defaultdict(list)
     for row in session.execute(query):
         ids[row.model_id].append(row.id)

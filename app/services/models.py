@@ -181,7 +181,8 @@ def compare_models(
         _compared(summary, installation.cache.get(summary.digest))
         for summary in summaries
     ]
-    same = set.intersection(*(set(model.parameters.items()) for model in compared))
+    parameters = [set(model.parameters.items()) for model in compared]
+    same = set.intersection(*parameters)
     for model in compared:
         for name, _ in same:
             del model.parameters[name]

@@ -305,7 +305,8 @@ def _quota(line: str) -> dict[str, Any]:
         raise InvalidRequest.at(
             "/quotas", "not-a-quota", accepted=["key_a, key_b: amount"]
         )
-    return {"keys": [key.strip() for key in keys.split(",")], "cap": amount.strip()}
+    named = [key.strip() for key in keys.split(",")]
+    return {"keys": named, "cap": amount.strip()}
 
 
 _FORMS: Mapping[str, BodyForm] = {

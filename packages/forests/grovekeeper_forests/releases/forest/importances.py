@@ -73,9 +73,11 @@ def use_of(forest: Forest, schema: Schema) -> ForestUse:
     importances = None
     if "counts" in forest.arrays:
         # half of a decrease for each feature of a pair, both halves for one feature
-        halves = np.repeat(_decreases(forest.arrays["counts"], reached)[splits] / 2, 2)
+        decreases = _decreases(forest.arrays["counts"], reached)
+        halves = np.repeat(decreases[splits] / 2, 2)
         sums = np.bincount(features.ravel(), weights=halves, minlength=n_features)
-        importances = tuple((sums / (sums.sum() or 1.0)).tolist())
+        total = sums.sum() or 1.0
+        importances = tuple((sums / total).tolist())
     return ForestUse(
         n_splits=tuple(n_splits.tolist()),
         importances=importances,
@@ -98,7 +100,8 @@ def _reached(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     for level in range(forest.depth):
         nodes = slice((1 << level) - 1, (2 << level) - 1)
         splits.append(reached & ~passes[:, nodes])
-        reached = np.stack((reached, splits[-1]), axis=2).reshape(n_trees, -1)
+        sides = np.stack((reached, splits[-1]), axis=2)
+        reached = sides.reshape(n_trees, -1)
     return np.concatenate(splits, axis=1), reached
 
 
@@ -108,7 +111,8 @@ def _features_of(
     """The two features that splits by these columns look at, int64 ``(n_splits, 2)``;
     twice the same where a column is no pair.
     """
-    features = np.repeat(np.arange(len(schema.features)), 2).reshape(-1, 2)
+    places = np.arange(len(schema.features))
+    features = np.repeat(places, 2).reshape(-1, 2)
     if forest.plan.parameters.get("pairs") == PAIRS:
         pairs = np.array(pairs_of_schema(schema), dtype=np.int64).reshape(-1, 2)
         of_pairs = np.repeat(pairs, COLUMNS_PER_PAIR, axis=0)
@@ -126,12 +130,15 @@ def _decreases(
         counts: released, int64 ``(n_trees, n_leaves, n_classes)``.
         reached: bool ``(n_trees, n_leaves)``; other leaves hold noise alone.
     """
-    below = np.where(reached[..., np.newaxis], counts, 0).astype(np.float64)
+    is_reached = reached[..., np.newaxis]
+    below = np.where(is_reached, counts, 0).astype(np.float64)
     n_trees, _, n_classes = below.shape
     levels = [np.zeros((n_trees, 0))]
     while below.shape[1] > 1:
-        of_sides = _impurity(below).reshape(n_trees, -1, 2).sum(axis=2)
-        below = below.reshape(n_trees, -1, 2, n_classes).sum(axis=2)
+        impurity = _impurity(below)
+        of_sides = impurity.reshape(n_trees, -1, 2).sum(axis=2)
+        sides = below.reshape(n_trees, -1, 2, n_classes)
+        below = sides.sum(axis=2)
         levels.append(np.maximum(_impurity(below) - of_sides, 0.0))
     return np.concatenate(levels[::-1], axis=1)
 
@@ -154,7 +161,8 @@ def _leaf_shares(
     default read-out.
     """
     slug = forest.plan.algorithm
-    reader = catalogue.family(slug).reader(forest, schema, catalogue.read_outs(slug)[0])
+    read_out = catalogue.read_outs(slug)[0]
+    reader = catalogue.family(slug).reader(forest, schema, read_out)
     match reader:
         case StackedSums(layers=layers):
             values = np.concatenate([layer.values for layer in layers])
@@ -167,5 +175,6 @@ def _leaf_shares(
         values = np.concatenate((np.zeros_like(values), values), axis=2)
     leaves = values[reached]
     leads = leaves == leaves.max(axis=1, keepdims=True)
-    alone = leads & (leads.sum(axis=1, keepdims=True) == 1)
+    n_leads = leads.sum(axis=1, keepdims=True)
+    alone = leads & (n_leads == 1)
     return tuple(alone.mean(axis=0).tolist())
