@@ -44,9 +44,6 @@ from app.services.installation import Installation
 from app.services.keys import end_sessions
 from app.services.ledger.heads import Heads
 
-DISK_RETRY_S = 60
-"""Seconds after which a request that met a full disk may be sent again."""
-
 _REWOUND = "the ledger contradicts the heads that were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written, or a key is missing"
 
@@ -135,7 +132,7 @@ class Readiness:
         self._heads.read_revision()
         confirm_ready(self._heads)
         if shutil.disk_usage(self._home).free < limits.MIN_FREE_DISK_BYTES:
-            raise Unavailable("the disk is full", DISK_RETRY_S)
+            raise Unavailable("the disk is full", limits.DISK_RETRY_S)
 
 
 def confirm_ready(heads: Heads) -> None:

@@ -33,7 +33,6 @@ from app.api import problems
 from app.api.accepted import accepts
 from app.api.addresses import PATH_PREFIX, base
 from app.api.authentication import (
-    DISK_RETRY_S,
     INFER,
     INFER_BY_VERSION,
     PREDICT,
@@ -601,7 +600,7 @@ def _answer_to_unexpected(error: Exception, request: Request) -> Response:
         why = "a file of the service cannot be read or written"
         if error.errno in _DISK_FULL:
             why = "the disk is full"
-        return _answer_to(Unavailable(why, DISK_RETRY_S), request)
+        return _answer_to(Unavailable(why, limits.DISK_RETRY_S), request)
     if is_page(request.url.path):
         return unexpected(request)
     return problems.internal_error(request)

@@ -5,7 +5,6 @@ Changes of jobs are server-sent events, with one poller of the database per proc
 """
 
 import asyncio
-import errno
 import hashlib
 import json
 import logging
@@ -292,7 +291,18 @@ def _compared(body_sha256: bytes, dialect: Dialect) -> bytes:
 
 
 def _append(installation: Installation, spool: Spool, part: bytes) -> None:
-    """Writes a part of an upload, unless the disk would be too full for anything else."""
-    if shutil.disk_usage(installation.home).free < limits.MIN_FREE_UPLOAD_BYTES:
-        raise OSError(errno.ENOSPC, "too little space for an upload")
+    """Writes a part of an upload, unless the disk would be too full for anything else.
+
+    Raises:
+        Unavailable: names the space that an upload needs, and not what is free, which
+            depends on the rows of others.
+    """
+    needed_bytes = limits.MIN_FREE_UPLOAD_BYTES
+    if shutil.disk_usage(installation.home).free < needed_bytes:
+        _log.error("an upload was refused: the disk of the home is too full")
+        raise Unavailable(
+            f"the disk is full: an upload needs {needed_bytes // 2**20} MiB free in the "
+            "home of the service",
+            limits.DISK_RETRY_S,
+        )
     spool.write(part)

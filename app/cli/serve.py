@@ -349,7 +349,7 @@ def _became_ready(api: ApiThread, listener: socket.socket, stop: Stop) -> bool:
 
 def _require_space(settings: Settings) -> None:
     """Checks the disk of the home before the first request, as ``/readyz`` does at
-    every request.
+    every request; warns if it is too full for uploads.
 
     Raises:
         InstallationError: the disk is nearly full.
@@ -360,6 +360,11 @@ def _require_space(settings: Settings) -> None:
         raise InstallationError(
             f"{free // 2**20} MiB are free on the disk of {settings.home}, and the service needs {needed} MiB: "
             "make room, or name another home with GROVEKEEPER_HOME"
+        )
+    if free < limits.MIN_FREE_UPLOAD_BYTES:
+        _log.warning(
+            "uploads will be refused: the disk of the home has less free space than "
+            "MIN_FREE_UPLOAD_BYTES (256 MiB)"
         )
 
 

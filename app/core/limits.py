@@ -289,6 +289,8 @@ MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
 # Free bytes on the disk of the home below which no further part of an upload is taken
 # and no codes of rows are kept, so that jobs still find theirs.
 MIN_FREE_UPLOAD_BYTES = 256 * 1024 * 1024
+# Seconds after which a request that met a full disk may be sent again
+DISK_RETRY_S = 60
 # Uploads of one key in one API process, from their first byte to their answer
 MAX_UNFINISHED_UPLOADS_PER_KEY = 8
 # Uploads of one API process that wait for another upload to their dataset; fewer than

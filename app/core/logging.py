@@ -2,17 +2,19 @@
 events for metrics.
 
 A line carries the *constant* text of a message, never its arguments, and of the extra
-fields only those in :data:`PUBLIC_FIELDS`. Of an exception, a line carries the type and
-the traceback's places in the code, not the message: parsers quote the cell that they
-cannot read. Log like this::
+fields only those in :data:`PUBLIC_FIELDS`. Of an exception, a line carries the type, the name
+of the system's code and the traceback's places in the code, not the message: parsers
+quote the cell that they cannot read. Log like this::
 
     logger.warning("the lease on a job was lost", extra={"job_id": job_id})
 
 What a request or a job writes names it: :func:`about` adds its id.
 """
 
+import errno
 import json
 import logging
+import sqlite3
 import sys
 import threading
 import traceback
@@ -71,7 +73,7 @@ def about(**fields: str) -> Iterator[None]:
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per record: ``at``, ``level``, ``logger``, ``message``, public
-    fields, ``error``.
+    fields, ``error`` with the name of the system's code, such as ENOSPC, if it has any.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -84,11 +86,14 @@ class JsonFormatter(logging.Formatter):
         fields = _about.get() | vars(record)
         line |= {name: fields[name] for name in PUBLIC_FIELDS if name in fields}
         if record.exc_info and record.exc_info[0] is not None:
-            kind, _, at = record.exc_info
+            kind, error, at = record.exc_info
             line["error"] = {
                 "type": f"{kind.__module__}.{kind.__qualname__}",
                 "at": _places(at),
             }
+            code = _code(error)
+            if code is not None:
+                line["error"] |= {"code": code}
         return json.dumps(
             line, ensure_ascii=False, default=lambda value: type(value).__name__
         )
@@ -102,6 +107,18 @@ def _text(record: logging.LogRecord) -> str:
         return type(record.msg).__name__
     is_own = record.name.partition(".")[0] in ("app", "grovekeeper_forests")
     return record.msg if is_own else record.msg.partition("\n")[0]
+
+
+def _code(error: BaseException | None) -> str | None:
+    """The name of the code of the system or of SQLite, of an error or its cause."""
+    while error is not None:
+        if isinstance(error, sqlite3.Error):
+            return getattr(error, "sqlite_errorname", None)
+        # errors of TLS and of resolvers have other codes in the same place
+        if isinstance(error, OSError) and type(error).__module__ == "builtins":
+            return errno.errorcode.get(error.errno or 0)
+        error = error.__cause__
+    return None
 
 
 def _places(at: TracebackType | None) -> list[str]:

@@ -10,6 +10,7 @@ fails an upgrade from read to write at once with "database is locked".
 """
 
 import errno
+import logging
 import os
 import sqlite3
 import threading
@@ -91,6 +92,7 @@ _SQLITE_PRAGMAS = (
 )
 
 _CREATION = threading.Lock()
+_log = logging.getLogger(__name__)
 
 _POSTGRESQL_DEFAULTS = {
     "application_name": "grovekeeper",
@@ -129,6 +131,7 @@ as a missing table.
 _READ_ONLY_ON_SQLITE = sqlite3.SQLITE_READONLY
 _READ_ONLY_ON_POSTGRESQL = "25006"
 _TIME = "time"
+_DISK_FULL_ON_POSTGRESQL = "53100"
 _BROKEN_SERVER = "XX"
 """Class of PostgreSQL's internal errors, such as a damaged page. Its other failures are
 operational errors.
@@ -526,6 +529,9 @@ class Database:
                 self.errors.add("unexpected")
                 raise
             self.errors.add("temporary")
+            _log.warning("the database cannot answer at the moment", exc_info=True)
+            if _is_disk_full(error):
+                raise Unavailable("the disk is full", limits.DISK_RETRY_S) from error
             raise Unavailable("the database cannot answer at the moment") from error
 
 
@@ -542,6 +548,12 @@ def _is_temporary(error: DBAPIError) -> bool:
     return (
         isinstance(error, OperationalError) or error.connection_invalidated or is_broken
     )
+
+
+def _is_disk_full(error: DBAPIError) -> bool:
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return error.orig.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
+    return _state_on_postgresql(error) == _DISK_FULL_ON_POSTGRESQL
 
 
 def _accepts_no_writes(error: DBAPIError) -> bool:

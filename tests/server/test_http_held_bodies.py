@@ -272,7 +272,11 @@ def test_no_part_of_an_upload_takes_the_space_that_jobs_need(
     refused = idle_server.admin.http.post(
         rows, content=csv_rows(5), headers={"Content-Type": CSV}
     )
-    assert (refused.status_code, refused.json()["detail"]) == (503, "the disk is full")
+    assert refused.status_code == 503
+    assert refused.json()["detail"] == (
+        f"the disk is full: an upload needs {2**42} MiB free in the home of the service"
+    )
+    assert int(refused.headers["Retry-After"]) == limits.DISK_RETRY_S
     assert idle_server.footprint() == before
 
 

@@ -17,7 +17,7 @@ from app.cli import demo, serve
 from app.cli.installation import HomeOptions
 from app.cli.main import app
 from app.cli.prepare import is_embedded
-from app.core import processes
+from app.core import limits, processes
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.cli.output import budget_bar
@@ -196,6 +196,23 @@ def test_a_small_disk_is_named_before_the_first_request(
         match=r"^5 MiB are free on the disk of .*, and the service needs 64 MiB",
     ):
         serve._require_space(settings)
+
+
+@pytest.mark.parametrize(("more", "n_warnings"), [(-1, 1), (0, 0)])
+def test_a_disk_that_is_too_small_for_uploads_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    more: int,
+    n_warnings: int,
+) -> None:
+    settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
+    usage = SimpleNamespace(free=limits.MIN_FREE_UPLOAD_BYTES + more)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    serve._require_space(settings)
+    assert len(caplog.messages) == n_warnings
+    needed = f"({limits.MIN_FREE_UPLOAD_BYTES // 2**20} MiB)"
+    assert all(needed in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """Tests that log lines carry constant texts and public fields only."""
 
 import asyncio
+import errno
 import io
 import json
 import logging as stdlib_logging
+import sqlite3
+import ssl
 from typing import Any
 
 import pytest
@@ -93,6 +96,30 @@ def test_an_error_is_logged_as_its_type_and_its_places_in_the_code(
     assert error["at"][-1].endswith(
         "test_an_error_is_logged_as_its_type_and_its_places_in_the_code"
     )
+    assert "PRIVATE" not in lines.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "PRIVATE", "PRIVATE"), "ENOSPC"),
+        (OSError("PRIVATE"), None),
+        (ssl.SSLError(1, "PRIVATE"), None),
+        (sqlite3.OperationalError("PRIVATE"), None),
+        (ValueError("PRIVATE"), None),
+    ],
+)
+@pytest.mark.parametrize("is_cause", [False, True])
+def test_a_code_of_the_system_is_logged_by_its_name(
+    lines: _Lines, error: Exception, code: str | None, *, is_cause: bool
+) -> None:
+    try:
+        if is_cause:
+            raise RuntimeError("PRIVATE") from error
+        raise error
+    except Exception:
+        stdlib_logging.getLogger("app").exception("a task failed")
+    assert lines.parsed()[0]["error"].get("code") == code
     assert "PRIVATE" not in lines.getvalue()
 
 
