@@ -87,13 +87,14 @@ class JsonFormatter(logging.Formatter):
         line |= {name: fields[name] for name in PUBLIC_FIELDS if name in fields}
         if record.exc_info and record.exc_info[0] is not None:
             kind, error, at = record.exc_info
-            line["error"] = {
+            about_error: dict[str, object] = {
                 "type": f"{kind.__module__}.{kind.__qualname__}",
                 "at": _places(at),
             }
             code = _code(error)
             if code is not None:
-                line["error"] |= {"code": code}
+                about_error["code"] = code
+            line["error"] = about_error
         return json.dumps(
             line, ensure_ascii=False, default=lambda value: type(value).__name__
         )
