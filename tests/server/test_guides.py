@@ -69,6 +69,8 @@ class Shell:
             answer = json.loads(printed)
             self._known["JOB"] = answer.get("job_id") or answer["id"]
             self._known["MODEL"] = answer.get("model_id") or self._known["MODEL"]
+        if words[:2] == ["jobs", "show"]:
+            self._known["OTHER-MODEL"] = json.loads(printed)["model_id"]
 
 
 @pytest.fixture

@@ -15,12 +15,22 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app as grovekeeper
-from tests.support.databases import on_one_server
+from tests.support.databases import MigratedDatabase
 from tests.support.operations import EXTERNAL
 from tests.support.pages import signed_in, text_of
-from tests.support.server import Caller, Server, new_idempotency_key, training
+from tests.support.server import (
+    Caller,
+    Server,
+    new_idempotency_key,
+    running_server,
+    training,
+)
 
-pytestmark = on_one_server
+pytestmark = pytest.mark.parametrize(
+    "office",
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)],
+    indirect=True,
+)
 
 AMOUNTS = ("cap", "charged", "reserved", "remaining")
 _WITH_DELTA = {"epsilon": "3", "delta": "1e-6"}
@@ -92,8 +102,20 @@ class Office:
 
 
 @pytest.fixture(scope="module")
-def office(server: Server) -> Iterator[Office]:
-    with pytest.MonkeyPatch.context() as environ:
+def office(
+    request: pytest.FixtureRequest,
+    migrated_database: MigratedDatabase,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Office]:
+    """On a server of its own: what needs attention is a list of the few budgets that end
+    first.
+    """
+    folder = tmp_path_factory.mktemp("office")
+    with (
+        migrated_database(request.param, folder) as url,
+        running_server(url, folder / "home", n_workers=1) as server,
+        pytest.MonkeyPatch.context() as environ,
+    ):
         environ.setenv("GROVEKEEPER_URL", server.url)
         environ.setenv("GROVEKEEPER_API_KEY", server.admin.key)
         environ.setenv("NO_PROXY", "127.0.0.1")

@@ -39,6 +39,7 @@ from app.services.predict import predict as predict_rows
 from app.services.releases import evaluations
 from app.wire.aliases import AliasName
 from app.wire.base import Reference
+from app.wire.models import ComparedModelOut
 from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import ParameterInvalid
 
@@ -114,7 +115,9 @@ def compare_models(
     visit: Visitor, chosen: Annotated[ComparisonFields, Query()]
 ) -> Response:
     """Show the chosen models side by side."""
-    compared = models.compare_models(*visit.by, chosen.models).models
+    compared: Sequence[ComparedModelOut] = ()
+    if len(chosen.models) > 1:
+        compared = models.compare_models(*visit.by, chosen.models).models
     return visit.page(
         "comparison",
         models=[listed_model(model) for model in compared],

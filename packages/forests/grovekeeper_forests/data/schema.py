@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast, get_args
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import date_of, day_of
@@ -384,6 +384,9 @@ _NO_BOUND = {
 
 
 def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
+    # a body cannot name one, but a damaged artifact can
+    if feature.type not in get_args(FeatureType):
+        return [("type", "unknown")]
     problems: list[tuple[str, str]] = []
     name_problem = column_name_problem(feature.name)
     if name_problem:
@@ -406,6 +409,14 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
         problems.append(("categories", "not-for-numbers"))
     if feature.ordered:
         problems.append(("ordered", "not-for-numbers"))
+    problems += _bound_problems(feature)
+    if not problems and feature.lower > feature.upper:
+        problems.append(("lower", "above-upper"))
+    return problems
+
+
+def _bound_problems(feature: Feature) -> list[tuple[str, str]]:
+    problems: list[tuple[str, str]] = []
     for field in ("lower", "upper"):
         value = getattr(feature, field)
         if math.isnan(value):
@@ -414,6 +425,4 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
             problems.append((field, "not-finite"))
         elif feature.type == "integer" and not value.is_integer():
             problems.append((field, "not-an-integer"))
-    if not problems and feature.lower > feature.upper:
-        problems.append(("lower", "above-upper"))
     return problems

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import ParameterInvalid
 
 AGE = {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"}
 SEX = {
@@ -56,3 +57,12 @@ def test_classes_count_where_labels_are_read_and_the_name_of_their_column_never_
     assert renamed.reads_like(schema())
     assert other.has_features_of(schema())
     assert not other.reads_like(schema())
+
+
+@pytest.mark.parametrize("bounds", [{}, {"lower": 0, "upper": 1}])
+def test_a_type_that_does_not_exist_is_refused(bounds: dict[str, int]) -> None:
+    """No body can have one: an artifact that was damaged or made by a later version."""
+    with pytest.raises(ParameterInvalid) as refused:
+        schema(SEX, {"name": "age", "type": "numerIc", **bounds})
+    (problem,) = refused.value.problems
+    assert (problem.place[-2:], problem.problem) == ((1, "type"), "unknown")
