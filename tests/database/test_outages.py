@@ -38,7 +38,7 @@ from tests.support.job_kinds import (
     profile,
     submitted_and_claimed,
 )
-from tests.support.sweeping import expired_at
+from tests.support.sweeping import expired_at, tidy_after_a_lease
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.contract
@@ -407,7 +407,7 @@ def test_a_job_that_is_cancelled_after_an_outage_leaves_neither_output_nor_note(
     job_id = _noted(scene, outage)
     assert show_jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
     assert sweep.expire_jobs(scene.installation) == 0
-    sweep.tidy_jobs(scene.installation)
+    tidy_after_a_lease(scene.installation)
     sweep.tidy_artifacts(scene.installation)
     assert scene.end(job_id) == ("cancelled", "cancelled", PAID)
     assert finished.noted_jobs(scene.installation) == []

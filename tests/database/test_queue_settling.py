@@ -29,7 +29,7 @@ from app.services.jobs import show_jobs
 from app.services.jobs.task import OUTPUT, JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import perform_here, submitted_and_claimed
-from tests.support.sweeping import expired_at
+from tests.support.sweeping import expired_at, tidy_after_a_lease
 
 pytestmark = pytest.mark.contract
 
@@ -175,11 +175,7 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
     folder = scene.installation.job_folder(job_id)
     tidy_jobs(scene.installation)
     assert folder.is_dir()
-    with scene.installation.database.write() as session:
-        at = scene.installation.database.now(session)
-        term = timedelta(seconds=scene.installation.settings.lease_ttl_s)
-        queue.locked(session, job_id).finished_at = at - term
-    tidy_jobs(scene.installation)
+    tidy_after_a_lease(scene.installation)
     scene.assert_no_orphans()
 
 

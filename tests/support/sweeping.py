@@ -1,6 +1,6 @@
 """Runs the sweeper at a time that the test chooses."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
 from app.core import limits
@@ -17,6 +17,15 @@ def expired_at(installation: Installation, at: datetime) -> int:
         patch.object(limits, "SWEEP_INTERVAL_S", installation.settings.lease_ttl_s),
     ):
         return sweep.expire_jobs(installation) + sweep.expire_jobs(installation)
+
+
+def tidy_after_a_lease(installation: Installation) -> None:
+    """Removes folders of jobs as if those that were cancelled had been for the term of a
+    lease.
+    """
+    at = datetime.now(UTC) + timedelta(seconds=installation.settings.lease_ttl_s)
+    with patch.object(type(installation.database), "now", lambda *_: at):
+        sweep.tidy_jobs(installation)
 
 
 def tidy_all_rows(installation: Installation) -> None:

@@ -405,18 +405,11 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
             if not math.isnan(getattr(feature, field))
         )
         return problems
-    if feature.categories:
-        problems.append(("categories", "not-for-numbers"))
-    if feature.ordered:
-        problems.append(("ordered", "not-for-numbers"))
-    problems += _bound_problems(feature)
-    if not problems and feature.lower > feature.upper:
-        problems.append(("lower", "above-upper"))
-    return problems
-
-
-def _bound_problems(feature: Feature) -> list[tuple[str, str]]:
-    problems: list[tuple[str, str]] = []
+    problems.extend(
+        (field, "not-for-numbers")
+        for field in ("categories", "ordered")
+        if getattr(feature, field)
+    )
     for field in ("lower", "upper"):
         value = getattr(feature, field)
         if math.isnan(value):
@@ -425,4 +418,6 @@ def _bound_problems(feature: Feature) -> list[tuple[str, str]]:
             problems.append((field, "not-finite"))
         elif feature.type == "integer" and not value.is_integer():
             problems.append((field, "not-an-integer"))
+    if not problems and feature.lower > feature.upper:
+        problems.append(("lower", "above-upper"))
     return problems
