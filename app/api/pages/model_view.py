@@ -116,10 +116,13 @@ class ComparedFeature:
 def compared_features(models: Sequence[ComparedModelOut]) -> list[ComparedFeature]:
     """The features that models side by side look at, the most important first."""
     uses = [
-        {feature.name: feature for feature in tree_use(model.features).features}
+        {feature.name: feature for feature in _used_features(model.features)}
         for model in models
     ]
-    names = dict.fromkeys(name for by_name in uses for name in by_name)
+    # the first of each model, and what every other model makes of them
+    names = dict.fromkeys(
+        name for by_name in uses for name in list(by_name)[:_SHOWN_FEATURES]
+    )
     nothing = UsedFeature("", 0.0, "–")
     features = [
         ComparedFeature(
@@ -172,9 +175,19 @@ def leaf_shares(leaves: Sequence[LeafShareOut]) -> str:
 
 def tree_use(used: Sequence[FeatureUseOut]) -> TreeUse:
     """What the trees look at, the most important features first."""
+    features = _used_features(used)
+    has_counts = all(it.importance is not None for it in used if it.n_splits)
+    return TreeUse(
+        features[:_SHOWN_FEATURES],
+        n_others=len(features[_SHOWN_FEATURES:]),
+        missing="" if has_counts else NO_IMPORTANCES,
+    )
+
+
+def _used_features(used: Sequence[FeatureUseOut]) -> list[UsedFeature]:
+    """The features that any split looks at, the most important first."""
     split = [feature for feature in used if feature.n_splits]
     n_splits = sum(feature.n_splits for feature in split)
-    has_counts = all(feature.importance is not None for feature in split)
     features = [
         UsedFeature(
             feature.name,
@@ -188,11 +201,7 @@ def tree_use(used: Sequence[FeatureUseOut]) -> TreeUse:
         for feature in split
     ]
     features.sort(key=lambda feature: -feature.share)
-    return TreeUse(
-        features[:_SHOWN_FEATURES],
-        n_others=len(features[_SHOWN_FEATURES:]),
-        missing="" if has_counts else NO_IMPORTANCES,
-    )
+    return features
 
 
 @dataclass(frozen=True)

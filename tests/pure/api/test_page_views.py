@@ -1,5 +1,6 @@
 """What pages show: sentences, rows and links that templates print as they are."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,13 @@ from app.api.pages.dataset_view import (
 from app.api.pages.declaration_view import review_of, shown_step
 from app.api.pages.home_view import budget_row, lines_of, needs_of
 from app.api.pages.ledger_view import entry_table
-from app.api.pages.model_view import class_rows, example_row, named_model, row_fields
+from app.api.pages.model_view import (
+    class_rows,
+    compared_features,
+    example_row,
+    named_model,
+    row_fields,
+)
 from app.api.pages.pictures import part_class
 from app.api.pages.upload_view import shown_report
 from app.api.pages.views import (
@@ -38,8 +45,10 @@ from app.wire.attention import AttentionOut, BudgetOut
 from app.wire.datasets import AccountOut
 from app.wire.jobs import JobOut, ListedJob
 from app.wire.ledger import CellOut, DetailedEntryOut, PartitionBalance
+from app.wire.models import FeatureUseOut
 from app.wire.uploads import ListedUpload, UploadList
 from grovekeeper_common.limit_words import LimitedBy
+from grovekeeper_common.number_words import share_in_words
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -473,3 +482,22 @@ def test_a_query_keeps_what_was_searched() -> None:
     fields = {"name": "a b/&", "kind": ""}
     assert words.query_of(fields) == "name=a%20b/%26"
     assert words.query_of({}, "x=") == "cursor=x%3D"
+
+
+def test_models_side_by_side_show_a_feature_in_every_model_that_looks_at_it() -> None:
+    """The first dozen of each model are shown; a dash means that no split looks at it."""
+    names = [f"f{place}" for place in range(20)]
+
+    def model(order: list[str]) -> Any:
+        weights = [0.5**place for place in range(1, len(order) + 1)]
+        used = [
+            FeatureUseOut(name=name, n_splits=1, importance=weight)
+            for name, weight in zip(order, weights, strict=True)
+        ]
+        return SimpleNamespace(features=used)
+
+    compared = compared_features([model(names[:19]), model(names[::-1])])
+    words = {feature.name: [use for _, use in feature.uses] for feature in compared}
+    assert words.keys() == {*names}
+    assert words["f19"] == ["–", "50.0 %"]
+    assert words["f18"] == [share_in_words(0.5**19), "25.0 %"]
