@@ -1,4 +1,4 @@
-"""Defines the types of ``/models``: cards and predictions."""
+"""Defines the types of ``/models``: lists, cards, comparisons, importances, predictions."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 

@@ -1,4 +1,6 @@
-"""Prepares what the page of a model shows: its accuracy, a form of one row, aliases."""
+"""Prepares what the pages of models show: accuracy, what the trees look at, a form of one
+row, aliases, and models side by side.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
