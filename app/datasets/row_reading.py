@@ -44,13 +44,12 @@ from app.datasets.csv_columns import (
 from app.datasets.row_layout import as_feature, own_column_partitions
 from app.datasets.upload_bodies import RFC_4180, BodyForm, CsvSource, Dialect
 from grovekeeper_common import suspicions
-from grovekeeper_common.number_text import BLANKS
+from grovekeeper_common.number_text import BLANKS, LIKE_NUMBER
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema, composed
 from grovekeeper_forests.privacy.partitions import Partitions
 
 _WITH_POINT = re.compile(r"-?[0-9]+\.0")
-_LIKE_NUMBER = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
 _DECIMAL_COMMA = "decimal=,"
 _MOST_LOOKS = 5
 """Times that a refused file is read again, at most."""
@@ -416,7 +415,7 @@ class Reading:
             return cells
         without_points = pc.replace_substring(cells, ".", "'")
         with_points = pc.replace_substring(without_points, ",", ".")
-        is_like_number = pc.match_substring_regex(cells, _LIKE_NUMBER)
+        is_like_number = pc.match_substring_regex(cells, LIKE_NUMBER)
         return pc.if_else(is_like_number, with_points, cells)
 
 

@@ -92,9 +92,12 @@ def without_invisible(text: str) -> str:
 
 
 def folded(value: str) -> str:
-    """What two canonical texts have in common that differ by leading zeros, case or the
-    spelling of a number alone.
+    """What two canonical texts have in common that differ by leading zeros, case, the
+    spelling of a number or the signs by which a spreadsheet keeps a text (``="017"``
+    and ``'017``) alone.
     """
+    if value.startswith(("=", "'")):
+        value = value.lstrip("='").strip('"')
     number = _number(value)
     if number is None:
         return value.casefold().lstrip("0")

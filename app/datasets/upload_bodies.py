@@ -72,11 +72,6 @@ MEDIA_TYPES = {
 """Forms by media type; a CSV may be packed."""
 
 
-DECIMALS = (".", ",")
-ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252")
-"""Encodings of text that are read; names of codecs of Python."""
-
-
 @dataclass(frozen=True)
 class Dialect:
     """How the owner's file is written, where it is not as RFC 4180 has it in UTF-8.
@@ -107,8 +102,8 @@ class Dialect:
         """
         for name, value, known in (
             ("separator", separator, tuple(suspicions.SEPARATORS)),
-            ("decimal", decimal, DECIMALS),
-            ("encoding", encoding, ENCODINGS),
+            ("decimal", decimal, suspicions.DECIMALS),
+            ("encoding", encoding, suspicions.ENCODINGS),
         ):
             if value not in known:
                 raise InvalidRequest.at(f"/{name}", "unknown-choice", accepted=known)

@@ -162,6 +162,40 @@ def test_every_form_gives_the_same_predictions(
     assert list(map(_typed, written)) == list(map(_typed, first))
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_a_file_of_an_upload_is_predicted_with_the_options_of_the_upload(
+    predict: Predict, tmp_path: Path
+) -> None:
+    rows = [
+        row
+        | {"patient": "Zoë; née Ng", "height": "" if place % 3 == 0 else row["height"]}
+        for place, row in enumerate(_rows(50))
+    ]
+    _write(tmp_path / "usual.csv", rows, quoting=csv.QUOTE_MINIMAL)
+    _write(tmp_path / "own.csv", rows, quoting=csv.QUOTE_MINIMAL)
+    own = [
+        row | {"height": str(row["height"] or "k.A.").replace(".", ",")} for row in rows
+    ]
+    own = [row | {"height": "k.A."} if row["height"] == "k,A," else row for row in own]
+    with (tmp_path / "own.csv").open("w", encoding="cp1252", newline="") as file:
+        writer = csv.DictWriter(file, list(own[0]), delimiter=";")
+        writer.writeheader()
+        writer.writerows(own)
+    options = (
+        *("--separator", ";", "--decimal", ",", "--encoding", "cp1252"),
+        *("--missing", "k.A."),
+    )
+    kept = ("--keep", "patient", "--keep", "ward")
+    for source, target, written in (
+        ("usual.csv", "first.csv", ()),
+        ("own.csv", "second.csv", options),
+    ):
+        result = predict(source, "--output", target, *kept, *written)
+        assert result.exit_code == 0, result.output
+    first, second = (_read(tmp_path / name) for name in ("first.csv", "second.csv"))
+    assert first == second
+
+
 def _as_arrow(table: pa.Table, file: Path) -> None:
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)

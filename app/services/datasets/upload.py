@@ -55,8 +55,9 @@ _SENT_BEFORE = (
     "person in them counts twice, unless a unit column limits the rows of a person."
 )
 _SIMILAR = (
-    "{count} values of the unit column differ from another value of this upload by leading zeros, case or the spelling "
-    "of a number (17 and 17.0) alone. Each is a unit of its own: a person who is spelt in two ways counts as two. If "
+    "{count} values of the unit column differ from another value of this upload by leading zeros, case, the spelling "
+    "of a number (17 and 17.0) or a spreadsheet's signs of a text (=\"17\" and '17) alone. Each is a unit of "
+    "its own: a person who is spelt in two ways counts as two. If "
     "they are spellings of the same people, erase this upload and send it with one spelling."
 )
 _NOT_COMPARED = (

@@ -211,6 +211,15 @@ def marks_of(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     }
 
 
+def number_columns(schema: Mapping[str, Any]) -> set[str]:
+    """The features of a public schema whose cells are numbers."""
+    return {
+        feature["name"]
+        for feature in schema["features"]
+        if feature["type"] not in TYPES_OF_TEXT
+    }
+
+
 def is_mark(cell: Any, marks: Collection[str]) -> bool:
     """Whether a cell is one of some texts; blanks around it do not count."""
     return isinstance(cell, str) and cell.strip(BLANKS) in marks

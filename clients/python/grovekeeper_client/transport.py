@@ -5,12 +5,14 @@ After a lost connection or a 503, and where a proxy says that the service does n
 answer, a request is sent again only if its repetition has no second effect: ``GET``,
 ``PUT``, ``DELETE``, and every request with an ``Idempotency-Key``, which stays the same
 over all attempts. Any request is sent again if no connection was made, or after a 429,
-by which the service refused to begin.
+by which the service refused to begin. A wait of two seconds or more is logged as a
+warning, with its reason.
 """
 
 import hashlib
 import ipaddress
 import json
+import logging
 import os
 import re
 import secrets
@@ -42,6 +44,7 @@ ATTEMPTS = 5
 
 MAX_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
+_TOLD_WAIT_S = 2.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 413, 429, 503
 _OF_GATEWAYS = (502, _UNAVAILABLE, 504)
@@ -61,6 +64,7 @@ of an identity provider.
 """
 
 Json: TypeAlias = dict[str, Any]
+_log = logging.getLogger(__name__)
 CHUNK_BYTES = 256 * 1024
 """Bytes per read of a file or an answer."""
 
@@ -190,7 +194,7 @@ class Transport:
                         _reason(error, self.url),
                         request.headers.get("Idempotency-Key"),
                     ) from error
-                self._sleep(_backoff_s(attempt))
+                self._wait(_backoff_s(attempt), _reason(error, self.url))
                 continue
             if last or not _is_worth_repeating(problem, request):
                 # the request may have arrived, as with a lost connection
@@ -199,8 +203,15 @@ class Transport:
                         self.url, problem.detail, request.headers.get("Idempotency-Key")
                     )
                 raise problem
-            self._sleep(_retry_after_s(response) or _backoff_s(attempt))
+            wait_s = _retry_after_s(response) or _backoff_s(attempt)
+            self._wait(wait_s, problem.detail)
         raise AssertionError("the last attempt returns or raises")
+
+    def _wait(self, wait_s: float, why: str) -> None:
+        # whoever sits before a terminal or a notebook takes silence for a hang
+        if wait_s >= _TOLD_WAIT_S:
+            _log.warning("%s; trying again in %.0f s", why, wait_s)
+        self._sleep(wait_s)
 
     def _build(self, request: Request) -> httpx.Request:
         texts = [str(value).strip() for value in request.params.values()]

@@ -11,12 +11,14 @@ NUMBER: Final = (
     r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 )
 NAN: Final = r"(?i)^[+-]?nan$"
+LIKE_NUMBER: Final = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
 BLANKS: Final = " \t"
 """Around a number, they do not count."""
 _LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
 """Between them a number is written without a power of ten."""
 _number = re.compile(NUMBER)
 _nan = re.compile(NAN)
+_like_number = re.compile(LIKE_NUMBER)
 
 
 def number_of(text: str) -> int | float | None:
@@ -37,6 +39,17 @@ def number_of(text: str) -> int | float | None:
     if text.lstrip("+-").isdecimal() and len(text) < sys.get_int_max_str_digits():
         return int(text)
     return min(max(float(text), -sys.float_info.max), sys.float_info.max)
+
+
+def with_point(text: str) -> str:
+    """A number that has a decimal comma, with a decimal point. A point is then a sign
+    between thousands, which no number has.
+
+    A text that is not like a number stays: marks for missing values have points, too.
+    """
+    if not _like_number.fullmatch(text):
+        return text
+    return text.replace(".", "'").replace(",", ".")
 
 
 def text_of_number(number: float) -> str:

@@ -137,6 +137,9 @@ _FOR_SPREADSHEETS = (
 _OTHER_LETTERS = "the header has this name in other letters, or with blanks around it"
 SEPARATORS = {",": ",", ";": ";", "tab": "\t", "|": "|"}
 """The signs that may separate cells, by the value of the option ``separator``."""
+DECIMALS = (".", ",")
+ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252")
+"""Encodings of text that are read; names of codecs of Python."""
 _IN_WORDS = {",": "commas", ";": "semicolons", "tab": "tabs", "|": "vertical bars"}
 
 _THOUSANDS = (

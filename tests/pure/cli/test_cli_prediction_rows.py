@@ -10,6 +10,7 @@ import pytest
 
 from grovekeeper_client.cli import prediction_rows, prediction_tables
 from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_client.cli.written import Written
 from grovekeeper_common.number_text import number_of
 
 SCHEMA: dict[str, Any] = {
@@ -120,7 +121,7 @@ def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
         (
             "a.csv",
             b"age;weight;code\n1;2;x\n",
-            "line 1: cells seem to be separated by semicolons; commas are needed",
+            "line 1: cells seem to be separated by semicolons; add --separator ';'",
         ),
         (
             "a.csv",
@@ -146,6 +147,38 @@ def test_a_file_of_another_form_is_named_with_the_forms_that_are_taken(
         prediction_rows.read_rows(tmp_path / name, SCHEMA)
     assert words in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "written", "words"),
+    [
+        ("a.jsonl", b"{}", Written(separator=";"), "and CSV alone is written"),
+        ("a.csv", b"age\n1\n", Written(separator=":"), "--separator is one of: , ;"),
+        ("a.csv", b"age\n1\n", Written(decimal=";"), "--decimal is one of: . ,"),
+        (
+            "a.csv",
+            b"age\n1\n",
+            Written(encoding="utf-7"),
+            "--encoding is one of: utf-8",
+        ),
+        ("a.csv", b"age\n\xff\n", Written(separator=";"), "a.csv is not utf-8"),
+        ("a.csv", b'age\n"1" 2\n', Written(separator=";"), "line 2 is not CSV"),
+        ("a.csv", b"age;weight\n1;2;3\n", Written(separator=";"), "line 2 has not as"),
+        (
+            "a.csv",
+            b"age;weight\n1;1.234,5\n",
+            Written(separator=";", decimal=","),
+            "signs between thousands, or decimal points where",
+        ),
+    ],
+)
+def test_a_file_that_is_not_as_its_options_say_is_refused(
+    tmp_path: Path, name: str, content: bytes, written: Written, words: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(WrongUse) as refused:
+        prediction_rows.read_rows(tmp_path / name, SCHEMA, written)
+    assert words in str(refused.value)
 
 
 def test_a_text_of_json_needs_no_ending(tmp_path: Path) -> None:

@@ -121,6 +121,19 @@ def test_a_busy_service_is_asked_again_when_it_says(status: int) -> None:
     assert len(set(service.keys())) == 1
 
 
+def test_whoever_waits_for_a_busy_service_is_told_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    full = _problem(
+        503, "unavailable", {"Retry-After": "30"}, detail="the disk is full"
+    )
+    Service(full, full, TRAINED).client().train({})
+    Service(_problem(503, "unavailable", {"Retry-After": "1"}), TRAINED).client().train(
+        {}
+    )
+    assert caplog.messages == ["the disk is full; trying again in 30 s"] * 2
+
+
 def test_no_service_can_make_the_client_wait_for_ever() -> None:
     service = Service(_problem(503, "unavailable", {"Retry-After": "86400"}), TRAINED)
     service.client().train({})

@@ -114,6 +114,11 @@ def test_names_that_differ_by_leading_zeros_or_case_are_counted() -> None:
     assert n_similar(folds[:0], ids[:0]) == 0
 
 
+def test_the_signs_by_which_a_spreadsheet_keeps_a_text_tell_nobody_apart() -> None:
+    assert {folded(name) for name in ("z17", '="z17"', "'z17", "Z17")} == {"z17"}
+    assert {folded(name) for name in ("17", '="017"', "'17", "'17.0")} == {folded("17")}
+
+
 ONE_NUMBER = {
     "4711": [
         "4.711E+03",

@@ -3,7 +3,6 @@ and erases rows, grants roles.
 """
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from grovekeeper_client.cli.command import (
     read_bytes,
 )
 from grovekeeper_client.cli.output import Output, amount
+from grovekeeper_client.cli.written import Written, as_typed
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 from grovekeeper_common.durable_files import new_file
@@ -257,35 +257,6 @@ RowsArgument = Annotated[
 
 
 @dataclass(frozen=True)
-class Written:
-    """How a file of CSV is written, where it has no commas, points and UTF-8."""
-
-    separator: Annotated[
-        str | None,
-        typer.Option(help="The sign between cells: , ; tab |", metavar="SIGN"),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(help="The sign before a fraction: . or ,", metavar="SIGN"),
-    ] = None
-    encoding: Annotated[
-        str | None, typer.Option(help="utf-8, utf-16, latin-1 or cp1252.")
-    ] = None
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Texts that stand for an empty cell, such as NA,. May be repeated.",
-            metavar="TEXTS",
-        ),
-    ] = None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """As the options of an upload, where the texts for an empty cell are one."""
-        return {**vars(self), "missing": ",".join(self.missing or ()) or None}
-
-
-@dataclass(frozen=True)
 class UploadTerms(Written):
     """How a file is written, and what is refused unless the owner accepts it."""
 
@@ -436,7 +407,7 @@ def name_columns(
         if name in written:
             written[name] = value
         if name:
-            column["option"] = f"--{name} {shlex.quote(value)}"
+            column["option"] = as_typed(column["option"])
         if "positions" in column:
             header = read_header(file, **written)
             places = [place for place in column["positions"] if place <= len(header)]

@@ -1,8 +1,9 @@
 """Implements ``grovekeeper predict``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,8 +17,28 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.prediction_rows import check_columns, read_rows
+from grovekeeper_client.cli.written import Written
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.models import predict_rows
+
+
+@dataclass(frozen=True)
+class Target:
+    """The file that predictions are written to."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write, of any number of rows: .csv, or with pyarrow .parquet "
+            "or .arrow; must not exist.",
+        ),
+    ] = None
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of the rows that stands before the predictions; repeatable."
+        ),
+    ] = None
 
 
 @command
@@ -32,33 +53,23 @@ def predict(
             metavar="ROWS",
         ),
     ],
+    written: Written,
+    target: Target,
     read_out: Annotated[
         str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")
     ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            help="File to write, of any number of rows: .csv, or with pyarrow .parquet "
-            "or .arrow; must not exist.",
-        ),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of the rows that stands before the predictions; repeatable."
-        ),
-    ] = None,
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
-    if target is not None:
-        _predict_file(call, model_id, (file, target), keep or [], read_out)
+    if target.output is not None:
+        keep = list(dict.fromkeys(target.keep or ()))
+        how = {"keep": keep, "read_out": read_out, "written": written}
+        _predict_file(call, model_id, file, target.output, **how)
         return
-    if keep:
+    if target.keep:
         raise WrongUse("--keep goes with --output")
     with call.client() as client:
         schema = client.model(model_id)["schema"]
-        rows_in = read_rows(file, schema)
+        rows_in = read_rows(file, schema, written)
         if rows_in:
             names = dict.fromkeys(name for row in rows_in for name in row)
             check_columns(names, schema)
@@ -84,14 +95,13 @@ def predict(
 def _predict_file(
     call: Remote,
     model_id: str,
-    files: tuple[Path, Path],
-    keep: Sequence[str],
-    read_out: str | None,
+    source: Path,
+    target: Path,
+    **how: Any,
 ) -> None:
     # pyarrow takes 0.2 s of CPU to load
     from grovekeeper_client.cli import prediction_files, tables
 
-    source, target = files
     check_new(target)
     if source.exists() and not (source.is_file() or source.is_dir()):
         raise WrongUse(
@@ -111,9 +121,7 @@ def _predict_file(
             show(n_rows, share)
 
         card = client.model(model_id)
-        task = prediction_files.Task(
-            source, target, card, list(dict.fromkeys(keep)), read_out
-        )
+        task = prediction_files.Task(source, target, card, **how)
         try:
             answer = prediction_files.predict_file(client, task, on_progress)
         except (ApiProblem, Unreachable) as error:

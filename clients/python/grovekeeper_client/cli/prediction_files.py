@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import json
+import os
 from collections.abc import (
     Callable,
     Collection,
@@ -29,6 +30,7 @@ from typing import Any, BinaryIO, TypeAlias
 from grovekeeper_client.cli import prediction_rows as texts
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import Client, WrongUse, exists_already
+from grovekeeper_client.cli.written import USUAL, Written
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.models import (
     counted,
@@ -78,6 +80,7 @@ class Task:
         card: of the model.
         keep: columns of the rows that stand before the predictions.
         read_out: ``None``: the model's.
+        written: how a source of CSV is written.
     """
 
     source: Path
@@ -85,6 +88,7 @@ class Task:
     card: Mapping[str, Any]
     keep: Sequence[str]
     read_out: str | None
+    written: Written = USUAL
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -201,6 +205,11 @@ def _parts(task: Task) -> _Parts:
             raise WrongUse(f"{task.source} cannot be read: {error.strerror}") from error
         closes.enter_context(texts.unpacking(task.source))
         form = texts.form_of(task.source)
+        if not task.written.is_usual:
+            texts.check_is_csv(task.source)
+            source = _unpacked(raw)
+            usual = task.written.as_usual(source, task.source, task.schema)
+            raw = closes.enter_context(usual)
         if raw.peek(8).startswith(_TABLES):
             parts = _of_tables(raw, task)
         elif form == ".csv":
@@ -222,8 +231,8 @@ def _unpacked(raw: BufferedReader) -> Unpacked:
     return gzip.open(raw) if is_gzip else raw
 
 
-def _share(raw: BinaryIO, task: Task) -> float:
-    return raw.tell() / max(task.source.stat().st_size, 1)
+def _share(raw: BinaryIO) -> float:
+    return raw.tell() / max(os.fstat(raw.fileno()).st_size, 1)
 
 
 def _of_tables(raw: BufferedReader, task: Task) -> _Parts:
@@ -265,7 +274,7 @@ def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
         features, cells = read
         for part in tables.ranges(cells.num_rows, n_rows_at_once(task.schema)):
             kept = _columns(cells.slice(*part), task.keep)
-            yield _Part(features.slice(*part), kept, _share(raw, task))
+            yield _Part(features.slice(*part), kept, _share(raw))
         n_bytes = n_bytes + len(block)
         n_lines = n_lines + block.count(b"\n")
         block = lines = stream.read(_BLOCK_BYTES) + stream.readline()
@@ -321,7 +330,7 @@ def _of_rows(rows: Iterator[Row], raw: BinaryIO, task: Task) -> _Parts:
         task.check_columns([*names, *task.keep])
         kept = zip(*(cells for _, cells in part), strict=True)
         columns = dict(zip(task.keep, map(list, kept), strict=True))
-        yield _Part(features, columns, _share(raw, task))
+        yield _Part(features, columns, _share(raw))
 
 
 class _CsvWriter:

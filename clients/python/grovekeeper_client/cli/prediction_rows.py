@@ -15,19 +15,21 @@ from typing import Any, TypeAlias
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
+from grovekeeper_client.cli.written import USUAL, Written, as_typed
 from grovekeeper_common import strict_json, suspicions
 from grovekeeper_common.number_text import number_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 
 
-def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
+def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -> Rows:
     """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or
     ``{"rows": […]}``).
 
     Args:
         file: plain or gzip; the ending ``.gz`` does not count.
         schema: the public schema on the model card, with the types of the columns.
+        written: how a file of CSV is written.
 
     Raises:
         WrongUse: the file cannot be read, has another form or is empty, or a cell of a
@@ -35,6 +37,10 @@ def read_rows(file: Path, schema: Mapping[str, Any]) -> Rows:
     """
     content = _unpacked(read_bytes(file), file)
     form = form_of(file)
+    if not written.is_usual:
+        check_is_csv(file)
+        with written.as_usual(io.BytesIO(content), file, schema) as usual:
+            content = usual.read()
     check_text(content, file)
     if form == ".csv":
         text = content.decode("utf-8-sig")
@@ -51,6 +57,12 @@ def form_of(file: Path) -> str:
     """The ending of a file of rows, without that of gzip."""
     plain = file.with_suffix("") if file.suffix.lower() == ".gz" else file
     return plain.suffix.lower()
+
+
+def check_is_csv(file: Path) -> None:
+    """Checks that a file can be written in other ways than one."""
+    if form_of(file) != ".csv":
+        raise WrongUse(f"{file} is no .csv, and CSV alone is written in several ways")
 
 
 _FORMS = "predict takes .csv with a header, .jsonl and .json, each plain or gzip (.gz)"
@@ -103,7 +115,10 @@ def check_text(content: bytes, file: Path) -> None:
 
 def no_text(file: Path, content: bytes) -> WrongUse:
     """The error for a file whose content is not UTF-8."""
-    return WrongUse(f"{file} is {suspicions.of_no_text(content)}")
+    suspected = suspicions.of_no_text(content)
+    is_csv = form_of(file) == ".csv"
+    option = suspicions.option_of(suspected) if is_csv else None
+    return WrongUse(f"{file} is {_with_way_out(suspected, option)}")
 
 
 def check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
@@ -119,8 +134,12 @@ def check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
     )
     problem = suspicions.of_header_line(line, columns)
     if problem is not None:
-        commas = "; commas are needed" if problem.problem == "separator" else ""
-        raise WrongUse(f"{file}, line {number}: {problem.suspected}{commas}")
+        why = _with_way_out(problem.suspected, problem.option)
+        raise WrongUse(f"{file}, line {number}: {why}")
+
+
+def _with_way_out(suspected: str, option: str | None) -> str:
+    return suspected if option is None else f"{suspected}; add {as_typed(option)}"
 
 
 def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
@@ -229,12 +248,7 @@ class CellReader:
     def __init__(
         self, schema: Mapping[str, Any], *, aside: Collection[str] = ()
     ) -> None:
-        features = schema["features"]
-        self._numbers = {
-            feature["name"]
-            for feature in features
-            if feature["type"] not in row_kinds.TYPES_OF_TEXT
-        }
+        self._numbers = row_kinds.number_columns(schema)
         self._aside = {schema["label"]["name"], *aside}
         self._marks = row_kinds.marks_of(schema)
 
@@ -294,10 +308,11 @@ def _number(name: str, text: str, *, line: int) -> int | float | None:
         return number_of(text)
     except ValueError:
         suspected = suspicions.of_no_numbers([text])
-        why = "" if suspected is None else f": {suspected}"
-        raise WrongUse(
-            f"line {line}: the cell of {name} is not a number{why}"
-        ) from None
+        why = f"line {line}: the cell of {name} is not a number"
+        if suspected is not None:
+            option = suspicions.option_of(suspected, [text])
+            why = f"{why}: {_with_way_out(suspected, option)}"
+        raise WrongUse(why) from None
 
 
 def _objects(value: object) -> Rows:

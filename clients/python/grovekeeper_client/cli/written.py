@@ -1,0 +1,131 @@
+"""The options that say how a file of CSV is written, for commands that take rows."""
+
+import csv
+import io
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from gzip import GzipFile
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from grovekeeper_client import rows
+from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_common import suspicions
+from grovekeeper_common.number_text import with_point
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a file of CSV is written, where it has no commas, points and UTF-8."""
+
+    separator: Annotated[
+        str | None,
+        typer.Option(help="The sign between cells: , ; tab |", metavar="SIGN"),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(help="The sign before a fraction: . or ,", metavar="SIGN"),
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="utf-8, utf-16, latin-1 or cp1252.")
+    ] = None
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Texts that stand for an empty cell, such as NA,. May be repeated.",
+            metavar="TEXTS",
+        ),
+    ] = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As the options of an upload, where the texts for an empty cell are one."""
+        return {**vars(self), "missing": ",".join(self.missing or ()) or None}
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether no option is given."""
+        return not any(self.options.values())
+
+    @contextmanager
+    def as_usual(
+        self,
+        stream: BytesIO | BufferedReader | GzipFile,
+        file: Path,
+        schema: Mapping[str, Any],
+    ) -> "Iterator[BufferedReader[Any]]":
+        """The rows as CSV of RFC 4180 in UTF-8, with decimal points, in a temporary
+        file. Lines keep their numbers.
+
+        Args:
+            stream: text as the options say.
+            file: is named by errors.
+            schema: public; has the columns of numbers.
+
+        Raises:
+            WrongUse: an option has no such value, or the file is written otherwise.
+        """
+        sign = suspicions.SEPARATORS[
+            _one_of(suspicions.SEPARATORS, self.separator or ",", "--separator")
+        ]
+        encoding = _one_of(suspicions.ENCODINGS, self.encoding or "utf-8", "--encoding")
+        decimal = _one_of(suspicions.DECIMALS, self.decimal or ".", "--decimal")
+        numbers = set(rows.number_columns(schema)) if decimal == "," else set()
+        marks = {mark.strip() for mark in ",".join(self.missing or ()).split(",")}
+
+        def usual(name: str, cell: str) -> str:
+            if rows.is_mark(cell, marks):
+                return ""
+            return with_point(cell) if name in numbers else cell
+
+        signed = "utf-8-sig" if encoding == "utf-8" else encoding
+        with tempfile.TemporaryFile() as file_of_usual:
+            lines = io.TextIOWrapper(stream, signed, newline="")
+            text = io.TextIOWrapper(file_of_usual, "utf-8", newline="")
+            reader = csv.reader(lines, delimiter=sign, strict=True)
+            try:
+                _rewrite(reader, text, usual)
+            except UnicodeError:
+                raise WrongUse(f"{file} is not {encoding}") from None
+            except csv.Error:
+                line = reader.line_num
+                raise WrongUse(f"{file}, line {line} is not CSV as stated") from None
+            finally:
+                lines.detach()
+                text.detach()
+            file_of_usual.seek(0)
+            with BufferedReader(file_of_usual) as rewritten:
+                yield rewritten
+
+
+def _rewrite(
+    records: Iterator[list[str]], text: TextIO, usual: Callable[[str, str], str]
+) -> None:
+    writer = csv.writer(text, lineterminator="\n")
+    header = next(records, [])
+    writer.writerow(header)
+    for cells in records:
+        # a row of another length is refused where rows are read
+        names = header if len(header) == len(cells) else [""] * len(cells)
+        writer.writerow(map(usual, names, cells))
+
+
+USUAL = Written()
+
+
+def as_typed(option: str) -> str:
+    """An option of an upload, ``name=value``, as it is typed."""
+    name, _, value = option.partition("=")
+    return f"--{name} {shlex.quote(value)}"
+
+
+def _one_of(known: Mapping[str, Any] | tuple[str, ...], value: str, option: str) -> str:
+    if value not in known:
+        raise WrongUse(f"{option} is one of: {' '.join(known)}")
+    return value
