@@ -590,3 +590,20 @@ def test_stored_texts_are_shown_and_not_obeyed(server: Server) -> None:
         assert "&lt;script&gt;" in page
         assert HOSTILE not in page
         assert "<img" not in page
+
+
+def test_the_parts_of_a_dataset_are_tabs_of_one_page(idle_server: Server) -> None:
+    """Also those whose pages show all datasets, or a population."""
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
+    overview = _tabs(browser.get(f"/ui/datasets/{dataset}").text)
+    assert len(overview) == 9
+    for path, label in overview.items():
+        shown = browser.get(path).text
+        assert _tabs(shown) == overview, label
+        assert f'href="{path}" aria-current="page">{label}</a>' in shown
+
+
+def _tabs(page: str) -> dict[str, str]:
+    tabs = page.partition('<nav class="tabs"')[2].partition("</nav>")[0]
+    return dict(re.findall(r'<a href="([^"]+)"[^>]*>([^<]+)</a>', tabs))

@@ -5,8 +5,18 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from app.access.grants import (
+    MANAGE_DATASET,
+    PREDICT,
+    SEE_DATASET,
+    SEE_JOB,
+    SEE_LEDGER,
+    TRAIN,
+)
 from app.api.pages import pictures, words
+from app.api.pages.rendering import Visit
 from app.core import limits
+from app.services.authorization import has_role
 from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
 
@@ -20,32 +30,29 @@ class Tab:
     is_current: bool
 
 
-def tabs_of(dataset: str, current: str, others: Mapping[str, bool]) -> list[Tab]:
-    """The parts of a dataset, each with an address of its own.
+def tabs_of(visit: Visit, dataset: str, current: str) -> list[Tab]:
+    """The parts of a dataset that the reader may see, each with an address of its own.
 
     Args:
-        current: the end of the address of the shown part; empty for the overview.
-        others: whether the reader may see the parts that not every reader sees.
+        current: the shown part.
     """
     page = f"/ui/datasets/{dataset}"
-    elsewhere = {
-        "webhooks": f"{page}/webhooks",
-        "statistics": f"{page}/statistics",
-        "models": f"/ui/models?dataset={dataset}",
-        "jobs": f"/ui/jobs?dataset={dataset}",
-        "ledger": f"/ui/ledger/{dataset}",
-    }
-    paths = {"": page}
-    for name in ("uploads", "access", "rules"):
-        paths[name] = f"{page}/{name}"
-    for name, path in elsewhere.items():
-        if others[name]:
-            paths[name] = path
-    tabs = []
-    for name, path in paths.items():
-        label = name.capitalize() or "Overview"
-        tabs.append(Tab(label, path, name == current))
-    return tabs
+    parts = [
+        ("Overview", page, SEE_DATASET),
+        ("Uploads", f"{page}/uploads", SEE_DATASET),
+        ("Access", f"{page}/access", SEE_DATASET),
+        ("Rules", f"{page}/rules", SEE_DATASET),
+        ("Webhooks", f"{page}/webhooks", MANAGE_DATASET),
+        ("Statistics", f"{page}/statistics", TRAIN),
+        ("Models", f"/ui/models?dataset={dataset}", PREDICT),
+        ("Jobs", f"/ui/jobs?dataset={dataset}", SEE_JOB),
+        ("Ledger", f"/ui/ledger/{dataset}", SEE_LEDGER),
+    ]
+    return [
+        Tab(label, path, label == current)
+        for label, path, roles in parts
+        if has_role(*visit.by, dataset, roles)
+    ]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from app.access.grants import MANAGE_DATASET, PREDICT, SEE_JOB, SEE_LEDGER, TRAIN
+from app.access.grants import MANAGE_DATASET, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages import pictures
 from app.api.pages.dataset_view import (
@@ -88,24 +88,17 @@ def of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
     """What every tab of a dataset shows above itself.
 
     Args:
-        current: the end of the address of the tab.
+        current: the shown tab.
     """
     shown = show.show_dataset(*visit.by, reference).model_dump(by_alias=True)
     id_ = shown["id"]
     may_train = has_role(*visit.by, id_, TRAIN)
     may_manage = has_role(*visit.by, id_, MANAGE_DATASET)
-    others = {
-        "webhooks": may_manage,
-        "statistics": may_train,
-        "models": has_role(*visit.by, id_, PREDICT),
-        "jobs": has_role(*visit.by, id_, SEE_JOB),
-        "ledger": has_role(*visit.by, id_, SEE_LEDGER),
-    }
     balance = if_permitted(lambda: balances.show_balance(*visit.by, id_, scope={}))
     return {
         "dataset": shown,
         "balance": balance,
-        "tabs": tabs_of(id_, current, others),
+        "tabs": tabs_of(visit, id_, current),
         "may_train": may_train,
         "may_manage": may_manage,
         "refused_form": visit.refused_form,
@@ -121,7 +114,7 @@ def show_dataset(
     """Show one dataset: what was spent, its cells and columns. ``pair`` chooses two
     partitions, as in ``region,shard``, for the grid of cells.
     """
-    above = of_every_tab(visit, dataset, "")
+    above = of_every_tab(visit, dataset, "Overview")
     shown, balance = above["dataset"], above["balance"]
     spent = if_permitted(lambda: spend_history.list_charges(*visit.by, shown["id"]))
     plot = None
@@ -145,7 +138,7 @@ def show_dataset(
 @detail_pages.get("/uploads")
 def show_uploads(visit: Visitor, dataset: str) -> Response:
     """Show the uploads of a dataset."""
-    above = of_every_tab(visit, dataset, "uploads")
+    above = of_every_tab(visit, dataset, "Uploads")
     shown = above["dataset"]
     uploads = if_permitted(lambda: show.list_uploads(*visit.by, shown["id"], _ALL))
     return visit.page("dataset_uploads", **above, uploads=shown_uploads(shown, uploads))
@@ -154,7 +147,7 @@ def show_uploads(visit: Visitor, dataset: str) -> Response:
 @detail_pages.get("/access")
 def show_access(visit: Visitor, dataset: str) -> Response:
     """Show which keys have a role on a dataset, with a form for its owners."""
-    above = of_every_tab(visit, dataset, "access")
+    above = of_every_tab(visit, dataset, "Access")
     reference = above["dataset"]["id"]
     access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
     givers = set() if access is None else {grant.granted_by for grant in access.grants}
@@ -170,7 +163,7 @@ def show_access(visit: Visitor, dataset: str) -> Response:
 @detail_pages.get("/rules")
 def show_dataset_rules(visit: Visitor, dataset: str) -> Response:
     """Show the rules of a dataset, with a form for its owners."""
-    above = of_every_tab(visit, dataset, "rules")
+    above = of_every_tab(visit, dataset, "Rules")
     reference = above["dataset"]["id"]
     rules = if_permitted(lambda: show_rules(*visit.by, reference))
     in_force = None if rules is None else _fields_of_form(rules)

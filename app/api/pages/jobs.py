@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Response
 
 from app.api.pages import words
+from app.api.pages.dataset_view import tabs_of
 from app.api.pages.forms import Form, checked, submitted
 from app.api.pages.home_view import who_submitted
 from app.api.pages.rendering import Visitor
@@ -48,6 +49,7 @@ def list_jobs(
         following=listed.next,
         undecided=undecided,
         of=of,
+        dataset_parts=tabs_of(visit, of.id, "Jobs") if of else [],
         fields=fields,
         tabs=_tabs(show_jobs.count_jobs(*visit.by, dataset), fields),
     )

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from app.api.capacity import Work
 from app.api.pages import ledger_view
+from app.api.pages.dataset_view import tabs_of
 from app.api.pages.forms import Form, checked, identity, submitted
 from app.api.pages.ledger_view import details_of, entry_table
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
@@ -98,6 +99,9 @@ def show_account(
     return visit.page(
         "ledger",
         balance=balance,
+        dataset_parts=tabs_of(visit, balance["account"], "Ledger")
+        if kind == "dataset"
+        else [],
         unit=account_unit(visit, balance["account"], kind=kind),
         table_of_entries=entry_table(entries, kind, members),
         numbers=ledger_view.NUMBERS,

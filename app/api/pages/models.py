@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
 from app.api.capacity import Work, capacities
+from app.api.pages.dataset_view import tabs_of
 from app.api.pages.forms import Form, checked, read_form, submitted
 from app.api.pages.model_view import (
     class_rows,
@@ -106,6 +107,7 @@ def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respo
         columns=_COLUMNS,
         following=listed.next,
         of=of,
+        dataset_parts=tabs_of(visit, of.id, "Models") if of else [],
         may_choose=may_choose,
     )
 

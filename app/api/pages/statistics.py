@@ -10,6 +10,7 @@ from pydantic import Field
 
 from app.access.grants import SEE_LEDGER, TRAIN
 from app.api.pages import words
+from app.api.pages.dataset_view import tabs_of
 from app.api.pages.forms import checked
 from app.api.pages.rendering import Visit, Visitor, as_file
 from app.api.pages.spending import SpendingFields, Text, bought, quoted
@@ -44,9 +45,11 @@ statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
     """Show the statistics of a dataset, newest first."""
     listed = statistics.list_statistics(*visit.by, dataset, page)
+    of = show.show_dataset(*visit.by, dataset)
     return visit.page(
         "statistics",
-        dataset=show.show_dataset(*visit.by, dataset),
+        dataset=of,
+        tabs=tabs_of(visit, of.id, "Statistics"),
         rows=[summary_row(released) for released in listed.statistics],
         following=listed.next,
     )

@@ -58,7 +58,7 @@ def show_webhooks(visit: Visitor, dataset: str) -> Response:
 
 
 def _page(visit: Visit, dataset: str) -> Response:
-    above = of_every_tab(visit, dataset, "webhooks")
+    above = of_every_tab(visit, dataset, "Webhooks")
     id_ = above["dataset"]["id"]
     listed = if_permitted(lambda: webhooks.list_webhooks(*visit.by, id_).webhooks)
     shown = None if listed is None else [shown_webhook(item) for item in listed]
