@@ -3,10 +3,14 @@ and written as dates again wherever a value is shown.
 """
 
 import io
+import math
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+import onnxruntime
 import pyarrow as pa
 import pytest
 
@@ -301,3 +305,25 @@ def test_dummy_rows_of_dates_are_accepted(server: Server, tmp_path: Path) -> Non
         for source in (dummies.frame(), dummies.table(), file):
             report = own.upload(source, again=True)
             assert report["columns"][0]["clamped"] == 0
+
+
+def test_an_exported_model_counts_days_from_the_first_declared_one(
+    server: Server,
+) -> None:
+    model = server.trained(_uploaded(server)["id"], epsilon="20")["model_id"]
+    file = server.admin.http.get(
+        f"/models/{model}/artifact", params={"format": "onnx"}
+    ).content
+    days = [FIRST, date(2019, 12, 31), date(2024, 2, 29), date(2030, 1, 1)]
+    rows = [{"admitted": day.isoformat(), "age": 40} for day in days]
+    rows.append({"admitted": None, "age": 40})
+    numbers = [[float((day - FIRST).days)] for day in days] + [[math.nan]]
+    session = onnxruntime.InferenceSession(file)
+    inputs = {"admitted": np.array(numbers), "age": np.full((5, 1), 40.0)}
+    (probabilities,) = session.run(["probabilities"], inputs)
+    answer = server.admin.http.post(f"/models/{model}/predict", json={"rows": rows})
+    expected = np.array(answer.json()["probabilities"])
+    assert probabilities == pytest.approx(expected, abs=1e-12)
+    assert len(np.unique(expected[:, 0])) > 1, "the model looks at the dates"
+    described = onnx.load_from_string(file).graph.input[0].doc_string
+    assert described.startswith("date days since 2015-01-01, a number from 0.0")
