@@ -35,6 +35,7 @@ from app.wire.evaluations import (
     MajorityOut,
     SelectionIn,
 )
+from grovekeeper_common import scope_words
 from grovekeeper_common.number_words import share_in_words
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -116,7 +117,7 @@ def _title(plan: EvaluationQuoteOut, noun: str) -> str:
     if len(plan.models) > 1:
         title += f" among {len(plan.models)} models"
     title += f" on {plan.dataset_name}"
-    return f"{title}, {words.cell(plan.scope)}" if plan.scope else title
+    return f"{title}, {scope_words.cell(plan.scope)}" if plan.scope else title
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.api.pages import words
 from app.services.ledger.history import EntryPage, ListedEntry
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryOut
+from grovekeeper_common import scope_words
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def entry_table(
 
 
 def _tightest(page: EntryPage) -> str:
-    cell = words.cell(page.tightest_cell)
+    cell = scope_words.cell(page.tightest_cell)
     return f"{cell}, the tightest cell now" if page.tightest_cell else cell
 
 
@@ -126,7 +126,7 @@ def _row(
         entry=entry,
         job=listed.job,
         after=after,
-        cells="" if is_population else words.covered(entry.scope),
+        cells="" if is_population else scope_words.covered(entry.scope),
         member=_member(details, members) if is_population else None,
         purpose=details.get("purpose") or "",
         reason=details.get("reason") or "",

@@ -17,6 +17,7 @@ from app.wire.models import (
     LeafShareOut,
     ModelSummary,
 )
+from grovekeeper_common import scope_words
 from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import share_in_words
 
@@ -98,7 +99,7 @@ def listed_model(model: ModelSummary) -> ListedModel:
     n_leaves = model.n_leaves
     return ListedModel(
         model,
-        cells=words.cell(model.scope or {}),
+        cells=scope_words.cell(model.scope or {}),
         leaves="" if n_leaves is None else words.grouped(n_leaves),
         accuracy=_accuracy(model.accuracy),
         interval=_interval(model.accuracy),

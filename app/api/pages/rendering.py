@@ -29,7 +29,7 @@ from app.api.pages.views import (
 from app.core import errors
 from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
-from grovekeeper_common import odds_words
+from grovekeeper_common import odds_words, scope_words
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import share_in_words
 from grovekeeper_forests.amounts import SYMBOLS
@@ -149,8 +149,6 @@ def _environment() -> Environment:
         for name in (
             "spent",
             "left",
-            "cell",
-            "covered",
             "sentence",
             "entry",
             "grouped",
@@ -158,6 +156,8 @@ def _environment() -> Environment:
         )
     }
     environment.filters |= {
+        "cell": scope_words.cell,
+        "covered": scope_words.covered,
         "percent": odds_words.percent,
         "share": share_in_words,
         "minute": _minute,

@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from app.access.grants import TRAIN
 from app.access.idempotency import IdempotentRequest
-from app.api.pages import words
 from app.api.pages.datasets import population_of
 from app.api.pages.forms import Form, checked, identity, submitted
 from app.api.pages.rendering import Visit, Visitor
@@ -39,6 +38,7 @@ from app.wire.algorithms import AlgorithmOut
 from app.wire.populations import PopulationOut
 from app.wire.spending import AccountPlanOut
 from app.wire.training import ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
+from grovekeeper_common import scope_words
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 from grovekeeper_forests import catalogue
@@ -320,7 +320,7 @@ def quote_training(
 
 def _title(plan: PlanOut) -> str:
     title = f"{plan.algorithm} at ε = {plan.price.epsilon}"
-    return f"{title} on {words.cell(plan.scope)}" if plan.scope else title
+    return f"{title} on {scope_words.cell(plan.scope)}" if plan.scope else title
 
 
 @training_pages.post("")

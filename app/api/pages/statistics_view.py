@@ -15,7 +15,7 @@ from app.wire.statistics import (
     StatisticsSummary,
     StatisticsTableOut,
 )
-from grovekeeper_common import statistic_words
+from grovekeeper_common import scope_words, statistic_words
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from grovekeeper_forests.data.days import day_of
 
@@ -67,7 +67,7 @@ def quote_title(plan: StatisticsQuoteOut) -> str:
     """What a plan of one table would release, and on which rows."""
     [asked] = plan.tables
     title = f"{statistic_words.title(asked.table)} at ε = {plan.price.epsilon}"
-    return f"{title} on {words.cell(plan.scope)}" if plan.scope else title
+    return f"{title} on {scope_words.cell(plan.scope)}" if plan.scope else title
 
 
 def error_before(plan: StatisticsQuoteOut) -> str:

@@ -1,11 +1,10 @@
-"""Writes amounts, cells, times and administrative acts as words for people.
+"""Writes amounts, times and administrative acts as words for people.
 
 What is spent rounds up, what is left rounds down.
 """
 
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from itertools import groupby
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -68,28 +67,6 @@ def limited(limited_by: LimitedBy, population: str | None = None) -> str:
     if limited_by == "cap":
         return ""
     return f", limited by {limit_in_words(limited_by, population)}"
-
-
-def cell(scope: Mapping[str, Any]) -> str:
-    """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names
-    no partition.
-    """
-    parts = []
-    for name, cells in scope.items():
-        listed_cells = cells if isinstance(cells, list) else [cells]
-        parts.append(f"{name}={', '.join(_runs(listed_cells))}")
-    return "; ".join(parts) or "the whole dataset"
-
-
-def covered(scope: Mapping[str, Any]) -> str:
-    """The scope of an entry in words; a number stands for the first uploads that
-    entries of the ledger named.
-    """
-    words = dict(scope)
-    for name, cells in scope.items():
-        if isinstance(cells, int):
-            words[name] = f"the first {cells}"
-    return cell(words)
 
 
 def unit_of(column: str | None) -> str:
@@ -200,23 +177,6 @@ def day(time: str) -> str:
 def clock(time: str) -> str:
     """The hour and minute of a time, in UTC."""
     return minute(time).partition(" ")[2]
-
-
-def _runs(cells: list[Any]) -> list[str]:
-    """Cells as texts; three or more consecutive numbers as ``0–7``."""
-
-    def run_of(item: tuple[int, Any]) -> object:
-        # Consecutive numbers at consecutive places have the same difference to them.
-        index, cell = item
-        return cell - index if isinstance(cell, int) else item
-
-    texts: list[str] = []
-    for _, grouped in groupby(enumerate(cells), key=run_of):
-        run = [str(cell) for _, cell in grouped]
-        if len(run) >= 3:
-            run = [f"{run[0]}–{run[-1]}"]
-        texts += run
-    return texts
 
 
 def _rounded(amount: str, rounding: str) -> str:

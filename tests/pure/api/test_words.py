@@ -16,7 +16,7 @@ from app.api.pages.pictures import budget_bar, share_class, spend
 from app.api.pages.words import act_in_words
 from app.services.ledger.spend_history import Charge, Spend
 from app.wire.acts import ActKind, ActOut
-from grovekeeper_common import odds_words
+from grovekeeper_common import odds_words, scope_words
 
 TEMPLATES = Path(pictures.__file__).parent / "templates"
 ACCOUNT = {"cap": "3", "charged": "1.25", "reserved": "0.5"}
@@ -99,10 +99,15 @@ def test_odds_of_a_unit_of_several_rows_leave_open_what_is_known_of_its_other_ro
 
 
 def test_a_scope_in_words() -> None:
-    assert words.cell({}) == "the whole dataset"
-    assert words.cell({"region": ["EU", "US"], "shard": 3}) == "region=EU, US; shard=3"
-    assert words.cell({"shard": [0, 1, 2, 3, 6, 8, 9]}) == "shard=0–3, 6, 8, 9"
-    assert words.cell({"wave": ["ep_a", "ep_b", "ep_c"]}) == "wave=ep_a, ep_b, ep_c"
+    assert scope_words.cell({}) == "the whole dataset"
+    assert (
+        scope_words.cell({"region": ["EU", "US"], "shard": 3})
+        == "region=EU, US; shard=3"
+    )
+    assert scope_words.cell({"shard": [0, 1, 2, 3, 6, 8, 9]}) == "shard=0–3, 6, 8, 9"
+    assert (
+        scope_words.cell({"wave": ["ep_a", "ep_b", "ep_c"]}) == "wave=ep_a, ep_b, ep_c"
+    )
 
 
 def _parts(svg: str) -> dict[str, tuple[Decimal, Decimal]]:

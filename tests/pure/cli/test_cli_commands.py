@@ -181,7 +181,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "md_1",
             "forest",
             "census@production",
-            '{"shard": [1]}',
+            "shard=1 ",
             "2048",
             "0.1 ε",
             "75.0 % (70.0 % to 80.0 %)",

@@ -81,8 +81,9 @@ def test_a_cell_of_digits_is_what_the_declaration_says_it_is(
     service.answers["GET", "/datasets/census"] = service.answers[
         "GET", "/datasets/ds_1"
     ] = (status, declared)
-    typed = ["--scope", "code=1,OTHER", "--scope", "shard=1"]
-    meant = {"code": ["1", "OTHER"], "shard": [1]}
+    typed = ["--scope", "code=1-2,OTHER", "--scope", "shard=1,5-7,9–10,4-3,a-b"]
+    shards = [1, 5, 6, 7, 9, 10, "4-3", "a-b"]
+    meant = {"code": ["1-2", "OTHER"], "shard": shards}
 
     for asked in (
         ["plan", "census", "-a", "mrf"],
@@ -432,9 +433,13 @@ def test_a_plan_that_does_not_fit_is_an_answer_and_names_the_population_that_ref
         (
             True,
             151,
-            "note: uses the bins of profile pf_1 of census (all cells) at no cost; the rules assume 151 rows.",
+            "note: uses the bins of profile pf_1 of census (the whole dataset) at no cost; the rules assume 151 rows.",
         ),
-        (False, None, "note: needs no bins of profile pf_1 of census (all cells).\n"),
+        (
+            False,
+            None,
+            "note: needs no bins of profile pf_1 of census (the whole dataset).\n",
+        ),
     ],
 )
 def test_a_quote_says_what_it_uses_of_a_profile(
@@ -682,6 +687,9 @@ def test_after_the_wait_an_evaluation_is_printed(
     }
     service.answers["GET", "/jobs/jb_1"] = (200, done)
     shown = run("evaluations", *typed, "-e", "0.1", "--wait").stdout
+    assert "adds, given all earlier releases: " in shown
+    assert "guesses right" not in shown, "the quote said so, and the command below does"
+    assert shown.splitlines()[-1].startswith("next: grovekeeper evaluations show ev_")
     assert "released evaluation ev_1" in shown
     assert "75.0 %" in shown
     assert "2 counts" not in shown
@@ -692,7 +700,7 @@ def test_after_the_wait_an_evaluation_is_printed(
 def test_a_card_warns_of_one_class_and_names_the_cells(run: Run, service: Any) -> None:
     shown = run("models", "show", "md_1").stdout
     assert "warning: The model answers no whatever the row is." in shown
-    assert '{"shard": [1]}' in shown
+    assert "cells      shard=1\n" in shown
     service.answers["GET", "/models/md_1"][1].update(scope={}, only_answer=None)
     assert "whatever the row is" not in run("models", "show", "md_1").stdout
 

@@ -8,6 +8,7 @@ that commands share groups of options instead of repeating them.
 import functools
 import inspect
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -51,6 +52,8 @@ class Failed(Exception):
         self.kind = kind
 
 
+_NUMBERS = re.compile("(?P<first>[0-9]{1,9})(?:[-–](?P<last>[0-9]{1,9}))?")
+_MOST_CELLS = 1024
 _NO_KEY = "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
 _KEY_REFUSED = "the key is unknown, revoked or expired: set another GROVEKEEPER_API_KEY, or name a file with --key-file"
 
@@ -402,7 +405,7 @@ KeyArgument: TypeAlias = Annotated[
 ScopeOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        help="region=EU, shard=0,1 (may be repeated), or JSON; default all cells."
+        help="region=EU, shard=0,1 or shard=0-7 (may be repeated), or JSON; default all cells."
     ),
 ]
 
@@ -471,14 +474,15 @@ ReceiptOption: TypeAlias = Annotated[
 def read_scope(
     typed: list[str] | None, declaration: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """A scope as it was typed: ``region=EU``, ``shard=0,1``, repeated as needed; or one
-    JSON object.
+    """A scope as it was typed: ``region=EU``, ``shard=0,1`` or ``shard=0-7``, repeated
+    as needed; or one JSON object.
 
     Categories that contain a comma need the JSON form.
 
     Args:
-        declaration: fetches the dataset; called only for a cell of digits, which is a
-            number in a hash partition and text in a column partition.
+        declaration: fetches the dataset; called only for a cell that begins with a
+            digit, which is a number or a range of numbers in a hash partition and text
+            in a column partition.
 
     Raises:
         WrongUse: the text has neither form, or mixes them.
@@ -493,7 +497,7 @@ def read_scope(
         if not (name and separator and listed):
             raise WrongUse("a scope is given as partition=cell, or as a JSON object")
         scope.setdefault(name, []).extend(listed.split(","))
-    if not any(_is_number(cell) for cells in scope.values() for cell in cells):
+    if not any(_NUMBERS.fullmatch(cell) for cells in scope.values() for cell in cells):
         return dict(scope)
     columns = {
         partition["name"]
@@ -501,12 +505,23 @@ def read_scope(
         if partition["kind"] == "column"
     }
     return {
-        name: [
-            int(cell) if _is_number(cell) and name not in columns else cell
-            for cell in cells
-        ]
+        name: cells if name in columns else [one for cell in cells for one in _of(cell)]
         for name, cells in scope.items()
     }
+
+
+def _of(cell: str) -> list[int | str]:
+    """The cells of a hash partition that a text names; what names none stays, and the
+    service refuses it.
+    """
+    numbers = _NUMBERS.fullmatch(cell)
+    if numbers is None:
+        return [cell]
+    first = int(numbers["first"])
+    last = int(numbers["last"] or first)
+    if not first <= last <= first + _MOST_CELLS:
+        return [cell]
+    return [*range(first, last + 1)]
 
 
 def given(**members: Any) -> dict[str, Any]:
@@ -528,10 +543,6 @@ def as_typed(
         for value in [given] if isinstance(given, str) else given:
             words += [option, value]
     return shlex.join(words)
-
-
-def _is_number(cell: str) -> bool:
-    return cell.isascii() and cell.isdigit()
 
 
 def confirm(output: Output, question: str, *, yes: bool) -> None:

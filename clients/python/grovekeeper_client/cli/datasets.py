@@ -32,7 +32,7 @@ from grovekeeper_client.cli.command import (
     read_bytes,
 )
 from grovekeeper_client.cli.output import Output, amount
-from grovekeeper_client.cli.written import Written, as_typed
+from grovekeeper_client.cli.written import Written, as_option
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 from grovekeeper_common.durable_files import new_file
@@ -407,7 +407,7 @@ def name_columns(
         if name in written:
             written[name] = value
         if name:
-            column["option"] = as_typed(column["option"])
+            column["option"] = as_option(column["option"])
         if "positions" in column:
             header = read_header(file, **written)
             places = [place for place in column["positions"] if place <= len(header)]

@@ -2,7 +2,6 @@
 commands that ask for them.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, unfinished
+from grovekeeper_common import scope_words
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 
@@ -378,11 +378,7 @@ def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
 
 def _of_profile(reused: Mapping[str, Any]) -> str:
     """The numbers of a profile that a plan uses."""
-    made_for = (
-        json.dumps(reused["scope"], ensure_ascii=False)
-        if reused["scope"]
-        else "all cells"
-    )
+    made_for = scope_words.cell(reused["scope"])
     profile = f"profile {reused['id']} of {reused['dataset_name']} ({made_for})"
     used = (
         f"uses the bins of {profile} at no cost"

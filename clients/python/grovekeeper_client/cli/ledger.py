@@ -34,6 +34,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.datasets import balance_cells, limit_of
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from grovekeeper_client.errors import ApiProblem
+from grovekeeper_common import scope_words
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import share_in_words
 
@@ -418,7 +419,7 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
     of_population = any(members)
     rows = []
     for entry, member in zip(entries, members, strict=True):
-        scope = [json.dumps(entry["scope"]) if entry["scope"] else "all"]
+        scope = [scope_words.covered(entry["scope"]) if entry["scope"] else "all"]
         rows.append(
             [
                 entry["sequence"],

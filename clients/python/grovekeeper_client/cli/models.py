@@ -1,6 +1,5 @@
 """Implements ``grovekeeper models`` and ``aliases``."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -24,6 +23,7 @@ from grovekeeper_client.cli.output import (
     price_with_epsilon,
 )
 from grovekeeper_client.cli.problems import ExitCode
+from grovekeeper_common import scope_words
 from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import share_in_words
 
@@ -194,7 +194,7 @@ def _show_use(output: Output, use: Mapping[str, Any]) -> None:
 
 
 def _cells(scope: Mapping[str, Any] | None) -> str:
-    return json.dumps(scope, ensure_ascii=False) if scope else "all"
+    return scope_words.cell(scope) if scope else "all"
 
 
 @app.command("delete")

@@ -104,19 +104,25 @@ class Output:
 
         tables.print_table(columns, rows, empty=empty, indent=indent)
 
+    def adds(self, guarantee: Mapping[str, Any]) -> None:
+        """Prints in one line what a release adds, where the caller may know it."""
+        if "adds" not in guarantee:
+            return
+        added = guarantee["adds"]
+        symbol = SYMBOLS.get(added["unit"], added["unit"])
+        losses = _by_change(added, lambda loss: f"{loss} {symbol}")
+        self.say(f"adds, given all earlier releases: {losses}")
+
     def guarantee(self, guarantee: Mapping[str, Any]) -> None:
         """Prints the numbers of a guarantee, then the statement that holds for them.
 
         Of a dataset that the caller may not see, a card states only what the model
         adds.
         """
+        self.adds(guarantee)
         if "adds" in guarantee:
-            added = guarantee["adds"]
-            symbol = SYMBOLS.get(added["unit"], added["unit"])
-            self.say(
-                f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}"
-            )
-            self.odds(added.get("odds", {}), condition=GIVEN_EARLIER)
+            odds = guarantee["adds"].get("odds", {})
+            self.odds(odds, condition=GIVEN_EARLIER)
         if "text" not in guarantee:
             return
         whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
@@ -128,7 +134,24 @@ class Output:
         """Prints the guarantee of a release, and its receipt on request."""
         self.say()
         self.guarantee(released["guarantee"])
-        if receipt:
+        self._receipt(released, wanted=receipt)
+
+    def price_paid(
+        self, released: Mapping[str, Any], *, receipt: bool, show: str
+    ) -> None:
+        """Prints what a new release adds, and its receipt on request: the quote said in
+        words what that means.
+
+        Args:
+            show: the command that prints the whole guarantee.
+        """
+        self.say()
+        self.adds(released["guarantee"])
+        self._receipt(released, wanted=receipt)
+        self.hint(f"{show} {released['id']}    (also says what is promised)")
+
+    def _receipt(self, released: Mapping[str, Any], *, wanted: bool) -> None:
+        if wanted:
             self.say()
             self.say(released["receipt"])
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
-from grovekeeper_client.cli.written import USUAL, Written, as_typed
+from grovekeeper_client.cli.written import USUAL, Written, as_option
 from grovekeeper_common import strict_json, suspicions
 from grovekeeper_common.number_text import number_of
 
@@ -139,7 +139,7 @@ def check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
 
 
 def _with_way_out(suspected: str, option: str | None) -> str:
-    return suspected if option is None else f"{suspected}; add {as_typed(option)}"
+    return suspected if option is None else f"{suspected}; add {as_option(option)}"
 
 
 def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:

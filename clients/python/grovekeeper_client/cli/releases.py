@@ -204,7 +204,9 @@ def show_evaluation(
     best model.
     """
     answer = call.ask(lambda client: client.evaluation(evaluation_id))
-    _show(call.output, answer, receipt=receipt)
+    _show_numbers(call.output, answer)
+    call.output.promise(answer, receipt=receipt)
+    call.output.warnings(answer)
 
 
 def _show_quote(
@@ -218,10 +220,12 @@ def _show_quote(
 
 def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
     evaluation = client.evaluation(job["evaluation_id"])
-    _show(output, evaluation, receipt=False)
+    _show_numbers(output, evaluation)
+    output.warnings(evaluation)
+    output.price_paid(evaluation, receipt=False, show="grovekeeper evaluations show")
 
 
-def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
+def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
     output.facts(
         {
             "evaluation": evaluation["id"],
@@ -247,8 +251,6 @@ def _show(output: Output, evaluation: dict[str, Any], *, receipt: bool) -> None:
             rows,
             empty="no classes",
         )
-    output.promise(evaluation, receipt=receipt)
-    output.warnings(evaluation)
 
 
 def _auroc(auroc: dict[str, Any] | None) -> str | None:

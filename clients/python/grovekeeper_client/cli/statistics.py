@@ -272,7 +272,8 @@ def show(
 ) -> None:
     """Show statistics: every number with its interval, and the guarantee."""
     released = call.ask(lambda client: client.statistics(statistics_id))
-    _show(call.output, released, receipt=receipt)
+    _show_tables(call.output, released)
+    call.output.promise(released, receipt=receipt)
 
 
 def _run(
@@ -324,15 +325,16 @@ def _error(item: dict[str, Any]) -> str:
 def _show_made(
     client: Client, output: Output, job: dict[str, Any], *, receipt: bool
 ) -> None:
-    _show(output, client.statistics(job["statistics_id"]), receipt=receipt)
+    released = client.statistics(job["statistics_id"])
+    _show_tables(output, released)
+    output.price_paid(released, receipt=receipt, show="grovekeeper statistics show")
 
 
-def _show(output: Output, released: dict[str, Any], *, receipt: bool) -> None:
+def _show_tables(output: Output, released: dict[str, Any]) -> None:
     show_head(output, "statistics", released)
     for table in released["tables"]:
         output.say()
         show_table(output, table)
-    output.promise(released, receipt=receipt)
 
 
 def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> None:

@@ -119,7 +119,7 @@ def _rewrite(
 USUAL = Written()
 
 
-def as_typed(option: str) -> str:
+def as_option(option: str) -> str:
     """An option of an upload, ``name=value``, as it is typed."""
     name, _, value = option.partition("=")
     return f"--{name} {shlex.quote(value)}"
