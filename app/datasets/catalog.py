@@ -432,13 +432,23 @@ def locked(session: Session, dataset_id: str) -> Dataset:
     return Dataset(find_row(session, DatasetRow, dataset_id, kind="dataset", lock=True))
 
 
+@dataclass(frozen=True)
+class DatasetFilter:
+    """The datasets to list: those whose names contain a text, in upper or lower case,
+    and the members of a population, by its name.
+    """
+
+    name: str | None = None
+    population: str | None = None
+
+
 def page(
     session: Session,
     *,
     ids: Sequence[str] | None,
     after: str | None,
     limit: int,
-    name: str | None = None,
+    matching: DatasetFilter = DatasetFilter(),
 ) -> Iterator[Dataset]:
     """Yields datasets in order of id, deleted ones included; ``ids`` restricts them
     (``None``: all datasets).
@@ -448,7 +458,6 @@ def page(
 
     Args:
         after: the last id of the page before.
-        name: a part of their names, in upper or lower case.
 
     Raises:
         NotFound: ``after`` is not one of the given datasets.
@@ -467,8 +476,10 @@ def page(
         if session.execute(last).first() is None:
             raise NotFound("dataset")
         query = query.where(DatasetRow.id > after)
-    if name is not None:
-        query = query.where(DatasetRow.name.icontains(name, autoescape=True))
+    if matching.name is not None:
+        query = query.where(DatasetRow.name.icontains(matching.name, autoescape=True))
+    if matching.population is not None:
+        query = query.where(DatasetRow.population == matching.population)
     with session.execute(query).scalars() as rows:
         for row in rows:
             yield Dataset(row)

@@ -1,12 +1,14 @@
 """Defines the types of the grants of a dataset."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app.wire.base import Answer, OfDataset, Request
 
+GrantedRole: TypeAlias = Literal["owner", "attester", "analyst", "predictor", "auditor"]
+
 
 class GrantIn(Request):
-    role: Literal["owner", "attester", "analyst", "predictor", "auditor"]
+    role: GrantedRole
 
 
 class GrantOut(OfDataset):

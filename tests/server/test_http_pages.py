@@ -309,7 +309,7 @@ def test_the_list_is_searched_by_name_and_says_what_fits_and_who_one_is(
         .get("/ui/datasets", params={"name": "100%_"})
         .text
     )
-    assert "has “100%_” in its name" in nothing
+    assert "No dataset that your key sees matches" in nothing
 
 
 @on_one_idle_server
@@ -607,3 +607,35 @@ def test_the_parts_of_a_dataset_are_tabs_of_one_page(idle_server: Server) -> Non
 def _tabs(page: str) -> dict[str, str]:
     tabs = page.partition('<nav class="tabs"')[2].partition("</nav>")[0]
     return dict(re.findall(r'<a href="([^"]+)"[^>]*>([^<]+)</a>', tabs))
+
+
+@on_one_idle_server
+def test_datasets_are_listed_by_population_and_by_the_role_of_the_key(
+    idle_server: Server,
+) -> None:
+    people = f"people-{secrets.token_hex(4)}"
+    body = {"name": people, "budget": {"accountant": "pure", "epsilon": "9"}}
+    opened = idle_server.admin.http.post("/populations", json=body)
+    assert opened.status_code == 201, opened.text
+    member = idle_server.declared(population=people)
+    alone = idle_server.declared()
+    reader = idle_server.granted(member["id"], "analyst")
+    as_auditor = f"/datasets/{alone['id']}/grants/{reader.id}"
+    idle_server.admin.http.put(as_auditor, json={"role": "auditor"})
+    browser = signed_in(idle_server, reader)
+    cases: list[tuple[dict[str, str], set[str]]] = [
+        ({}, {member["id"], alone["id"]}),
+        ({"population": people}, {member["id"]}),
+        ({"population": opened.json()["id"]}, {member["id"]}),
+        ({"population": "nobody"}, set()),
+        ({"role": "auditor"}, {alone["id"]}),
+        ({"role": "auditor", "population": people}, set()),
+        ({"role": "owner"}, set()),
+    ]
+    for fields, expected in cases:
+        listed = reader.http.get("/datasets", params=fields).json()["datasets"]
+        assert {dataset["id"] for dataset in listed} == expected
+        page = browser.get("/ui/datasets", params=fields).text
+        assert set(re.findall(r"/ui/datasets/(ds_[a-z0-9]+)", page)) == expected
+    refused = reader.http.get("/datasets", params={"role": "king"})
+    assert refused.status_code == 422

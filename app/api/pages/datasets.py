@@ -5,11 +5,12 @@ uploads of rows, and erasures.
 import json
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
 
-from app.access.grants import MANAGE_DATASET, TRAIN
+from app.access.grants import MANAGE_DATASET, TRAIN, Role
 from app.api.capacity import Work, capacities
 from app.api.pages import pictures
 from app.api.pages.dataset_view import (
@@ -36,6 +37,7 @@ from app.core.errors import (
     Unauthenticated,
     UnsupportedMediaType,
 )
+from app.datasets.catalog import DatasetFilter
 from app.datasets.upload_bodies import BodyForm, Dialect
 from app.services import attention, keys, populations
 from app.services.authorization import has_role, require_role
@@ -46,7 +48,7 @@ from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_
 from app.services.datasets.upload import UploadTerms
 from app.services.ledger import balances, spend_history
 from app.services.pagination import PageRequest
-from app.wire.grants import GrantIn
+from app.wire.grants import GrantedRole, GrantIn
 from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
@@ -55,22 +57,38 @@ from grovekeeper_forests.errors import GrovekeeperError
 list_pages = APIRouter(route_class=BodyRoute)
 
 
+_Name: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS)]
+
+
+class _ListFields(BaseModel):
+    """The fields by which the list of datasets is filtered; an empty one does not."""
+
+    name: _Name = ""
+    population: _Name = ""
+    role: GrantedRole | Literal[""] = ""
+
+
 @list_pages.get("/ui/datasets")
 def list_datasets(
     visit: Visitor,
     page: Page,
-    name: Annotated[str, Query(max_length=limits.MAX_DATASET_NAME_CHARS)] = "",
+    fields: Annotated[_ListFields, Query()],
 ) -> Response:
-    """Show every dataset that the key sees and whose name contains a text, the fullest
+    """Show every dataset that the key sees and that the fields name, the fullest
     first.
     """
-    listed = show.list_datasets(*visit.by, page, name=name.strip() or None)
+    matching = DatasetFilter(
+        fields.name.strip() or None, fields.population.strip() or None
+    )
+    role = Role(fields.role) if fields.role else None
+    listed = show.list_datasets(*visit.by, page, matching, role=role)
     budgets = attention.budgets(*visit.by, listed.datasets)
     return visit.page(
         "datasets",
         budgets=[budget_row(budget) for budget in budgets],
         erased=[item for item in listed.datasets if item.deleted_at is not None],
-        name=name,
+        fields=fields.model_dump(),
+        roles=get_args(GrantedRole),
         following=listed.next,
         may_declare=may_declare(visit.caller),
     )

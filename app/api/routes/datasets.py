@@ -27,6 +27,7 @@ from app.core.errors import (
     RoleMissing,
     SameSubmitter,
 )
+from app.datasets.catalog import DatasetFilter
 from app.services.datasets import change, declare, erase, show
 from app.wire.datasets import (
     DatasetChangeIn,
@@ -35,6 +36,7 @@ from app.wire.datasets import (
     DatasetOut,
     DeclarationOut,
 )
+from app.wire.grants import GrantedRole
 
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -76,13 +78,26 @@ def check_declaration(by: By, body: DatasetIn) -> DeclarationOut:
 
 
 @dataset_routes.get("", responses=documented())
-def list_datasets(by: By, page: Page, name: NameFilter = None) -> DatasetList:
+def list_datasets(
+    by: By,
+    page: Page,
+    name: NameFilter = None,
+    population: NameFilter = None,
+    role: GrantedRole | None = None,
+) -> DatasetList:
     """List the public facts and the balance of every dataset on which the key has a
     grant.
 
-    With `name`, only datasets whose names contain it, in upper or lower case.
+    With `name`, only datasets whose names contain it, in upper or lower case; with
+    `population` (id or name), only its members; with `role`, only datasets on which the
+    key was granted it.
     """
-    return show.list_datasets(*by, page, name=name)
+    return show.list_datasets(
+        *by,
+        page,
+        DatasetFilter(name, population),
+        role=None if role is None else Role(role),
+    )
 
 
 @dataset_routes.get("/{dataset}", responses=documented(NotFound))

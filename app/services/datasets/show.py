@@ -4,7 +4,7 @@ an owner's datasets share.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ from app.core.errors import RoleMissing, Unavailable
 from app.core.preconditions import etag_of
 from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
-from app.datasets.catalog import EpochRow
-from app.ledger import statements, tables
+from app.datasets.catalog import DatasetFilter, EpochRow
+from app.ledger import populations, statements, tables
 from app.services.authorization import authorized_dataset
 from app.services.datasets.upload import stored_uploads
 from app.services.guarantees import of_large_amount
@@ -39,6 +39,8 @@ from grovekeeper_forests.privacy.accountants import Amount
 if TYPE_CHECKING:
     from app.datasets.fingerprints import Overlap
 
+EVERY_DATASET = DatasetFilter()
+
 
 def show_dataset(
     installation: Installation, principal: Principal, reference: str
@@ -53,18 +55,33 @@ def list_datasets(
     installation: Installation,
     principal: Principal,
     page: PageRequest,
+    matching: DatasetFilter = EVERY_DATASET,
     *,
-    name: str | None = None,
+    role: Role | None = None,
 ) -> DatasetList:
-    """Lists the datasets on which the key has any grant, erased ones included; ``name``
-    is a part of their names.
+    """Lists the datasets on which the key has any grant, erased ones included.
+
+    Args:
+        matching: the population by id or name; one that does not exist has no members.
+        role: that the key was granted.
     """
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
+        if role is not None:
+            visible = grants.granted_as(session, principal, role)
+        if matching.population is not None:
+            population = populations.find(session, matching.population)
+            if population is None:
+                return DatasetList(datasets=[], next=None)
+            matching = replace(matching, population=population.name)
         shown, following = page_of(
             page,
             lambda limit: catalog.page(
-                session, ids=visible, after=page.cursor, limit=limit, name=name
+                session,
+                ids=visible,
+                after=page.cursor,
+                limit=limit,
+                matching=matching,
             ),
             lambda dataset: dataset.id,
             lambda dataset: dataset.n_bytes,

@@ -157,9 +157,14 @@ class Client(Calls):
             "DELETE", f"/datasets/{segment(dataset)}/uploads/{segment(upload)}"
         )
 
-    def datasets(self, *, name: str | None = None) -> Iterator[Json]:
-        """``GET /datasets``, all pages; ``name`` is a part of their names."""
-        return self._pages("/datasets", "datasets", name=name)
+    def datasets(self, **filters: str | None) -> Iterator[Json]:
+        """``GET /datasets``, all pages.
+
+        Args:
+            filters: ``name`` (a part of it), ``population`` (id or name) and ``role``
+                (that the key was granted), as the API names them.
+        """
+        return self._pages("/datasets", "datasets", **filters)
 
     def dataset(self, dataset: str) -> Json:
         """``GET /datasets/{id}``."""

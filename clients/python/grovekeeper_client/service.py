@@ -73,9 +73,12 @@ class Grovekeeper:
         """A dataset, by name or id."""
         return Dataset(self.client, self.client.dataset(name))
 
-    def datasets(self) -> Iterator[Dataset]:
-        """The datasets that the key may see."""
-        return (Dataset(self.client, facts) for facts in self.client.datasets())
+    def datasets(self, **filters: str | None) -> Iterator[Dataset]:
+        """The datasets that the key may see; of a ``name``, a ``population`` or a
+        ``role``.
+        """
+        found = self.client.datasets(**filters)
+        return (Dataset(self.client, facts) for facts in found)
 
     def declare(self, declaration: Mapping[str, object]) -> Dataset:
         """Declares a dataset, as its owner, from the body of ``POST /datasets``."""

@@ -881,3 +881,10 @@ def test_a_price_in_another_unit_names_its_epsilon(run: Run, service: Any) -> No
     shown = run("models", "list").stdout
     assert "0.004 ρ (ε = 0.5)" in shown
     assert "the noise outweighs the counts" in shown
+
+
+def test_datasets_are_filtered_by_the_service(run: Run, service: Any) -> None:
+    run("datasets", "list", "--population", "people", "--role", "analyst")
+    sent = dict(service.requests[-1].url.params)
+    assert (sent["population"], sent["role"]) == ("people", "analyst")
+    assert "name" not in sent

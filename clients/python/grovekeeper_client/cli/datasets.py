@@ -463,9 +463,18 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
 def list_datasets(
     call: Remote,
     name: Annotated[str | None, typer.Option(help="A part of the name.")] = None,
+    population: Annotated[
+        str | None, typer.Option(help="Name or id of a population: its members.")
+    ] = None,
+    role: Annotated[
+        str | None, typer.Option(help="That the key was granted, such as owner.")
+    ] = None,
 ) -> None:
     """List the datasets that the key may see."""
-    datasets = call.ask_all("datasets", lambda client: client.datasets(name=name))
+    datasets = call.ask_all(
+        "datasets",
+        lambda client: client.datasets(name=name, population=population, role=role),
+    )
     rows = [
         [item["name"], item["id"], *balance_cells(item["account"]), erased(item)]
         for item in datasets
