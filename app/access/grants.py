@@ -56,6 +56,8 @@ INCLUDED: dict[Role, frozenset[Role]] = {
 }
 """All roles that a key has on a dataset where it was granted a role."""
 
+# The roles that an action takes and that its refusal names. A role that includes one of
+# them suffices: owners train, because an owner is an analyst, too.
 SEE_DATASET = frozenset({Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR})
 MANAGE_DATASET = frozenset({Role.OWNER})
 TRAIN = frozenset({Role.ANALYST})

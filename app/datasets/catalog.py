@@ -278,7 +278,7 @@ class Dataset:
             raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
         return scope
 
-    def with_uploads(self, scope: Scope, uploads: Collection[str]) -> Scope:
+    def narrowed(self, scope: Scope, uploads: Collection[str]) -> Scope:
         """Resolves the scope that is charged: where uploads are cells, it lists the
         present uploads only.
 

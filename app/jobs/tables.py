@@ -57,7 +57,8 @@ class JobRow(Base):
 
     Attributes:
         dataset_id: the dataset whose grants govern the job and its output.
-        kind: what the job releases: a trained forest, a profile or an evaluation.
+        kind: what the job releases; its name in
+            :mod:`app.services.releases.kinds`.
         task: ``work``, the child's instructions, ``parts``, the JSON forms of
             :attr:`parts`, and ``purpose``, if the submitter stated one, as the entries
             of the job have it.

@@ -1,3 +1,1 @@
-"""Stores models, profiles and evaluations: database rows, artifacts by digest, and a
-cache of artifacts.
-"""
+"""Stores releases: database rows, artifacts by digest, and a cache of artifacts."""

@@ -1,4 +1,4 @@
-"""Prepares the columns, cells and uploads of a dataset."""
+"""Prepares the tabs, columns, cells and uploads of a dataset."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -98,8 +98,8 @@ def job_filter(
 def list_jobs(
     by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]
 ) -> JobList:
-    """List the jobs of all datasets on which the key may train, newest first; query
-    parameters filter the list.
+    """List the jobs of all datasets on which the key may train or is an auditor, newest
+    first; query parameters filter the list.
     """
     return show_jobs.list_jobs(*by, page, matching)
 

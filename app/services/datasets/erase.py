@@ -36,8 +36,9 @@ SWEEPER = "sweeper"
 """The actor of the erasure in the control chain: the date was set by the owners' rules."""
 
 STAYS = (
-    "What was spent on these rows stays spent: nothing is refunded, and models, profiles and evaluations stay. A copy "
-    "of the rows that is uploaded again is another upload, and where uploads are cells, its people pay in both cells."
+    "What was spent on these rows stays spent: nothing is refunded, and models, statistics, profiles and evaluations "
+    "stay. A copy of the rows that is uploaded again is another upload, and where uploads are cells, its people pay in "
+    "both cells."
 )
 """What an erasure never gives back, for owners to read before it and after it."""
 

@@ -240,7 +240,7 @@ def _of_dataset(
     scope: Mapping[str, object],
 ) -> AccountBalance:
     uploads = catalog.upload_ids(session, dataset.id)
-    box = dataset.with_uploads(dataset.read_scope(scope, uploads), uploads)
+    box = dataset.narrowed(dataset.read_scope(scope, uploads), uploads)
     detail = statements.detail(session, dataset.id, box)
     highest = statements.highest_cap(session, dataset.id)
     delta = statements.delta_balance(session, dataset.id, box)

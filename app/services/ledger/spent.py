@@ -162,7 +162,7 @@ def _cells(session: Session, dataset: Dataset, sums: _Sums) -> dict[str, int]:
     by_scope = sums.charged + Counter({WHOLE.digest: sums.carried})
     uploads = catalog.upload_ids(session, dataset.id)
     loads = statements.charged_by_cell(
-        session, dataset.id, by_scope, dataset.with_uploads(WHOLE, uploads)
+        session, dataset.id, by_scope, dataset.narrowed(WHOLE, uploads)
     )
     return {
         f"{name}={cell.cell[name]}": cell.charged

@@ -73,10 +73,11 @@ def submit(
 def _planned_before(
     installation: Installation, caller: Principal, asked: ReleaseRequest[Any]
 ) -> tuple[Named | None, Planned[Any] | GrovekeeperError]:
-    """Plans before the transaction, or finds why there is no plan; see
-    :meth:`Locked.confirmed`.
+    """Plans before the transaction, or finds why there is no plan.
 
-    The transaction must not wait for the files of models either.
+    The reason is raised in the transaction: a repetition gets its stored answer
+    (:meth:`Opened.answered_before`, :meth:`Authorized.lock`), though it could not be
+    planned any more. The transaction must not wait for the files of models either.
     """
     with installation.database.read() as session:
         try:

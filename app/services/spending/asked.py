@@ -205,9 +205,9 @@ class AskedPart:
         return self.dataset.expected_rows(self.scope, n_epochs=n_epochs)
 
     @property
-    def charged_scope(self) -> Scope:
+    def resolved_scope(self) -> Scope:
         """The scope that would be charged now."""
-        return self.dataset.with_uploads(self.scope, self.source.uploads)
+        return self.dataset.narrowed(self.scope, self.source.uploads)
 
     @property
     def price(self) -> PriceOut:
@@ -251,9 +251,9 @@ class PricedPart:
         source = replace(self.asked.source, uploads=uploads)
         return replace(self, asked=replace(self.asked, source=source))
 
-    def charged(self) -> "PricedPart":
-        """The part, with the scope that is charged now."""
-        return replace(self, asked=replace(self.asked, scope=self.asked.charged_scope))
+    def with_resolved_scope(self) -> "PricedPart":
+        """The part, with the scope that the job would be charged for now."""
+        return replace(self, asked=replace(self.asked, scope=self.asked.resolved_scope))
 
 
 def ask_part(source: AskedDataset, body: SpendingBody) -> AskedPart:

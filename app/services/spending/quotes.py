@@ -111,7 +111,7 @@ def quote_parts(
     """
     asked = [part.asked for part in parts]
     requests = [
-        AskedAmount(each.dataset.id, each.amount, each.charged_scope) for each in asked
+        AskedAmount(each.dataset.id, each.amount, each.resolved_scope) for each in asked
     ]
     balances = statements.balances_of_job(session, requests, principal.key_id)
     allowances = rules.allowances(

@@ -1,5 +1,4 @@
-"""Decides a request that spends budget: reads what it asks, prices it, and accepts it,
-in one write transaction.
+"""Accepts or refuses a planned request that spends budget, in one write transaction.
 
 The use case plans and prices the request from public facts before the transaction: a
 plan can take a second, in which no other request writes on SQLite. Then every such
@@ -66,7 +65,7 @@ class Job:
     """A planned and priced job.
 
     Attributes:
-        kind: ``train``, ``profile`` or ``evaluation``.
+        kind: a name in ``KINDS`` of :mod:`app.services.releases.kinds`.
         dataset: the dataset whose grants govern the job and its output.
         parts: the rows that are read, with their prices, in the order in which ``work``
             names the parts.
@@ -319,7 +318,7 @@ class Locked:
                 "unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S
             )
         job_id, key_id = stamps.new(stamps.JOB), self.authorized.principal.key_id
-        parts = [part.charged() for part in job.parts]
+        parts = [part.with_resolved_scope() for part in job.parts]
         new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)
         if judged.excess:
