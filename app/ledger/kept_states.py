@@ -58,13 +58,11 @@ def state_of(session: Session, row: AccountRow) -> State:
     if written is not None and written.hash == row.last_hash:
         return written
     state = _kept(session, row.id)
-    is_behind = state is None or state.sequence < row.last_sequence
-    if (
-        state is None
-        or is_behind
-        or (state.sequence == row.last_sequence and state.hash != row.last_hash)
-    ):
-        state = _caught_up(session, row, state if is_behind else None)
+    if state is None or state.sequence < row.last_sequence:
+        state = _caught_up(session, row, state)
+        _keep(session, state)
+    elif state.sequence == row.last_sequence and state.hash != row.last_hash:
+        state = _caught_up(session, row, None)
         _keep(session, state)
     if facts_of(row) != state.facts:
         raise mismatch(row.id, "facts")

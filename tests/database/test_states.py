@@ -488,6 +488,34 @@ def test_an_entry_moves_the_whole_head_and_is_not_before_what_it_follows(
     assert completed == [(name, entry.sequence) for name in ("ds_a", "ds_b", "ds_c")]
 
 
+def test_the_state_at_a_head_has_no_entry_that_was_not_written(
+    accounts: Installation,
+) -> None:
+    with accounts.database.write() as session, session.no_autoflush:
+        row = tables.locked_account(session, "ds_a")
+        before = kept_states.state_of(session, row)
+        changed = chain.NewEntry(
+            EntryKind.CAP, 90, actor="key_a", details={"reason": "a test"}
+        )
+        chain.extend(session, row, changed)
+        assert kept_states.state_of(session, row).hash == row.last_hash != before.hash
+        session.refresh(row)
+        assert kept_states.state_of(session, row).hash == row.last_hash == before.hash
+
+
+def test_a_newer_state_than_that_of_a_row_is_not_read_again(
+    accounts: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with accounts.database.write() as session, session.no_autoflush:
+        row = tables.locked_account(session, "ds_a")
+        newest = kept_states.state_of(session, row)
+        taken = _read_entries(monkeypatch)
+        session.expunge(row)
+        row.last_sequence, row.last_hash = row.last_sequence - 1, "0" * 64
+        assert kept_states.state_of(session, row) is newest
+    assert taken == []
+
+
 def test_every_account_of_a_transaction_is_kept_as_it_left_it(
     accounts: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
