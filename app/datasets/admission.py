@@ -223,7 +223,8 @@ class AdmissionBook:
         """
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
         # sorted: SQLite's table is in the order of its keys
-        counts, changed = self._read(sorted(set(unit_ids))), set[bytes]()
+        counts = self._read(sorted(set(unit_ids)))
+        changed = set[bytes]()
         n_admitted = {unit: sum(by_epoch.values()) for unit, by_epoch in counts.items()}
         for index, unit in enumerate(unit_ids):
             n_before = n_admitted.get(unit, 0)

@@ -51,7 +51,8 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | 
     """
     if not isinstance(rows.file.store, Directory):
         return None
-    digest, path = _digest(public), rows.file.local()
+    digest = _digest(public)
+    path = rows.file.local()
     path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
     # The whole digest is in the key: bins whose names are equal by chance cannot read
     # the codes of one another.

@@ -68,7 +68,8 @@ from app.datasets.upload_bodies import BodyForm
 from grovekeeper_common.number_text import text_of_number
 from grovekeeper_forests import limits as forest_limits
 
-_IN, _OUT = 0, 1
+_IN = 0
+_OUT = 1
 
 Emit: TypeAlias = Callable[[Piece], None]
 _BATCH_CELLS = 2**20
@@ -77,7 +78,8 @@ _BATCH_ROWS = (2**8, 2**15)
 ``_BATCH_CELLS`` cells.
 """
 
-_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+_MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
 _TAIL_BYTES = 8
 _WORDS = {
     "crypt": BodyProblem.ENCRYPTED,

@@ -213,7 +213,8 @@ class ColumnarSource:
         """Waits until the child sends or takes bytes: not for long, and not for a byte
         now and then for ever.
         """
-        poller, began_s = select.poll(), time.monotonic()
+        poller = select.poll()
+        began_s = time.monotonic()
         poller.register(descriptor, event)
         is_ready = poller.poll(limits.DECODER_SILENCE_S * 1_000)
         self._waited_s += time.monotonic() - began_s
@@ -247,7 +248,8 @@ class ColumnarSource:
                 name if name in self._declared else "" for name in value["columns"]
             ]
         except (ValueError, TypeError, LookupError, RecursionError):
-            problem, columns = BodyProblem.MALFORMED, []
+            problem = BodyProblem.MALFORMED
+            columns = []
         return _error(problem, columns or [""])
 
 

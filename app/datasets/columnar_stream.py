@@ -56,7 +56,9 @@ from grovekeeper_common import suspicions
 # are then sent without a copy.
 HEAD = struct.Struct(">cI")
 RANGE = struct.Struct(">QI")
-READ, TEXT, VERDICT = b"R", b"T", b"V"
+READ = b"R"
+TEXT = b"T"
+VERDICT = b"V"
 MAX_FRAME_BYTES = 1024 * 1024
 """Bytes of a payload, and of a range of the body."""
 

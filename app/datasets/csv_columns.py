@@ -12,6 +12,7 @@ How cells are read:
   text. A number beyond the range of a float is an infinity, hence clamped.
 * A date is written as 2024-02-29; spaces and tabs around it do not matter.
 * A category and a class are compared character by character: space and case matter.
+  A label with cuts is a number, as in a number column, and an empty cell has no class.
 * A line break inside quotes is refused: no declared value can hold one, and a stray
   quote would otherwise hide the rows after it. A NUL and bytes that are not UTF-8 are
   refused, too.
@@ -34,7 +35,11 @@ from app.datasets.upload_bodies import NOT_TEXT
 from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, NAN, NUMBER
 from grovekeeper_forests.data.days import NO_DAY, day_of
-from grovekeeper_forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
+from grovekeeper_forests.data.sanitiser import (
+    count_out_of_bounds,
+    cut_numbers,
+    sanitise_numbers,
+)
 from grovekeeper_forests.data.schema import Feature, Label
 
 _LINE_BREAK = "[\r\n]"
@@ -225,7 +230,8 @@ class NumberColumn(_Column):
         first_day = self._feature.first_day or 0
         own_values = values - first_day
         if count_out_of_bounds(self._feature, own_values):
-            lower, upper = self._feature.lower, self._feature.upper
+            lower = self._feature.lower
+            upper = self._feature.upper
             is_out = (own_values < lower) | (own_values > upper)
             self.report.clamped += self._count_rows("clamped", is_out)
         self.n_read += len(values)
@@ -309,7 +315,8 @@ class CategoryColumn(_Column):
         texts = _Texts(cells)
         codes = pc.index_in(texts.values, self._categories)
         if codes.null_count:  # no category is empty
-            is_empty, is_undeclared = pc.equal(texts.values, ""), codes.is_null()
+            is_empty = pc.equal(texts.values, "")
+            is_undeclared = codes.is_null()
             empty_cells = texts.of_cells(is_empty).to_numpy(zero_copy_only=False)
             self._empty(empty_cells, is_legal=self._feature.missing)
             is_other = texts.of_cells(pc.and_not(is_undeclared, is_empty))
@@ -351,6 +358,26 @@ class LabelColumn(_Column):
         self.n_read += len(cells)
         of_cells = texts.of_cells(codes)
         return CountedCells(of_cells, of_cells)
+
+
+class CutColumn(NumberColumn):
+    """A label of numbers, stored as the classes that its points cut. An empty cell is
+    stored as unknown; training drops its row.
+    """
+
+    def __init__(self, label: Label) -> None:
+        super().__init__(label.column)
+        self._label = label
+
+    def read(self, cells: pa.Array) -> CountedCells:
+        """Reads one block of text or numbers into class codes, −1 where empty."""
+        parsed = super().read(cells).parsed
+        values = parsed.to_numpy()
+        codes = cut_numbers(self._label, values)
+        return CountedCells(pa.array(codes, pa.int32()), parsed)
+
+    def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
+        self.report.unknown += self._count_rows("unknown", is_empty)
 
 
 class UnitColumn(_Column):
@@ -427,6 +454,11 @@ Column: TypeAlias = NumberColumn | CategoryColumn | LabelColumn
 def new_column(feature: Feature) -> NumberColumn | CategoryColumn:
     """The reader that a declared feature needs."""
     return CategoryColumn(feature) if feature.is_categorical else NumberColumn(feature)
+
+
+def label_column(label: Label) -> LabelColumn | CutColumn:
+    """The reader that a label needs."""
+    return CutColumn(label) if label.cuts else LabelColumn(label)
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:

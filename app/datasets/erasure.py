@@ -147,7 +147,8 @@ def _copy(
     stays: np.ndarray[tuple[int], np.dtype[np.bool_]],
     written: Writer,
 ) -> None:
-    start, digest = 0, row_layout.cells_digest(stored)
+    start = 0
+    digest = row_layout.cells_digest(stored)
     with row_layout.writer(written, stored.schema_arrow) as writer:
         # of the upload as it was sent: the same file is still recognised
         if digest is not None:

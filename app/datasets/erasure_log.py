@@ -34,7 +34,8 @@ UNIT = ".unit"
 """The end of the name of a record of a unit, which cannot be written again from the
 control chain.
 """
-_DATASET, _UPLOAD = ".dataset", ".upload"
+_DATASET = ".dataset"
+_UPLOAD = ".upload"
 _FIRST_LINE = "grovekeeper/erasure/1"
 _NOTE = re.compile(rf"{_FIRST_LINE}\n(?P<name>[^\n]+)\n(?P<facts>[^\n]+)\n\n— [^\n]+\n")
 _PURPOSE = b"grovekeeper/erased-unit/1"

@@ -97,9 +97,12 @@ class RowHash:
                 texts = [*feature.categories, _UNDECLARED, _EMPTY]
                 words = _words_of(texts, text_key)
             self._words.append(words)
-        # Code −1, an unknown class, takes the last word.
-        classes = [*schema.label.classes, _UNDECLARED, _EMPTY]
-        self._words.append(_words_of(classes, text_key))
+        words = None
+        if not schema.label.cuts:
+            # Code −1, an unknown class, takes the last word.
+            classes = [*schema.label.classes, _UNDECLARED, _EMPTY]
+            words = _words_of(classes, text_key)
+        self._words.append(words)
         # The first subkey, twice the encrypted zero in the field of 128 bits (RFC 4493,
         # section 2.3). Zeros fill the last block, so CMAC's second subkey has no use.
         zero = self._encrypted(np.zeros((1, 2), _STORED))
@@ -223,7 +226,8 @@ def compare(
     for named in others.values():
         files.update(named.values())
     n_parts = sum(map(_size_bytes, files)) // _PASS_BYTES + 1
-    rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
+    rows = dict.fromkeys(uploads, 0)
+    distinct = dict.fromkeys(uploads, 0)
     shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
     for part in range(n_parts):
         parts = {upload: _part(file, part, n_parts) for upload, file in uploads.items()}

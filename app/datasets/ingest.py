@@ -323,7 +323,8 @@ class _Intake:
         self._count_over(zip(itertools.compress(ids, ~is_admitted), rows, strict=True))
         self.dropped.without_unit += int(np.count_nonzero(~has_unit))
         self.dropped.over_bound += int(np.count_nonzero(~is_admitted))
-        unit_ids, is_kept = np.zeros(len(has_unit), f"V{ROW_ID_BYTES}"), has_unit.copy()
+        unit_ids = np.zeros(len(has_unit), f"V{ROW_ID_BYTES}")
+        is_kept = has_unit.copy()
         unit_ids[has_unit] = np.frombuffer(b"".join(ids), unit_ids.dtype)
         is_kept[has_unit] = is_admitted
         return unit_ids, is_kept

@@ -208,7 +208,8 @@ def shards(file: SealedFile, selection: Selection, *, n_rows: int) -> list[RowGr
         InstallationError: the file is absent, damaged or of an unknown form.
     """
     with _opened(file, selection) as (reader, stored):
-        starts, waiting = [0], 0
+        starts = [0]
+        waiting = 0
         for group in range(stored.num_row_groups):
             if waiting >= n_rows:
                 starts.append(group)

@@ -290,7 +290,9 @@ def hash_cells(
     if rest:
         raise ValueError(f"a row id has {ROW_ID_BYTES} bytes")
     # Local names: the expression runs once for each row of an upload.
-    digest, number_of, n_cells = hmac.digest, int.from_bytes, partition.cells
+    digest = hmac.digest
+    number_of = int.from_bytes
+    n_cells = partition.cells
     starts = range(0, len(row_ids), ROW_ID_BYTES)
     ids = (row_ids[start : start + ROW_ID_BYTES] for start in starts)
     cells = (

@@ -36,9 +36,9 @@ from app.datasets.columnar_stream import Blocks
 from app.datasets.csv_columns import (
     Column,
     CountedCells,
-    LabelColumn,
     NumberColumn,
     UnitColumn,
+    label_column,
     new_column,
 )
 from app.datasets.row_layout import as_feature, own_column_partitions
@@ -93,11 +93,11 @@ def opened(
     """Opens the body of an upload, whose rows :class:`Reading` reads."""
     max_bytes = _most_unpacked_bytes(source, form)
     if form.is_columnar:
-        features = rules.schema.features
+        columns = [*rules.schema.features, rules.schema.label.column]
         numbers = {
-            composed(feature.name): feature.is_date
-            for feature in features
-            if not feature.is_categorical
+            composed(column.name): column.is_date
+            for column in columns
+            if not column.is_categorical
         }
         unit = None if rules.unit_column is None else composed(rules.unit_column)
         with ColumnarSource(
@@ -126,14 +126,12 @@ def _texts_of_values(rules: RowRules) -> dict[str, list[str]]:
     """The declared categories that false and true mean in columns of categories, which
     have texts alone, and those that whole numbers mean with the end ``.0``.
     """
-    label = rules.schema.label
     columns = {}
-    for feature in rules.schema.features:
-        if feature.is_categorical:
-            columns[feature.name] = feature.categories
+    for column in (*rules.schema.features, rules.schema.label.column):
+        if column.is_categorical:
+            columns[column.name] = column.categories
     for partition in own_column_partitions(rules.partitions):
         columns[partition.column] = partition.categories
-    columns[label.name] = label.classes
     values = {}
     for name, texts in columns.items():
         truths = [_text_of(False, texts), _text_of(True, texts)]
@@ -225,7 +223,7 @@ class Reading:
         own_partitions = own_column_partitions(rules.partitions)
         self.columns: list[Column] = [
             *map(new_column, rules.schema.features),
-            LabelColumn(rules.schema.label),
+            label_column(rules.schema.label),
             *map(new_column, map(as_feature, own_partitions)),
         ]
         self._rules = rules
@@ -319,7 +317,8 @@ class Reading:
             for kind in ("unknown", "clamped", "missing"):
                 cells = self._unread(report.name, kind, getattr(report, kind))
                 mapped.append(replace(cells, row=column.first_rows.get(kind)))
-            suspected, option = report.suspected, report.option
+            suspected = report.suspected
+            option = report.option
             mapped[-3] = replace(mapped[-3], suspected=suspected, option=option)
         marks = None
         # a mark that is no integer is a problem already
@@ -327,7 +326,8 @@ class Reading:
             marks = self._unit.marks
         if marks is not None:
             cells = self._unread(marks.name, marks.problem, marks.count)
-            suspected, option = marks.suspected, marks.option
+            suspected = marks.suspected
+            option = marks.option
             mapped.append(
                 replace(cells, row=marks.row, suspected=suspected, option=option)
             )
@@ -425,7 +425,9 @@ def with_all_problems(
     """A refusal with all problems of the file: also those that show when the file is
     read as its suspected options would have it.
     """
-    problems, latest, mapped = list(refusal.columns), refusal.columns, refusal.mapped
+    problems = list(refusal.columns)
+    latest = refusal.columns
+    mapped = refusal.mapped
     dialect = rules.dialect
     # after a problem of its columns, the rows of a file have not been read
     is_read = not any(problem.problem in _OF_HEADER for problem in problems)
@@ -444,11 +446,14 @@ def with_all_problems(
             other = _looked(source, form, replace(rules, dialect=with_points))
             if other is not None and _has_texts(look, other.columns):
                 # numbers of other columns have points
-                withdrawn, dialect, look = _DECIMAL_COMMA, with_points, other
+                withdrawn = _DECIMAL_COMMA
+                dialect = with_points
+                look = other
                 seen.add(dialect)
         if look is None:
             break
-        latest, mapped = look.columns, look.mapped
+        latest = look.columns
+        mapped = look.mapped
         stated = set(map(_cause, problems))
         problems += [
             problem

@@ -186,7 +186,8 @@ def _in_thousands(whole: str, separator: str) -> str:
 
 
 def _with_exponent(digits: str, power: int) -> Iterator[str]:
-    first, rest = digits[0], digits[1:]
+    first = digits[0]
+    rest = digits[1:]
     power += len(rest)
     for part in {rest.ljust(width, "0") for width in range(_WIDEST - 4)}:
         mantissa = f"{first}.{part}" if part else first

@@ -202,7 +202,8 @@ class _Recoded:
 
     def read(self, size: int) -> bytes:
         """Some bytes, at most ``size`` or six; none at the end alone."""
-        text, is_at_end = "", False
+        text = ""
+        is_at_end = False
         while not text and not is_at_end:
             # a byte becomes three bytes of UTF-8 at most
             piece = self._source.read(max(size // 3, 2))
@@ -378,7 +379,8 @@ class CsvSource:
         separator = self._dialect.separator
         problem = suspicions.of_header_line(line, self._declared, separator=separator)
         if problem is not None:
-            suspected, option = problem.suspected, problem.option
+            suspected = problem.suspected
+            option = problem.option
             raise whole_file_problem(
                 problem.problem, line=number, suspected=suspected, option=option
             )
@@ -512,7 +514,8 @@ class CsvSource:
     def _are_quotes_read_alike(self, utf8: bytes) -> bool:
         if self._quotes is None or self._quotes.are_read_alike(utf8):
             return True
-        line, suspected = self._quotes.line, suspicions.STRAY_QUOTE
+        line = self._quotes.line
+        suspected = suspicions.STRAY_QUOTE
         self._refuse(
             whole_file_problem("malformed-csv", line=line, suspected=suspected)
         )

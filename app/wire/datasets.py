@@ -19,6 +19,7 @@ from app.wire.base import (
     Answer,
     CapInEpsilon,
     DecimalText,
+    FiniteNumber,
     JsonObject,
     NumberOrDate,
     PositiveAmount,
@@ -90,14 +91,24 @@ class FeatureIn(Request):
 
 
 class LabelIn(Request):
-    """The column to predict and its classes."""
+    """The column to predict with its classes; or, where it has numbers, with the
+    ascending points that cut them into classes. A number on a point is in the class
+    above it.
+    """
 
     name: NewColumnName
-    classes: Annotated[
-        list[Category],
-        Field(max_length=forest_limits.MAX_CLASSES, fail_fast=True),
-        AfterValidator(no_secrets),
-    ]
+    classes: (
+        Annotated[
+            list[Category],
+            Field(max_length=forest_limits.MAX_CLASSES, fail_fast=True),
+            AfterValidator(no_secrets),
+        ]
+        | None
+    ) = None
+    cuts: (
+        Annotated[list[FiniteNumber], Field(max_length=forest_limits.MAX_CLASSES)]
+        | None
+    ) = None
 
 
 class SchemaIn(Request):

@@ -209,7 +209,6 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("_PrivateForest._declared", "types <= _TYPES"): "types of features",
         ("_PrivateForest._plan", "size < 1"): "a public number",
         ("_by_cell", "enumerate(X.columns)"): "columns",
-        ("_PrivateForest._rows", "enumerate(classes.tolist())"): "classes",
         ("_PrivateForest._rows", "known >= 0"): "the label of one row",
     },
     "grovekeeper_forests/releases/evaluation/draw.py": {

@@ -102,11 +102,10 @@ def review_of(
         ("Size", _size(would_be)),
         ("Cells", _cells(would_be)),
     ]
-    label = (
-        form.get("label.name", ""),
-        "to predict",
-        ", ".join(form.get("label.classes", "").splitlines()),
-    )
+    values = ", ".join(form.get("label.classes", "").splitlines())
+    if form.get("label.cuts"):
+        values = f"numbers, cut at {form['label.cuts']}"
+    label = (form.get("label.name", ""), "to predict", values)
     continued = None if would_be is None else would_be.continues
     return Review(
         facts=facts,

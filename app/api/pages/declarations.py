@@ -80,6 +80,7 @@ _SIMPLE = {
     "/schema/features": "columns",
     "/schema/label/name": "label.name",
     "/schema/label/classes": "label.classes",
+    "/schema/label/cuts": "label.cuts",
     "/budget/epsilon": "epsilon",
     "/budget/delta": "delta",
     "/budget": "delta",
@@ -208,9 +209,10 @@ class _Draft:
         """
         text = self.form.get("dictionary", "")
         try:
+            label = self.form.get("label.name")
             draft = draft_declaration(
                 text.encode("utf-8", "surrogatepass"),
-                label=self.form.get("label.name") or None,
+                labels={label: ()} if label else None,
             )
         except NotADictionary as error:
             return self.page(step="columns", status=422, unread=sentence(str(error)))
@@ -296,10 +298,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "name": form.get("name", "").strip(),
         "schema": {
             "features": [_feature(column) for column in rows(form, "f")],
-            "label": {
-                "name": form.get("label.name", "").strip(),
-                "classes": _lines(form.get("label.classes", "")),
-            },
+            "label": _label(form),
         },
         "budget": budget,
     }
@@ -336,7 +335,8 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     form = {
         "name": drafted.get("name") or "",
         "label.name": label["name"] or "",
-        "label.classes": "\n".join(label["classes"] or ()),
+        "label.classes": "\n".join(label.get("classes") or ()),
+        "label.cuts": ", ".join(map(str, label.get("cuts") or ())),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": str(drafted.get("protects") or "row"),
         "population": str(drafted.get("population") or ""),
@@ -436,6 +436,17 @@ def _text(value: object) -> str:
         case list() | tuple():
             return "\n".join(map(str, value))
     return str(value)
+
+
+def _label(form: Form) -> dict[str, Any]:
+    label: dict[str, Any] = {"name": form.get("label.name", "").strip()}
+    points = form.get("label.cuts", "").replace(",", " ").split()
+    classes = _lines(form.get("label.classes", ""))
+    if classes or not points:
+        label["classes"] = classes
+    if points:
+        label["cuts"] = list(map(_number, points))
+    return label
 
 
 def _feature(column: Mapping[str, str]) -> dict[str, Any]:

@@ -109,7 +109,8 @@ def _replace(
     On SQLite, every writer waits for this transaction: what takes as long as the columns
     are large is done before it, except that they are read once and written once.
     """
-    was, will_be = _written(dataset.row.schema), _written(schema.to_json())
+    was = _written(dataset.row.schema)
+    will_be = _written(schema.to_json())
     digests = {"before": _digest(was), "after": _digest(will_be)}
     with write_as(installation, principal) as (session, principal):
         grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")

@@ -37,7 +37,8 @@ from app.services.datasets.upload import UploadTerms, unread_columns
 from app.wire.datasets import DatasetIn
 from grovekeeper_forests.data.schema import Schema
 
-_DATASET, _EPOCH = "ds_check", "ep_check"
+_DATASET = "ds_check"
+_EPOCH = "ep_check"
 _DIGEST_BYTES = 32
 
 
@@ -127,9 +128,11 @@ def check_file(declaration: bytes, file: OwnersFile) -> dict[str, Any]:
             with file.path.open("rb") as source:
                 report = _ingest(Path(folder), source, rules, terms, unit.max_rows)
         except RowsInvalid as refusal:
-            problems, mapped = [*refusal.columns], refusal.mapped
+            problems = [*refusal.columns]
+            mapped = refusal.mapped
         else:
-            problems, mapped = [], report.mapped
+            problems = []
+            mapped = report.mapped
             if not (report.n_read or terms.accept_empty):
                 empty = whole_file_problem("empty", suspected=UploadEmpty.sentence)
                 problems += empty.columns
@@ -147,7 +150,8 @@ def _declared(text: bytes) -> tuple[Schema, DatasetIn]:
     """A declaration and its schema."""
     most = limits.MAX_DECLARATION_BODY_NODES
     value = json_text.loads_exactly(text, max_nodes=most)
-    dataset, faults = None, []
+    dataset = None
+    faults = []
     try:
         dataset = DatasetIn.model_validate(value)
     except ValidationError as error:
@@ -176,7 +180,8 @@ def _ingest(
     terms: UploadTerms,
     max_rows: int,
 ) -> ingest.IngestReport:
-    store, key = Directory(home), DataKey.random()
+    store = Directory(home)
+    key = DataKey.random()
     prints = fingerprints.Fingerprints(
         row_files.sealed_prints(store, _DATASET, _EPOCH, key=key),
         fingerprints.installation_key(store),

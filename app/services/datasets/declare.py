@@ -97,7 +97,8 @@ def register_dataset(
 
         def work() -> Answer:
             declared = checked.declared(session, principal, keys, at=at)
-            owner, dataset_id = principal.key_id, declared.dataset.id
+            owner = principal.key_id
+            dataset_id = declared.dataset.id
             grants.put(
                 session,
                 dataset_id=dataset_id,
@@ -206,7 +207,8 @@ class _Checked:
             InvalidRequest: every broken rule.
         """
         schema, problems = checked_columns(declaration)
-        unit_column, cap = declaration.privacy_unit.column, 0
+        unit_column = declaration.privacy_unit.column
+        cap = 0
         if "visibility" in declaration.model_fields_set:
             problem = "every-dataset-is-private"
             problems.append(
@@ -253,7 +255,8 @@ class _Checked:
         """
         dataset = Dataset(self._row(keys, declared_by=principal.key_id, at=at))
         catalog.require_free(session, dataset.name)
-        account, totals = accounts.account_row(self._new_account(dataset)), None
+        account = accounts.account_row(self._new_account(dataset))
+        totals = None
         named = self.declaration.population
         if named is not None:
             dataset.row.population, totals = populations.with_new_member(
@@ -271,7 +274,8 @@ class _Checked:
         return {**facts, "guarantee": guarantee_of(dataset, limit)}
 
     def _row(self, keys: StorageKeys, *, declared_by: str, at: datetime) -> DatasetRow:
-        declaration, dataset_id = self.declaration, stamps.new(stamps.DATASET)
+        declaration = self.declaration
+        dataset_id = stamps.new(stamps.DATASET)
         size = declaration.public_size
         return DatasetRow(
             id=dataset_id,
@@ -339,7 +343,8 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
     """The unit column is neither a feature nor the label: it is not learned from and
     not predicted.
     """
-    unit, schema = declaration.privacy_unit, declaration.schema_
+    unit = declaration.privacy_unit
+    schema = declaration.schema_
     if unit.column is None:
         problems = []
         if unit.max_rows != 1:
@@ -432,10 +437,12 @@ def _column_problems(
         problem = value_list_problem(
             partition.categories or (), smallest=1, largest=forest_limits.MAX_CATEGORIES
         )
-        at, categories = "categories", tuple(partition.categories or ())
+        at = "categories"
+        categories = tuple(partition.categories or ())
     else:
         problem = None if feature.is_categorical else "not-categorical"
-        at, categories = "column", feature.categories
+        at = "column"
+        categories = feature.categories
         if partition.categories is not None:
             yield "categories", "not-for-a-feature"
     if problem is None and {OTHER_CELL, MISSING_CELL} & set(categories):
@@ -480,7 +487,8 @@ def _read_column(partition: PartitionIn, schema: Schema) -> ColumnPartition:
     """A column partition without its sizes. An additional column always has a MISSING
     cell, for empty values.
     """
-    name, feature = partition.column or "", _feature(partition, schema)
+    name = partition.column or ""
+    feature = _feature(partition, schema)
     if feature is None:
         return ColumnPartition(
             partition.name,
@@ -623,7 +631,8 @@ def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
     for pointer, texts in _texts(declaration):
         if "".join(texts).isascii():
             continue
-        problem, accepted = None, _READABLE
+        problem = None
+        accepted = _READABLE
         if any(map(_OBEYED.search, texts)):
             problem = "control-character"
         elif any(text and not _look(text) for text in texts):
@@ -632,7 +641,8 @@ def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
             # a byte order mark, which readers of a file drop from its first name
             problem = "not-visible"
         elif len(set(map(_look, texts))) < len(set(texts)):
-            problem, accepted = "not-distinct", "texts that look different"
+            problem = "not-distinct"
+            accepted = "texts that look different"
         if problem is not None:
             problems.append(FieldProblem(pointer, problem, accepted=(accepted,)))
     return problems
@@ -650,7 +660,7 @@ def _texts(declaration: DatasetIn) -> Iterator[tuple[str, Sequence[str]]]:
     yield from ((at, [name]) for at, name in _columns(declaration))
     for index, feature in enumerate(declaration.schema_.features):
         yield f"/schema/features/{index}/categories", feature.categories or ()
-    yield "/schema/label/classes", declaration.schema_.label.classes
+    yield "/schema/label/classes", declaration.schema_.label.classes or ()
     yield "/schema/missing_values", declaration.schema_.missing_values or ()
     for index, partition in enumerate(declaration.partitions):
         yield f"/partitions/{index}/categories", partition.categories or ()

@@ -128,7 +128,8 @@ def end_jobs(installation: Installation, dataset_id: str, *, actor: str) -> None
     accounts, or for SQLite's one writer. A job whose reservation cannot be given back,
     because a balance differs from its entries, is left to a later call.
     """
-    database, n_ended = installation.database, 0
+    database = installation.database
+    n_ended = 0
     with database.read() as session:
         unfinished = queue.unfinished_of(session, dataset_id)
     for start in range(0, len(unfinished), limits.JOBS_ENDED_TOGETHER):
@@ -152,7 +153,8 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
     database = installation.database
     try:
         with database.write() as session:
-            rows, at = queue.locked_several(session, job_ids), database.now(session)
+            rows = queue.locked_several(session, job_ids)
+            at = database.now(session)
             cancel_locked(
                 session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED
             )
@@ -176,7 +178,8 @@ def erase_due(installation: Installation) -> list[str]:
     Returns:
         Ids of the datasets that this call deleted.
     """
-    database, erased = installation.database, list[str]()
+    database = installation.database
+    erased = list[str]()
     with database.read() as session:
         due = rules.due_accounts(session, at=database.now(session))
         named = catalog.named(session, due)
@@ -323,7 +326,8 @@ def complete_erasures(installation: Installation) -> None:
     from app.datasets import erasure, row_layout
 
     for dataset, uploads in erased:
-        key, store = dataset.data_key(installation.storage_keys), installation.files
+        key = dataset.data_key(installation.storage_keys)
+        store = installation.files
         # the dataset was erased, or the next search completes it
         with suppress(FileNotFoundError, Unavailable):
             remaining = [

@@ -301,7 +301,8 @@ def _files(
     keys: StorageKeys,
 ) -> dict[str, SealedFile]:
     """Fingerprint files by epoch, without epochs whose file is missing."""
-    store, key = installation.files, dataset.data_key(keys)
+    store = installation.files
+    key = dataset.data_key(keys)
     printed = row_files.printed(store, dataset.id)
     files = {}
     for epoch_id in catalog.upload_ids(session, dataset.id):

@@ -227,7 +227,8 @@ def _erase(
     """
     from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
-    dataset, key = unit.dataset, unit.key
+    dataset = unit.dataset
+    key = unit.key
     store = installation.files
     try:
         with opened_book(installation, dataset, key):

@@ -448,7 +448,8 @@ class _Upload:
         """Erases the file of an epoch whose commit failed. After a lost connection it
         first reads the database.
         """
-        database, dataset_id = self._installation.database, self._dataset.id
+        database = self._installation.database
+        dataset_id = self._dataset.id
         # otherwise the sweeper decides
         with suppress(Unavailable, OSError), database.read() as session:
             if self._epoch_id not in catalog.upload_ids(session, dataset_id):
@@ -550,7 +551,8 @@ def opened_book(
     Raises:
         FileNotFoundError: the dataset was erased during the upload.
     """
-    max_rows, store = dataset.max_rows, installation.files
+    max_rows = dataset.max_rows
+    store = installation.files
     if isinstance(store, Directory):
         with admission.opened_home_book(
             installation.home, dataset.id, max_rows=max_rows, key=key

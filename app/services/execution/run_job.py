@@ -126,7 +126,8 @@ def claim_next(installation: Installation) -> Claim | None:
     Jobs of frozen or deleted datasets stay in the queue, and jobs of kinds or
     algorithms that this version does not know: a newer worker takes them.
     """
-    database, known = installation.database, known_work()
+    database = installation.database
+    known = known_work()
     # A read first: most looks find no job, and a write transaction would take the one
     # writer of SQLite from requests.
     with database.read() as session:
@@ -619,7 +620,8 @@ def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
         Unavailable: the process is to stop now, or was asked to stop
             :data:`COMMIT_STOP_S` ago.
     """
-    pause_s, stops_at = COMMIT_RETRY_S / 8, float("inf")
+    pause_s = COMMIT_RETRY_S / 8
+    stops_at = float("inf")
     while True:
         try:
             return transaction()

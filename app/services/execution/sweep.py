@@ -55,7 +55,8 @@ def expire_jobs(installation: Installation) -> int:
     Returns:
         Number of jobs that were ended or requeued.
     """
-    database, ttl_s = installation.database, installation.settings.lease_ttl_s
+    database = installation.database
+    ttl_s = installation.settings.lease_ttl_s
     with database.read() as session:
         at = database.now(session)
         closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
@@ -119,7 +120,8 @@ def tidy_rows(installation: Installation) -> None:
     complete_erasures(installation)
     stale_before = stamps.now() - STALE_UPLOAD
     with installation.database.read() as session:
-        epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
+        epochs = catalog.epoch_ids(session)
+        deleted = catalog.deleted_ids(session)
     store = installation.files
     files = list(row_files.files_of_datasets(store))
     for dataset_id in {dataset_id for dataset_id, _ in files} & deleted:
@@ -184,7 +186,8 @@ def _settle(
         )
         return False
     with database.write() as session:
-        row, now = queue.locked(session, job_id), database.now(session)
+        row = queue.locked(session, job_id)
+        now = database.now(session)
         if row.lease_until is not None:
             # a clock that was set back has left a lease that ends too late
             longest_lease = timedelta(seconds=installation.settings.lease_ttl_s)

@@ -105,7 +105,8 @@ def read_asked(
         if row is None:
             dataset_id = catalog.find(session, reference).id
             row = _query_asked(session, caller, [dataset_id])[1][dataset_id]
-        dataset, account = catalog.Dataset(row.DatasetRow), row.AccountRow
+        dataset = catalog.Dataset(row.DatasetRow)
+        account = row.AccountRow
         grants.check(
             principal,
             None if row.role is None else Role(row.role),
@@ -113,10 +114,8 @@ def read_asked(
             kind="dataset",
         )
         kept_states.require_declared(session, account, dataset.facts)
-        uploads, delta = (
-            catalog.uploads_of_text(row.uploads),
-            account.split_delta.converted_at,
-        )
+        uploads = catalog.uploads_of_text(row.uploads)
+        delta = account.split_delta.converted_at
         asked.append(AskedDataset(dataset, uploads, account.accountant, delta))
     return principal, asked
 

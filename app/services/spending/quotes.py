@@ -72,7 +72,8 @@ class PartQuote:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of every quote, which ``AccountPlanOut`` defines."""
-        asked, event = self.part.asked, self.part.event
+        asked = self.part.asked
+        event = self.part.event
         terms = asked.terms
         fitting = partial(
             accountants.largest_that_fits, terms.accountant, delta=terms.delta
@@ -119,13 +120,15 @@ def quote_parts(
     )
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
-        amount, dataset = part.asked.amount, part.asked.dataset
+        amount = part.asked.amount
+        dataset = part.asked.dataset
         allowance = allowances.get(dataset.id, rules.UNLIMITED)
         within = balance.within(
             rules.room_beside(allowances, requests, position), allowance.limited_by
         )
         total = rules.total_on(requests, dataset.id)
-        rest, by_rules = balance.room - amount, allowance.room_after(total)
+        rest = balance.room - amount
+        by_rules = allowance.room_after(total)
         after = rest if by_rules is None else min(rest, by_rules)
         closed: list[str] = []
         if allowance.is_due:
@@ -181,7 +184,8 @@ def expected_accuracy(
         divisor=terms.max_rows * (STEPS_OF_A_LABEL if is_halved else 1),
     )
     epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)
-    band, curve = comparison.at(epsilon), comparison.curve()
+    band = comparison.at(epsilon)
+    curve = comparison.curve()
     notes = [_converted(part, epsilon)] if terms.delta not in (None, DELTA) else []
     if band is None:
         notes.append(

@@ -5,7 +5,8 @@ program that reads the dataset is developed with them.
 import io
 import math
 import random
-from collections.abc import Container, Iterator, Mapping
+import sys
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ MAX_ROWS = 1_000_000
 """Which the command line draws: they are all held in memory."""
 _ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 _MISSING_SHARE = 0.1
+_LARGEST = sys.float_info.max
 _FIRST_INEXACT = 2**53
 """From here on, not every integer is a float."""
 
@@ -221,6 +223,8 @@ def _cell(column: Feature, chance: random.Random) -> Scalar | date:
         n_days = width.days + 1
         days = math.floor(share * n_days)
         return first + timedelta(days)
+    if "cuts" in column:
+        return _of_a_class(column["cuts"], share, chance)
     lower = float(column["lower"])
     upper = float(column["upper"])
     is_integer = column["type"] == "integer"
@@ -231,12 +235,43 @@ def _cell(column: Feature, chance: random.Random) -> Scalar | date:
     return int(value) if _is_exact(column) else value
 
 
+def _of_a_class(
+    cuts: Sequence[float], share: float, chance: random.Random
+) -> int | float:
+    """A number that points cut into one of the classes, each with the same probability:
+    a whole number where all points are.
+    """
+    first = cuts[0]
+    last = cuts[-1]
+    # most numbers that are cut, such as days and counts, are not negative
+    lowest = 0 if first > 0 else max(first - max(1, -first), -_LARGEST)
+    highest = min(last + max(1, last - first), _LARGEST)
+    ends = [lowest, *cuts, highest]
+    place = int(share * (len(cuts) + 1))
+    low = ends[place]
+    high = ends[place + 1]
+    value = low + (high - low) * chance.random()
+    if _are_whole(cuts):
+        return math.floor(value)
+    # rounding may reach the next class
+    return value if value < high else low
+
+
+def _are_whole(numbers: Sequence[float]) -> bool:
+    """Whether numbers are integers that are exact as floats."""
+    return all(
+        float(number).is_integer() and -_FIRST_INEXACT < number < _FIRST_INEXACT
+        for number in numbers
+    )
+
+
 def _is_exact(column: Feature) -> bool:
     """Whether a column has integers alone that are exact as floats."""
+    if "cuts" in column:
+        return _are_whole(column["cuts"])
     if column["type"] != "integer":
         return False
-    bounds = (column["lower"], column["upper"])
-    return all(-_FIRST_INEXACT < bound < _FIRST_INEXACT for bound in bounds)
+    return _are_whole((column["lower"], column["upper"]))
 
 
 def _arrow_kind(column: Feature) -> Any:

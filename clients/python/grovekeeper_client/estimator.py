@@ -172,7 +172,8 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if self.schema is None:
             schema, rows = self._numbers(X, y)
         else:
-            schema, rows = dict(self.schema), uploads.by_schema(X, y, self.schema)
+            schema = dict(self.schema)
+            rows = uploads.by_schema(X, y, self.schema)
         self.model_ = self._train(self._uploaded(schema, rows), is_counted=False)
         if self.schema is not None:
             self._describe()

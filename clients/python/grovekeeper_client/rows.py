@@ -31,7 +31,8 @@ Feature: TypeAlias = Mapping[str, Any]
 TYPES_OF_TEXT = ("categorical", "date")
 """Types of features whose cells a request has as texts."""
 
-_LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
+_LEAST_PLAIN = 1e-6
+_FIRST_WITH_POWER = 1e21
 """Between them a number is written without a power of ten."""
 
 _MISSING_TYPES = ("NAType", "NaTType")

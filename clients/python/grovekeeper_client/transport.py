@@ -46,7 +46,9 @@ MAX_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
 _TOLD_WAIT_S = 2.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 413, 429, 503
+_TOO_LARGE = 413
+_TOO_MANY = 429
+_UNAVAILABLE = 503
 _OF_GATEWAYS = (502, _UNAVAILABLE, 504)
 _UNEXPECTED = "unexpected-answer"
 _REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
@@ -265,10 +267,8 @@ def not_grovekeeper(response: httpx.Response) -> ApiProblem:
     """The error for an answer that is not of this API. What a proxy answers itself is
     told by its status.
     """
-    status, detail = (
-        response.status_code,
-        "the answer is not Grovekeeper's; check the address",
-    )
+    status = response.status_code
+    detail = "the answer is not Grovekeeper's; check the address"
     if status in _OF_GATEWAYS:
         detail = f"a proxy there says that the service does not answer ({status})"
     elif status == _TOO_LARGE:

@@ -20,7 +20,8 @@ Columns: TypeAlias = dict[str, Sequence[Scalar | date]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
 
 _LABEL = "label"
-_MISSING, _OTHER = "MISSING", "OTHER"
+_MISSING = "MISSING"
+_OTHER = "OTHER"
 """Cells of a partition that are no categories."""
 
 _FORMS = {
@@ -120,10 +121,7 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
     if y is None:
         raise ValueError("an upload requires y to be passed, but the target y is None")
     table = rows.read(X, schema)
-    labels = cells(
-        {"name": label["name"], "type": "categorical", "categories": label["classes"]},
-        list(y),
-    )
+    labels = cells(_label_column(label), list(y))
     if len(labels) != table.n_rows:
         raise ValueError(f"X has {table.n_rows} rows and y has {len(labels)}")
     empty: list[Scalar] = [None] * table.n_rows
@@ -136,13 +134,14 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
 
 def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
     """The columns of a file of rows, but for the unit column: features, the label and
-    the columns of partitions, these two as columns of categories.
+    the columns of partitions, these two as columns of categories. A label that is cut
+    has numbers, and ``cuts``.
 
     Args:
         facts: answer of ``GET /datasets/{id}``.
     """
     schema = facts["schema"]
-    label = _of_categories(schema["label"]["name"], schema["label"]["classes"])
+    label = _label_column(schema["label"])
     further = []
     for partition in facts["partitions"]:
         if partition["kind"] == "column" and not partition["feature"]:
@@ -150,6 +149,12 @@ def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
             column = _of_categories(partition["column"], categories_of(cells))
             further.append({**column, "missing": _MISSING in cells})
     return [*schema["features"], label, *further]
+
+
+def _label_column(label: Mapping[str, Any]) -> dict[str, Any]:
+    if label.get("cuts"):
+        return {"name": label["name"], "type": "numeric", "cuts": label["cuts"]}
+    return _of_categories(label["name"], label["classes"])
 
 
 def _of_categories(name: str, categories: Sequence[str]) -> dict[str, Any]:

@@ -114,6 +114,7 @@ class _Table:
     """A table of a dictionary.
 
     Attributes:
+        cuts: the points that cut the label into classes, if it has numbers.
         missing_values: texts that stand for an empty cell, as the dictionary has them.
         declared: members of a declaration where the dictionary is one.
     """
@@ -121,6 +122,7 @@ class _Table:
     name: str
     columns: list[_Column]
     label: str = ""
+    cuts: Sequence[object] = ()
     missing_values: Sequence[object] = ()
     declared: dict[str, Any] = field(default_factory=dict)
 
@@ -129,7 +131,7 @@ def draft_declaration(
     text: bytes,
     *,
     name: str | None = None,
-    label: str | None = None,
+    labels: Mapping[str, Sequence[float]] | None = None,
     unit: str | None = None,
     table: str | None = None,
     also: Mapping[str, Any] | None = None,
@@ -138,8 +140,8 @@ def draft_declaration(
 
     Args:
         name: of the dataset; by default the name in the dictionary.
-        label: the column to predict; by default the label of the dictionary, if it has
-            one.
+        labels: the column to predict, with the points that cut it into classes if it
+            has numbers; by default the label of the dictionary, if it has one.
         unit: the column that names a row's privacy unit, if rows are not the unit.
         also: members of the declaration that no dictionary has, such as the budget.
 
@@ -149,7 +151,12 @@ def draft_declaration(
         DictionaryTooLarge: more text, or more values, than a declaration may have.
     """
     described = _chosen(_tables(_parsed(text)), table)
-    label = label or described.label or None
+    if labels is not None and len(labels) > 1:
+        raise NotADictionary(f"one column is predicted, not {', '.join(labels)}")
+    label = next(iter(labels or {}), described.label) or None
+    points: Sequence[object] = (labels or {}).get(label or "", ())
+    if not points and label == described.label:
+        points = described.cuts
     columns = {column.feature["name"]: column for column in described.columns}
     for name_of_column in (label, unit):
         if name_of_column is not None and name_of_column not in columns:
@@ -159,13 +166,17 @@ def draft_declaration(
         for column in described.columns
         if column.feature["name"] not in (label, unit)
     ]
-    classes = None if label is None else columns[label].feature.get("categories")
+    predicted: dict[str, Any] = {"name": label, "classes": None}
+    if points:
+        predicted = {"name": label, "cuts": list(points)}
+    elif label is not None:
+        predicted["classes"] = columns[label].feature.get("categories")
     missing_values, left_out = _missing_values(described.missing_values)
     declaration = {
         "name": name or (described.name if _NAME.fullmatch(described.name) else None),
         "schema": {
             "features": [column.feature for column in features],
-            "label": {"name": label, "classes": classes},
+            "label": predicted,
             **({"missing_values": missing_values} if missing_values else {}),
         },
         "budget": None,
@@ -258,11 +269,14 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
     if "features" in schema:
         label = _object(schema.get("label"))
         columns = [_of_declaration(feature) for feature in _objects(schema, "features")]
-        if label:
+        cuts = _list(label.get("cuts"))
+        if cuts:
+            columns.append(_of_declaration({"name": _name(label), "type": "numeric"}))
+        elif label:
             columns.append(_Column(_categorical(label, label.get("classes"))))
         declared = {name: value[name] for name in _FURTHER if name in value}
         marks = _list(schema.get("missing_values"))
-        return [_Table(_name(value), columns, _name(label), marks, declared)]
+        return [_Table(_name(value), columns, _name(label), cuts, marks, declared)]
     if "resources" in value:
         return [
             _of_resource(resource)
@@ -462,9 +476,11 @@ def _lacking(
         yield Remark(
             "/schema/label/name", "the column to predict, which is then no feature"
         )
-    if label["classes"] is None:
+    if label.get("classes", ()) is None:
         yield Remark(
-            "/schema/label/classes", "every class of the column to predict, as texts"
+            "/schema/label/classes",
+            'every class of the column to predict, as texts; or, in place of "classes", "cuts": the points that cut '
+            "its numbers into classes, such as [3, 7]",
         )
     if declaration["budget"] is None:
         yield Remark(

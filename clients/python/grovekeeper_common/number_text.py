@@ -14,7 +14,8 @@ NAN: Final = r"(?i)^[+-]?nan$"
 LIKE_NUMBER: Final = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
 BLANKS: Final = " \t"
 """Around a number, they do not count."""
-_LEAST_PLAIN, _FIRST_WITH_POWER = 1e-6, 1e21
+_LEAST_PLAIN = 1e-6
+_FIRST_WITH_POWER = 1e21
 """Between them a number is written without a power of ten."""
 _number = re.compile(NUMBER)
 _nan = re.compile(NAN)

@@ -61,7 +61,9 @@ LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, cut off, or several streams in one file"
 UNSUPPORTED = "an encoding or a compression that is not read; write the file with the library's defaults"
 
-PARQUET, ARROW, ZIP = b"PAR1\x15", b"ARROW1\x00", b"PK\x03\x04"
+PARQUET = b"PAR1\x15"
+ARROW = b"ARROW1\x00"
+ZIP = b"PK\x03\x04"
 """First bytes of files of these forms. Each ends with a control character, because the
 letters alone can begin the name of a column.
 """
@@ -370,7 +372,8 @@ def of_undeclared(cells: Iterable[str], declared: Sequence[str]) -> str | None:
 
 
 def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
-    values, folded = set(declared), set(map(_folded, declared))
+    values = set(declared)
+    folded = set(map(_folded, declared))
     without_zeros = {value.lstrip("0") for value in declared if value.isdigit()}
     has_truths = not _TRUTHS.isdisjoint(folded)
 

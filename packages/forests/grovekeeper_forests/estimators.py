@@ -33,6 +33,7 @@ from grovekeeper_forests.data.sanitiser import (
     NumberCells,
     SanitisedColumns,
     SanitisedRows,
+    cut_numbers,
     sanitise_prediction_columns,
 )
 from grovekeeper_forests.data.schema import Feature, FeatureType, Schema
@@ -204,11 +205,10 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "fit needs a public schema: bounds, categories and classes that are taken from rows tell about them"
             )
         try:
-            label, types = (
-                self.schema["label"],
-                {feature["type"] for feature in self.schema["features"]},
-            )
-            classes = list(label["classes"])
+            label = self.schema["label"]
+            types = {feature["type"] for feature in self.schema["features"]}
+            is_cut = bool(label.get("cuts"))
+            classes = [] if is_cut else list(label["classes"])
         except (KeyError, TypeError):
             raise ValueError(
                 "a schema has features with a name and a type, and a label with classes"
@@ -217,6 +217,9 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"the type of a feature is one of {', '.join(sorted(_TYPES))}"
             )
+        if is_cut:
+            schema = Schema.from_json(self.schema)
+            return schema, np.array(schema.label.classes)
         if len({type(each) for each in classes}) > 1:
             raise ValueError("classes are all texts, all integers or all truth values")
         schema = Schema.from_json(
@@ -250,18 +253,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if len(labels) != columns.n_rows:
             raise ValueError("X and y need the same number of rows")
-        if (
-            labels.dtype.kind in "iufb"
-            and classes.dtype.kind == "U"
-            and not _is_number(classes)
-        ):
-            raise ValueError(
-                "y holds numbers and the schema declares texts: was y encoded?"
-            )
-        codes = {_text(label): code for code, label in enumerate(classes.tolist())}
-        known = np.array(
-            [codes.get(_text(label), -1) for label in labels.tolist()], dtype=np.int32
-        )
+        known = _codes(labels, schema, classes)
         is_known = known >= 0
         kept = SanitisedColumns(
             tuple(column[is_known] for column in columns.columns), int(is_known.sum())
@@ -304,6 +296,26 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ) from None
 
 
+def _codes(
+    labels: NDArray[Any], schema: Schema, classes: NDArray[Any]
+) -> NDArray[np.int32]:
+    """The class of each PRIVATE label; −1 where it is none of the declared ones."""
+    if schema.label.cuts:
+        return cut_numbers(schema.label, labels.astype(np.float64))
+    if (
+        labels.dtype.kind in "iufb"
+        and classes.dtype.kind == "U"
+        and not _is_number(classes)
+    ):
+        raise ValueError(
+            "y holds numbers and the schema declares texts: was y encoded?"
+        )
+    texts = list(map(_text, classes.tolist()))
+    codes = dict(zip(texts, range(len(texts)), strict=True))
+    known = [codes.get(_text(label), -1) for label in labels.tolist()]
+    return np.array(known, dtype=np.int32)
+
+
 class RandomPrivateForest(_PrivateForest):
     """A differentially private random forest: the algorithm ``rpf``
     (docs/proofs/rpf.md).
@@ -318,7 +330,8 @@ class RandomPrivateForest(_PrivateForest):
         epsilon: of one fit, above zero. Text and ``Decimal`` are exact.
         schema: public: ``{"features": [{"name": …, "type": "numeric", "lower": …,
             "upper": …}, …], "label": {"name": …, "classes": […]}}``, as the service
-            declares a dataset. Classes are all texts, all integers or all truth values.
+            declares a dataset. Classes are all texts, all integers or all truth values;
+            in their place, ``"cuts"`` are the points that cut the numbers of ``y``.
         delta: of one fit; ``None``: none is needed.
         parameters: of the algorithm, by name; default the public rules.
         public_size: the public order of magnitude of the number of rows, by which the

@@ -99,6 +99,28 @@ def test_options_declare_what_no_dictionary_says(run: Run, dictionary: Path) -> 
     assert printed["optional"] == []
 
 
+def test_points_cut_a_column_of_numbers_into_classes(
+    run: Run, dictionary: Path
+) -> None:
+    done = run("datasets", "init", str(dictionary), "--cut", "age=18,64.5", "--json")
+    printed = json.loads(done.stdout)
+    schema = printed["declaration"]["schema"]
+    assert schema["label"] == {"name": "age", "cuts": [18, 64.5]}
+    assert [feature["name"] for feature in schema["features"]] == ["income"]
+    assert [remark["at"] for remark in printed["lacking"]] == ["/budget"]
+
+
+@pytest.mark.parametrize(
+    "option", ["age", "age=", "age=a", "age=1,,2", "=3", "age=nan"]
+)
+def test_points_that_are_no_numbers_are_refused(
+    run: Run, dictionary: Path, option: str
+) -> None:
+    done = run("datasets", "init", str(dictionary), "--cut", option)
+    assert done.exit_code == ExitCode.WRONG_USE
+    assert f"--cut takes a column and points: los_days=3,7, not {option}" in done.stderr
+
+
 def test_rows_are_refused_as_a_dictionary(run: Run, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("age,income\n39,low\n", encoding="utf-8")

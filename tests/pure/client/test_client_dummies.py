@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -56,6 +57,10 @@ def declarations(draw: Any) -> dict[str, Any]:
         {"name": "batch", "kind": "epoch", "how": "by month"},
     ]
     partitions[1]["categories"] = draw(st.lists(texts, min_size=1, unique=True))
+    label: dict[str, Any] = {"name": names[3], "classes": draw(values)}
+    if draw(st.booleans()):
+        points = st.lists(numbers, min_size=1, max_size=4, unique=True)
+        label = {"name": names[3], "cuts": sorted(draw(points))}
     return {
         "name": "dummies",
         "schema": {
@@ -63,7 +68,7 @@ def declarations(draw: Any) -> dict[str, Any]:
                 {"name": name, **feature}
                 for name, feature in zip(names[:3], features, strict=True)
             ],
-            "label": {"name": names[3], "classes": draw(values)},
+            "label": label,
             "missing_values": draw(st.lists(marks, max_size=3, unique=True)),
         },
         "budget": {"accountant": "pure", "epsilon": "3"},
@@ -170,6 +175,23 @@ def test_every_declared_value_and_every_number_of_rows_of_a_unit_occurs(
     cells = pd.read_csv(file, keep_default_na=False, dtype=str)
     assert (cells["cm"] == "NA").sum() == frame["cm"].isna().sum()
     assert (cells["land"] == ".").sum() == frame["land"].isna().sum(), "NA is a country"
+
+
+@pytest.mark.parametrize(
+    ("cuts", "is_whole"), [([3, 7], True), ([0.5, 1], False), ([-2], True)]
+)
+def test_every_class_of_a_label_that_is_cut_occurs(
+    cuts: list[float], is_whole: bool
+) -> None:
+    label = {"name": "los_days", "cuts": cuts}
+    schema = {**DECLARATION["schema"], "label": label}
+    facts = facts_of({**DECLARATION, "schema": schema})
+    frame = DummyRows(facts, 2000, seed=0).frame()
+    classes = np.searchsorted(cuts, frame["los_days"], side="right")
+    counts = np.bincount(classes, minlength=len(cuts) + 1)
+    assert counts.min() > 500
+    assert (frame["los_days"].dtype == np.int64) is is_whole
+    assert bool(frame["los_days"].min() >= 0) is (cuts[0] > 0)
 
 
 def test_a_seed_repeats_the_rows_and_uploads_do_not_matter() -> None:

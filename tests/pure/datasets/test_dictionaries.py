@@ -81,7 +81,7 @@ FEATURES = {
 }
 
 
-def _draft(dictionary: object, **options: str) -> Draft:
+def _draft(dictionary: object, **options: Any) -> Draft:
     return draft_declaration(json.dumps(dictionary).encode(), **options)
 
 
@@ -105,7 +105,7 @@ def _nulls(value: object, at: str = "") -> Iterator[str]:
 
 
 def test_a_dictionary_becomes_a_draft() -> None:
-    draft = _draft(FRICTIONLESS, label="income")
+    draft = _draft(FRICTIONLESS, labels={"income": ()})
     assert draft.declaration["name"] == "census"
     assert draft.declaration["schema"]["label"] == {
         "name": "income",
@@ -136,10 +136,15 @@ def test_categories_with_labels_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"label": "income"}, {"label": "age", "unit": "born", "name": "x"}]
+    "options",
+    [
+        {},
+        {"labels": {"income": ()}},
+        {"labels": {"age": ()}, "unit": "born", "name": "x"},
+    ],
 )
 def test_every_null_is_listed_and_the_service_refuses_nothing_else(
-    options: dict[str, str],
+    options: dict[str, Any],
 ) -> None:
     draft = _draft(FRICTIONLESS, **options)
     lacking = [remark.at for remark in draft.lacking]
@@ -197,7 +202,7 @@ def test_a_unit_column_is_no_feature_and_its_number_of_rows_is_asked_for() -> No
 
 
 def test_marks_of_missing_values_are_declared_and_to_be_confirmed() -> None:
-    draft = _draft(FRICTIONLESS, label="income")
+    draft = _draft(FRICTIONLESS, labels={"income": ()})
     assert draft.declaration["schema"]["missing_values"] == ["NA"]
     (remark,) = draft.to_confirm
     assert remark.at == "/schema/missing_values"
@@ -313,7 +318,7 @@ def test_another_form_of_dictionary_is_refused_with_the_forms_that_are_read(
 
 def test_a_column_that_the_dictionary_does_not_have_is_refused() -> None:
     with pytest.raises(NotADictionary, match="no column wages"):
-        _draft(FRICTIONLESS, label="wages")
+        _draft(FRICTIONLESS, labels={"wages": ()})
 
 
 def test_a_text_without_end_is_refused() -> None:
@@ -330,3 +335,13 @@ def test_the_limits_and_notes_are_those_of_a_declaration() -> None:
         limits.MAX_DECLARATION_BODY_NODES,
     )
     assert dictionaries._BOUNDS_NOTES == BOUNDS_NOTES
+
+
+def test_a_label_that_is_cut_stays_cut_and_is_a_number_otherwise() -> None:
+    label = {"name": "los_days", "classes": ["below 3", "3 or more"], "cuts": [3]}
+    schema = {"features": [{"name": "ill", "categories": ["no"]}], "label": label}
+    draft = _draft({"schema": schema}).declaration["schema"]
+    assert draft["label"] == {"name": "los_days", "cuts": [3]}
+    other = _draft({"schema": schema}, labels={"ill": ()}).declaration["schema"]
+    (feature,) = other["features"]
+    assert (feature["type"], feature["lower"]) == ("numeric", None)

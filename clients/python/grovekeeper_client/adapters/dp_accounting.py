@@ -127,10 +127,8 @@ def _loss(event: Any, adjacency: str) -> _Loss:
         case "ComposedDpEvent":
             return _sum([_loss(part, adjacency) for part in event.events])
         case "PoissonSampledDpEvent" if adjacency == "add_remove":
-            pure, share = (
-                _loss(event.event, adjacency).epsilon,
-                event.sampling_probability,
-            )
+            pure = _loss(event.event, adjacency).epsilon
+            share = event.sampling_probability
             if pure is not None:
                 return _of_pure(rounding.amplified(pure, Fraction(share)))
     raise Unpriced(

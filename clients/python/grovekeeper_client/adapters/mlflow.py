@@ -41,7 +41,8 @@ def register(model: Model, name: str, *, read_out: str | None = None) -> Any:
     import onnx
 
     with TemporaryDirectory() as folder:
-        file, receipt = Path(folder) / "model.onnx", Path(folder) / "receipt"
+        file = Path(folder) / "model.onnx"
+        receipt = Path(folder) / "receipt"
         tags = {
             "onnx_sha256": model.download(
                 file, artifact_format="onnx", read_out=read_out
@@ -75,7 +76,8 @@ def _charge(model: Model, part: Json) -> Json:
 
 def _write_evidence(model: Model, part: Json, folder: Path) -> None:
     """A checkpoint, and the proof that the charge is among the entries before it."""
-    account, name = part["ledger"]["dataset"], part["dataset_name"]
+    account = part["ledger"]["dataset"]
+    name = part["dataset_name"]
     checkpoint = model.client.checkpoint(account)
     size = int(checkpoint.splitlines()[1])
     sequence = _charge(model, part)["sequence"]

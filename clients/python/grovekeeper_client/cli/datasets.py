@@ -37,6 +37,7 @@ from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.limit_words import limit_in_words
+from grovekeeper_common.number_text import number_of
 
 _STAYS = (
     "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
@@ -59,10 +60,46 @@ class Choices:
 
     name: Annotated[str | None, typer.Option(help="Name of the dataset.")] = None
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None
+    cut: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of numbers to predict, with the points that cut it into classes: los_days=3,7.",
+            metavar="COLUMN=POINTS",
+        ),
+    ] = None
     unit: Annotated[
         str | None, typer.Option(help="The column that names the person.")
     ] = None
     table: Annotated[str | None, typer.Option(help="Which of several tables.")] = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As arguments of a draft."""
+        labels: dict[str, list[float]] = {}
+        if self.label is not None:
+            labels[self.label] = []
+        for text in self.cut or ():
+            column, points = _cut(text)
+            labels[column] = points
+        return {
+            "name": self.name,
+            "labels": labels or None,
+            "unit": self.unit,
+            "table": self.table,
+        }
+
+
+def _cut(text: str) -> tuple[str, list[float]]:
+    """The column and the points of an option such as ``los_days=3,7``."""
+    column, _, listed = text.rpartition("=")
+    try:
+        points = [number_of(point) for point in listed.split(",")]
+    except ValueError:
+        points = [None]
+    numbers = [point for point in points if point is not None]
+    if not column or len(numbers) < len(points):
+        raise WrongUse(f"--cut takes a column and points: los_days=3,7, not {text}")
+    return column, numbers
 
 
 @dataclass(frozen=True)
@@ -120,7 +157,7 @@ def init(
     check_new(declaration)
     try:
         draft = dictionaries.draft_declaration(
-            read_bytes(dictionary), **vars(choices), also=declared.members
+            read_bytes(dictionary), **choices.options, also=declared.members
         )
     except (dictionaries.NotADictionary, dictionaries.DictionaryTooLarge) as error:
         raise WrongUse(str(error)) from None
@@ -169,7 +206,8 @@ def check(
 
 def check_declaration(call: Remote, file: Path) -> None:
     """Prints what a declaration would become."""
-    declaration, output = read_bytes(file), call.output
+    declaration = read_bytes(file)
+    output = call.output
     checked = call.ask(lambda client: client.check_declaration(declaration))
     output.say(
         f"{checked['name']} breaks no rule; its lifetime budget would be {amount(checked['account'], 'cap')}"
@@ -576,7 +614,8 @@ def dummy(
     """Draw dummy rows from the public declaration, to develop a program with. They mean
     nothing: no row is read, and nothing is charged.
     """
-    output, file = call.output, options.output
+    output = call.output
+    file = options.output
     options.check()
     with call.client() as client:
         facts = client.dataset(dataset)

@@ -108,7 +108,8 @@ def _predict_file(
             f"{source} is a pipe or a device, and --output reads a file: write the "
             "rows into a file first"
         )
-    output, n_done = call.output, 0
+    output = call.output
+    n_done = 0
     with (
         call.client() as client,
         tables.progress_of_rows(source.name) as show,

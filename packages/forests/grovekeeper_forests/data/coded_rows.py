@@ -312,7 +312,8 @@ def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:
     """
     tables = []
     for index, feature in enumerate(encoding.schema.features):
-        fine, coarse = public.edges[index], encoding.edges[index]
+        fine = public.edges[index]
+        coarse = encoding.edges[index]
         n_codes = int(public.n_codes[index])
         table = np.arange(n_codes, dtype=np.int64)
         if fine is not None and coarse is not None:
@@ -493,7 +494,8 @@ def in_threads(
     """Runs work in this thread and one more for each further processor, each on the
     parts that no other has taken.
     """
-    waiting, lock = iter(parts), Lock()
+    waiting = iter(parts)
+    lock = Lock()
 
     def untaken() -> Iterator[Part]:
         while True:

@@ -151,7 +151,8 @@ class Candidates:
         if chosen is None:
             return box, np.zeros_like(box)
         alike = self.of(slice(self.feature[chosen], self.feature[chosen] + 1))
-        left, right = box.copy(), box.copy()
+        left = box.copy()
+        right = box.copy()
         if self.equals[chosen]:
             left[alike] = False
             right[chosen] = False
@@ -517,7 +518,8 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
     Returns:
         For every pair the sum, then the difference, of uint8 codes ``(n_features, n_rows)``.
     """
-    features, tables = list[Pair](), list[NDArray[np.int32]]()
+    features = list[Pair]()
+    tables = list[NDArray[np.int32]]()
     for pair in pairs:
         common = n_places(n_feature_codes, pair)
         # A table has 256 entries, one for each byte: a code that does not occur counts

@@ -18,6 +18,7 @@ undeclared category             OTHER
 empty category, as a null or    MISSING; OTHER if the feature declares no ``missing``
 as a text of no characters
 undeclared or empty label       the row is dropped
+label that is a number          the class between the declared points that it lies between
 ==============================  ===========================================
 
 Uploads and prediction bodies have stricter rules: they reject errors that the owner or
@@ -226,7 +227,8 @@ class JsonCells:
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
         """See :class:`Cells`."""
-        codes, other = codes_of(feature), feature.other_code
+        codes = codes_of(feature)
+        other = feature.other_code
         return np.array(
             [codes.get(value, other) for value in self._values], dtype=np.int32
         )
@@ -313,6 +315,22 @@ def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int
     return np.where(
         (codes >= 0) & (codes <= largest), codes, np.int32(feature.other_code)
     )
+
+
+def cut_numbers(label: Label, values: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The class of each number of a label with cuts; total and record-wise.
+
+    Args:
+        label: public; with cuts.
+        values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell,
+            infinities are legal.
+
+    Returns:
+        int32 ``(n_rows,)``: the number of cuts at or below each number; −1 for NaN.
+    """
+    codes = np.searchsorted(label.cuts, values, side="right").astype(np.int32)
+    codes[np.isnan(values)] = -1
+    return codes
 
 
 def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ Bounds, categories and classes are declared by the owner, never inferred from ro
 Every artifact contains the schema, so that prediction needs only the artifact.
 """
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -92,13 +93,31 @@ class Feature:
 
 @dataclass(frozen=True)
 class Label:
-    """The column to predict, with two or more distinct strings as classes."""
+    """The column to predict, with two or more distinct strings as classes.
+
+    Attributes:
+        cuts: ascending points that cut a column of numbers into the classes; a number
+            on a point is in the class above it. Empty where the cells are the classes.
+    """
 
     name: str
     classes: tuple[str, ...]
+    cuts: tuple[float, ...] = ()
+
+    @property
+    def column(self) -> Feature:
+        """The label as a column of the owner's files, where any cell may be empty."""
+        if self.cuts:
+            return Feature(self.name, "numeric", -math.inf, math.inf, missing=True)
+        return Feature(self.name, "categorical", categories=self.classes, missing=True)
 
     def to_json(self) -> dict[str, object]:
-        return {"name": self.name, "classes": list(self.classes)}
+        """The label with its classes, also where they follow from the cuts."""
+        result: dict[str, object] = {"name": self.name, "classes": list(self.classes)}
+        # labels without cuts have no such member, and keep their bytes
+        if self.cuts:
+            result["cuts"] = list(map(plain_number, self.cuts))
+        return result
 
 
 @dataclass(frozen=True)
@@ -193,12 +212,15 @@ class Schema:
             _feature(item)
             for item in cast(Sequence[Mapping[str, object]], value["features"])
         )
-        label = cast(Mapping[str, object], value["label"])
-        return cls(
-            features,
-            Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))),
-            tuple(cast(Sequence[str], value.get("missing_values") or ())),
-        )
+        stated = cast(Mapping[str, object], value["label"])
+        classes = tuple(cast(Sequence[str], stated.get("classes") or ()))
+        points = cast(Sequence[float], stated.get("cuts") or ())
+        cuts = tuple(map(float, points))
+        if cuts and not classes:
+            classes = classes_of_cuts(cuts)
+        label = Label(str(stated["name"]), classes, cuts)
+        missing_values = cast(Sequence[str], value.get("missing_values") or ())
+        return cls(features, label, tuple(missing_values))
 
     def problems(self) -> list[ParameterProblem]:
         """Every broken rule, with a place in ``schema``."""
@@ -222,19 +244,39 @@ class Schema:
             name_problem = "not-distinct"
         if name_problem:
             problems.append(_problem(name_problem, "label", "name"))
-        classes_problem = value_list_problem(
-            self.label.classes, smallest=2, largest=limits.MAX_CLASSES
-        )
-        if classes_problem:
-            problems.append(_problem(classes_problem, "label", "classes"))
+        cuts_problem = None
+        if self.label.cuts:
+            cuts_problem = _cuts_problem(self.label)
+        if cuts_problem:
+            field, slug = cuts_problem
+            problems.append(_problem(slug, "label", field))
+        else:
+            classes_problem = value_list_problem(
+                self.label.classes, smallest=2, largest=limits.MAX_CLASSES
+            )
+            if classes_problem:
+                problems.append(_problem(classes_problem, "label", "classes"))
         marks_problem = missing_values_problem(self.missing_values)
         if marks_problem:
             problems.append(_problem(marks_problem, "missing_values"))
         return problems
 
 
+def classes_of_cuts(cuts: Sequence[float]) -> tuple[str, ...]:
+    """The names of the classes into which points cut numbers: ``below 3``, ``3 to below
+    7`` and ``7 or more`` for 3 and 7.
+    """
+    points = list(map(str, map(plain_number, cuts)))
+    names = [f"below {points[0]}"]
+    for low, high in itertools.pairwise(points):
+        names.append(f"{low} to below {high}")
+    names.append(f"{points[-1]} or more")
+    return tuple(names)
+
+
 def _feature(item: Mapping[str, object]) -> Feature:
-    lower, upper = item.get("lower"), item.get("upper")
+    lower = item.get("lower")
+    upper = item.get("upper")
     first_day = None
     if item["type"] == "date":
         first_day, lower, upper = _days(lower, upper)
@@ -350,6 +392,21 @@ def _is_number(text: str) -> bool:
         return False
 
 
+def _cuts_problem(label: Label) -> tuple[str, str] | None:
+    """The field of a label with cuts that breaks a rule, with the slug of the error."""
+    cuts = label.cuts
+    if len(cuts) >= limits.MAX_CLASSES:
+        return "cuts", "too-many"
+    if not all(map(math.isfinite, cuts)):
+        return "cuts", "not-finite"
+    for low, high in itertools.pairwise(cuts):
+        if low >= high:
+            return "cuts", "not-ascending"
+    if label.classes != classes_of_cuts(cuts):
+        return "classes", "not-those-of-the-cuts"
+    return None
+
+
 _ACCEPTED = {
     "features": (f"1 to {limits.MAX_FEATURES} features",),
     "name": (
@@ -358,6 +415,7 @@ _ACCEPTED = {
     "classes": (
         f"2 to {limits.MAX_CLASSES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",
     ),
+    "cuts": (f"1 to {limits.MAX_CLASSES - 1} ascending numbers",),
     "categories": (
         f"1 to {limits.MAX_CATEGORIES} distinct texts of 1 to {limits.MAX_CATEGORY_CHARS} characters",
     ),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from grovekeeper_forests import limits
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
 
@@ -57,6 +58,41 @@ def test_classes_count_where_labels_are_read_and_the_name_of_their_column_never_
     assert renamed.reads_like(schema())
     assert other.has_features_of(schema())
     assert not other.reads_like(schema())
+
+
+def test_points_name_the_classes_that_they_cut() -> None:
+    cut = schema(label={"name": "los_days", "cuts": [3, 7.5]})
+    stated = {
+        "name": "los_days",
+        "classes": ["below 3", "3 to below 7.5", "7.5 or more"],
+        "cuts": [3, 7.5],
+    }
+    assert cut.label.to_json() == stated
+    assert schema(label=stated) == cut
+    assert schema().label.to_json() == INCOME
+
+
+@pytest.mark.parametrize(
+    ("label", "at", "problem"),
+    [
+        ({"cuts": [7, 3]}, "cuts", "not-ascending"),
+        ({"cuts": [3, 3]}, "cuts", "not-ascending"),
+        ({"cuts": [-0.0, 0.0]}, "cuts", "not-ascending"),
+        ({"cuts": [3, float("nan")]}, "cuts", "not-finite"),
+        ({"cuts": [float("-inf"), 3]}, "cuts", "not-finite"),
+        ({"cuts": list(range(limits.MAX_CLASSES))}, "cuts", "too-many"),
+        ({"cuts": [3], "classes": ["a", "b"]}, "classes", "not-those-of-the-cuts"),
+        ({"cuts": []}, "classes", "too-few"),
+        ({}, "classes", "too-few"),
+    ],
+)
+def test_points_that_cut_no_numbers_are_refused(
+    label: dict[str, Any], at: str, problem: str
+) -> None:
+    with pytest.raises(ParameterInvalid) as refused:
+        schema(label={"name": "los_days", **label})
+    found = [(each.place[1:], each.problem) for each in refused.value.problems]
+    assert found == [(("label", at), problem)]
 
 
 @pytest.mark.parametrize("bounds", [{}, {"lower": 0, "upper": 1}])

@@ -13,7 +13,10 @@ from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import Event, Sequential
 from grovekeeper_forests.releases.contract import counts_at
 
-ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
+ACCURACY = "accuracy"
+CONFUSION = "confusion"
+AUROC = "auroc"
+BEST = "best"
 
 
 TABLES = (ACCURACY, CONFUSION, AUROC)

@@ -73,7 +73,8 @@ def quantile_parts(table: Table, facts: PublicFacts) -> list[Part]:
     Raises:
         ParameterInvalid: the share is too small for any selection.
     """
-    budget, adjacency = facts.budget, facts.budget.adjacency
+    budget = facts.budget
+    adjacency = facts.budget.adjacency
     ranges = tuple(map(range_sensitivity, table.quantiles))
     n_changed = n_changed_groups(table, adjacency)
     mechanism: type[Selection] = PermuteAndFlip

@@ -22,9 +22,14 @@ from grovekeeper_forests.data.days import day_of
 from grovekeeper_forests.data.schema import Feature, Schema, plain_number
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 
-COUNT, HISTOGRAM, CROSSTAB = "count", "histogram", "crosstab"
-SUM, MEAN, VARIANCE = "sum", "mean", "variance"
-QUANTILES, MEDIAN = "quantiles", "median"
+COUNT = "count"
+HISTOGRAM = "histogram"
+CROSSTAB = "crosstab"
+SUM = "sum"
+MEAN = "mean"
+VARIANCE = "variance"
+QUANTILES = "quantiles"
+MEDIAN = "median"
 
 STATISTICS: Final = (
     COUNT,
@@ -51,7 +56,8 @@ DEFAULT_BINS: Final = 10
 QUANTILE_STEPS: Final = 1_000
 """A quantile is a multiple of a thousandth, between 0 and 1."""
 
-OTHER, MISSING = "OTHER", "MISSING"
+OTHER = "OTHER"
+MISSING = "MISSING"
 
 
 @dataclass(frozen=True)
