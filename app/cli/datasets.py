@@ -48,16 +48,16 @@ def check(
             raise WrongUse("these options say how rows are read: name a file of rows")
         datasets.check_declaration(call, declaration)
         return
-    datasets.require_file(rows)
     # loads the readers of the service
     from app.cli import row_checks
 
-    answer = row_checks.checked(declaration, rows, terms.options)
-    suspected = [
-        problem["option"] for problem in answer["problems"] if "option" in problem
-    ]
-    datasets.name_columns(answer["problems"], rows, terms.options)
-    datasets.name_columns(answer["mapped"], rows, terms.options)
+    with datasets.rows_in(rows) as file:
+        answer = row_checks.checked(declaration, file, terms.options)
+        suspected = [
+            problem["option"] for problem in answer["problems"] if "option" in problem
+        ]
+        datasets.name_columns(answer["problems"], file, terms.options)
+        datasets.name_columns(answer["mapped"], file, terms.options)
     call.output.json(answer)
     _print(call.output, answer)
     if suspected:

@@ -165,3 +165,9 @@ def test_no_share_is_more_than_all(run: Run) -> None:
     answer = json.loads(_check(run, b"id,other\nNA,1\nNA,1\n", "--json").stdout)
     (marks,) = (cells for cells in answer["problems"] if cells["name"] == "id")
     assert (marks["problem"], marks["percent"]) == ("missing-mark", 100)
+
+
+def test_rows_are_checked_from_standard_input(run: Run, service: Any) -> None:
+    from_file = _check(run, GERMAN).stdout
+    piped = run("datasets", "check", "d.json", "-", input=GERMAN.encode("cp1252"))
+    assert piped.stdout == from_file.replace("d.json r.csv", "d.json -")

@@ -2,13 +2,16 @@
 
 import gzip
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
+from grovekeeper_client.cli import datasets
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.client import Client
 
@@ -566,3 +569,35 @@ def test_dummy_rows_as_json_say_that_they_mean_nothing(run: Run) -> None:
     answer = json.loads(run("datasets", "dummy", "census", "2", "--json").stdout)
     assert answer["note"].endswith("They mean nothing.")
     assert [len(cells) for cells in answer["columns"].values()] == [2, 2, 2]
+
+
+def test_rows_come_from_standard_input(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    rows = b"age,sex,income\n39,Male,low\n"
+    for sent, media_type in (
+        (rows, "text/csv"),
+        (b"PAR1" + rows, "vnd.apache.parquet"),
+    ):
+        result = run("datasets", "upload", "census", "-", input=sent)
+        assert result.exit_code == ExitCode.DONE, result.output
+        assert service.requests[-1].content == sent
+        assert media_type in service.requests[-1].headers["Content-Type"]
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_a_terminal_holds_no_rows(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "sys", SimpleNamespace(stdin=_Terminal()))
+    result = run("datasets", "upload", "census", "-")
+    assert result.exit_code == ExitCode.WRONG_USE
+    assert "this is a terminal" in result.stderr
+    assert not service.requests
+
+
+class _Terminal:
+    def isatty(self) -> bool:
+        return True

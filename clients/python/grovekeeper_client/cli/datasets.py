@@ -3,8 +3,11 @@ and erases rows, grants roles.
 """
 
 import json
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -188,7 +191,9 @@ def init(
 DeclarationArgument = Annotated[Path, typer.Argument(help="The declaration, as JSON.")]
 CheckedRowsArgument = Annotated[
     Path | None,
-    typer.Argument(help="A file of rows, which stays on this machine."),
+    typer.Argument(
+        help="A file of rows, which stays on this machine; - for standard input."
+    ),
 ]
 
 
@@ -289,7 +294,7 @@ UnitArgument = Annotated[
 RowsArgument = Annotated[
     Path,
     typer.Argument(
-        help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather."
+        help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather; or - to read it from standard input."
     ),
 ]
 
@@ -329,13 +334,16 @@ def upload(
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""
-    require_file(file)
-    with call.client() as client, one_attempt(call.output, idempotency_key) as key:
+    with (
+        rows_in(file) as rows,
+        call.client() as client,
+        one_attempt(call.output, idempotency_key) as key,
+    ):
         report = _upload(
             call,
             client,
             dataset,
-            file,
+            rows,
             again=again,
             idempotency_key=key,
             **terms.options,
@@ -392,6 +400,24 @@ def replace_upload(
             raise
     output.answer({"erased": erased, "stored": report})
     _print_report(output, dataset, report)
+
+
+@contextmanager
+def rows_in(file: Path) -> Iterator[Path]:
+    """A file of rows that can be read. Where ``-`` stands for standard input, a copy of
+    it that only this user may read, until the block ends: a file is read twice, and its
+    size is known.
+    """
+    if file != Path("-"):
+        require_file(file)
+        yield file
+        return
+    if sys.stdin.isatty():
+        raise WrongUse("- reads rows from standard input, and this is a terminal")
+    with tempfile.NamedTemporaryFile(prefix="standard-input-") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield Path(copy.name)
 
 
 def require_file(file: Path) -> None:
