@@ -230,6 +230,19 @@ def test_changed_entries_admit_nothing_in_a_process_that_reads_them(
         ] == ["ds_a"]
 
 
+@pytest.mark.parametrize("field", ["last_sequence", "last_hash"])
+def test_an_account_whose_head_is_not_its_last_entry_is_not_intact(
+    accounts: Installation, field: str
+) -> None:
+    with accounts.database.write() as session:
+        row = tables.account(session, "ds_a")
+        other = {"last_sequence": row.last_sequence + 1, "last_hash": "0" * 64}
+        session.execute(_account("ds_a", **{field: other[field]}))
+        session.expire_all()
+        assert not kept_states.is_intact(session, "ds_a")
+        session.rollback()
+
+
 def test_a_refusal_logs_the_account_and_no_amount(
     accounts: Installation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -598,6 +611,19 @@ def test_an_account_weighs_the_cells_that_it_declares_and_those_of_its_scopes(
     assert kept_states._size(huge) == limits.MAX_KEPT_STATE_BYTES // 2, (
         "others stay beside it"
     )
+
+
+@pytest.mark.parametrize("field", ["totals", "reservations", "loads", "widened"])
+def test_every_item_of_a_state_weighs(field: str) -> None:
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("totals", "reservations", "loads", "widened"), ()),
+        "facts": {},
+        "scopes_size": 0,
+    }
+    empty: Any = SimpleNamespace(**fields)
+    full: Any = SimpleNamespace(**fields | {field: range(3)})
+    weight = kept_states._size(full) - kept_states._size(empty)
+    assert weight == 3 * kept_states._ITEM_BYTES
 
 
 def test_the_expiry_of_other_jobs_goes_on(scene: Scene) -> None:
