@@ -25,6 +25,8 @@ from research.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from research.runs import Task
 
 REASONS = Path(__file__).with_name("reference") / "differences.csv"
+PREPRINT = "mrf-preprint-3"
+"""The table whose labels are drawn at a claim of privacy."""
 
 Accuracies = Mapping[tuple[object, ...], Sequence[float]]
 """Accuracies over folds, in the order of the folds, by the key of the task on the first
@@ -39,6 +41,7 @@ _HEAD = """# {title}
 
 Accuracy in percent: mean ± standard deviation over folds of 10-fold cross-validation, their number in brackets. The
 difference is ours − printed, in bold above two points: ours without privacy, or private where only that exists.
+Chance is the 95 % interval of the difference between a mean of {n_printed} and ours, by the spread of ours.
 
 ![Our accuracy against the printed one](plots/{name}.svg)
 """
@@ -51,14 +54,26 @@ _COLUMNS = (
     "ε",
     "difference",
 )
-_CHANCE = "Inside the 95 % interval of one more whole cross-validation, by the spread of ours: chance is enough."
+_TRIED = "tried otherwise"
+_CHANCE = "Inside the interval of chance."
+_EXPLAINED = "Explained by a run: with “{title}”, the printed number is inside the interval of chance."
+_NEARER = "Not explained; “{title}” is at most half as far from the printed number."
 _UNEXPLAINED = "Not explained."
-_TOO_FEW = "Not explained; fewer than three whole cross-validations ran, too few to tell the difference from chance."
+_TOO_FEW = "Not explained; too few runs to tell the difference from chance."
 
 N_FOLDS = 10
+N_REPEATS = 10
+"""Whole cross-validations whose mean the papers print."""
+
 FEWEST_WHOLE = 3
 """Whole cross-validations below which no interval is computed; the folds of one share
 rows and are not independent.
+"""
+
+FEWEST_SPLITS = 10
+"""Folds below which no interval is computed where a paper prints a mean of random
+splits. Given the dataset, such splits are independent; the folds of a cross-validation
+spread no less.
 """
 
 
@@ -89,14 +104,25 @@ def page(name: str, accuracies: Accuracies) -> str:
         for cell in printed
         if _runs(cell.plain, accuracies) or _runs(cell.private, accuracies)
     ]
-    columns = (*_COLUMNS, table.check) if table.check else _COLUMNS
-    lines = [_HEAD.format(title=table.title, about=table.about, name=name)]
+    has_checks = any(method.checks for method in table.methods.values())
+    columns = (*_COLUMNS, _TRIED) if has_checks else _COLUMNS
+    n_printed = (
+        f"{table.n_splits} random splits"
+        if table.n_splits
+        else f"{N_REPEATS} cross-validations"
+    )
+    lines = [
+        _HEAD.format(
+            title=table.title, about=table.about, name=name, n_printed=n_printed
+        )
+    ]
     lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    lines += [_row(cell, accuracies) for cell in measured]
+    lines += [_row(cell, accuracies, has_checks=has_checks) for cell in measured]
     lines += [
         "",
         _near(measured, accuracies),
         "",
+        *_distances(measured, accuracies),
         *_literal(table, measured),
         "",
         *_differences(measured, accuracies),
@@ -108,19 +134,50 @@ def page(name: str, accuracies: Accuracies) -> str:
 
 
 def _near(measured: Sequence[Cell], accuracies: Accuracies) -> str:
-    """On how many datasets each method is near its printed number."""
+    """On how many datasets each method is near its printed number, and inside the
+    interval of chance.
+    """
     gaps: dict[str, list[float]] = defaultdict(list)
+    inside: dict[str, list[bool]] = defaultdict(list)
     for cell in measured:
         if cell.dataset not in OTHER_LABELS.values():
-            gaps[cell.method].append(abs(_gap(cell, accuracies)))
+            gap = abs(_gap(cell, accuracies))
+            half = _half_width(cell, _compared(cell, accuracies))
+            gaps[cell.method].append(gap)
+            inside[cell.method].append(half is not None and gap < half)
     counts = [
         f"{method} on {sum(gap <= 1 for gap in near)} of {len(near)}"
         for method, near in gaps.items()
     ]
-    return f"Within one point of the printed number, by datasets: {', '.join(counts) or 'no runs'}."
+    within = [f"{method} on {sum(known)}" for method, known in inside.items()]
+    return (
+        f"Within one point of the printed number, by datasets: {', '.join(counts) or 'no runs'}. "
+        f"Inside the interval of chance: {', '.join(within) or 'no runs'}."
+    )
 
 
-def _row(cell: Cell, accuracies: Accuracies) -> str:
+def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str]:
+    """How far the printed numbers are from our runs and from those of each check, over
+    the datasets that have both.
+    """
+    pairs: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for cell in measured:
+        for title, task in cell.checks.items():
+            runs = _runs(task, accuracies)
+            if runs and cell.dataset not in OTHER_LABELS:
+                beside = abs(_mean(runs) - cell.printed)
+                pairs[cell.method, title].append((abs(_gap(cell, accuracies)), beside))
+    if not pairs:
+        return
+    yield "Mean distance from the printed numbers, in points, as run and as tried otherwise:\n"
+    yield "| method | tried | datasets | as run | tried |\n|---|---|---|---|---|"
+    for (method, title), of_cells in pairs.items():
+        ours, theirs = (statistics.fmean(gaps) for gaps in zip(*of_cells, strict=True))
+        yield f"| {method} | {title} | {len(of_cells)} | {ours:.1f} | {theirs:.1f} |"
+    yield ""
+
+
+def _row(cell: Cell, accuracies: Accuracies, *, has_checks: bool) -> str:
     plain, private = _runs(cell.plain, accuracies), _runs(cell.private, accuracies)
     gap = _gap(cell, accuracies)
     shown = f"{gap:+.1f}" if abs(gap) <= 2 else f"**{gap:+.1f}**"
@@ -134,8 +191,13 @@ def _row(cell: Cell, accuracies: Accuracies) -> str:
         epsilon or "–",
         shown,
     )
-    if TABLES[cell.table].check:
-        columns = (*columns, _text(_runs(cell.check, accuracies)))
+    if has_checks:
+        tried = (
+            f"{title}: {_text(runs)}"
+            for title, task in cell.checks.items()
+            if (runs := _runs(task, accuracies))
+        )
+        columns = (*columns, "; ".join(tried) or "–")
     return f"| {' | '.join(columns)} |"
 
 
@@ -169,24 +231,17 @@ def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
         about = catalogue.algorithm(slug).about
         proof = about.proof.removeprefix("docs/")
         yield f"| `{slug}` | {TRUE_LOSS[slug]} | {about.wrong} [Proof](../../{proof}) |"
-    if "mrf" in slugs:
-        yield "\nLabels drawn by the printed rule of the multinomial forest are right at most so often, on any rows:\n"
-        yield "| dataset | method | ε | one tree | 64 trees | printed |\n|---|---|---|---|---|---|"
-        for cell in measured:
-            if cell.private is not None and cell.private.slug == "mrf":
-                n_classes = N_CLASSES[sources()[cell.dataset].file]
-                most = [
-                    f"{100 * vote_ceiling(trees, float(cell.epsilon), n_classes):.1f}"
-                    for trees in (1, 64)
-                ]
-                columns = (
-                    cell.dataset,
-                    cell.method,
-                    cell.epsilon,
-                    *most,
-                    f"{cell.printed:.2f}",
-                )
-                yield f"| {' | '.join(columns)} |"
+    if table.name != PREPRINT:
+        return
+    yield "\nLabels of one tree drawn by the printed rule are right at most so often, on any rows:\n"
+    yield "| dataset | B3 | at most | printed |\n|---|---|---|---|"
+    for cell in measured:
+        most = 100 * vote_ceiling(1, float(cell.epsilon), _n_classes(cell))
+        yield f"| {cell.dataset} | {cell.epsilon} | {most:.1f} | {cell.printed:.2f} |"
+
+
+def _n_classes(cell: Cell) -> int:
+    return N_CLASSES[sources()[cell.dataset].file]
 
 
 def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str]:
@@ -195,16 +250,7 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
     for cell in measured:
         gap = _gap(cell, accuracies)
         if abs(gap) > 2:
-            values = _compared(cell, accuracies)
-            reason = _reason(cell)
-            whole = [
-                _mean(values[first : first + N_FOLDS])
-                for first in range(0, len(values) - N_FOLDS + 1, N_FOLDS)
-            ]
-            if len(whole) < FEWEST_WHOLE:
-                reason = _TOO_FEW if reason == _UNEXPLAINED else reason
-            elif abs(gap) < _half_width(whole):
-                reason = _CHANCE
+            reason = reason_of(cell, accuracies)
             by_reason[reason].append(f"{cell.dataset} {cell.method} {gap:+.1f}")
     yield "## Differences above two points\n"
     if not by_reason:
@@ -213,17 +259,57 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
         yield f"* {reason} {'; '.join(names)}."
 
 
-def _half_width(whole: Sequence[float]) -> float:
-    """Half of the 95 % interval, in points, in which the mean of one more whole
-    cross-validation lies around ours.
+def reason_of(cell: Cell, accuracies: Accuracies) -> str:
+    """The reason of the difference of a cell: chance, a run that reaches the printed
+    number, or a known fact; where there is none, the answer says so.
     """
-    spread = statistics.stdev(whole) * math.sqrt(1 + 1 / len(whole))
-    return float(stats.t.ppf(0.975, len(whole) - 1)) * spread
+    gap, half = (
+        _gap(cell, accuracies),
+        _half_width(cell, _compared(cell, accuracies)),
+    )
+    if half is not None and abs(gap) < half:
+        return _CHANCE
+    nearest, distance = "", abs(gap) / 2
+    for title, task in cell.checks.items():
+        runs = _runs(task, accuracies)
+        if not runs:
+            continue
+        beside, of_check = abs(_mean(runs) - cell.printed), _half_width(cell, runs)
+        if of_check is not None and beside < of_check:
+            return _EXPLAINED.format(title=title)
+        if beside <= distance:
+            nearest, distance = title, beside
+    if fact := _fact(cell):
+        return fact
+    if nearest:
+        return _NEARER.format(title=nearest)
+    return _TOO_FEW if half is None else _UNEXPLAINED
 
 
-def _reason(cell: Cell) -> str:
+def _half_width(cell: Cell, values: Sequence[float]) -> float | None:
+    """Half of the 95 % interval, in points, in which the difference between a printed
+    mean and the mean of ours lies if both have one law: t · s · √(1/m + 1/n) for a mean
+    of m and n of ours with standard deviation s; ``None`` for too few.
+    """
+    n_splits = TABLES[cell.table].n_splits
+    if n_splits:
+        n_printed, fewest = n_splits, FEWEST_SPLITS
+        units = [100 * value for value in values]
+    else:
+        n_printed, fewest = N_REPEATS, FEWEST_WHOLE
+        units = [
+            _mean(values[first : first + N_FOLDS])
+            for first in range(0, len(values) - N_FOLDS + 1, N_FOLDS)
+        ]
+    if len(units) < fewest:
+        return None
+    spread = statistics.stdev(units) * math.sqrt(1 / n_printed + 1 / len(units))
+    return float(stats.t.ppf(0.975, len(units) - 1)) * spread
+
+
+def _fact(cell: Cell) -> str:
     """The reason in ``differences.csv`` of a cell; the first line that fits, an empty
-    field fits everything.
+    field fits everything. Empty if no line fits.
     """
     with REASONS.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
@@ -233,7 +319,7 @@ def _reason(cell: Cell) -> str:
                 name in ("", value) for name, value in zip(named, actual, strict=True)
             ):
                 return row["reason"]
-    return _UNEXPLAINED
+    return ""
 
 
 def _missing(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from research.papers.literal_forests import MEDIAN_TREES, PTE, SMOOTH, SSPE_2
 from research.runs import Task
 
 _REFERENCE = Path(__file__).with_name("reference")
@@ -25,22 +26,34 @@ numbers suggest it.
 
 
 @dataclass(frozen=True)
+class Check:
+    """A run that tests a reason of a difference.
+
+    Attributes:
+        title: the reason.
+        algorithm: written as in :class:`Task`.
+        epsilon: its ε; empty: without privacy.
+    """
+
+    title: str
+    algorithm: str
+    epsilon: str = ""
+
+
+@dataclass(frozen=True)
 class Method:
     """The algorithms that stand beside a printed method, written as in :class:`Task`.
 
     Attributes:
         plain: algorithm without privacy; empty: none.
         private: repaired algorithm, which runs at the printed ε; empty: none.
-        check: algorithm of the table's check, which tests a reason of a difference;
-            empty: none.
-        check_epsilon: its ε; empty: without privacy.
+        checks: runs that test reasons of a difference.
         absent: why neither is there; empty otherwise.
     """
 
     plain: str = ""
     private: str = ""
-    check: str = ""
-    check_epsilon: str = ""
+    checks: tuple[Check, ...] = ()
     absent: str = ""
 
 
@@ -54,7 +67,8 @@ class Table:
         measures_error: whether the paper prints 100 − accuracy.
         about: the paper's protocol, and what is otherwise here.
         methods: by printed name.
-        check: what the checks of the methods are; empty: there are none.
+        n_splits: number of random splits whose mean a printed number is; 0: it is the
+            mean of ten whole cross-validations.
     """
 
     name: str
@@ -62,7 +76,7 @@ class Table:
     about: str
     methods: Mapping[str, Method]
     measures_error: bool = False
-    check: str = ""
+    n_splits: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,17 +119,18 @@ class Cell:
         )
 
     @property
-    def check(self) -> Task | None:
-        """Specification of the run that tests a reason of a difference, on the first
-        split.
+    def checks(self) -> Mapping[str, Task]:
+        """Specifications of the runs that test reasons of a difference, on the first
+        split, by reason.
         """
-        method = TABLES[self.table].methods[self.method]
-        parameters = "" if method.check_epsilon else self.parameters
-        return (
-            self._task(method.check, parameters, method.check_epsilon)
-            if method.check
-            else None
-        )
+        checks = TABLES[self.table].methods[self.method].checks
+        tasks = {
+            check.title: self._task(
+                check.algorithm, "" if check.epsilon else self.parameters, check.epsilon
+            )
+            for check in checks
+        }
+        return {title: task for title, task in tasks.items() if task is not None}
 
     def _task(self, algorithm: str, parameters: str, epsilon: str) -> Task | None:
         file = sources()[self.dataset].file
@@ -210,16 +225,45 @@ def _accuracy(row: Mapping[str, str]) -> float:
 
 
 _FOLDS = "The paper: 10 times 10-fold cross-validation, 100 trees, smallest leaf 5."
+_STOP = (
+    "A node is split while it has more than k estimation points, as line 3 of Algorithm 1 of Bai et al. says and their "
+    "published code does; their section 3.2 contradicts it and asks for k estimation points in every leaf."
+)
+_TRIED = (
+    "Tried otherwise: the stop of section 3.2; for Denil14 and BRF, one column a split instead of √D, with and without "
+    "drawing another where it has no split; for Breiman, leaves of five draws of the bootstrap instead of five rows."
+)
+_SECTION = "section 3.2"
+_COLUMN, _NO_OTHER = "one column", "one column, no other"
+
+
+def _on_both_sides(algorithm: str) -> Check:
+    slug, _, parameters = algorithm.partition(":")
+    return Check(_SECTION, f"{slug}:stop=leaves{',' * bool(parameters)}{parameters}")
+
+
+def _few_columns(slug: str) -> tuple[Check, Check]:
+    return (
+        Check(_COLUMN, f"{slug}:candidates=one"),
+        Check(_NO_OTHER, f"{slug}:candidates=one,redraw=no"),
+    )
+
+
+_BREIMAN = Method(
+    "breiman", checks=(Check("five draws a leaf", "breiman:leaf_counts=draws"),)
+)
+_MRF = Method("mrf-plain", "mrf", (_on_both_sides("mrf-plain"),))
 _CONSISTENT = {
-    "Denil14": Method("denil14"),
-    "BRF": Method("brf"),
+    "Denil14": Method("denil14", checks=_few_columns("denil14")),
+    "BRF": Method("brf", checks=_few_columns("brf")),
     "CompRF-C": Method("comprf-c"),
-    "MRF": Method("mrf-plain", "mrf"),
+    "MRF": _MRF,
     "CompRF-I": Method("comprf-i"),
-    "Breiman": Method("breiman"),
-    "Breiman+SE": Method("breiman-se"),
-    "Breiman+M": Method("breiman-m"),
+    "Breiman": _BREIMAN,
+    "Breiman+SE": Method("breiman-se", checks=(_on_both_sides("breiman-se"),)),
+    "Breiman+M": Method("breiman-m", checks=(_on_both_sides("breiman-m"),)),
 }
+_LITERAL = "as printed"
 _NO_DEFINITION = (
     "its paper is not at hand, and the paper of this table does not define it"
 )
@@ -230,73 +274,107 @@ TABLES: Mapping[str, Table] = {
         Table(
             "mrf-2",
             "Bai et al. (2022), table 2: consistent forests",
-            f"{_FOLDS} B1 = B2 = 10 and B3 → ∞, which is no privacy. Table 1 of the preprint prints the same "
-            "numbers for its 22 datasets and six methods. The private run is `mrf` at ε = 1, the largest ε of the "
+            f"{_FOLDS} {_STOP} {_TRIED} B1 = B2 = 10 and B3 → ∞, which is no privacy. "
+            "Table 1 of the preprint prints the same numbers for its 22 datasets and six methods. "
+            "The private run is `mrf` at ε = 1, the largest ε of the "
             "paper's figure 5, with its public rules.",
             _CONSISTENT,
         ),
         Table(
             "mrf-3",
             "Bai et al. (2022), table 3: rotation and oblique forests",
-            f"{_FOLDS} The column of MRF repeats table 2.",
+            f"{_FOLDS} The column of MRF repeats table 2. {_STOP}",
             {
                 "RoF-PCA": Method("rof-pca"),
                 "RoF-LDA": Method("rof-lda"),
                 "MPSVM-T": Method("mpsvm-t"),
                 "MPSVM-P": Method("mpsvm-p"),
                 "MPSVM-N": Method("mpsvm-n"),
-                "HobRaF": Method("hobraf", check="hobraf:min_samples_leaf=1"),
-                "MRF": Method("mrf-plain"),
+                "HobRaF": Method(
+                    "hobraf",
+                    checks=(Check("leaves of one row", "hobraf:min_samples_leaf=1"),),
+                ),
+                "MRF": Method("mrf-plain", checks=_MRF.checks),
             },
-            check="leaves of one row",
         ),
         Table(
             "mrf-preprint-3",
             "Preprint of the multinomial forest, table 3: one tree at a budget",
             "The paper: one tree, B1 = B2 = B3/20, depth 10, for a claim of ε = B3. Without privacy: that tree as "
-            "printed, which draws its labels and whose loss is infinite. Private: one tree of `mrf` at ε = B3.",
+            f"printed, which draws its labels and whose loss is infinite. Private: one tree of `mrf` at ε = B3. "
+            f"{_STOP}",
             {
                 f"B3 = {b3}": Method(
                     f"mrf-plain:n_estimators=1,max_depth=10,b3={b3}",
                     "mrf:n_estimators=1",
-                    check="mrf-plain",
+                    (
+                        Check("100 trees with labels by majority", "mrf-plain"),
+                        _on_both_sides(
+                            f"mrf-plain:n_estimators=1,max_depth=10,b3={b3}"
+                        ),
+                    ),
                 )
                 for b3 in (1, 5, 10, 20)
             },
-            check="100 trees with labels by majority",
         ),
         Table(
             "spe-1",
             "Huang, Lei and Kabán, table 1: supervised ensembles at ε = 2",
             "The paper: 50 random splits, nine tenths for training, 10 trees, depth at most the number of features. "
             "RF is scikit-learn's default, with leaves of one row. The depth of private trees follows public rules "
-            "here.",
+            "here. Tried otherwise: SPE and SRT (SmoothRF, by its authors' code) as printed, at no finite loss.",
             {
                 "RF": Method("breiman:min_samples_leaf=1"),
-                "SPE": Method(private="spe:n_estimators=10"),
-                "SRT": Method(private="srt:n_estimators=10"),
+                "SPE": Method(
+                    private="spe:n_estimators=10",
+                    checks=(
+                        Check(
+                            _LITERAL,
+                            f"{MEDIAN_TREES}:medians=private,n_estimators=10",
+                            "2",
+                        ),
+                    ),
+                ),
+                "SRT": Method(
+                    private="srt:n_estimators=10",
+                    checks=(Check(_LITERAL, f"{SMOOTH}:n_estimators=10", "2"),),
+                ),
                 "RDT": Method(private="rdt-jagannathan:n_estimators=10"),
                 "MaxTree": Method(private="maxtree:n_estimators=10"),
             },
+            n_splits=50,
         ),
         Table(
             "spe-2",
             "Huang, Lei and Kabán, table 2: semi-supervised ensembles at ε = 2",
             "The paper: the splits of table 1; one training row in five keeps its label. SSPE-1 protects rows, "
-            "the others labels only.",
+            "the others labels only. Tried otherwise: the printed noise in our forests (ε = 4, the loss where a label "
+            "changes; it is ε = 2 where a label is added or removed), and Algorithms 3 and 4 as printed, with trees as "
+            "deep as there are features and half as deep. The paper prints no numbers of trees: they are ten here.",
             {
                 "SSPE-1": Method(private="sspe-1"),
                 **{
-                    name: Method(private=algorithm, check=algorithm, check_epsilon="4")
-                    for name, algorithm in (
-                        ("SSPE-2", "sspe-2:labelled_share=0.2"),
-                        ("PTE", "pte:labelled_share=0.2"),
+                    name: Method(
+                        private=algorithm,
+                        checks=(
+                            Check("with the printed noise", algorithm, "4"),
+                            Check(_LITERAL, literal, "2"),
+                            Check(
+                                f"{_LITERAL}, half the depth",
+                                f"{literal}:depth=half",
+                                "2",
+                            ),
+                        ),
+                    )
+                    for name, algorithm, literal in (
+                        ("SSPE-2", "sspe-2:labelled_share=0.2", SSPE_2),
+                        ("PTE", "pte:labelled_share=0.2", PTE),
                     )
                 },
                 "SSRDT": Method(absent=_NO_DEFINITION),
                 "TOP": Method(absent=_NO_DEFINITION),
             },
-            check="ε = 4, the true loss of the printed noise",
+            n_splits=50,
         ),
         Table(
             "dprf-1",
@@ -314,6 +392,7 @@ TABLES: Mapping[str, Table] = {
                 "dpRFTA": Method(private="rdt-ta"),
             },
             measures_error=True,
+            n_splits=10,
         ),
         Table(
             "bms-3",
@@ -321,12 +400,20 @@ TABLES: Mapping[str, Table] = {
             "The paper: 10-fold cross-validation, 10 runs, 100 trees; for BMS-RF the layers, p1 and p2 of its table 5, "
             "chosen for each dataset; B1 = B2 = 10 and B3 → ∞, which is no privacy. Table 4 states a budget of 1 for "
             "BMS-RF and prints the numbers of table 3. Private runs are `mrf`, and `bms-rf` with the paper's layers, "
-            "trees, p1 and p2, at ε = 1.",
+            f"trees, p1 and p2, at ε = 1. {_STOP} {_TRIED} Algorithm 2 of Song and Wang (lines 9 to 12) has "
+            "a third rule: both children of a split are leaves unless both have more than k.",
             {
-                "RF": Method("breiman"),
-                "BRF": Method("brf"),
-                "MRF": Method("mrf-plain", "mrf"),
-                "BMS-RF": Method("bms-rf-plain", "bms-rf"),
+                "RF": _BREIMAN,
+                "BRF": _CONSISTENT["BRF"],
+                "MRF": _MRF,
+                "BMS-RF": Method(
+                    "bms-rf-plain",
+                    "bms-rf",
+                    (
+                        Check("Algorithm 2", "bms-rf-plain:stop=children"),
+                        _on_both_sides("bms-rf-plain"),
+                    ),
+                ),
             },
         ),
     )

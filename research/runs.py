@@ -26,6 +26,7 @@ from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from research.datasets import Dataset, split_of
+from research.papers import literal_forests
 from research.papers.forests import catalogue as references
 
 LABELLED = 5
@@ -89,6 +90,8 @@ class Task:
         """
         if self.slug in references.REFERENCES:
             return self.dataset, self.algorithm, self.repeat
+        if self.slug in literal_forests.LITERAL:
+            return self.dataset, self.algorithm, Fraction(self.epsilon), self.repeat
         return (
             self.dataset,
             self.algorithm,
@@ -234,6 +237,21 @@ def predictions(
     """
     began = time.perf_counter()
     columns = dataset.features(test)
+    if task.slug in literal_forests.LITERAL:
+        labels = literal_forests.labels(
+            dataset,
+            (train, test),
+            task.slug,
+            task.parameters,
+            float(task.epsilon),
+            np.random.default_rng(),
+        ).astype(np.int32)
+        return Predictions(
+            None,
+            np.eye(dataset.schema.n_classes)[labels],
+            labels,
+            time.perf_counter() - began,
+        )
     if task.slug in references.REFERENCES:
         plain_plan = references.plan(task.slug, task.parameters)
         plain = references.grow(

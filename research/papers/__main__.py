@@ -77,7 +77,7 @@ def tasks_of(
     first = [
         task
         for cell in cells
-        for task in (cell.plain, cell.private, cell.check)
+        for task in (cell.plain, cell.private, *cell.checks.values())
         if task is not None
     ]
     distinct = dict.fromkeys(task for task in first if task.dataset in sizes)

@@ -25,11 +25,6 @@ from research.papers.forests.trees.node_routing import NodeTrees
 from research.papers.median_trees import PRIVATE, MedianRule
 from research.runs import Task, predictions
 
-MEDIAN_TREES = "median-trees"
-"""Slug of the printed median trees in tasks; no algorithm of the service or of
-``papers.forests`` has it.
-"""
-
 NORMAL = "normal"
 """Name of the normal data of figure 2, drawn anew for every tree."""
 
@@ -47,31 +42,8 @@ def accuracy(folder: Path | None, task: Task) -> Sequence[float]:
     """The share of test rows of a fold whose label is right."""
     dataset = read(folder, task.dataset)
     split = tables.fold_of(len(dataset.y), task.repeat)
-    labels = (
-        _median_labels(dataset, split, task)
-        if task.slug == MEDIAN_TREES
-        else predictions(dataset, task, *split).labels
-    )
+    labels = predictions(dataset, task, *split).labels
     return (float(np.mean(labels == dataset.y[split[1]])),)
-
-
-def _median_labels(
-    dataset: Dataset, split: tuple[NDArray[np.int64], NDArray[np.int64]], task: Task
-) -> NDArray[np.int64]:
-    """Labels by the printed median trees; splits and leaves have one half of ε each,
-    the paper's default.
-    """
-    share, parameters = float(task.epsilon) / 2, task.parameters
-    rule = MedianRule(str(parameters["medians"]), int(parameters["max_depth"]), share)
-    n_trees = int(parameters["n_estimators"])
-    return median_trees.ensemble_labels(
-        dataset,
-        split,
-        rule,
-        n_trees=n_trees,
-        leaf_epsilon=share,
-        random=np.random.default_rng(),
-    )
 
 
 def tree_accuracies(folder: Path | None, task: Task) -> Sequence[float]:

@@ -16,13 +16,13 @@ from pathlib import Path
 from research import printed_tables
 from research.papers import synthetic
 from research.papers.ablation_measures import (
-    MEDIAN_TREES,
     NORMAL,
     accuracy,
     median_distances,
     tree_accuracies,
 )
 from research.papers.forests import catalogue
+from research.papers.literal_forests import MEDIAN_TREES, SMOOTH
 from research.papers.median_trees import GEOMETRIC, MEDIANS, PRIVATE, UNIFORM
 from research.printed_pages import N_FOLDS
 from research.runs import Task
@@ -128,21 +128,6 @@ def _figure_3() -> Iterator[Task]:
     for dataset, n_features in FIGURE_3_FEATURES.items():
         for depth, n_trees in product(depths_of(n_features), FIGURE_3_TREES):
             yield median_task(dataset, PRIVATE, n_trees, depth, "2")
-
-
-TABLE_1_FEATURES = {
-    "Adults": 14, "Bank": 16, "Banknotes": 4, "Blood Transfusion": 4, "Car": 6, "Credit Card": 23, "GammaTele": 10,
-    "Iris": 4, "Letter": 16, "Mushroom": 22, "Nursery": 8, "Pendigits": 16, "Wine": 13,
-}  # fmt: skip
-"""Features of the datasets of table 1 that we have, by printed name: the paper's depth,
-counted in our files.
-"""
-
-
-def supervised_task(printed: str) -> Task:
-    """The task of the printed supervised ensemble on a dataset of table 1."""
-    file, depth = printed_tables.sources()[printed].file, TABLE_1_FEATURES[printed]
-    return median_task(file, PRIVATE, N_SUPERVISED, depth, "2")
 
 
 SYNTHETIC = {
@@ -255,15 +240,12 @@ text does not name the eight.
 FIGURE_5_TREES = (1, 2, 4, 8, 16, 32, 64)
 
 LITERAL, FIGURE_5_DEPTH = "mrf-plain", 10
-FIGURE_5_FORESTS = (LITERAL, "mrf", "srt")
-"""The rule as printed, its repaired form, and the repaired form of the forest that the
-paper compares with.
-"""
+FIGURE_5_FORESTS = (LITERAL, SMOOTH, "mrf", "srt")
+"""The two forests as printed, and their repaired forms."""
 
 
 def privacy_task(slug: str, dataset: str, n_trees: int, epsilon: str) -> Task:
-    """The task of a forest of figure 5: ``mrf``, ``srt`` for the paper's SmoothRF, or
-    the rule as printed.
+    """The task of a forest of figure 5, one of :data:`FIGURE_5_FORESTS`.
 
     As printed, t trees of depth d have B1 = B2 = ε / (2 d t) and B3 = ε / t (Bai et
     al., section 5.3).
@@ -398,7 +380,6 @@ ABLATIONS: Mapping[str, Ablation] = {
     ),
     "huang-figure-3": Ablation(tuple(_figure_3())),
     "huang-repaired": Ablation(tuple(_repaired())),
-    "huang-table-1": Ablation(tuple(map(supervised_task, TABLE_1_FEATURES))),
     "huang-synthetic": Ablation(tuple(_synthetic())),
     "mrf-optimal": Ablation(tuple(dict.fromkeys(_optimal()))),
     "mrf-figure-5": Ablation(

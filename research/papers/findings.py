@@ -11,7 +11,19 @@ from dataclasses import dataclass
 
 from scipy import stats
 
+from grovekeeper_forests.catalogue import BY_SLUG
+from grovekeeper_forests.privacy.events import Adjacency
+from research.runs import Task
+
 HOLDS, FAILS, OPEN = "Holds", "Does not hold", "Not decided"
+
+MOST_NAMED = 4
+"""Datasets that a basis names; more are counted."""
+
+_ADJACENCIES = {
+    Adjacency.ADD_REMOVE_ONE: "add/remove",
+    Adjacency.LABEL: "a label changes",
+}
 
 LEVEL = 0.05
 """Level of the two-sided t-test on pairs that decides about a difference."""
@@ -79,14 +91,43 @@ class Finding:
         stated: the paper's words, or their translation.
         ours: what the runs show, in a sentence.
         verdict: :data:`HOLDS`, :data:`FAILS` or :data:`OPEN`.
+        basis: which runs the sentence is computed from, as :func:`basis` writes it.
     """
 
     stated: str
     ours: str
     verdict: str
+    basis: str = ""
 
     def __str__(self) -> str:
-        return f"* The paper: {self.stated} Here: {self.ours} **{self.verdict}.**"
+        from_runs = f" ({self.basis})" if self.basis else ""
+        return (
+            f"* The paper: {self.stated} Here{from_runs}: {self.ours} "
+            f"**{self.verdict}.**"
+        )
+
+
+def basis(tasks: Iterable[Task]) -> str:
+    """The forests of tasks, whether they run as printed or at which adjacency, their
+    datasets and ε, in words.
+    """
+    known = list(tasks)
+    slugs = dict.fromkeys(task.slug for task in known)
+    datasets = dict.fromkeys(task.dataset for task in known)
+    budgets = dict.fromkeys(task.epsilon for task in known if task.epsilon)
+    where = (
+        ", ".join(datasets)
+        if len(datasets) <= MOST_NAMED
+        else f"{len(datasets)} datasets"
+    )
+    at = f", ε = {', '.join(budgets)}" if budgets else ""
+    return f"{' and '.join(map(_rule_of, slugs))}; {where}{at}"
+
+
+def _rule_of(slug: str) -> str:
+    if slug in BY_SLUG:
+        return f"`{slug}`, repaired, {_ADJACENCIES[BY_SLUG[slug].adjacency]}"
+    return f"`{slug}` as printed"
 
 
 def by_sign(difference: Difference) -> str:

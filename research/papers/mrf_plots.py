@@ -4,63 +4,58 @@ over B1 and B2.
 
 import math
 import statistics
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib import pyplot
 
-from research.papers import ablations
+from research.papers import ablations, mrf_page
 from research.papers.ablations import Values
 from research.papers.huang_page import percents
+from research.papers.literal_forests import SMOOTH
 from research.printed_plots import saved, styled
 from research.runs import Task
 
-_NAMES = {ablations.LITERAL: "as printed", "mrf": "mrf", "srt": "srt"}
-_LINES = dict(zip(ablations.BUDGETS, (":", "--", "-"), strict=True))
+_NAMES = {
+    ablations.LITERAL: "MRF as printed",
+    SMOOTH: "SmoothRF as printed",
+    "mrf": "mrf, repaired",
+    "srt": "srt, repaired",
+}
 
 
 def draw_budgets(path: Path, values: Values) -> None:
-    """Draws figure 5 of Bai et al.: accuracy by number of trees, of every forest at
-    every ε, a plot per dataset.
+    """Draws figure 5 of Bai et al.: mean accuracy over the datasets by number of trees,
+    of every forest, a plot per ε.
     """
     with styled():
-        n_columns = 3
-        n_rows = -(-len(ablations.FIGURE_5_DATASETS) // n_columns)
         figure, axes = pyplot.subplots(
-            n_rows,
-            n_columns,
-            figsize=(9, 2.3 * n_rows),
+            1,
+            len(ablations.BUDGETS),
+            figsize=(11, 3),
             layout="constrained",
-            sharex=True,
-            squeeze=False,
+            sharey=True,
         )
-        for plot, dataset in zip(axes.flat, ablations.FIGURE_5_DATASETS, strict=False):
-            for (place, slug), epsilon in product(
-                enumerate(ablations.FIGURE_5_FORESTS), ablations.BUDGETS
-            ):
-                tasks = [
-                    ablations.privacy_task(slug, dataset, n, epsilon)
-                    for n in ablations.FIGURE_5_TREES
+        for plot, epsilon in zip(axes, ablations.BUDGETS, strict=True):
+            for slug, name in _NAMES.items():
+                means = [
+                    _mean(values, mrf_page.pooled_tasks(slug, n_trees, epsilon))
+                    for n_trees in ablations.FIGURE_5_TREES
                 ]
-                means = [_mean(values, task) for task in tasks]
-                label = f"{_NAMES[slug]}, ε = {epsilon}"
                 plot.plot(
                     ablations.FIGURE_5_TREES,
                     means,
-                    color=f"C{place}",
-                    linestyle=_LINES[epsilon],
-                    label=label,
+                    marker="o",
+                    markersize=3,
+                    label=name,
                 )
-            plot.set(title=dataset, xscale="log")
-        for plot in axes.flat[len(ablations.FIGURE_5_DATASETS) :]:
-            plot.set_axis_off()
-        figure.supxlabel("trees")
-        figure.supylabel("accuracy (%)")
-        figure.legend(
-            *axes.flat[0].get_legend_handles_labels(),
-            loc="outside upper center",
-            ncols=3,
-        )
+            plot.set(title=f"ε = {epsilon}", xlabel="trees", xscale="log")
+            plot.set_xticks(
+                ablations.FIGURE_5_TREES, labels=map(str, ablations.FIGURE_5_TREES)
+            )
+            plot.minorticks_off()
+        axes[0].set(ylabel="accuracy (%)")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
         saved(figure, path)
 
 
@@ -78,7 +73,7 @@ def draw_strengths(path: Path, values: Values) -> None:
                     ablations.strength_task(dataset, b1, b2)
                     for b2 in ablations.FIGURE_6_STRENGTHS
                 ]
-                means = [_mean(values, task) for task in tasks]
+                means = [_mean(values, [task]) for task in tasks]
                 plot.plot(
                     ablations.FIGURE_6_STRENGTHS,
                     means,
@@ -92,6 +87,6 @@ def draw_strengths(path: Path, values: Values) -> None:
         saved(figure, path)
 
 
-def _mean(values: Values, task: Task) -> float:
+def _mean(values: Values, tasks: Sequence[Task]) -> float:
     """Mean accuracy in percent; NaN without a run."""
-    return statistics.fmean(percents(values, [task]) or [math.nan])
+    return statistics.fmean(percents(values, tasks) or [math.nan])

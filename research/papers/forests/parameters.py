@@ -8,6 +8,7 @@ from fractions import Fraction
 from app.core import limits
 from grovekeeper_forests.contract.algorithm import Parameter, share
 from grovekeeper_forests.trees import tree_parameters
+from research.papers.forests.trees import split_trees
 
 MAX_STRENGTH = 1_000
 """B1 and B2 of multinomial splits."""
@@ -24,12 +25,33 @@ MIN_SAMPLES_LEAF = Parameter(
     minimum=Fraction(1),
     maximum=Fraction(limits.MAX_PUBLIC_SIZE),
 )
+STOP = Parameter(
+    "stop",
+    "choice",
+    "Where k, the smallest leaf, counts: a node of more than k estimation points is split (node); the same, but both "
+    "children are leaves unless both have more than k (children); or both sides of a split have at least k (leaves).",
+    default=split_trees.NODE,
+    choices=split_trees.STOPS,
+)
 MAX_FEATURES = Parameter(
     "max_features",
     "choice",
     "Columns that a split may choose among: the rounded-down square root of their number, or all.",
     default="sqrt",
     choices=("sqrt", "all"),
+)
+CANDIDATES = replace(
+    MAX_FEATURES,
+    name="candidates",
+    description="Columns that a split chooses among: the rounded-down square root of their number, or one.",
+    choices=("sqrt", "one"),
+)
+REDRAW = Parameter(
+    "redraw",
+    "choice",
+    "Whether further columns are drawn where none of the candidates has a split, or the node is a leaf.",
+    default="yes",
+    choices=("yes", "no"),
 )
 STRUCTURE_SHARE = share(
     "structure_share",

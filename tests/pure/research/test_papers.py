@@ -11,6 +11,7 @@ import pytest
 from research import printed_pages, printed_tables
 from research.papers import __main__ as papers
 from research.papers.forests import catalogue as references
+from research.printed_tables import Cell
 from research.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from research.runs import load
 
@@ -80,7 +81,7 @@ def test_the_command_runs_bundled_tables_continues_and_writes_pages(
     ]
     assert papers.main(command) == 0
     runs = (tmp_path / "runs.csv").read_text()
-    assert len(runs.splitlines()) == 6, "a header and five methods"
+    assert len(runs.splitlines()) == 8, "a header, five methods and two as printed"
     assert papers.main(command) == 0
     assert (tmp_path / "runs.csv").read_text() == runs
 
@@ -153,33 +154,69 @@ def test_a_forest_without_shares_ends_the_command(
         papers.main(command)
 
 
+def _cell(table: str, dataset: str, method: str) -> Cell:
+    return next(
+        cell
+        for cell in printed_tables.cells()
+        if (cell.table, cell.dataset, cell.method) == (table, dataset, method)
+    )
+
+
+def _folds(means: tuple[float, ...]) -> list[float]:
+    """Ten folds for every mean of a cross-validation."""
+    return [mean + spread for mean in means for spread in [-0.05, 0.05] * 5]
+
+
 @pytest.mark.parametrize(
     ("means", "reason"),
     [
-        (
-            (0.90, 0.93, 0.96),
-            "Inside the 95 % interval of one more whole cross-validation",
-        ),
-        ((0.93, 0.93, 0.931), "Not explained."),
-        ((0.93, 0.93), "Not explained; fewer than three whole cross-validations ran"),
+        # t = 4.30, s = 3.0 points and √(1/10 + 1/3): half a width of 8.5 points
+        ((0.926, 0.956, 0.986), "Inside the interval of chance."),
+        # one more cross-validation would be 13 points around ours
+        ((0.946, 0.976, 0.999), "Not explained."),
+        ((0.966, 0.966, 0.967), "Not explained."),
+        ((0.9, 0.93), "Not explained; too few runs"),
     ],
 )
-def test_chance_is_judged_by_whole_cross_validations(
+def test_chance_is_judged_against_a_mean_of_ten_cross_validations(
     means: tuple[float, ...], reason: str
 ) -> None:
-    """Ten equal folds in each: the spread inside a cross-validation does not count."""
-    cell = next(
-        cell
-        for cell in printed_tables.cells()
-        if (cell.table, cell.dataset, cell.method) == ("spe-1", "Iris", "RF")
-    )
-    assert cell.plain is not None
-    assert cell.printed == 95.33
-    folds = [mean + spread for mean in means for spread in [-0.05, 0.05] * 5]
-    page = printed_pages.page("spe-1", {cell.plain.key: folds})
+    """The spread inside a cross-validation does not count."""
+    cell = _cell("mrf-3", "Zoo", "RoF-LDA")
+    assert (cell.plain is not None, cell.printed) == (True, 88.10)
+    page = printed_pages.page("mrf-3", {cell.plain.key: _folds(means)})
     (line,) = [
         line
         for line in page.splitlines()
-        if line.startswith("* ") and "Iris RF" in line
+        if line.startswith("* ") and "Zoo RoF-LDA" in line
     ]
     assert line.startswith(f"* {reason}")
+
+
+def test_chance_of_random_splits_is_judged_by_folds() -> None:
+    """Fifty splits are printed, t = 2.26 for ten folds, s = 5.27 and √(1/50 + 1/10)
+    give 4.1 points.
+    """
+    cell = _cell("spe-1", "Iris", "RF")
+    assert (cell.plain is not None, cell.printed) == (True, 95.33)
+    near, far = (
+        printed_pages.reason_of(cell, {cell.plain.key: _folds((mean,))})
+        for mean in (0.914, 0.911)
+    )
+    assert near == "Inside the interval of chance."
+    assert far == "Not explained."
+
+
+def test_a_reason_needs_a_run_that_reaches_the_printed_number() -> None:
+    cell = _cell("mrf-2", "Zoo", "MRF")
+    assert (cell.plain is not None, cell.printed) == (True, 90.64)
+    (other,) = cell.checks.values()
+    ours = {cell.plain.key: _folds((0.830, 0.831, 0.832))}
+
+    def reason(*means: float) -> str:
+        return printed_pages.reason_of(cell, ours | {other.key: _folds(means)})
+
+    assert reason(0.905, 0.906, 0.907).startswith("Explained by a run: with “section")
+    assert reason(0.880, 0.881, 0.882).startswith("Not explained; “section 3.2” is at")
+    assert reason(0.860, 0.861, 0.862) == "Not explained."
+    assert printed_pages.reason_of(cell, ours) == "Not explained."

@@ -45,6 +45,7 @@ class StackedReference(Reference):
             maximum=Fraction(MAX_LAYERS),
         ),
         shared.MIN_SAMPLES_LEAF,
+        shared.STOP,
         shared.STRUCTURE_SHARE,
         shared.B1,
         shared.B2,

@@ -56,6 +56,7 @@ def grow_forest(
         strengths=(float(parameters["b1"]), float(parameters["b2"])),
         rates=(float(parameters["p1"]), float(parameters["p2"])),
         max_depth=int(parameters["max_depth"]),
+        stop=str(parameters["stop"]),
     )
     X = scaled(design, rows.features)
     forest, seen = list[NodeTree](), X

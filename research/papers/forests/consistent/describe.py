@@ -9,9 +9,17 @@ from research.papers.forests import parameters as shared
 from research.papers.forests.contract import Reference
 
 _FOREST = (shared.N_ESTIMATORS, shared.MIN_SAMPLES_LEAF)
+_DRAWN_COLUMNS = (*_FOREST, shared.CANDIDATES, shared.REDRAW, shared.STRUCTURE_SHARE)
+_TIES = (
+    "A node whose structure points are of one class is a leaf. Ties of votes go to the first class, where the paper "
+    "draws."
+)
+_STOP = (
+    "A node with more than k estimation points is split, as in Algorithm 1, and a side without any takes the class "
+    f"shares of the node, which the paper leaves open; or both sides have k, as in section 3.2. {_TIES}"
+)
 _LEAVES = (
-    "A split leaves the smallest number of estimation points on both sides, and a node of one class is a leaf. Ties of "
-    "votes go to the first class, where the paper draws."
+    f"A split leaves the smallest number of estimation points on both sides. {_TIES}"
 )
 
 
@@ -30,10 +38,11 @@ class MultinomialReference(_Forest):
     about = (
         "The column is drawn with softmax(B1/2 · Î) over the largest normalised decreases of all columns, the point "
         "with softmax(B2/2 · Î) over the normalised decreases of the column, and with a B3 the label of each leaf once "
-        f"with softmax(B3/2 · P) over its class shares. {_LEAVES}"
+        f"with softmax(B3/2 · P) over its class shares. {_STOP}"
     )
     parameters = (
         *_FOREST,
+        shared.STOP,
         shared.STRUCTURE_SHARE,
         shared.B1,
         shared.B2,
@@ -50,8 +59,8 @@ class GreedyOnStructure(_Forest):
     slug = "breiman-se"
     title = "Random forest with structure and estimation points"
     source = "Bai et al. (2022), section 5.1: Breiman+SE"
-    about = f"The best split of √D random columns by structure points; estimation points fill leaves. {_LEAVES}"
-    parameters = (*_FOREST, shared.STRUCTURE_SHARE)
+    about = f"The best split of √D random columns by structure points; estimation points fill leaves. {_STOP}"
+    parameters = (*_FOREST, shared.STOP, shared.STRUCTURE_SHARE)
 
 
 class MultinomialOnBootstrap(_Forest):
@@ -62,8 +71,8 @@ class MultinomialOnBootstrap(_Forest):
     slug = "breiman-m"
     title = "Random forest with multinomial splits"
     source = "Bai et al. (2022), section 5.1: Breiman+M"
-    about = f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_LEAVES}"
-    parameters = (*_FOREST, shared.B1, shared.B2)
+    about = f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_STOP}"
+    parameters = (*_FOREST, shared.STOP, shared.B1, shared.B2)
 
 
 class PooledForest(_Forest):
@@ -80,8 +89,7 @@ class PooledForest(_Forest):
         f"{_LEAVES}"
     )
     parameters = (
-        *_FOREST,
-        shared.STRUCTURE_SHARE,
+        *_DRAWN_COLUMNS,
         replace(
             shared.MIN_SAMPLES_LEAF,
             name="pool_size",
@@ -104,8 +112,7 @@ class BernoulliForest(_Forest):
         f"column of these and a random point, otherwise the best. {_LEAVES}"
     )
     parameters = (
-        *_FOREST,
-        shared.STRUCTURE_SHARE,
+        *_DRAWN_COLUMNS,
         share(
             "p1", "Chance that a split chooses among one column only.", default="0.05"
         ),

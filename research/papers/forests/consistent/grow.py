@@ -99,11 +99,17 @@ def _multinomial(parameters: Parameters, _: int) -> Rule:
         0,
         strengths,
         max_depth=depth,
+        stop=str(parameters["stop"]),
     )
 
 
 def _greedy(parameters: Parameters, n_candidates: int) -> Rule:
-    return Rule(split_loops.GREEDY, int(parameters["min_samples_leaf"]), n_candidates)
+    return Rule(
+        split_loops.GREEDY,
+        int(parameters["min_samples_leaf"]),
+        n_candidates,
+        stop=str(parameters["stop"]),
+    )
 
 
 def _pooled(parameters: Parameters, n_candidates: int) -> Rule:
@@ -111,8 +117,9 @@ def _pooled(parameters: Parameters, n_candidates: int) -> Rule:
     return Rule(
         split_loops.POOLED,
         int(parameters["min_samples_leaf"]),
-        n_candidates,
+        _drawn_columns(parameters, n_candidates),
         pool_size=pool_size,
+        redraws=parameters["redraw"] == "yes",
     )
 
 
@@ -121,9 +128,14 @@ def _bernoulli(parameters: Parameters, n_candidates: int) -> Rule:
     return Rule(
         split_loops.BERNOULLI,
         int(parameters["min_samples_leaf"]),
-        n_candidates,
+        _drawn_columns(parameters, n_candidates),
         rates=rates,
+        redraws=parameters["redraw"] == "yes",
     )
+
+
+def _drawn_columns(parameters: Parameters, n_candidates: int) -> int:
+    return n_candidates if parameters["candidates"] == "sqrt" else 1
 
 
 _RULES: Mapping[str, Callable[[Parameters, int], Rule]] = MappingProxyType(

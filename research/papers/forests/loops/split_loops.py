@@ -352,9 +352,7 @@ def _multinomial_split(
     Coins leave out columns and points. Where no column or point is left, one is taken
     at random.
     """
-    min_leaf, _, first_strength, second_strength, first_rate, second_rate, _, _ = (
-        numbers
-    )
+    min_leaf, _, first_strength, second_strength, first_rate, second_rate = numbers[:6]
     order, gain, point = tree[2], tree[4][3], tree[4][4]
     gains, splittable, n_splittable = (
         np.empty(order.size),
@@ -394,7 +392,8 @@ def _split(
     kind, numbers = rule
     if kind == MULTINOMIAL:
         return _multinomial_split(tree, numbers, node)
-    min_leaf, mtry, _, _, first_rate, second_rate, pool_size, _ = numbers
+    min_leaf, mtry, _, _, first_rate, second_rate, pool_size = numbers[:7]
+    redraws = numbers[9] > 0.0
     codes, order, gain, point = tree[0][0], tree[2], tree[4][3], tree[4][4]
     n_wanted, is_random_point = int(mtry), False
     if kind == POOLED:
@@ -405,7 +404,7 @@ def _split(
     pool = _sampled_structure(node, int(pool_size)) if kind == POOLED else node[0][:0]
     best_gain, best_column, best_code, best_next = -1.0, -1, -1, -1
     for place in range(order.size):
-        if place >= n_wanted and best_column >= 0:
+        if place >= n_wanted and (best_column >= 0 or not redraws):
             break
         column = _next(order, place)
         n_points = _scan(tree, column, node, min_leaf)
@@ -443,6 +442,21 @@ def _divided(codes: NDArray[np.int32], rows: NDArray[np.int32], code: int) -> in
     return low
 
 
+@compiled
+def _copied(to: NDArray[np.float64], of: NDArray[np.float64]) -> None:
+    """Copies class weights by a loop, as :func:`_begin` does."""
+    for label in range(to.size):
+        to[label] = of[label]
+
+
+@compiled
+def _weight(weights: NDArray[np.int32], rows: NDArray[np.int32]) -> float:
+    total = 0.0
+    for row in rows:
+        total += weights[row]
+    return total
+
+
 _MATRIX = read("int32", 2)
 
 
@@ -467,15 +481,21 @@ def grow_tree(
         columns: of every column its category, or −1; its value of the category; and its
             number of codes; int32 ``(n_columns, 3)``.
         rule: the kind of rule, and its numbers: ``min_leaf, mtry, first_strength,
-            second_strength, first_rate, second_rate, pool_size, max_depth``.
+            second_strength, first_rate, second_rate, pool_size, max_depth,
+            smallest_node, redraws, smallest_child``. A node with less than
+            ``smallest_node`` estimation points is a leaf, and so are both children of a
+            split if one has less than ``smallest_child``. If ``redraws`` is not 0,
+            columns are drawn until one has a split.
         seed: of the pseudo-random generator.
         grown: arrays for at least twice as many nodes as rows with weight: column (−1:
             leaf), code of the split, next code, right child, int32 ``(…, 4)``; and
-            weights of estimation points by class, float64 ``(…, n_classes)``.
+            weights of estimation points by class, float64 ``(…, n_classes)``; those of
+            the parent where a node has no estimation points.
     """
     np.random.seed(seed)
     codes, categories, points = table
-    (nodes, counts), min_leaf, max_depth = grown, rule[1][0], rule[1][7]
+    (nodes, counts), max_depth = grown, rule[1][7]
+    smallest, smallest_child = rule[1][8], rule[1][10]
     used = np.flatnonzero((points[1] > 0) | (points[2] > 0)).astype(np.int32)
     n_classes, n_categories = counts.shape[1], categories.shape[0]
     n_entries = 3 + n_classes
@@ -497,7 +517,7 @@ def grow_tree(
     tree = (table, columns, np.arange(columns.shape[0]), shared, work)
     local, total = np.empty((3, used.size), dtype=np.int32), np.empty(n_classes)
     # Nodes that wait: start and end of their rows, the parent whose right child they
-    # are, and their depth.
+    # are, and their depth; −1: a leaf.
     waiting = [(0, used.size, -1, 0)]
     n_nodes = 0
     while len(waiting) > 0:
@@ -519,9 +539,14 @@ def grow_tree(
             counts[number, label] += points[2, row]
         n_estimation = counts[number].sum()
         nodes[number, 0] = -1
+        if n_estimation == 0.0 and number > 0:
+            # the node before a left child is its parent
+            above = parent if parent >= 0 else number - 1
+            _copied(counts[number], counts[above])
         if (
-            0 < max_depth <= depth
-            or n_estimation < 2.0 * min_leaf
+            depth < 0
+            or 0 < max_depth <= depth
+            or n_estimation < smallest
             or np.count_nonzero(total) < 2
         ):
             continue
@@ -531,6 +556,11 @@ def grow_tree(
             continue
         nodes[number, 0], nodes[number, 1], nodes[number, 2] = column, code, following
         n_left = _divided(codes[column], rows, code)
-        waiting.append((start + n_left, end, number, depth + 1))
-        waiting.append((start, start + n_left, -1, depth + 1))
+        below = depth + 1
+        if smallest_child > 0.0:
+            of_left = _weight(points[2], rows[:n_left])
+            if min(of_left, n_estimation - of_left) < smallest_child:
+                below = -1
+        waiting.append((start + n_left, end, number, below))
+        waiting.append((start, start + n_left, -1, below))
     return n_nodes

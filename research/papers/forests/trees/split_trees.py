@@ -14,6 +14,12 @@ from research.papers.forests.loops import split_loops
 from research.papers.forests.trees.design import Design
 from research.papers.forests.trees.node_trees import NodeTree
 
+NODE, CHILDREN, LEAVES = STOPS = ("node", "children", "leaves")
+"""Where k, the smallest leaf, counts: a node of more than k estimation points is split,
+and a side without any takes the class shares of the node; the same, but both children
+are leaves unless both have more than k; or both sides of a split have at least k.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
@@ -122,7 +128,7 @@ class Rule:
     Attributes:
         kind: ``GREEDY``, ``MULTINOMIAL``, ``POOLED`` or ``BERNOULLI`` of the compiled
             loops.
-        min_leaf: smallest weight of estimation points in a leaf.
+        min_leaf: k, a weight of estimation points.
         n_candidates: columns that a split chooses among; for ``POOLED`` one more than
             the mean of the Poisson number.
         strengths: B1 and B2 of ``MULTINOMIAL``.
@@ -130,6 +136,9 @@ class Rule:
             ``MULTINOMIAL``: chances that a column, and a split point, is a candidate.
         pool_size: structure points that give the range of split points for ``POOLED``.
         max_depth: largest number of splits on a path; 0 for no limit.
+        stop: where k counts, one of :data:`STOPS`.
+        redraws: whether further columns are drawn where none of the candidates has a
+            split; not read for ``MULTINOMIAL``.
     """
 
     kind: int
@@ -139,6 +148,29 @@ class Rule:
     rates: tuple[float, float] = (1.0, 1.0)
     pool_size: int = 0
     max_depth: int = 0
+    stop: str = LEAVES
+    redraws: bool = True
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The numbers of the rule for the compiled loops, float64 ``(11,)``."""
+        of_side, of_node = (
+            (self.min_leaf, 2 * self.min_leaf)
+            if self.stop == LEAVES
+            else (0, self.min_leaf + 1)
+        )
+        numbers = [
+            of_side,
+            self.n_candidates,
+            *self.strengths,
+            *self.rates,
+            self.pool_size,
+            self.max_depth,
+            of_node,
+            self.redraws,
+            self.min_leaf + 1 if self.stop == CHILDREN else 0,
+        ]
+        return np.array(numbers, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +213,6 @@ def grown(
     n_used = int(np.count_nonzero((weights.structure > 0) | (weights.estimation > 0)))
     nodes = np.empty((2 * n_used, 4), dtype=np.int32)
     counts = np.empty((2 * n_used, rows.n_classes))
-    numbers = [
-        rule.min_leaf,
-        rule.n_candidates,
-        *rule.strengths,
-        *rule.rates,
-        rule.pool_size,
-        rule.max_depth,
-    ]
     n_nodes = split_loops.grow_tree(
         (
             rows.codes,
@@ -196,7 +220,7 @@ def grown(
             np.stack([rows.y, weights.structure, weights.estimation]),
         ),
         rows.columns,
-        (rule.kind, np.array(numbers, dtype=np.float64)),
+        (rule.kind, rule.numbers),
         int(random.integers(2**31)),
         (nodes, counts),
     )

@@ -15,9 +15,16 @@ from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from research.papers.forests import catalogue
 from research.papers.forests.consistent.grow import with_labels
+from research.papers.forests.loops import split_loops
+from research.papers.forests.trees import split_trees
 from research.papers.forests.trees.design import Design
 from research.papers.forests.trees.node_trees import NodeTree
-from research.papers.forests.trees.split_trees import CodedRows
+from research.papers.forests.trees.split_trees import (
+    CodedRows,
+    Rule,
+    Weights,
+    grown,
+)
 from tests.pure.research.papers.reference_forests import (
     IRIS,
     UNIT,
@@ -114,9 +121,6 @@ def _decreases(
 
 
 def test_the_first_split_is_the_best_one_of_numpy() -> None:
-    from research.papers.forests.loops import split_loops
-    from research.papers.forests.trees.split_trees import Rule, Weights, grown
-
     X, y = iris()
     coded = CodedRows.of(Design.of(IRIS), public_rows(*X.T, y=y))
     everything = np.ones(len(y), dtype=np.int32)
@@ -133,9 +137,6 @@ def test_the_first_split_is_the_best_one_of_numpy() -> None:
 
 @pytest.mark.parametrize("n_rows", [30, 300])
 def test_tallies_and_sorts_find_the_best_split_of_numpy(n_rows: int) -> None:
-    from research.papers.forests.loops import split_loops
-    from research.papers.forests.trees.split_trees import Rule, Weights, grown
-
     schema = Schema(
         (
             *MIXED.features,
@@ -178,9 +179,6 @@ def test_tallies_and_sorts_find_the_best_split_of_numpy(n_rows: int) -> None:
 
 
 def test_multinomial_splits_follow_the_softmax_of_normalised_decreases() -> None:
-    from research.papers.forests.loops import split_loops
-    from research.papers.forests.trees.split_trees import Rule, Weights, grown
-
     X, y = iris()
     X, y = X[:40], y[:40].astype(np.int32)
     coded, everything = (
@@ -284,3 +282,83 @@ def test_a_literal_multinomial_forest_has_no_path_longer_than_its_depth() -> Non
     sizes = np.diff(forest.arrays["root"])
     assert (sizes <= 7).all()
     assert set(np.unique(forest.arrays["values"])) == {0.0, 1.0}
+
+
+def _estimation_sizes(
+    tree: NodeTree, columns: NDArray[np.float64], estimation: NDArray[np.int32]
+) -> list[int]:
+    """Estimation points of every node, by a walk in plain Python."""
+    sizes = [0] * len(tree.feature)
+    for row in np.flatnonzero(estimation):
+        node = 0
+        while True:
+            sizes[node] += 1
+            if tree.feature[node] < 0:
+                break
+            goes_left = columns[row, tree.feature[node]] <= tree.threshold[node]
+            node = node + 1 if goes_left else int(tree.right[node])
+    return sizes
+
+
+@pytest.mark.parametrize("kind", [split_loops.GREEDY, split_loops.MULTINOMIAL])
+@pytest.mark.parametrize("stop", split_trees.STOPS)
+def test_a_stop_counts_k_at_the_node_or_on_both_sides(kind: int, stop: str) -> None:
+    """Random labels, so that no node is of one class: with line 3 of Algorithm 1 every
+    node of more than five estimation points is split.
+    """
+    random, n_rows = np.random.default_rng(3), 400
+    X, y = random.random((n_rows, 2)), random.integers(0, 2, n_rows)
+    coded = CodedRows.of(Design.of(UNIT), public_rows(*X.T, y=y))
+    rule, empty, together = Rule(kind, 5, 2, (4.0, 4.0), stop=stop), 0, 0
+    for _ in range(20):
+        weights = Weights.parted(n_rows, random, structure_share=0.5)
+        tree = grown(coded, weights, rule, random)
+        assert np.isfinite(tree.shares).all()
+        sizes = _estimation_sizes(tree, X.astype(np.float32), weights.estimation)
+        for node, size in enumerate(sizes):
+            if stop == split_trees.LEAVES:
+                assert size >= 5
+                continue
+            if tree.feature[node] < 0:
+                continue
+            assert size > 5
+            children = (node + 1, int(tree.right[node]))
+            if min(sizes[child] for child in children) <= 5:
+                is_leaf = [tree.feature[child] < 0 for child in children]
+                assert all(is_leaf) or stop == split_trees.NODE
+                together += all(is_leaf)
+            for child in children:
+                if sizes[child] == 0:
+                    empty += 1
+                    assert tree.feature[child] < 0
+                    assert np.array_equal(tree.shares[child], tree.shares[node])
+    assert (empty > 0, together > 0) == (stop != split_trees.LEAVES,) * 2
+
+
+def test_a_forest_that_draws_no_other_column_has_smaller_trees() -> None:
+    """Half of the columns are constant: a node that draws one of them is a leaf."""
+    random, n_rows = np.random.default_rng(4), 200
+    X, y = random.random((n_rows, 2)), random.integers(0, 2, n_rows)
+    X[:, 1] = 0.5
+    rows, sizes = public_rows(*X.T, y=y), {}
+    for redraw in ("yes", "no"):
+        forest = grown_forest(
+            "brf", UNIT, rows, n_estimators=40, candidates="one", redraw=redraw
+        )
+        sizes[redraw] = np.diff(forest.arrays["root"])
+    assert (sizes["yes"] > 1).all()
+    assert 0.2 < np.mean(sizes["no"] == 1) < 0.8
+
+
+def test_a_leaf_of_draws_may_hold_fewer_rows_than_a_leaf_of_rows() -> None:
+    X, y = iris()
+    rows = public_rows(*X.T, y=y)
+    sizes = [
+        np.diff(
+            grown_forest(
+                "breiman", IRIS, rows, n_estimators=100, leaf_counts=of
+            ).arrays["root"]
+        )
+        for of in ("draws", "rows")
+    ]
+    assert sizes[0].mean() > sizes[1].mean()

@@ -1,0 +1,81 @@
+"""Forests as printed: depths and labels of SmoothRF, and ensembles of median trees for
+private labels.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from research import bundled
+from research.papers import literal_forests
+from research.papers.literal_forests import PTE, SMOOTH, SSPE_2, smooth_powers
+from research.runs import Task, predictions
+
+
+@pytest.mark.parametrize(
+    ("n_numbers", "n_categories", "depth"),
+    [(0, 9, 4), (4, 0, 4), (1, 0, 2), (13, 0, 10), (6, 8, 9), (4, 30, 15)],
+)
+def test_depths_of_smooth_trees_follow_the_authors_code(
+    n_numbers: int, n_categories: int, depth: int
+) -> None:
+    assert literal_forests.smooth_depth(n_numbers, n_categories) == depth
+
+
+def test_labels_of_smooth_trees_jump_with_the_gap() -> None:
+    """Exponent ε e^(jε) / 2 of the most frequent class: between gaps one and two, the
+    odds rise by more than e^ε.
+    """
+    one, two = (smooth_powers(np.array([gap + 3, 3]), 1.0)[0] for gap in (1, 2))
+    assert one == pytest.approx(math.e / 2)
+    assert two == pytest.approx(math.e**2 / 2)
+    assert two - one > 2.0
+    assert smooth_powers(np.array([2, 2, 0]), 1.0).tolist() == [0.5, 0.5, 0.0]
+    assert smooth_powers(np.array([900, 0]), 1.0).max() == 50.0
+
+
+@pytest.mark.parametrize("slug", [f"{SMOOTH}:n_estimators=10", SSPE_2, PTE])
+def test_a_forest_as_printed_learns(slug: str) -> None:
+    dataset = bundled.read("iris")
+    train, test = np.split(np.random.default_rng(1).permutation(150), [120])
+    task = Task("iris", slug, "50", "0", 0)
+    right = [
+        np.mean(predictions(dataset, task, train, test).labels == dataset.y[test])
+        for _ in range(5)
+    ]
+    assert np.mean(right) > 0.75
+
+
+@pytest.mark.parametrize("slug", [f"{SMOOTH}:n_estimators=10", SSPE_2, PTE])
+def test_without_budget_a_forest_as_printed_guesses(slug: str) -> None:
+    dataset = bundled.read("iris")
+    train, test = np.split(np.random.default_rng(1).permutation(150), [75])
+    task = Task("iris", slug, "0.0001", "0", 0)
+    right = [
+        np.mean(predictions(dataset, task, train, test).labels == dataset.y[test])
+        for _ in range(40)
+    ]
+    assert np.mean(right) == pytest.approx(1 / 3, abs=0.12)
+
+
+def test_only_labels_of_the_labelled_rows_are_read() -> None:
+    """Rows without a label may have any: four in five of them change nothing but
+    chance.
+    """
+    dataset = bundled.read("iris")
+    rows = np.random.default_rng(2).permutation(150)
+    train, test = np.split(rows, [120])
+
+    def answers(y: np.ndarray) -> list[int]:
+        changed = type(dataset)(dataset.name, dataset.schema, dataset.columns, y)
+        random = np.random.default_rng(3)
+        return literal_forests.labels(
+            changed, (train, test), SSPE_2, {}, 1e6, random
+        ).tolist()
+
+    labelled = np.random.default_rng(3).permutation(train)[: len(train) // 5]
+    other = (dataset.y + 1) % 3
+    other[labelled] = dataset.y[labelled]
+    assert answers(other.astype(np.int32)) == answers(dataset.y)
+    assert answers(((dataset.y + 1) % 3).astype(np.int32)) != answers(dataset.y)
