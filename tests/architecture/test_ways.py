@@ -120,7 +120,11 @@ def test_the_code_is_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "folders"), [("service", SERVICE), ("tests", (TESTS,))]
+    ("name", "folders"),
+    [
+        ("service", SERVICE),
+        pytest.param("tests", (TESTS,), marks=pytest.mark.long),  # 10 s
+    ],
 )
 def test_lines_are_not_dense(name: str, folders: tuple[Path, ...]) -> None:
     size = ruler.size(*folders)

@@ -78,6 +78,7 @@ def columnar(form: BodyForm) -> bytes:
     return body_of(pa_csv.read_csv(io.BytesIO(ROWS), convert_options=texts), form)
 
 
+@pytest.mark.covering("packing", "max_rows")
 @on_one_database
 @pytest.mark.parametrize("packing", [*OTHER_PACKINGS, *COLUMNAR])
 @pytest.mark.parametrize("max_rows", [1, 9])

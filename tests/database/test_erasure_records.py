@@ -244,6 +244,7 @@ def test_a_record_in_the_place_of_another_counts_as_missing(
         raise AssertionError("it was restored")
 
 
+@pytest.mark.covering("kind", "content")
 @on_one_original
 @pytest.mark.parametrize("content", [b"", b"{}", None])
 @pytest.mark.parametrize("kind", KINDS)

@@ -429,6 +429,7 @@ def test_an_invalid_cursor_of_models_is_refused(
     ]
 
 
+@pytest.mark.covering("name", "cursor")
 @on_one_database
 @pytest.mark.parametrize(
     "cursor", ["junk", "ds_none", "17.junk", "-1", "x\0", "", "é", "' OR 1=1"]

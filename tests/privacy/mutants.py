@@ -228,7 +228,7 @@ def run(
         "--strict-markers",
         "--import-mode=importlib",
         "-m",
-        "not long",
+        "not long or covering",
         "-k",
         "not postgresql",
     ]

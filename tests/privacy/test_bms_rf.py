@@ -204,6 +204,7 @@ def test_every_output_can_come_from_every_dataset() -> None:
         assert laws.of(dataset).keys() == support
 
 
+@pytest.mark.covering("parameters, n_rows", "accountant")
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize(
     ("parameters", "n_rows"),

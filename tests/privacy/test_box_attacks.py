@@ -143,7 +143,7 @@ def test_no_sequence_of_jobs_makes_a_record_lose_more_than_the_cap() -> None:
 
 @pytest.mark.parametrize("flawed", [by_partition, same_box_only, forgets_unrestricted])
 def test_a_wrong_composition_is_seen(flawed: Rule) -> None:
-    assert max(_worst(flawed, seed) for seed in range(300)) > CAP
+    assert any(_worst(flawed, seed) > CAP for seed in range(300))
 
 
 def test_shards_and_regions_add_up_to_twice_the_cap_under_the_maximum_over_partitions() -> (

@@ -201,6 +201,7 @@ CASES = [
 ]
 
 
+@pytest.mark.covering("slug, schema, parameters, epsilon, n_rows", "accountant")
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize(
     ("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds"), CASES

@@ -381,6 +381,7 @@ def key_with(parts_of_rows: list[bool]) -> bytes:
     )
 
 
+@pytest.mark.covering("leaf", "parts_of_rows")
 @pytest.mark.parametrize("leaf", ["counts", "label", "shares"])
 @pytest.mark.parametrize(
     ("parts_of_rows", "reached"),

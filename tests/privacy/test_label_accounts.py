@@ -177,6 +177,7 @@ test_exact_loss.py.
 """
 
 
+@pytest.mark.covering("slug, parameters", "key")
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
 @pytest.mark.parametrize(
     ("slug", "parameters"),
@@ -203,6 +204,7 @@ def test_labels_on_shards_cost_what_the_largest_tree_was_charged(
     )
 
 
+@pytest.mark.covering("slug, parameters", "accountant")
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize(
     ("slug", "parameters"),

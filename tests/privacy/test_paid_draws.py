@@ -422,6 +422,7 @@ def draws_until_refused(
     return n_draws
 
 
+@pytest.mark.covering("slug", "accountant")
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
 def test_a_job_that_spends_more_on_any_single_draw_stops_before_it(
     monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
@@ -461,6 +462,7 @@ def test_a_profile_or_an_evaluation_that_spends_more_on_any_single_draw_stops_be
         assert 1 < whole <= len(stopped) + 5
 
 
+@pytest.mark.covering("slug", "accountant", "depth")
 @pytest.mark.parametrize(("slug", "accountant"), CASES)
 @pytest.mark.parametrize("depth", [0, 2])
 def test_a_stored_plan_costs_what_its_parameters_cost(

@@ -235,6 +235,7 @@ def name(account: Account) -> str:
     return f"{account.accountant}-{account.adjacency.value}-{account.max_rows}{'-replaced' * account.replacing}"
 
 
+@pytest.mark.covering("output", "account")
 @pytest.mark.parametrize("account", ACCOUNTS, ids=name)
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_every_sentence_holds_of_what_is_published(

@@ -221,4 +221,4 @@ def test_a_careless_change_is_noticed(
         lambda *_: None,
     )
     plan = planned(HISTOGRAM, terms=Terms(Fraction(1)))
-    assert max(loss(*pair) for pair in pairs(plan)) > 1.05
+    assert any(loss(*pair) > 1.05 for pair in pairs(plan))

@@ -92,6 +92,7 @@ def worst(plan: ProfilePlan, *, n_rows: int = 2) -> float:
     return max(loss(of(one), of(other)) for one, other in neighbours(n_rows))
 
 
+@pytest.mark.covering("epsilon", "size_share")
 @pytest.mark.parametrize("size_share", ["0", "0.25"])
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
 def test_a_profile_loses_at_most_its_price(epsilon: str, size_share: str) -> None:

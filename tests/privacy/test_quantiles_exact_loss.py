@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,12 @@ def law(plan: StatisticsPlan, rows: Rows) -> dict[Any, float]:
     return output_law(run)  # type: ignore[arg-type]
 
 
+def laws_of(plan: StatisticsPlan) -> Callable[[Rows], dict[Any, float]]:
+    """The law of each dataset, computed once; rows have no order."""
+    kept = cache(partial(law, plan))
+    return lambda rows: kept(tuple(sorted(rows)))
+
+
 def datasets() -> Iterator[Rows]:
     """Few and many rows of each age from 0 to 3."""
     for counts in itertools.product((0, 1, 8), repeat=4):
@@ -93,14 +99,10 @@ def datasets() -> Iterator[Rows]:
 
 def pairs(plan: StatisticsPlan) -> Iterator[tuple[dict[Any, float], dict[Any, float]]]:
     """The laws of datasets of which one has a row more."""
-
-    @cache
-    def law_of(rows: Rows) -> dict[Any, float]:
-        return law(plan, rows)
-
+    law_of = laws_of(plan)
     for rows in datasets():
         for age in (0.0, 1.0, 2.0, 3.0):
-            yield law_of(rows), law_of(tuple(sorted((*rows, *aged(age)))))
+            yield law_of(rows), law_of((*rows, *aged(age)))
 
 
 def losses(plan: StatisticsPlan) -> Iterator[float]:
@@ -110,6 +112,7 @@ def losses(plan: StatisticsPlan) -> Iterator[float]:
 QUANTILES = ["0.5", "0.25", "0.9"]
 
 
+@pytest.mark.covering("share", "epsilon")
 @pytest.mark.parametrize("share", QUANTILES)
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
 def test_a_quantile_loses_its_price_and_no_more(share: str, epsilon: str) -> None:
@@ -119,6 +122,7 @@ def test_a_quantile_loses_its_price_and_no_more(share: str, epsilon: str) -> Non
     assert 0.6 * claim < max(losses(plan)) <= claim + TOLERANCE
 
 
+@pytest.mark.covering("share", "epsilon")
 @pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_on_a_wide_grid_a_quantile_loses_almost_all_of_its_price(
@@ -160,6 +164,7 @@ def permute_and_flip_law(utilities: np.ndarray, scale: Fraction) -> np.ndarray:
     return accepted * (np.exp(logs.sum(axis=0) - logs) @ weights)
 
 
+@pytest.mark.covering("share", "accountant")
 @pytest.mark.parametrize("share", QUANTILES)
 @pytest.mark.parametrize("accountant", [zcdp.NAME, gdp.NAME])
 def test_a_quantile_loses_its_price_in_rho_and_mu(accountant: str, share: str) -> None:
@@ -211,9 +216,9 @@ def test_several_quantiles_lose_the_price_of_all_together() -> None:
 
 
 def test_a_replaced_row_loses_twice_the_price() -> None:
-    plan = planned(MEDIAN, terms=Terms(Fraction(1)))
+    law_of = laws_of(planned(MEDIAN, terms=Terms(Fraction(1))))
     found = max(
-        loss(law(plan, (*rows, *aged(one))), law(plan, (*rows, *aged(other))))
+        loss(law_of((*rows, *aged(one))), law_of((*rows, *aged(other))))
         for rows in itertools.islice(datasets(), 0, None, 4)
         for one, other in itertools.combinations((0.0, 1.0, 2.0, 3.0), 2)
     )
@@ -221,9 +226,9 @@ def test_a_replaced_row_loses_twice_the_price() -> None:
 
 
 def test_a_unit_of_two_rows_loses_the_price() -> None:
-    plan = planned(MEDIAN, terms=Terms(Fraction(1), max_rows=2))
+    law_of = laws_of(planned(MEDIAN, terms=Terms(Fraction(1), max_rows=2)))
     found = max(
-        loss(law(plan, (*rows, *aged(*unit))), law(plan, rows))
+        loss(law_of((*rows, *aged(*unit))), law_of(rows))
         for rows in itertools.islice(datasets(), 0, None, 3)
         for unit in itertools.combinations_with_replacement((0.0, 1.0, 2.0, 3.0), 2)
     )
@@ -237,13 +242,14 @@ def label_pairs(
     plan: StatisticsPlan,
 ) -> Iterator[tuple[dict[Any, float], dict[Any, float]]]:
     """The laws of datasets that differ in the label of one row."""
+    law_of = laws_of(plan)
     crowds = [(), (0.0, *[1.0] * 8, *[3.0] * 8)]
     for of_no, of_yes, age in itertools.product(crowds, crowds, (0.0, 3.0)):
         others = (*aged(*of_no, label=0), *aged(*of_yes, label=1))
         for before, after in itertools.combinations(LABELS, 2):
             yield (
-                law(plan, (*others, *aged(age, label=before))),
-                law(plan, (*others, *aged(age, label=after))),
+                law_of((*others, *aged(age, label=before))),
+                law_of((*others, *aged(age, label=after))),
             )
 
 
@@ -257,6 +263,7 @@ def test_a_changed_label_loses_its_price_and_no_more(table: dict[str, Any]) -> N
     assert 0.5 * claim < found <= claim + TOLERANCE
 
 
+@pytest.mark.covering("table", "accountant")
 @pytest.mark.parametrize("accountant", [zcdp.NAME, gdp.NAME])
 @pytest.mark.parametrize("table", [BY_LABEL, OF_A_LABEL], ids=["by", "where"])
 def test_a_changed_label_loses_its_price_in_rho_and_mu(
@@ -381,8 +388,7 @@ def test_a_careless_change_is_noticed(
     put_in(monkeypatch)
     draw_unpaid(monkeypatch)
     plan = planned(table, terms=Terms(Fraction(1)))
-    found = max(itertools.islice(losses(plan), 0, None, 3))
-    assert found > 1.05
+    assert any(found > 1.05 for found in itertools.islice(losses(plan), 0, None, 3))
 
 
 def test_groups_that_are_paid_once_lose_more_than_the_price(
@@ -392,4 +398,4 @@ def test_groups_that_are_paid_once_lose_more_than_the_price(
         monkeypatch.setattr(module, "n_changed_groups", lambda *_: 1)
     terms = Terms(Fraction(1, 2), adjacency=Adjacency.LABEL)
     plan = planned(BY_LABEL, terms=terms)
-    assert max(loss(*pair) for pair in label_pairs(plan)) > 0.6
+    assert any(loss(*pair) > 0.6 for pair in label_pairs(plan))

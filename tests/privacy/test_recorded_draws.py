@@ -195,6 +195,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.covering("slug, parameters, is_coded", "accountant")
 @pytest.mark.parametrize(("slug", "accountant", "parameters", "is_coded"), FORMS)
 def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
     monkeypatch: pytest.MonkeyPatch,
@@ -227,6 +228,7 @@ def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
     assert max(shares) > 0
 
 
+@pytest.mark.covering("slug, parameters", "accountant")
 @pytest.mark.parametrize(("slug", "accountant", "parameters"), CASES)
 def test_a_draw_on_twice_its_exact_numbers_costs_more_than_its_leaf(
     slug: str, accountant: str, parameters: dict[str, object]
@@ -320,6 +322,7 @@ def is_equal(one: list[Draw], other: list[Draw]) -> bool:
     )
 
 
+@pytest.mark.covering("slug", "accountant")
 @pytest.mark.parametrize(("slug", "accountant"), ACCOUNTS)
 def test_parts_and_threads_change_no_exact_number(
     monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
@@ -340,6 +343,7 @@ def test_parts_and_threads_change_no_exact_number(
             )
 
 
+@pytest.mark.covering("slug", "accountant", "max_rows")
 @pytest.mark.parametrize(("slug", "accountant"), ACCOUNTS)
 @pytest.mark.parametrize("max_rows", [2, 5])
 def test_a_unit_of_several_rows_moves_the_numbers_by_its_charge(

@@ -92,6 +92,7 @@ CASES = [
 ]
 
 
+@pytest.mark.covering("n_values, n_rows, parameters", "accountant")
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize(("n_values", "n_rows", "parameters", "reached"), CASES)
 def test_forest_stays_below_the_curve_of_its_charge(

@@ -118,6 +118,7 @@ def losses(plan: StatisticsPlan) -> Iterator[float]:
         yield from (loss(law(plan, (*others, row)), without) for row in ROWS)
 
 
+@pytest.mark.covering("table", "epsilon")
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
 @pytest.mark.parametrize("table", ["count", "filtered", "histogram", "labels", "sum"])
 def test_a_table_loses_its_price_and_no_more(table: str, epsilon: str) -> None:
@@ -255,6 +256,7 @@ def shares_of_the_charge(
     ]
 
 
+@pytest.mark.covering("account", "n_rows")
 @pytest.mark.parametrize("n_rows", [1, 2])
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_a_unit_moves_the_draws_of_a_release_by_what_was_charged(

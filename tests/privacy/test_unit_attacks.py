@@ -37,6 +37,7 @@ UPLOADS: tuple[Upload, ...] = (
 )
 
 
+@pytest.mark.covering("order", "max_rows")
 @pytest.mark.parametrize("max_rows", [1, 2, 3])
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_rows_in_many_epochs_are_one_units_rows_and_no_later_upload_changes_them(

@@ -79,6 +79,7 @@ def worst(
 SHARDED = {"n_estimators": 2, "assignment": "sharded"}
 
 
+@pytest.mark.covering("slug, parameters, key", "max_rows")
 @pytest.mark.parametrize("max_rows", [1, 2])
 @pytest.mark.parametrize(
     ("slug", "parameters", "key", "n_kinds", "reached"),

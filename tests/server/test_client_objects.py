@@ -343,6 +343,7 @@ PARTITIONED = [
 ]
 
 
+@pytest.mark.covering("budget", "server")
 @pytest.mark.parametrize(
     "budget",
     [

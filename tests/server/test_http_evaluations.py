@@ -65,6 +65,7 @@ def _about_rows(answer: dict[str, Any]) -> list[str]:
     ]
 
 
+@pytest.mark.covering("accountant", "server")
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(
     server: Server, accountant: str

@@ -58,6 +58,7 @@ def _release_of(server: Server, job: dict[str, Any]) -> str:
         )
 
 
+@pytest.mark.covering("accountant, protects", "server")
 @pytest.mark.parametrize("protects", ["row", "label"])
 @pytest.mark.parametrize("accountant", BUDGETS)
 def test_a_kind_from_outside_is_quoted_paid_drawn_kept_and_shown(

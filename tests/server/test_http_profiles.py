@@ -27,6 +27,7 @@ def _released(server: Server, dataset: str, **body: object) -> dict[str, object]
     return dict(server.admin.http.get(f"/profiles/{job['profile_id']}").json())
 
 
+@pytest.mark.covering("accountant", "server")
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(
     server: Server, accountant: str

@@ -31,6 +31,7 @@ TABLES: list[dict[str, Any]] = [QUANTILES, MEDIAN]
 AGES = [index * 37 % 100 for index in range(N_ROWS)]
 
 
+@pytest.mark.covering("accountant, protects", "server")
 @pytest.mark.parametrize("protects", ["row", "label"])
 @pytest.mark.parametrize("accountant", BUDGETS)
 def test_quantiles_cost_what_was_quoted_and_are_near_in_rank(
@@ -119,6 +120,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.covering("table", "server")
 @pytest.mark.parametrize(("table", "pointer", "problem"), REFUSED)
 def test_a_table_that_is_wrong_is_named_and_costs_nothing(
     server: Server, table: dict[str, Any], pointer: str, problem: str

@@ -257,6 +257,7 @@ def _twin(server: Server, model_id: str) -> str:
 GRANTED = {name for name in WRITES if Place.LIVING in places(name)}
 
 
+@pytest.mark.covering("operation", "idle_server")
 @pytest.mark.parametrize("operation", WRITES)
 def test_an_operation_has_no_effect_once_the_key_is_revoked(
     cells: Cells, operation: str

@@ -55,6 +55,7 @@ def _within(row: dict[str, Any], exact: float, *, room: float = 5.0) -> bool:
     return abs(row["value"] - exact) <= reach
 
 
+@pytest.mark.covering("accountant, protects", "server")
 @pytest.mark.parametrize("protects", ["row", "label"])
 @pytest.mark.parametrize("accountant", BUDGETS)
 def test_statistics_cost_what_was_quoted_and_are_near_the_rows(
@@ -234,6 +235,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.covering("table", "server")
 @pytest.mark.parametrize(("table", "pointer", "problem"), REFUSED)
 def test_a_table_that_is_wrong_is_named_and_costs_nothing(
     server: Server, table: dict[str, Any], pointer: str, problem: str

@@ -471,6 +471,7 @@ def test_databases_of_the_commits_between_are_moved(old: Old, revision: str) -> 
     )
 
 
+@pytest.mark.covering("change", "dialect")
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -362,6 +362,7 @@ def _groups_of_cli(printed: str) -> list[list[str]]:
     return rows
 
 
+@pytest.mark.covering("kind", "by")
 @pytest.mark.parametrize("by", ["key", "purpose", "kind", "month", "cell"])
 @pytest.mark.parametrize("kind", ["pure", "gdp"])
 def test_what_was_spent_by_whom_and_for_what(

@@ -123,6 +123,7 @@ def test_the_answers_are_those_of_one_request_in_the_order_of_the_rows(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv", "out.csv"]
 
 
+@pytest.mark.covering("form", "output")
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv.gz", "jsonl", "json"])
 @pytest.mark.parametrize("output", ["out.csv", "out.parquet", "out.arrow"])

@@ -52,6 +52,7 @@ def test_an_unknown_revision_is_named(
     assert revisions.current_revision(database_url) == revision
 
 
+@pytest.mark.covering("edit", "database_url")
 @pytest.mark.parametrize(
     "edit",
     [

@@ -99,6 +99,7 @@ def _run(
     )
 
 
+@pytest.mark.covering("typed", "options")
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(("typed", "again"), COMMANDS.items())
 @pytest.mark.skipif(

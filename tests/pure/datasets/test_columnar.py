@@ -544,6 +544,7 @@ def test_a_dictionary_bomb_is_unfolded_piece_by_piece() -> None:
     )
 
 
+@pytest.mark.covering("cells", "form", "n_columns")
 @pytest.mark.parametrize(
     "cells",
     [

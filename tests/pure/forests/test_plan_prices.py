@@ -69,6 +69,7 @@ def native(slug: str) -> Adjacency:
     return catalogue.BY_SLUG[slug].adjacency
 
 
+@pytest.mark.covering("slug, accountant", "epsilon", "adjacency")
 @each_algorithm
 @each_accountant
 @pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(3)])
@@ -115,6 +116,7 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
     assert SYMBOLS[unit.UNIT] in receipt.splitlines()[-1]
 
 
+@pytest.mark.covering("slug, accountant", "adjacency")
 @each_algorithm
 @each_accountant
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])

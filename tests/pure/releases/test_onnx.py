@@ -216,6 +216,7 @@ READ_OUTS = [
 ]
 
 
+@pytest.mark.covering("slug, read_out", "n_classes")
 @pytest.mark.parametrize(("slug", "read_out"), READ_OUTS)
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_export_says_what_prediction_says(

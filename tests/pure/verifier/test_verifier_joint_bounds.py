@@ -76,6 +76,7 @@ def _brute_force(boxes: list[BoxAmount], inside: dict[str, tuple[Any, ...]]) -> 
     return max(loads)
 
 
+@pytest.mark.covering("seed", "limit")
 @pytest.mark.parametrize("limit", [0, 30, 100, 2**23])
 @pytest.mark.parametrize("seed", range(60))
 def test_a_bound_is_that_of_the_service_and_no_cell_is_above_it(

@@ -60,6 +60,7 @@ def test_a_reference_learns(slug: str) -> None:
         assert np.allclose(shares.sum(axis=1), 1.0)
 
 
+@pytest.mark.covering("slug", "n_rows")
 @pytest.mark.parametrize("slug", catalogue.REFERENCES)
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 40])
 def test_any_rows_give_a_model(slug: str, n_rows: int) -> None:
