@@ -545,7 +545,20 @@ def _belongs_to(kind: str, name: str) -> bool:
     return kind == "reused-profile" if name.startswith("jobs.task") else True
 
 
-@pytest.mark.parametrize("kind", KINDS)
+ON_BOTH_DATABASES = [
+    *(("sqlite", kind) for kind in KINDS),
+    *(
+        pytest.param(
+            "postgresql", kind, marks=[] if kind == "two-parts" else pytest.mark.long
+        )
+        for kind in KINDS
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("database_url", "kind"), ON_BOTH_DATABASES, indirect=["database_url"]
+)
 def test_no_column_beside_the_entries_decides_what_a_job_reads_draws_or_shows(
     clinic: Clinic, kind: str
 ) -> None:

@@ -199,9 +199,8 @@ def test_every_code_of_a_wide_feature_can_be_separated() -> None:
     encoding = encoding_of(categories(255, missing=True))
     assert int(encoding.n_codes[0]) == 256  # OTHER and MISSING share the last bin
     trees = some_trees(encoding, 200, depth=1)
-    sides = np.array(
-        [[code in codes_right(mask[0]) for code in range(256)] for mask in trees.right]
-    )
+    right = [codes_right(mask[0]) for mask in trees.right]
+    sides = np.array([[code in codes for code in range(256)] for codes in right])
     assert len(np.unique(sides.T[:255], axis=0)) == 255
     assert 60 < sides.sum(axis=1).mean() < 196
 
