@@ -290,6 +290,28 @@ class Dataset:
             return scope
         return scope.also_within(by_upload.name, uploads)
 
+    def read_label(self, name: str | None, *, default: str | None = None) -> str | None:
+        """The label that a request reads; ``None`` where the dataset has no other.
+
+        Args:
+            default: a label that is read where the request names none, if the dataset
+                has it; else the first is.
+
+        Raises:
+            InvalidRequest: no label has the name.
+        """
+        schema = self.schema
+        if name is None and not schema.further_labels:
+            return None
+        names = [label.name for label in schema.labels]
+        if name not in (None, *names):
+            raise InvalidRequest.at("/label", "unknown", accepted=names)
+        if not schema.further_labels:
+            return None
+        if name is None and default in names:
+            name = default
+        return name or names[0]
+
     def uploads_in(self, scope: Scope, uploads: Sequence[str]) -> list[str]:
         """Finds the uploads whose rows lie in a scope, in the order of their arrival."""
         by_upload = self.partitions.epoch_partition

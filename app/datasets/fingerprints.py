@@ -1,7 +1,7 @@
 """Computes keyed fingerprints of rows, by which an owner finds uploads that contain the
 same rows.
 
-The fingerprint of a row is a keyed hash of its features and label as they were parsed,
+The fingerprint of a row is a keyed hash of its features and labels as they were parsed,
 in the order of the declaration: of the values of numbers before they are clamped, and
 of the texts of declared categories. All undeclared texts of a column are one value, as
 they are in the stored rows. Without the key, nobody can test a guess against the files.
@@ -97,12 +97,13 @@ class RowHash:
                 texts = [*feature.categories, _UNDECLARED, _EMPTY]
                 words = _words_of(texts, text_key)
             self._words.append(words)
-        words = None
-        if not schema.label.cuts:
-            # Code −1, an unknown class, takes the last word.
-            classes = [*schema.label.classes, _UNDECLARED, _EMPTY]
-            words = _words_of(classes, text_key)
-        self._words.append(words)
+        for label in schema.labels:
+            words = None
+            if not label.cuts:
+                # Code −1, an unknown class, takes the last word.
+                classes = [*label.classes, _UNDECLARED, _EMPTY]
+                words = _words_of(classes, text_key)
+            self._words.append(words)
         # The first subkey, twice the encrypted zero in the field of 128 bits (RFC 4493,
         # section 2.3). Zeros fill the last block, so CMAC's second subkey has no use.
         zero = self._encrypted(np.zeros((1, 2), _STORED))
@@ -116,7 +117,7 @@ class RowHash:
         """The fingerprints of one block, PRIVATE.
 
         Args:
-            columns: PRIVATE; the features and the label: float64 with NaN for an empty
+            columns: PRIVATE; the features and the labels: float64 with NaN for an empty
                 cell, or codes.
         """
         if not len(columns[0]):

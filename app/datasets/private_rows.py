@@ -62,8 +62,11 @@ class Selection:
     alone (lemma L6 in docs/proofs/lemmas.md).
 
     Attributes:
-        schema: public; the declaration under which the rows were stored.
+        schema: public; the declaration under which the rows were stored, of its labels
+            with the one that is read.
         form: the layout of the files.
+        label_columns: the stored columns of the labels of ``schema``, by name.
+        label_column: that of the label by which a row is kept, and which growth reads.
         columns: the stored columns that :meth:`among` reads.
     """
 
@@ -73,6 +76,7 @@ class Selection:
         partitions: Partitions,
         scope: Scope,
         *,
+        label: str | None = None,
         keep_unlabelled: bool = False,
     ) -> None:
         """Finds the stored column of every partition that the scope restricts.
@@ -82,15 +86,25 @@ class Selection:
             partitions: public; as declared.
             scope: public. Its epochs are ignored: each is a file, and the caller picks
                 the files.
+            label: public; the label that is read. ``None``: the first decides about a
+                row, and all can be read.
             keep_unlabelled: keep rows without a known label, with class −1, for
                 mechanisms that learn from features alone. Where only labels are
                 protected, dropping such rows would reveal which labels are unknown.
 
         Raises:
-            ValueError: the scope names a partition or cell that was not declared.
+            ValueError: the scope names a partition or cell that was not declared, or
+                the label was not.
         """
-        self.schema = schema
+        self.schema = schema.with_label(label)
         self.form = row_layout.arrow_schema(schema, partitions)
+        self.label_columns: dict[str, str] = {}
+        for index in range(len(schema.labels)):
+            declared_label = schema.labels[index]
+            if declared_label in self.schema.labels:
+                column = row_layout.label_column(index)
+                self.label_columns[declared_label.name] = column
+        self.label_column = self.label_columns[self.schema.label.name]
         self._keep_unlabelled = keep_unlabelled
         self._tests: list[tuple[str, ColumnPartition | None, NDArray[np.int32]]] = []
         declared = {partition.name: partition for partition in partitions.declared}
@@ -118,7 +132,7 @@ class Selection:
                 self._tests.append((column, partition, np.array(codes, np.int32)))
         self.columns = [column for column, _, _ in self._tests]
         if not keep_unlabelled:
-            self.columns.append(row_layout.LABEL_COLUMN)
+            self.columns.append(self.label_column)
 
     def among(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table."""
@@ -132,7 +146,12 @@ class Selection:
             kept &= np.isin(codes, selected)
         if self._keep_unlabelled:
             return kept
-        return kept & has_known_label(self.schema.label, _labels(table))
+        labels = integers(table.column(self.label_column))
+        return kept & has_known_label(self.schema.label, labels)
+
+    def classes(self, table: pa.Table) -> NDArray[np.int32]:
+        """The PRIVATE class of every row; −1 for a label that is not declared."""
+        return _classes(self.schema.label, table.column(self.label_column))
 
 
 def start_reading() -> None:
@@ -248,7 +267,7 @@ def read_columns(
     Close it to let the thread end that reads the next row group.
 
     Args:
-        names: public; of features, and perhaps of the label.
+        names: public; of features, and perhaps of labels.
         within: only these row groups, of the only file.
 
     Raises:
@@ -267,15 +286,14 @@ def _column_block(
     stored: pq.ParquetFile, selection: Selection, names: Collection[str], group: int
 ) -> ColumnBlock:
     """The PRIVATE rows of a row group that are in the scope."""
-    label = selection.schema.label
+    labels = [label for label in selection.schema.labels if label.name in names]
     features = [
         (feature, row_layout.feature_column(index))
         for index, feature in enumerate(selection.schema.features)
         if feature.name in names
     ]
     columns = {*selection.columns, *(column for _, column in features)}
-    if label.name in names:
-        columns.add(row_layout.LABEL_COLUMN)
+    columns.update(selection.label_columns[label.name] for label in labels)
     table = stored.read_row_group(group, columns=sorted(columns), use_threads=False)
     kept = selection.among(table)
     if not kept.all():
@@ -284,8 +302,9 @@ def _column_block(
         feature.name: _feature_values(feature, table.column(column))
         for feature, column in features
     }
-    if label.name in names:
-        values[label.name] = _classes(label, table)
+    for label in labels:
+        codes = table.column(selection.label_columns[label.name])
+        values[label.name] = _classes(label, codes)
     return ColumnBlock(values, table.num_rows)
 
 
@@ -341,7 +360,7 @@ def _read_values(files: Sequence[SealedFile], selection: Selection) -> Sanitised
     tables = [table for file in files for table in _read_file(file, selection)]
     table = pa.concat_tables([pa.Table.from_batches([], selection.form), *tables])
     del tables
-    y = _classes(selection.schema.label, table)
+    y = selection.classes(table)
     columns = []
     for index, feature in enumerate(selection.schema.features):
         name = row_layout.feature_column(index)
@@ -366,7 +385,7 @@ def _read_codes(
     """Reads rows as codes by public bins, a row group at a time; ``within``: only these
     row groups of the only file.
     """
-    others = {*selection.columns, row_layout.LABEL_COLUMN}
+    others = {*selection.columns, selection.label_column}
     if request.with_ids:
         others.add(row_layout.ROW_ID_COLUMN)
     features = CodedColumns(request.public)
@@ -379,7 +398,7 @@ def _read_codes(
         ):
             kept = selection.among(table)
             features.blocks.append(codes.where(kept))
-            y.append(_classes(selection.schema.label, table)[kept])
+            y.append(selection.classes(table)[kept])
             if request.with_ids:
                 ids.append(_row_ids(table.column(row_layout.ROW_ID_COLUMN))[kept])
     return CodedRows(
@@ -477,13 +496,9 @@ def _opened(
         )
 
 
-def _labels(table: pa.Table) -> NDArray[np.int32]:
-    return integers(table.column(row_layout.LABEL_COLUMN))
-
-
-def _classes(label: Label, table: pa.Table) -> NDArray[np.int32]:
+def _classes(label: Label, stored: pa.ChunkedArray) -> NDArray[np.int32]:
     """The class of every row; −1 for a label that is not declared."""
-    labels = _labels(table)
+    labels = integers(stored)
     return np.where(
         has_known_label(label, labels), labels, np.int32(row_layout.UNKNOWN_LABEL)
     )

@@ -10,6 +10,7 @@ column         type                   content
 ``f<i>``       float64, nullable      number of feature i inside its bounds; null = MISSING
 ``f<i>``       int32                  category code of feature i, with OTHER and MISSING
 ``label``      int32                  class code; −1 = undeclared or empty (dropped when rows are read)
+``label1`` …   int32                  class codes of the following labels, in declared order
 ``row_id``     fixed binary, 16       random, or a keyed digest of the row's unit; never shown
 ``cell``       int32                  cell of the first partition by hash or by a column that is no feature; absent
                                       without such a partition
@@ -88,6 +89,11 @@ def feature_column(index: int) -> str:
     return f"f{index}"
 
 
+def label_column(index: int) -> str:
+    """The stored name of a schema's label number ``index``."""
+    return f"{LABEL_COLUMN}{index or ''}"
+
+
 @dataclass(frozen=True)
 class StoredUpload:
     """What the footer of an upload's file says. PRIVATE: shown to a granted owner,
@@ -121,7 +127,8 @@ def arrow_schema(
             fields.append(pa.field(feature_column(index), pa.int32(), nullable=False))
         else:
             fields.append(pa.field(feature_column(index), pa.float64()))
-    fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
+    for index in range(len(schema.labels)):
+        fields.append(pa.field(label_column(index), pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
     for column in stored_columns(partitions):
         fields.append(pa.field(column.name, pa.int32(), nullable=False))
@@ -142,7 +149,11 @@ def _meaning_of(schema: Schema) -> str:
     for stored, feature in zip(features, schema.features, strict=True):
         if feature.first_day is not None:  # which the days are counted from
             stored.append(feature.first_day)
-    text = json.dumps([features, schema.label.classes])
+    meaning = [features, schema.label.classes]
+    if schema.further_labels:
+        # With names: labels of equal classes must not be taken for each other.
+        meaning.append([[label.name, label.classes] for label in schema.labels])
+    text = json.dumps(meaning)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

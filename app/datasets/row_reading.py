@@ -93,10 +93,9 @@ def opened(
     """Opens the body of an upload, whose rows :class:`Reading` reads."""
     max_bytes = _most_unpacked_bytes(source, form)
     if form.is_columnar:
-        columns = [*rules.schema.features, rules.schema.label.column]
         numbers = {
             composed(column.name): column.is_date
-            for column in columns
+            for column in rules.schema.columns
             if not column.is_categorical
         }
         unit = None if rules.unit_column is None else composed(rules.unit_column)
@@ -127,7 +126,7 @@ def _texts_of_values(rules: RowRules) -> dict[str, list[str]]:
     have texts alone, and those that whole numbers mean with the end ``.0``.
     """
     columns = {}
-    for column in (*rules.schema.features, rules.schema.label.column):
+    for column in rules.schema.columns:
         if column.is_categorical:
             columns[column.name] = column.categories
     for partition in own_column_partitions(rules.partitions):
@@ -206,12 +205,12 @@ def _declared_names(header: Sequence[str], declared: Sequence[str]) -> list[str]
 
 def _declared_columns(rules: RowRules) -> list[str]:
     """The columns that an upload has, in the order of the declaration."""
-    features = rules.schema.feature_names
+    names = [column.name for column in rules.schema.columns]
     further = [
         partition.column for partition in own_column_partitions(rules.partitions)
     ]
     unit = [] if rules.unit_column is None else [rules.unit_column]
-    return [*features, rules.schema.label.name, *further, *unit]
+    return [*names, *further, *unit]
 
 
 class Reading:
@@ -223,7 +222,7 @@ class Reading:
         own_partitions = own_column_partitions(rules.partitions)
         self.columns: list[Column] = [
             *map(new_column, rules.schema.features),
-            label_column(rules.schema.label),
+            *map(label_column, rules.schema.labels),
             *map(new_column, map(as_feature, own_partitions)),
         ]
         self._rules = rules

@@ -22,6 +22,7 @@ class JobPart:
         dataset: id of the dataset, whose account pays.
         scope: the cells that are read, by partition, in JSON form.
         epochs: ids of the uploads that are read.
+        label: the label that is read, where the dataset declares several.
     """
 
     dataset: str
@@ -30,10 +31,15 @@ class JobPart:
     epochs: Sequence[str]
     price: dict[str, Any]
     reservation_id: str
+    label: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For :attr:`JobRow.task`."""
-        return dict(vars(self))
+        stored = dict(vars(self))
+        # most jobs name none, and keep their bytes
+        if self.label is None:
+            del stored["label"]
+        return stored
 
 
 def part_fields(parts: Sequence[JobPart]) -> dict[str, Any]:
@@ -129,6 +135,14 @@ class JobRow(Base):
     def purpose(self) -> str | None:
         """The reason that the submitter stated."""
         return self.task.get("purpose")
+
+    @property
+    def label(self) -> str | None:
+        """The label that the first part reads, where its dataset declares several."""
+        for part in self.task["parts"]:
+            label: str | None = part.get("label")
+            return label
+        return None
 
     @property
     def parts(self) -> tuple[JobPart, ...]:

@@ -47,6 +47,14 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+LabelOfJob: TypeAlias = Annotated[
+    str | None, Field(exclude_if=lambda label: label is None)
+]
+"""The label that a job reads. Absent where the dataset declares no other, so that such
+answers keep their bytes.
+"""
+
+
 class OfDataset(Answer):
     """What belongs to one dataset."""
 

@@ -111,8 +111,20 @@ class LabelIn(Request):
     ) = None
 
 
+def _label_or_labels(label: LabelIn | None, info: ValidationInfo) -> LabelIn | None:
+    # labels that are wrong have no value here, and a problem of their own
+    if "labels" in info.data:
+        labels = info.data["labels"]
+        if label is None and labels is None:
+            raise problem("required")
+        if label is not None and labels is not None:
+            raise problem("one-of-label-labels")
+    return label
+
+
 class SchemaIn(Request):
-    """The public columns of a dataset: features and label.
+    """The public columns of a dataset: features, and the label or several labels, of
+    which each job names the one that it reads.
 
     ``missing_values`` are texts that stand for an empty cell in the owner's files.
     """
@@ -122,7 +134,17 @@ class SchemaIn(Request):
         Field(max_length=forest_limits.MAX_FEATURES),
         up_to_a_hundred(FeatureIn, most=forest_limits.MAX_FEATURES),
     ]
-    label: LabelIn
+    labels: (
+        Annotated[
+            list[LabelIn], Field(min_length=1, max_length=forest_limits.MAX_LABELS)
+        ]
+        | None
+    ) = None
+    label: Annotated[
+        LabelIn | None,
+        AfterValidator(_label_or_labels),
+        Field(validate_default=True),
+    ] = None
     missing_values: (
         Annotated[
             list[Category],

@@ -10,10 +10,12 @@ from app.core import limits
 from app.wire.base import (
     Answer,
     JsonObject,
+    LabelOfJob,
     OfDataset,
     PublicSentence,
     Reference,
 )
+from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
 
@@ -22,6 +24,7 @@ class EvaluationIn(SpendIn):
     """A request to evaluate one model, or to quote the evaluation."""
 
     dataset: Reference | None = None
+    label: ColumnName | None = None
     metrics: Annotated[
         list[Literal["accuracy", "confusion", "auroc"]],
         Field(min_length=1, max_length=3, fail_fast=True, default=["accuracy"]),
@@ -41,6 +44,7 @@ class SelectionIn(SpendIn):
         Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS, fail_fast=True),
     ]
     dataset: Reference | None = None
+    label: ColumnName | None = None
     winner_accuracy: bool = False
     name: JobName | None = None
     purpose: PublicSentence | None = None
@@ -115,13 +119,15 @@ class EvaluationOut(Answer):
     """A released evaluation. Everything in it is public; exact scores of private rows
     never leave the service.
 
-    ``majority`` is null where no released number tells it: neither this evaluation's
+    ``label`` is absent where the dataset declares no other. ``majority`` is null where
+    no released number tells it: neither this evaluation's
     confusion matrix nor a profile of the same rows.
     """
 
     id: str
     name: str | None
     models: list[str]
+    label: LabelOfJob
     best: str | None
     dataset: str
     dataset_name: str

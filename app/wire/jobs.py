@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field
 
 from app.core import limits
-from app.wire.base import NO_CONTROLS, Answer, no_secret
+from app.wire.base import NO_CONTROLS, Answer, LabelOfJob, no_secret
 from app.wire.spending import PriceOut, UnlabelledOut
 
 JobName: TypeAlias = Annotated[
@@ -56,7 +56,8 @@ class JobOut(Answer):
     """A job as shown to analysts and auditors: states and public numbers only.
 
     ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted
-    the job; ``purpose``: the reason that it stated.
+    the job; ``purpose``: the reason that it stated. ``label``: the label that the job
+    reads, absent where the dataset declares no other.
 
     ``held_by`` says why a queued job is not started: a dataset that it reads is
     ``frozen``, or the date has come at which the rows of the dataset are erased
@@ -76,6 +77,7 @@ class JobOut(Answer):
     algorithm: str | None
     name: str | None
     purpose: str | None
+    label: LabelOfJob
     submitted_by: str
     state: JobState
     reason: EndReason | str | None

@@ -6,7 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, JsonObjectIn, PublicSentence
+from app.wire.base import (
+    Answer,
+    JsonObject,
+    JsonObjectIn,
+    LabelOfJob,
+    PublicSentence,
+)
+from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
 
@@ -15,6 +22,7 @@ class ProfileIn(SpendIn):
     """A request to release a profile, or to quote it."""
 
     parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
+    label: ColumnName | None = None
     name: JobName | None = None
     purpose: PublicSentence | None = None
 
@@ -66,6 +74,7 @@ class ProfileOut(ProfileSummary):
     """A released profile. All of it is public."""
 
     job_id: str
+    label: LabelOfJob
     parameters: JsonObject
     features: list[FeatureBinsOut]
     class_counts: list[ClassCountOut]

@@ -9,6 +9,7 @@ from app.wire.base import (
     DecimalText,
     JsonObject,
     JsonObjectIn,
+    LabelOfJob,
     OfDataset,
     PositiveAmount,
     Request,
@@ -42,7 +43,8 @@ class PriceOut(Answer):
 class AccountPlanOut(OfDataset):
     """A job's scope, price and event on one account, and whether it fits.
 
-    ``remaining`` is what the cap leaves in the job's scope, in the account's unit.
+    ``label`` is the label that the job reads, absent where the dataset declares no
+    other or the job names none. ``remaining`` is what the cap leaves in the job's scope, in the account's unit.
     ``largest_that_fits`` is an ε: the minimum over cap, population and rules, of which
     ``limited_by`` names the smallest; ``left_afterwards`` is the ε that would fit after
     this job. ``population`` is the name of the dataset's population if the population's
@@ -52,6 +54,7 @@ class AccountPlanOut(OfDataset):
     """
 
     scope: JsonObject
+    label: LabelOfJob
     price: PriceOut
     odds: dict[str, DecimalText]
     event: JsonObject

@@ -14,6 +14,7 @@ from app.wire.base import (
     PublicSentence,
     Reference,
 )
+from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, SpendIn
 
@@ -30,6 +31,7 @@ class PlanIn(SpendIn):
     """A request for a quote. Without a δ, an account that has one uses its δ."""
 
     dataset: Reference
+    label: ColumnName | None = None
     algorithm: Reference = "auto"
     parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
     profile: Reference | None = None

@@ -23,8 +23,8 @@ FUNCTIONS = {
     "GET /ledger/{id}": 161,
     "POST /models/{id}/predict, warm": 79,
     "POST /models/{id}/predict, cold": 232,
-    "POST /models/{id}/evaluations": 274,
-    "a job": 550,
+    "POST /models/{id}/evaluations": 277,
+    "a job": 553,
 }
 """The largest number of functions that each way enters: HTTP layers, transaction and,
 for a job, the child.
@@ -35,7 +35,7 @@ TOKENS = {
     "GET /ledger/{id}": 10_700,
     "POST /models/{id}/predict, warm": 6_600,
     "POST /models/{id}/predict, cold": 19_300,
-    "POST /models/{id}/evaluations": 20_700,
+    "POST /models/{id}/evaluations": 21_150,
     "a job": 43_300,
 }
 """The largest number of code tokens in the bodies of those functions. A longer function

@@ -534,3 +534,30 @@ def test_a_job_that_is_not_paid_for_is_refused_where_python_removes_asserts(
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "all refused\n"
+
+
+def _another_label(task: dict[str, Any]) -> None:
+    task["parts"][0]["label"] = "back"
+
+
+def _no_label(task: dict[str, Any]) -> None:
+    del task["parts"][0]["label"]
+
+
+@pytest.mark.parametrize("change", [_another_label, _no_label])
+def test_a_job_reads_the_label_that_its_entry_names(
+    installation: Installation, change: Callable[[dict[str, Any]], None]
+) -> None:
+    classes = ["low", "high"]
+    labels = [{"name": name, "classes": classes} for name in ("income", "back")]
+    schema = {"features": people.SCHEMA["features"], "labels": labels}
+    scene = Scene(installation, people.declared(installation, schema=schema)["id"])
+    body = b"age,income,back\n1,low,high\n"
+    people.upload(installation, scene.dataset_id, body)
+    job_id = scene.submit_job(key="k")
+    assert scene.job(job_id).label == "income"
+    (entry,) = (entry for entry in scene.entries() if entry.job_id == job_id)
+    assert entry.details == {"label": "income"}
+    _of_task(change)(scene, job_id)
+    with pytest.raises(TaskNotPaid):
+        charge_claimed(installation, claimed(installation))

@@ -19,6 +19,7 @@ from app.core import limits
 from app.services.authorization import has_role
 from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
+from grovekeeper_common.declared_labels import labels_of
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,15 @@ class DeclaredColumn:
 
 
 def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
-    """The columns that a dataset learns from, and at last the column to predict."""
+    """The columns that a dataset learns from, and at last those to predict."""
     columns = [
         DeclaredColumn(feature["name"], feature["type"], _values(feature))
         for feature in schema["features"]
     ]
-    label = schema["label"]
-    return [
-        *columns,
-        DeclaredColumn(label["name"], "label", words.listed(label["classes"])),
-    ]
+    for label in labels_of(schema):
+        classes = words.listed(label["classes"])
+        columns.append(DeclaredColumn(label["name"], "label", classes))
+    return columns
 
 
 def _values(feature: Mapping[str, Any]) -> str:

@@ -37,6 +37,7 @@ from app.services import populations
 from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.pagination import PageRequest
 from app.wire.datasets import DatasetIn, DeclarationOut
+from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.dictionaries import (
     DictionaryTooLarge,
     NotADictionary,
@@ -78,6 +79,7 @@ _REFUSALS: tuple[type[GrovekeeperError], ...] = (InvalidRequest, *_FIELD_OF_REFU
 _SIMPLE = {
     "/name": "name",
     "/schema/features": "columns",
+    "/schema/label": "label.name",
     "/schema/label/name": "label.name",
     "/schema/label/classes": "label.classes",
     "/schema/label/cuts": "label.cuts",
@@ -331,7 +333,8 @@ def accountant(form: Form) -> str:
 
 def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     """The fields of the form for a declaration with gaps."""
-    schema, label = drafted["schema"], drafted["schema"]["label"]
+    schema = drafted["schema"]
+    label = labels_of(schema)[0]
     form = {
         "name": drafted.get("name") or "",
         "label.name": label["name"] or "",
@@ -362,6 +365,8 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
 
 def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
     """What a declaration says and the form cannot."""
+    for label in labels_of(drafted["schema"])[1:]:
+        yield f"the further label {label['name']}"
     if _object(drafted.get("budget")).get("delta_set_aside") is not None:
         yield "the part of δ that is set aside"
     for partition in _partitions(drafted):

@@ -35,10 +35,12 @@ from app.services.releases.contract import ReleaseRequest
 from app.services.releases.requests import quote, submit
 from app.services.releases.training import TrainingRequest
 from app.wire.algorithms import AlgorithmOut
+from app.wire.datasets import ColumnName
 from app.wire.populations import PopulationOut
 from app.wire.spending import AccountPlanOut
 from app.wire.training import ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
 from grovekeeper_common import scope_words
+from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 from grovekeeper_forests import catalogue
@@ -290,6 +292,7 @@ class TrainingFields(SpendingFields):
     whose ε is looked up.
     """
 
+    label: ColumnName = ""
     algorithm: Text = "auto"
     recover: Text = ""
 
@@ -314,12 +317,15 @@ def quote_training(
         "train",
         title=shown_quote.plan and _title(shown_quote.plan),
         algorithms=_algorithms_for(shown),
+        labels=[label["name"] for label in labels_of(shown["schema"])],
         needed=needed,
     )
 
 
 def _title(plan: PlanOut) -> str:
     title = f"{plan.algorithm} at ε = {plan.price.epsilon}"
+    if plan.label:
+        title = f"{title} for {plan.label}"
     return f"{title} on {scope_words.cell(plan.scope)}" if plan.scope else title
 
 
@@ -367,7 +373,11 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
 
 
 def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
-    given = {"algorithm": fields.algorithm, **fields.stated()}
+    given = {
+        "label": fields.label,
+        "algorithm": fields.algorithm,
+        **fields.stated(),
+    }
     value = {
         name: text
         for name, text in given.items()

@@ -16,6 +16,7 @@ from app.wire.statistics import (
     StatisticsTableOut,
 )
 from grovekeeper_common import scope_words, statistic_words
+from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from grovekeeper_forests.data.days import day_of
 
@@ -57,9 +58,10 @@ def columns_by_kind(schema: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     for feature in schema["features"]:
         is_category = feature["type"] == "categorical"
         (categories if is_category else numbers).append(feature["name"])
+    categories += [label["name"] for label in labels_of(schema)]
     return [
         ("Numbers", numbers),
-        ("Categories", [*categories, schema["label"]["name"]]),
+        ("Categories", categories),
     ]
 
 

@@ -40,6 +40,7 @@ from app.wire.datasets import (
     DatasetIn,
     DatasetOut,
     DeclarationOut,
+    LabelIn,
     PartitionIn,
     PrivacyUnitIn,
 )
@@ -344,7 +345,6 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
     not predicted.
     """
     unit = declaration.privacy_unit
-    schema = declaration.schema_
     if unit.column is None:
         problems = []
         if unit.max_rows != 1:
@@ -355,7 +355,7 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
             problems.append(FieldProblem("/privacy_unit/form", "needs-a-unit-column"))
         return problems
     problem = column_name_problem(unit.column)
-    names = {schema.label.name, *(feature.name for feature in schema.features)}
+    names = {name for at, name in _columns(declaration) if at.startswith("/schema/")}
     if unit.column in names:
         problem = "not-distinct"
     if problem is None:
@@ -411,7 +411,8 @@ def _problems(
     if getattr(partition, required) is None:
         yield required, "required"
     elif partition.kind == "column":
-        taken = [schema.label.name, unit_column, *(other.column for other in earlier)]
+        labels = [label.name for label in schema.labels]
+        taken = [*labels, unit_column, *(other.column for other in earlier)]
         yield from _column_problems(partition, schema, taken)
     elif partition.kind == "epoch":
         if any(other.kind == "epoch" for other in earlier):
@@ -660,16 +661,27 @@ def _texts(declaration: DatasetIn) -> Iterator[tuple[str, Sequence[str]]]:
     yield from ((at, [name]) for at, name in _columns(declaration))
     for index, feature in enumerate(declaration.schema_.features):
         yield f"/schema/features/{index}/categories", feature.categories or ()
-    yield "/schema/label/classes", declaration.schema_.label.classes or ()
+    for at, label in _labels(declaration):
+        yield f"{at}/classes", label.classes or ()
     yield "/schema/missing_values", declaration.schema_.missing_values or ()
     for index, partition in enumerate(declaration.partitions):
         yield f"/partitions/{index}/categories", partition.categories or ()
 
 
+def _labels(declaration: DatasetIn) -> Iterator[tuple[str, LabelIn]]:
+    """The labels with their places."""
+    schema = declaration.schema_
+    if schema.label is not None:
+        yield "/schema/label", schema.label
+    for index, label in enumerate(schema.labels or ()):
+        yield f"/schema/labels/{index}", label
+
+
 def _columns(declaration: DatasetIn) -> Iterator[tuple[str, str]]:
     for index, feature in enumerate(declaration.schema_.features):
         yield f"/schema/features/{index}/name", feature.name
-    yield "/schema/label/name", declaration.schema_.label.name
+    for at, label in _labels(declaration):
+        yield f"{at}/name", label.name
     if declaration.privacy_unit.column is not None:
         yield "/privacy_unit/column", declaration.privacy_unit.column
     for index, partition in enumerate(declaration.partitions):

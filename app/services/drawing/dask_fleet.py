@@ -33,7 +33,6 @@ from app.services.jobs.task import PartRows
 from grovekeeper_forests import remote
 from grovekeeper_forests.data.coded_rows import CodeRequest, ColumnRequest, sum_of
 from grovekeeper_forests.errors import GrovekeeperError
-from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.remote import CodedDistributedRows, DistributedParts
 
 _log = logging.getLogger(__name__)
@@ -142,14 +141,7 @@ class Connection:
         asked: CodeRequest | ColumnRequest,
         keep_unlabelled: bool,
     ) -> "DaskFleet":
-        partitions = Partitions.from_json(part.partitions)
-        rows = shard_tasks.rows_of(
-            part.data_key,
-            partitions,
-            part.scope,
-            asked,
-            keep_unlabelled=keep_unlabelled,
-        )
+        rows = shard_tasks.rows_of(part, asked, keep_unlabelled=keep_unlabelled)
         return DaskFleet(self, rows, [str(file) for file in part.row_files])
 
 

@@ -119,7 +119,13 @@ class _ReaderHere:
 def _selection(part: PartRows, *, keep_unlabelled: bool) -> Selection:
     schema = Schema.from_json(part.schema)
     partitions = Partitions.from_json(part.partitions)
-    return Selection(schema, partitions, part.scope, keep_unlabelled=keep_unlabelled)
+    return Selection(
+        schema,
+        partitions,
+        part.scope,
+        label=part.label,
+        keep_unlabelled=keep_unlabelled,
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class ChargedJob:
 
     def schema(self, part: int = 0) -> Schema:
         """The public declaration of the dataset of a part."""
-        return Schema.from_json(self.task.parts[part].schema)
+        return self.task.parts[part].columns
 
     def values(self, part: int = 0, *, keep_unlabelled: bool = False) -> SanitisedRows:
         """See :class:`Drawing`."""

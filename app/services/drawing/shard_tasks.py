@@ -24,6 +24,7 @@ from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
+from app.services.jobs.task import PartRows
 from grovekeeper_forests import remote
 from grovekeeper_forests.data.coded_rows import (
     CodedRows,
@@ -31,6 +32,7 @@ from grovekeeper_forests.data.coded_rows import (
     ColumnRequest,
     sum_of,
 )
+from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.statistics.sums import StoredRows
@@ -141,9 +143,10 @@ def _selection(request: dict[str, Any]) -> Selection:
     partitions = Partitions.from_json(request["partitions"].value)
     scope = Scope(request["scope"].value)
     return Selection(
-        request["asked"].schema,
+        Schema.from_json(request["schema"].value),
         partitions,
         scope,
+        label=request["label"],
         keep_unlabelled=request["keep_unlabelled"],
     )
 
@@ -246,21 +249,18 @@ def forget(key: str) -> None:
 
 
 def rows_of(
-    key: DataKey,
-    partitions: Partitions,
-    scope: Scope,
-    asked: CodeRequest | ColumnRequest,
-    *,
-    keep_unlabelled: bool,
+    part: PartRows, asked: CodeRequest | ColumnRequest, *, keep_unlabelled: bool
 ) -> bytes:
     """What is read of every shard of a job, with the data key: for workers, after the
     charge.
     """
     return remote.dumps(
         {
-            "data_key": key.secret,
-            "partitions": remote.Json(partitions.to_json()),
-            "scope": remote.Json(scope.to_json()),
+            "data_key": part.data_key.secret,
+            "schema": remote.Json(part.schema),
+            "label": part.label,
+            "partitions": remote.Json(part.partitions),
+            "scope": remote.Json(part.scope.to_json()),
             "asked": asked,
             "keep_unlabelled": keep_unlabelled,
         }

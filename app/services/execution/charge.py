@@ -168,7 +168,12 @@ def _planning(row: JobRow, datasets: Sequence[Dataset]) -> StoredPlan:
         for dataset, part in zip(datasets, row.parts, strict=True)
     ]
     return StoredPlan(
-        row.kind, row.algorithm, row.task["work"], datasets[0].row.schema, terms
+        row.kind,
+        row.algorithm,
+        row.task["work"],
+        datasets[0].row.schema,
+        terms,
+        row.label,
     )
 
 
@@ -281,6 +286,7 @@ def _is_part_paid(
         ),
         price=terms.stated(reservation.amount),
         reservation_id=reservation.id,
+        label=(reservation.details or {}).get("label"),
     )
     if part != paid or reservation.event != event:
         return False
@@ -352,6 +358,7 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
         partitions=dataset.row.partitions,
         scope=Scope(part.scope),
         data_key=dataset.data_key(installation.storage_keys),
+        label=part.label,
     )
 
 
@@ -371,7 +378,8 @@ def planned_bytes(session: Session, row: JobRow) -> int:
     kind = kind_of(row.kind)
     if not kind.is_file:  # bodies are small and go to the database
         return 0
-    schema = catalog.find(session, row.dataset_id).living().schema
+    declared = catalog.find(session, row.dataset_id).living().schema
+    schema = declared.with_label(row.label)
     try:
         return kind.planned_bytes(row.task["work"], schema)
     except PlanInvalid:

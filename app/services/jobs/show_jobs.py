@@ -164,6 +164,7 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
             "algorithm": row.algorithm,
             "name": row.name,
             "purpose": row.purpose,
+            "label": row.label,
             "submitted_by": row.submitted_by,
             "state": row.state,
             "reason": row.reason,

@@ -10,6 +10,7 @@ from typing import Any
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
 from grovekeeper_common import durable_files
+from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.scope import Scope
 
 OUTPUT = "output"
@@ -74,6 +75,7 @@ class PartRows:
             them at the same paths.
         partitions: how the dataset is cut, JSON form.
         scope: the scope that was charged; ``row_files`` holds its uploads.
+        label: the label that is read, where the dataset declares several.
     """
 
     schema: dict[str, Any]
@@ -81,6 +83,12 @@ class PartRows:
     partitions: list[dict[str, Any]]
     scope: Scope
     data_key: DataKey = field(repr=False)
+    label: str | None = None
+
+    @property
+    def columns(self) -> Schema:
+        """The declared columns, of the labels with the one that is read."""
+        return Schema.from_json(self.schema).with_label(self.label)
 
     @property
     def files(self) -> list[SealedFile]:

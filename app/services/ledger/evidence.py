@@ -300,8 +300,13 @@ def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
     domain = "Tables of datasets that are declared to be about the same people, each with its declared schema."
     public = "The declarations of the member datasets."
     if account.dataset is not None:
-        schema, partitions = account.dataset.row.schema, account.dataset.row.partitions
-        domain = f"Tables with {len(schema['features'])} declared features and the label {schema['label']['name']}, "
+        schema, partitions = account.dataset.schema, account.dataset.row.partitions
+        names = " and ".join(label.name for label in schema.labels)
+        labels = f"the label {names}"
+        if schema.further_labels:
+            labels = f"the labels {names}"
+        n_features = len(schema.features)
+        domain = f"Tables with {n_features} declared features and {labels}, "
         domain += "whose bounds and categories are public."
         public = "The declaration: names, bounds, categories and classes of columns. Declared public size: "
         names = ", ".join(partition["name"] for partition in partitions)

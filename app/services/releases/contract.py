@@ -123,6 +123,7 @@ class StoredPlan(NamedTuple):
         declaration: of the first part's dataset, in JSON form: comparing it takes less
             time than reading it.
         terms: on which each part is paid.
+        label: that the first part reads, where its dataset declares several.
     """
 
     kind: str
@@ -130,11 +131,12 @@ class StoredPlan(NamedTuple):
     work: dict[str, Any]
     declaration: dict[str, Any]
     terms: Sequence[Terms]
+    label: str | None = None
 
     @property
     def schema(self) -> Schema:
-        """The declaration."""
-        return Schema.from_json(self.declaration)
+        """The declaration, of its labels with the one that is read."""
+        return Schema.from_json(self.declaration).with_label(self.label)
 
 
 class ReleaseKind(ABC):
@@ -212,6 +214,9 @@ def facts_of_part(session: Session, row: JobRow, position: int) -> dict[str, Any
     event = events_of(row)[position]
     dataset = catalog.find(session, part.dataset)
     facts = {"dataset": dataset.id, "dataset_name": dataset.name, "price": part.price}
+    # of datasets with several labels alone, so that other artifacts keep their bytes
+    if part.label is not None:
+        facts["label"] = part.label
     accountant = part.price["accountant"]
     return {
         **facts,

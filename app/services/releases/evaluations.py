@@ -148,17 +148,18 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
     ) -> PlannedEvaluation:
         """See :class:`ReleaseRequest`."""
         [source], warnings = sources, []
+        trained = named.releases[0].parts[0]
+        label = source.dataset.read_label(self.body.label, default=trained.label)
+        asked = ask_part(source, self.body, label=label)
         # one after another: an artifact stays in memory only if the cache keeps it
         for model in named.releases:
             artifact = installation.cache.get(model.row.file)
-            if not artifact.schema.reads_like(source.dataset.schema):
+            if not artifact.schema.reads_like(asked.schema):
                 raise InvalidRequest.at("/dataset", "other-declaration")
             match artifact.metadata.get("only_answer"):
                 case {"text": text}:
                     warnings.append(f"Model {model.row.id}: {text}")
-        asked = ask_part(source, self.body)
-        schema = source.dataset.schema
-        plan = _plan(self.body, public_facts(asked.terms, None, schema))
+        plan = _plan(self.body, public_facts(asked.terms, None, asked.schema))
         if any(_was_trained_on(model, asked) for model in named.releases):
             warnings.insert(0, _TRAINED_ON)
         models = [
@@ -167,7 +168,7 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         work = {
             "plan": plan.to_json(),
             "models": models,
-            "classes": list(schema.label.classes),
+            "classes": list(asked.schema.label.classes),
             "warnings": [*asked.warnings, *warnings],
         }
         parts = [PricedPart(asked, plan.event)]
@@ -373,9 +374,9 @@ def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | 
     )
 
 
-def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The cells and uploads that a release read."""
-    return facts["scope"], facts["epochs"]
+def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The cells, uploads and label that a release read."""
+    return facts["scope"], facts["epochs"], facts.get("label")
 
 
 def _evaluation_out(
@@ -386,6 +387,7 @@ def _evaluation_out(
     return EvaluationOut(
         **details(row),
         models=facts["models"],
+        label=facts.get("label"),
         best=None if evaluation.best is None else facts["models"][evaluation.best],
         releases=list(evaluation.plan.releases),
         accuracy=_accuracy_out(evaluation),

@@ -56,7 +56,7 @@ class NumbersKind(ReleaseKind):
 
     def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
         """See :class:`ReleaseKind`."""
-        schema = Schema.from_json(task.parts[0].schema)
+        schema = task.parts[0].columns
         try:
             released = self.read(json.loads(data), schema)
         except (GrovekeeperError, ValueError):

@@ -53,7 +53,7 @@ class PlannedProfile(Planned[ProfileQuoteOut]):
     def quoted(self, quotes: Sequence[PartQuote]) -> ProfileQuoteOut:
         """See :class:`Planned`."""
         [quote] = quotes
-        schema = quote.part.asked.dataset.schema
+        schema = quote.part.asked.schema
         private = [
             schema.features[index].name
             for index in quantile_bins.private_features(schema)
@@ -84,10 +84,11 @@ class ProfileRequest(ReleaseRequest[ProfileQuoteOut]):
         self, installation: Installation, named: Named, sources: Sequence[AskedDataset]
     ) -> PlannedProfile:
         """See :class:`ReleaseRequest`."""
-        asked = ask_part(sources[0], self.body)
-        plan = price.plan(
-            self.body.parameters, public_facts(asked.terms, None, asked.dataset.schema)
-        )
+        [source] = sources
+        label = source.dataset.read_label(self.body.label)
+        asked = ask_part(source, self.body, label=label)
+        facts = public_facts(asked.terms, None, asked.schema)
+        plan = price.plan(self.body.parameters, facts)
         return PlannedProfile(
             parts=[PricedPart(asked, plan.event)],
             work={"plan": plan.to_json()},
@@ -144,6 +145,7 @@ def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
     counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
     return ProfileOut(
         **details(row),
+        label=row.facts.get("label"),
         parameters=dict(profile.plan.parameters),
         features=[
             FeatureBinsOut(name=name, edges=edges)

@@ -137,7 +137,8 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
     ) -> PlannedTraining:
         """See :class:`ReleaseRequest`. Every account's facts come from ``sources``."""
         body = self.body
-        labelled = ask_part(sources[0], body)
+        label = sources[0].dataset.read_label(body.label)
+        labelled = ask_part(sources[0], body, label=label)
         unlabelled = None
         if body.unlabelled is not None:
             try:
@@ -146,7 +147,7 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
                 raise invalid.below(f"/{SECOND_PART}") from None
             except ParameterInvalid as invalid:
                 raise invalid.inside(SECOND_PART) from None
-        profile = _reused(named, labelled.dataset)
+        profile = _reused(named, labelled.schema)
         size = labelled.public_size if profile is None else profile.size(labelled)
         request = PlanRequest(
             algorithm=body.algorithm,
@@ -157,7 +158,7 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
             unlabelled=None if unlabelled is None else unlabelled.terms,
             unlabelled_size=None if unlabelled is None else unlabelled.public_size,
         )
-        planned = plan(request, labelled.dataset.schema)
+        planned = plan(request, labelled.schema)
         parts = [PricedPart(labelled, planned.event)]
         if unlabelled is not None:
             assert planned.unlabelled is not None, (
@@ -250,9 +251,9 @@ class Reuse:
         return Scope(self.row.facts["scope"])
 
 
-def _reused(named: Named, dataset: catalog.Dataset) -> Reuse | None:
-    """The profile that a request names, if any. Both datasets must declare equal
-    features and classes.
+def _reused(named: Named, schema: Schema) -> Reuse | None:
+    """The profile that a request names, if any. It must have the features and classes
+    of the request.
 
     Raises:
         InvalidRequest: the profile was released under other features or classes.
@@ -261,7 +262,7 @@ def _reused(named: Named, dataset: catalog.Dataset) -> Reuse | None:
         return None
     [earlier] = named.releases
     profile = released_profile(earlier.row)
-    if not profile.schema.reads_like(dataset.schema):
+    if not profile.schema.reads_like(schema):
         raise InvalidRequest.at("/profile", "other-declaration")
     return Reuse(earlier.row, profile)
 

@@ -21,6 +21,7 @@ from app.ledger.tables import AccountRow
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.wire.spending import PriceOut
+from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Event
@@ -185,12 +186,17 @@ class AskedPart:
         scope: the requested scope; acceptance adds the uploads that exist at that time.
         terms: of the account; δ is that of the request, or else that of the account.
         amount: the price of the terms.
+        schema: the declared columns, of the labels with the one that the job reads.
+        label: the label that the job reads, where the dataset declares several; ``None``
+            where it declares one, or the job names no label.
     """
 
     source: AskedDataset
     scope: Scope
     terms: Terms
     amount: int
+    schema: Schema
+    label: str | None
 
     @property
     def dataset(self) -> catalog.Dataset:
@@ -255,9 +261,14 @@ class PricedPart:
         return replace(self, asked=replace(self.asked, scope=self.asked.resolved_scope))
 
 
-def ask_part(source: AskedDataset, body: SpendingBody) -> AskedPart:
+def ask_part(
+    source: AskedDataset, body: SpendingBody, *, label: str | None = None
+) -> AskedPart:
     """Reads the scope of a request and prices its (ε, δ); the account's δ is the
     default.
+
+    Args:
+        label: of a dataset with several (:meth:`Dataset.read_label`).
     """
     dataset = source.dataset
     delta = source.delta if body.delta is None else body.delta
@@ -265,4 +276,7 @@ def ask_part(source: AskedDataset, body: SpendingBody) -> AskedPart:
     terms = Terms(
         body.epsilon, source.accountant, delta, dataset.adjacency, dataset.max_rows
     )
-    return AskedPart(source, scope, terms, terms.price())
+    schema = dataset.schema
+    if label is not None:
+        schema = schema.with_label(label)
+    return AskedPart(source, scope, terms, terms.price(), schema, label)

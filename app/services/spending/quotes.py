@@ -82,6 +82,7 @@ class PartQuote:
             "dataset": asked.dataset.id,
             "dataset_name": asked.dataset.name,
             "scope": asked.scope.to_json(),
+            "label": asked.label,
             "price": asked.price,
             "event": event.to_json(),
             "odds": guarantees.odds_by_change(
@@ -180,7 +181,7 @@ def expected_accuracy(
         algorithm=algorithm,
         accountant=terms.accountant,
         rows=rows,
-        schema=part.dataset.schema,
+        schema=part.schema,
         divisor=terms.max_rows * (STEPS_OF_A_LABEL if is_halved else 1),
     )
     epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)

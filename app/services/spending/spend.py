@@ -410,6 +410,10 @@ def _locked(dialect: DialectName) -> Select[Any]:
 
 def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
     asked = part.asked
+    details = dict(job.stated)
+    # an auditor reads which label a job read, where there are several
+    if asked.label is not None:
+        details["label"] = asked.label
     return NewReservation(
         account_id=asked.dataset.id,
         amount=asked.amount,
@@ -417,7 +421,7 @@ def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
         event=part.event.to_json(),
         job_id=job_id,
         delta=asked.terms.delta,
-        details=job.stated,
+        details=details,
     )
 
 
@@ -433,6 +437,7 @@ def _stored(part: PricedPart, reservation_id: str) -> JobPart:
         epochs=asked.dataset.uploads_in(asked.scope, asked.source.uploads),
         price=asked.price.model_dump(),
         reservation_id=reservation_id,
+        label=asked.label,
     )
 
 

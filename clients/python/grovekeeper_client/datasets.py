@@ -14,6 +14,7 @@ from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.rows import plain
 from grovekeeper_client.statistics import Statistics, statistics_of
 from grovekeeper_client.uploads import UploadOptions, as_file, declared_columns
+from grovekeeper_common.declared_labels import labels_of
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -21,6 +22,7 @@ class TrainingOptions(TypedDict, total=False):
 
     Attributes:
         delta: δ; default the δ of the account, if it has one.
+        label: the label to predict; default the first of the dataset.
         parameters: of the algorithm, by name; default the public rules.
         scope: cells to train on, such as ``{"shard": [0, 1]}``; default all.
         profile: id of a profile to reuse at no privacy cost.
@@ -29,6 +31,7 @@ class TrainingOptions(TypedDict, total=False):
     """
 
     delta: Amount
+    label: str
     parameters: Mapping[str, Any]
     scope: Mapping[str, Any]
     profile: str
@@ -169,8 +172,9 @@ class Dataset:
         shown = {"name": self.name, "id": self.id}
         shown |= {name: account[name] for name in amounts}
         features = [feature["name"] for feature in self.schema["features"]]
-        label = self.schema["label"]["name"]
-        return views.facts("Dataset", shown | {"features": features, "label": label})
+        labels = [label["name"] for label in labels_of(self.schema)]
+        columns = {"features": features, "label": ", ".join(labels)}
+        return views.facts("Dataset", shown | columns)
 
     @property
     def id(self) -> str:
@@ -184,7 +188,7 @@ class Dataset:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The public schema: features and label."""
+        """The public schema: features, and ``label`` or several ``labels``."""
         return dict(self.facts["schema"])
 
     def profiles(self) -> views.Records:

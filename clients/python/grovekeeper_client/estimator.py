@@ -92,6 +92,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         delta: δ of one fit; default the δ of the account, if it has one.
         algorithm: slug, such as ``rpf``; ``auto`` chooses.
         parameters: of the algorithm, by name; default the public rules.
+        label: of a dataset with several, the one to predict; default the first.
         scope: cells of the dataset to train on; default all.
         purpose: the reason for every fit, which auditors read in the ledger, for good.
         max_epsilon: limit for this estimator and its clones; default ``epsilon``, which
@@ -120,6 +121,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         *,
         delta: Amount | None = None,
         algorithm: str = "auto",
+        label: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         scope: Mapping[str, Any] | None = None,
         purpose: str | None = None,
@@ -133,6 +135,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.epsilon = epsilon
         self.delta = delta
         self.algorithm = algorithm
+        self.label = label
         self.parameters = parameters
         self.scope = scope
         self.purpose = purpose
@@ -231,6 +234,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             spending.meter_of(self).add(epsilon, limit=self._limit())
         options = {
             "delta": self.delta,
+            "label": self.label,
             "parameters": self.parameters,
             "scope": self.scope,
         }

@@ -39,6 +39,7 @@ class EvaluationOptions(TypedDict, total=False):
         metrics: of ``accuracy``, ``confusion`` and ``auroc``, which share the price;
             default the first.
         dataset: id or name of another dataset to evaluate on.
+        label: of a dataset with several; default the one that the model predicts.
         scope: cells to evaluate on, such as ``{"shard": [4]}``; default all.
         name: a name for the evaluation.
         purpose: the reason for the evaluation, which auditors read in the ledger, for
@@ -48,6 +49,7 @@ class EvaluationOptions(TypedDict, total=False):
     delta: Amount
     metrics: Sequence[str]
     dataset: str
+    label: str
     scope: Mapping[str, Any]
     name: str
     purpose: str

@@ -15,6 +15,7 @@ from typing import Any, TextIO, TypeAlias, TypedDict
 from grovekeeper_client import rows
 from grovekeeper_client.rows import Feature, Scalar, cells, plain, write_arrow
 from grovekeeper_common import suspicions
+from grovekeeper_common.declared_labels import labels_of
 
 Columns: TypeAlias = dict[str, Sequence[Scalar | date]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
@@ -117,6 +118,8 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
             another length or is ``None``.
         TypeError: a cell has a type that its feature does not take.
     """
+    if "labels" in schema:
+        raise ValueError("y is one label, and the schema declares several")
     label = schema["label"]
     if y is None:
         raise ValueError("an upload requires y to be passed, but the target y is None")
@@ -133,7 +136,7 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
 
 
 def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
-    """The columns of a file of rows, but for the unit column: features, the label and
+    """The columns of a file of rows, but for the unit column: features, labels and
     the columns of partitions, these two as columns of categories. A label that is cut
     has numbers, and ``cuts``.
 
@@ -141,14 +144,14 @@ def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
         facts: answer of ``GET /datasets/{id}``.
     """
     schema = facts["schema"]
-    label = _label_column(schema["label"])
+    labels = list(map(_label_column, labels_of(schema)))
     further = []
     for partition in facts["partitions"]:
         if partition["kind"] == "column" and not partition["feature"]:
             cells = partition["cells"]
             column = _of_categories(partition["column"], categories_of(cells))
             further.append({**column, "missing": _MISSING in cells})
-    return [*schema["features"], label, *further]
+    return [*schema["features"], *labels, *further]
 
 
 def _label_column(label: Mapping[str, Any]) -> dict[str, Any]:

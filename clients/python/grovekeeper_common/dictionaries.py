@@ -114,15 +114,14 @@ class _Table:
     """A table of a dictionary.
 
     Attributes:
-        cuts: the points that cut the label into classes, if it has numbers.
+        labels: by name, the points that cut each label into classes, if it has numbers.
         missing_values: texts that stand for an empty cell, as the dictionary has them.
         declared: members of a declaration where the dictionary is one.
     """
 
     name: str
     columns: list[_Column]
-    label: str = ""
-    cuts: Sequence[object] = ()
+    labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     missing_values: Sequence[object] = ()
     declared: dict[str, Any] = field(default_factory=dict)
 
@@ -140,8 +139,8 @@ def draft_declaration(
 
     Args:
         name: of the dataset; by default the name in the dictionary.
-        labels: the column to predict, with the points that cut it into classes if it
-            has numbers; by default the label of the dictionary, if it has one.
+        labels: the columns to predict, each with the points that cut it into classes
+            if it has numbers; by default the labels of the dictionary, if it has any.
         unit: the column that names a row's privacy unit, if rows are not the unit.
         also: members of the declaration that no dictionary has, such as the budget.
 
@@ -151,32 +150,35 @@ def draft_declaration(
         DictionaryTooLarge: more text, or more values, than a declaration may have.
     """
     described = _chosen(_tables(_parsed(text)), table)
-    if labels is not None and len(labels) > 1:
-        raise NotADictionary(f"one column is predicted, not {', '.join(labels)}")
-    label = next(iter(labels or {}), described.label) or None
-    points: Sequence[object] = (labels or {}).get(label or "", ())
-    if not points and label == described.label:
-        points = described.cuts
+    labels = described.labels if labels is None else labels
     columns = {column.feature["name"]: column for column in described.columns}
-    for name_of_column in (label, unit):
+    for name_of_column in (*labels, unit):
         if name_of_column is not None and name_of_column not in columns:
             raise NotADictionary(f"the data dictionary has no column {name_of_column}")
     features = [
         column
         for column in described.columns
-        if column.feature["name"] not in (label, unit)
+        if column.feature["name"] not in (*labels, unit)
     ]
-    predicted: dict[str, Any] = {"name": label, "classes": None}
-    if points:
-        predicted = {"name": label, "cuts": list(points)}
-    elif label is not None:
-        predicted["classes"] = columns[label].feature.get("categories")
+    predicted: list[dict[str, Any]] = []
+    for label, points in labels.items():
+        cuts = points or described.labels.get(label)
+        if cuts:
+            predicted.append({"name": label, "cuts": list(cuts)})
+        else:
+            classes = columns[label].feature.get("categories")
+            predicted.append({"name": label, "classes": classes})
+    stated: dict[str, Any] = {"label": {"name": None, "classes": None}}
+    if len(predicted) > 1:
+        stated = {"labels": predicted}
+    elif predicted:
+        stated = {"label": predicted[0]}
     missing_values, left_out = _missing_values(described.missing_values)
     declaration = {
         "name": name or (described.name if _NAME.fullmatch(described.name) else None),
         "schema": {
             "features": [column.feature for column in features],
-            "label": predicted,
+            **stated,
             **({"missing_values": missing_values} if missing_values else {}),
         },
         "budget": None,
@@ -267,16 +269,18 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
     """
     schema = value if "features" in value else _object(value.get("schema"))
     if "features" in schema:
-        label = _object(schema.get("label"))
+        stated = _object(schema.get("label"))
+        several = _objects(schema, "labels") if "labels" in schema else [stated]
         columns = [_of_declaration(feature) for feature in _objects(schema, "features")]
-        cuts = _list(label.get("cuts"))
-        if cuts:
-            columns.append(_of_declaration({"name": _name(label), "type": "numeric"}))
-        elif label:
-            columns.append(_Column(_categorical(label, label.get("classes"))))
+        labels = {_name(label): _list(label.get("cuts")) for label in several if label}
+        for label in filter(None, several):
+            column = _Column(_categorical(label, label.get("classes")))
+            if label.get("cuts"):
+                column = _of_declaration({"name": _name(label), "type": "numeric"})
+            columns.append(column)
         declared = {name: value[name] for name in _FURTHER if name in value}
         marks = _list(schema.get("missing_values"))
-        return [_Table(_name(value), columns, _name(label), cuts, marks, declared)]
+        return [_Table(_name(value), columns, labels, marks, declared)]
     if "resources" in value:
         return [
             _of_resource(resource)
@@ -455,7 +459,7 @@ def _number(value: object) -> float | int | None:
 def _lacking(
     declaration: dict[str, Any], features: Sequence[_Column]
 ) -> Iterator[Remark]:
-    label = declaration["schema"]["label"]
+    schema = declaration["schema"]
     if declaration["name"] is None:
         yield Remark("/name", "a name for the dataset")
     for index, column in enumerate(features):
@@ -472,16 +476,20 @@ def _lacking(
                     f"/schema/features/{index}/{member}",
                     f"{column.feature['name']}: {sentence}",
                 )
-    if label["name"] is None:
-        yield Remark(
-            "/schema/label/name", "the column to predict, which is then no feature"
-        )
-    if label.get("classes", ()) is None:
-        yield Remark(
-            "/schema/label/classes",
-            'every class of the column to predict, as texts; or, in place of "classes", "cuts": the points that cut '
-            "its numbers into classes, such as [3, 7]",
-        )
+    at = "/schema/label"
+    for index, label in enumerate(schema.get("labels") or [schema["label"]]):
+        if "labels" in schema:
+            at = f"/schema/labels/{index}"
+        if label["name"] is None:
+            yield Remark(
+                f"{at}/name", "the column to predict, which is then no feature"
+            )
+        if label.get("classes", ()) is None:
+            yield Remark(
+                f"{at}/classes",
+                'every class of the column to predict, as texts; or, in place of "classes", "cuts": the points that '
+                "cut its numbers into classes, such as [3, 7]",
+            )
     if declaration["budget"] is None:
         yield Remark(
             "/budget",

@@ -9,7 +9,8 @@ limit.
 MAX_FEATURES = 2_000  # Features of a schema
 # Categories of a feature or of a column partition, without OTHER and MISSING
 MAX_CATEGORIES = 255
-MAX_CLASSES = 1_000  # Classes of the label
+MAX_CLASSES = 1_000  # Classes of a label
+MAX_LABELS = 16  # Labels of a dataset
 MAX_NAME_CHARS = 128  # Characters of a column's or a partition's name
 MAX_CATEGORY_CHARS = 256  # Characters of a category or class
 MAX_MISSING_VALUES = 32  # Texts that stand for an empty cell

@@ -1,6 +1,7 @@
 """Recomputes the loss of a reservation from its entry and compares it with the amount.
 
-The details of a job are at most its purpose, which bears no price. A mechanism on
+The details of a job are at most its purpose and the name of the label that it read,
+which bear no price: a row is in one class of a label, as of another. A mechanism on
 another machine cannot be recomputed. Its entry names an attester and holds either an
 event, which is priced like any other, or a declared loss: one of ε, ρ and μ, or ε with
 a δ. The loss follows from the attester's statement; the truth of the statement is not
@@ -17,6 +18,7 @@ from grovekeeper_verifier.canonical_json import Json
 from grovekeeper_verifier.dataset_export import Entry, Header
 
 _MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
+_OF_A_JOB = {"purpose", "label"}
 _MAX_PLACES = 120
 _MEASURES = ("epsilon", "rho", "mu")
 
@@ -125,7 +127,7 @@ def _check_delta(witness: Attested, header: Header) -> None:
 
 def read_attested(details: Json, *, has_event: bool) -> Attested | None:
     """Reads the details of a reservation; None for a job, whose details are absent or
-    have its purpose alone.
+    have its purpose and the label that it read.
 
     Raises:
         NotAttested: a field is unknown, missing or invalid, or there are both an event
@@ -133,14 +135,14 @@ def read_attested(details: Json, *, has_event: bool) -> Attested | None:
     """
     if not isinstance(details, dict | None):
         raise NotAttested("details is no object")
-    if details is None or "purpose" in details:
+    if details is None or _OF_A_JOB & details.keys():
         if not has_event:
             raise NotAttested("there is neither an event nor a declared loss")
-        if details is not None and (
-            details.keys() != {"purpose"} or not isinstance(details["purpose"], str)
-        ):
+        stated = details or {}
+        are_texts = all(isinstance(text, str) for text in stated.values())
+        if not are_texts or not _OF_A_JOB.issuperset(stated):
             raise NotAttested(
-                "beside the purpose of a job details has another field, or the purpose is not a text"
+                "beside the purpose of a job and its label details has another field, or one of them is not a text"
             )
         return None
     if not set(details) <= _MEMBERS:

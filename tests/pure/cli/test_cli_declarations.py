@@ -110,6 +110,19 @@ def test_points_cut_a_column_of_numbers_into_classes(
     assert [remark["at"] for remark in printed["lacking"]] == ["/budget"]
 
 
+def test_several_columns_are_predicted(run: Run, dictionary: Path) -> None:
+    options = ("--label", "income", "--cut", "age=18")
+    done = run("datasets", "init", str(dictionary), *options, "--json")
+    schema = json.loads(done.stdout)["declaration"]["schema"]
+    assert schema == {
+        "features": [],
+        "labels": [
+            {"name": "income", "classes": ["low", "high"]},
+            {"name": "age", "cuts": [18]},
+        ],
+    }
+
+
 @pytest.mark.parametrize(
     "option", ["age", "age=", "age=a", "age=1,,2", "=3", "age=nan"]
 )

@@ -29,7 +29,7 @@ def test_epsilon_and_parameters_go_out_as_they_were_typed(
 ) -> None:
     run(
         "train", "census", "--algorithm", "mrf", "--epsilon", "0.100000000000000001", "--name", "mine",
-        "--purpose", "a pilot",
+        "--purpose", "a pilot", "--label", "ill",
         "-p", "n_estimators=16", "-p", "assignment=sharded", "--scope", '{"shard": [0, 1]}', "--idempotency-key", "k",
     )  # fmt: skip
     assert service.body() == {
@@ -38,6 +38,7 @@ def test_epsilon_and_parameters_go_out_as_they_were_typed(
         "epsilon": "0.100000000000000001",
         "parameters": {"n_estimators": 16, "assignment": "sharded"},
         "scope": {"shard": [0, 1]},
+        "label": "ill",
         "name": "mine",
         "purpose": "a pilot",
     }

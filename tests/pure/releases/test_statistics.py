@@ -359,7 +359,7 @@ def test_a_number_is_in_the_bin_that_a_search_finds(name: str) -> None:
         values = np.append(values, math.nan)
         expected = np.append(expected, len(axis.edges) + 1)
     block = ColumnBlock({"x": values}, len(values))
-    np.testing.assert_array_equal(sums._codes(axis, SCHEMA, block), expected)
+    np.testing.assert_array_equal(sums._codes(axis, block), expected)
 
 
 WHOLE = schema_of(

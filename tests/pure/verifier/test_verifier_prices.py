@@ -153,6 +153,16 @@ def test_parts_of_a_job_that_share_a_cell_or_end_twice_or_apart_are_found(
     assert reason in failure.reason
 
 
+@pytest.mark.parametrize(
+    "stated", [{"label": "ill"}, {"label": "ill", "purpose": "a report"}]
+)
+def test_the_label_that_a_job_read_bears_no_price(
+    export: Export, stated: dict[str, object]
+) -> None:
+    event = laplace("1/4")
+    verify(export().job("a", "0.25", "charge", event=event, details=stated).lines())
+
+
 def test_a_purpose_bears_no_price_and_stands_in_every_entry_of_its_job(
     export: Export,
 ) -> None:
@@ -179,6 +189,8 @@ def test_a_purpose_bears_no_price_and_stands_in_every_entry_of_its_job(
     "details",
     [
         {"purpose": 7},
+        {"label": 7},
+        {"label": "ill", "attested_by": "key_ann"},
         {"purpose": "a report", "attested_by": "key_ann"},
         {
             "purpose": "a report",

@@ -32,8 +32,16 @@ from grovekeeper_verifier import events as verifier_events
 from tests.support.openapi import DOCUMENT
 from tests.support.operations import NOWHERE, REQUESTS
 from tests.support.schemas import sized
+from tests.support.server import declaration
 
 _MAX_NODES = 500
+_OF_TWO_LABELS = {
+    "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 99}],
+    "labels": [
+        {"name": "ill", "classes": ["no", "yes"]},
+        {"name": "los_days", "cuts": [3, 7.5]},
+    ],
+}
 _PARTITIONS = Partitions((HashPartition("shard", 4), HashPartition("fold", 2)))
 
 
@@ -170,6 +178,7 @@ def seeds_of_bodies() -> tuple[bytes, ...]:
     texts = [
         json.dumps(option["json"]).encode() for option in options if "json" in option
     ]
+    texts.append(json.dumps(declaration(schema=_OF_TWO_LABELS)).encode())
     return tuple(
         bytes([number]) + text for text in texts for number in range(len(_models()))
     )

@@ -409,6 +409,11 @@ ScopeOption: TypeAlias = Annotated[
     ),
 ]
 
+LabelOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Of a dataset with several labels, the one that the job reads."),
+]
+
 DeltaOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Such as 1e-6; default the δ of the account, if it has one."),

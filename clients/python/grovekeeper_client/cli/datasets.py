@@ -38,6 +38,7 @@ from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.cli.written import Written, as_option
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
+from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
@@ -62,7 +63,10 @@ class Choices:
     """What a data dictionary may leave open."""
 
     name: Annotated[str | None, typer.Option(help="Name of the dataset.")] = None
-    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="The column to predict; of several, each job names its own."),
+    ] = None
     cut: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,9 +82,7 @@ class Choices:
     @property
     def options(self) -> dict[str, Any]:
         """As arguments of a draft."""
-        labels: dict[str, list[float]] = {}
-        if self.label is not None:
-            labels[self.label] = []
+        labels: dict[str, list[float]] = {name: [] for name in self.label or ()}
         for text in self.cut or ():
             column, points = _cut(text)
             labels[column] = points
@@ -90,6 +92,10 @@ class Choices:
             "unit": self.unit,
             "table": self.table,
         }
+
+
+def _label(label: Mapping[str, Any]) -> str:
+    return f"{label['name']}: {', '.join(label['classes'])}"
 
 
 def _cut(text: str) -> tuple[str, list[float]]:
@@ -576,7 +582,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "population": answer["population"] or "none",
             "partitions": "; ".join(map(_partition, answer["partitions"])) or "none",
             "uploads": len(answer["epochs"]),
-            "label": f"{answer['schema']['label']['name']}: {', '.join(answer['schema']['label']['classes'])}",
+            "label": "; ".join(map(_label, labels_of(answer["schema"]))),
             **_account_facts(answer["account"]),
             **({"guarantee": printed} if printed else {}),
         }

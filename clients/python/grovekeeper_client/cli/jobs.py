@@ -99,6 +99,7 @@ def show(
             else None,
             "dataset": job["dataset_name"],
             "algorithm": job["algorithm"],
+            "label": job.get("label"),
             "price": price_of(job),
             "charged": "yes, for good" if job["charged"] else "no",
             "purpose": job["purpose"],
@@ -251,6 +252,7 @@ def show_head(output: Output, kind: str, released: dict[str, Any]) -> None:
             kind: released["id"],
             "name": released["name"],
             "dataset": released["dataset_name"],
+            "label": released.get("label"),
             "released": released["created_at"],
             "price": price_of(released),
         }
@@ -325,6 +327,8 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     """Prints what a job costs on one account, why, and what is left."""
     price = part["price"]
     why = part.get("why")
+    if part.get("label"):
+        what += f" of {part['label']}"
     output.say(f"{what} on {part['dataset_name']}" + (f": {why}" if why else ""))
     in_unit = (
         "no more, no less"

@@ -461,8 +461,12 @@ def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
     ran = ", ".join(
         filter(None, [job["algorithm"] or job["kind"], job["name"], *job["models"]])
     )
-    purpose = entry.get("details", {}).get("purpose")
-    return f"{reference}: {ran}" + (f"; purpose: {purpose}" if purpose else "")
+    line = f"{reference}: {ran}"
+    for name in ("label", "purpose"):
+        stated = entry.get("details", {}).get(name)
+        if stated:
+            line += f"; {name}: {stated}"
+    return line
 
 
 def _asked_by(

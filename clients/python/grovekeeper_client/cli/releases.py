@@ -14,6 +14,7 @@ from grovekeeper_client.cli.command import (
     DatasetArgument,
     DeltaOption,
     Group,
+    LabelOption,
     ModelArgument,
     PurposeOption,
     ReceiptOption,
@@ -48,6 +49,7 @@ class SpendOptions:
         str | None,
         typer.Option(help="Dataset to evaluate on; default the model's dataset."),
     ] = None
+    label: LabelOption = None
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
@@ -62,6 +64,7 @@ class SpendOptions:
             epsilon=self.epsilon,
             delta=self.delta,
             dataset=dataset,
+            label=self.label,
             purpose=self.purpose,
             scope=scope,
         )
@@ -232,6 +235,7 @@ def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
             "models": ", ".join(evaluation["models"]),
             "best": evaluation["best"],
             "dataset": evaluation["dataset_name"],
+            "label": evaluation.get("label"),
             "price": price_of(evaluation),
             **_percent(evaluation["accuracy"]),
             "largest class alone": _majority(evaluation["majority"]),
@@ -313,6 +317,7 @@ class ProfileOptions:
             "--parameter", "-p", help="bins, class_share or size_share, as name=value."
         ),
     ] = None
+    label: LabelOption = None
     scope: ScopeOption = None
 
     def as_typed(self) -> str:
@@ -325,6 +330,7 @@ class ProfileOptions:
         return given(
             epsilon=self.epsilon,
             delta=self.delta,
+            label=self.label,
             parameters=read_parameters(self.parameter),
             scope=scope,
         )

@@ -19,6 +19,7 @@ from grovekeeper_client.cli.command import (
     Client,
     DatasetArgument,
     DeltaOption,
+    LabelOption,
     PurposeOption,
     ReceiptOption,
     Remote,
@@ -52,6 +53,7 @@ class PlanOptions:
         typer.Option("--parameter", "-p", help="name=value; may be repeated."),
     ] = None
     scope: ScopeOption = None
+    label: LabelOption = None
 
     profile: Annotated[
         str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.")
@@ -102,6 +104,7 @@ class PlanOptions:
             delta=self.delta,
             parameters=read_parameters(self.parameter),
             scope=read_scope(self.scope, partial(client.dataset, self.dataset)),
+            label=self.label,
             profile=self.profile,
             unlabelled=self._unlabelled(client),
         )

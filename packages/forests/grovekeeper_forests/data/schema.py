@@ -125,6 +125,8 @@ class Schema:
     """Features in declared order, and the label.
 
     Attributes:
+        label: the column that a job predicts; of a dataset with several, the first.
+        further_labels: the other labels of a dataset; no job has them as features.
         missing_values: texts that stand for an empty cell in the owner's files, but in
             a column that declares the text as a value.
     """
@@ -132,6 +134,41 @@ class Schema:
     features: tuple[Feature, ...]
     label: Label
     missing_values: tuple[str, ...] = ()
+    further_labels: tuple[Label, ...] = ()
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Every label, in declared order."""
+        return (self.label, *self.further_labels)
+
+    @property
+    def columns(self) -> tuple[Feature, ...]:
+        """The columns of the owner's files: the features, then the labels."""
+        labels = [label.column for label in self.labels]
+        return (*self.features, *labels)
+
+    def classes_of(self, name: str) -> tuple[str, ...]:
+        """The classes of the label of a name; none of another column."""
+        for label in self.labels:
+            if label.name == name:
+                return label.classes
+        return ()
+
+    def with_label(self, name: str | None) -> "Schema":
+        """The columns of a job that reads one label and no other.
+
+        Args:
+            name: of a declared label; ``None``: the schema as it is declared.
+
+        Raises:
+            ValueError: no label has the name.
+        """
+        if name is None:
+            return self
+        for label in self.labels:
+            if label.name == name:
+                return replace(self, label=label, further_labels=())
+        raise ValueError("the declaration has no such label")
 
     @property
     def n_classes(self) -> int:
@@ -179,8 +216,11 @@ class Schema:
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
             "features": [feature.to_json() for feature in self.features],
-            "label": self.label.to_json(),
         }
+        if self.further_labels:
+            result["labels"] = [label.to_json() for label in self.labels]
+        else:
+            result["label"] = self.label.to_json()
         # earlier declarations have no such member, and keep their bytes
         if self.missing_values:
             result["missing_values"] = list(self.missing_values)
@@ -205,22 +245,24 @@ class Schema:
         """Reads a declaration without checking its rules.
 
         Args:
-            value: ``{"features": […], "label": {…}, "missing_values": […]}``; absent optional fields take
-                their defaults.
+            value: ``{"features": […], "label": {…}, "missing_values": […]}``, or ``labels`` in place
+                of ``label``; absent optional fields take their defaults.
         """
         features = tuple(
             _feature(item)
             for item in cast(Sequence[Mapping[str, object]], value["features"])
         )
-        stated = cast(Mapping[str, object], value["label"])
-        classes = tuple(cast(Sequence[str], stated.get("classes") or ()))
-        points = cast(Sequence[float], stated.get("cuts") or ())
-        cuts = tuple(map(float, points))
-        if cuts and not classes:
-            classes = classes_of_cuts(cuts)
-        label = Label(str(stated["name"]), classes, cuts)
+        stated = value.get("labels") or [value["label"]]
+        labels = []
+        for item in cast(Sequence[Mapping[str, object]], stated):
+            classes = tuple(cast(Sequence[str], item.get("classes") or ()))
+            points = cast(Sequence[float], item.get("cuts") or ())
+            cuts = tuple(map(float, points))
+            if cuts and not classes:
+                classes = classes_of_cuts(cuts)
+            labels.append(Label(str(item["name"]), classes, cuts))
         missing_values = cast(Sequence[str], value.get("missing_values") or ())
-        return cls(features, label, tuple(missing_values))
+        return cls(features, labels[0], tuple(missing_values), tuple(labels[1:]))
 
     def problems(self) -> list[ParameterProblem]:
         """Every broken rule, with a place in ``schema``."""
@@ -239,23 +281,14 @@ class Schema:
             if feature.name in seen:
                 problems.append(_problem("not-distinct", *place, "name"))
             seen.add(feature.name)
-        name_problem = column_name_problem(self.label.name)
-        if self.label.name in seen:
-            name_problem = "not-distinct"
-        if name_problem:
-            problems.append(_problem(name_problem, "label", "name"))
-        cuts_problem = None
-        if self.label.cuts:
-            cuts_problem = _cuts_problem(self.label)
-        if cuts_problem:
-            field, slug = cuts_problem
-            problems.append(_problem(slug, "label", field))
-        else:
-            classes_problem = value_list_problem(
-                self.label.classes, smallest=2, largest=limits.MAX_CLASSES
-            )
-            if classes_problem:
-                problems.append(_problem(classes_problem, "label", "classes"))
+        for index, label in enumerate((self.label, *self.further_labels)):
+            at: tuple[str | int, ...] = ("label",)
+            if self.further_labels:
+                at = ("labels", index)
+            broken = _label_problems(label, is_taken=label.name in seen)
+            seen.add(label.name)
+            for field, slug in broken.items():
+                problems.append(_problem(slug, *at, field))
         marks_problem = missing_values_problem(self.missing_values)
         if marks_problem:
             problems.append(_problem(marks_problem, "missing_values"))
@@ -390,6 +423,31 @@ def _is_number(text: str) -> bool:
         return not math.isnan(float(text))
     except ValueError:
         return False
+
+
+def _label_problems(label: Label, *, is_taken: bool) -> dict[str, str]:
+    """The slugs of the errors in a label, by field; ``is_taken``: another column has its
+    name.
+    """
+    problems = {}
+    name_problem = column_name_problem(label.name)
+    if is_taken:
+        name_problem = "not-distinct"
+    if name_problem:
+        problems["name"] = name_problem
+    cuts_problem = None
+    if label.cuts:
+        cuts_problem = _cuts_problem(label)
+    if cuts_problem:
+        field, slug = cuts_problem
+        problems[field] = slug
+        return problems
+    classes_problem = value_list_problem(
+        label.classes, smallest=2, largest=limits.MAX_CLASSES
+    )
+    if classes_problem:
+        problems["classes"] = classes_problem
+    return problems
 
 
 def _cuts_problem(label: Label) -> tuple[str, str] | None:

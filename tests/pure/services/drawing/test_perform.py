@@ -68,9 +68,9 @@ def reads(
     )
     plan = SimpleNamespace(algorithm=algorithm, unlabelled=parts[1:] or None)
     monkeypatch.setattr(forest_draw, "read_plan", lambda _plan: plan)
-    monkeypatch.setattr(
-        Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict)
-    )
+    schema = SimpleNamespace(to_json=dict)
+    schema.with_label = lambda _label: schema
+    monkeypatch.setattr(Schema, "from_json", lambda _schema: schema)
     monkeypatch.setattr(forest_draw, "code_request", lambda _plan, _schema: "codes")
     monkeypatch.setattr(forest_draw, "grow", lambda *_rows, **_more: None)
     monkeypatch.setattr(

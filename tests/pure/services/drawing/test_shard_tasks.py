@@ -14,17 +14,23 @@ from app.datasets import private_rows
 from app.datasets.row_layout import RowGroups
 from app.services.drawing import shard_tasks
 from app.services.drawing.shard_tasks import Order
+from app.services.jobs.task import PartRows
 from grovekeeper_forests import remote
-from grovekeeper_forests.data.coded_rows import CodeRequest
+from grovekeeper_forests.data.coded_rows import CodeRequest, ColumnRequest
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.remote import StateMissing
+from tests.support.uploads import SCHEMA
 
 CUT = Partitions.from_json(
     [{"name": name, "kind": "hash", "cells": 4} for name in ("shard", "site")]
 )
+DECLARED = Schema.from_json(SCHEMA.to_json())
 READ = {
     "data_key": bytes(32),
+    "schema": remote.Json(SCHEMA.to_json()),
+    "label": "income",
     "partitions": remote.Json(CUT.to_json()),
     "scope": remote.Json({"shard": [1, 2], "site": [3]}),
     "asked": CodeRequest(SimpleNamespace(schema="a schema"), with_ids=True),  # type: ignore[arg-type]
@@ -75,9 +81,28 @@ def test_a_shard_is_read_in_the_scope_of_its_job(
     )  # fmt: skip
     assert groups.file.key == DataKey(bytes(32))
     assert selection == (
-        ("a schema", CUT, Scope({"shard": [1, 2], "site": [3]})), {"keep_unlabelled": True},
+        (DECLARED, CUT, Scope({"shard": [1, 2], "site": [3]})),
+        {"label": "income", "keep_unlabelled": True},
     )  # fmt: skip
     assert codes is READ["asked"]
+
+
+def test_the_label_of_a_job_reaches_the_worker(tmp_path: Path) -> None:
+    labels = (Label("ill", ("no", "yes")), Label("back", ("no", "yes")))
+    schema = Schema(SCHEMA.features, labels[0], (), labels[1:])
+    part = PartRows(
+        schema=schema.to_json(),
+        row_files=(),
+        partitions=CUT.to_json(),
+        scope=Scope({}),
+        data_key=DataKey(bytes(32)),
+        label="back",
+    )
+    asked = ColumnRequest(part.columns, ("back",))
+    rows = shard_tasks.rows_of(part, asked, keep_unlabelled=False)
+    selection = shard_tasks._selection(remote.loads(rows))
+    assert selection.schema.labels == labels[1:]
+    assert selection.label_columns == {"back": "label1"}
 
 
 def test_a_name_is_read_in_the_store_and_a_path_at_its_place(

@@ -63,7 +63,7 @@ def test_a_task_names_its_output_and_carries_no_more_than_it_says() -> None:
         "kind", "job_id", "folder", "work", "n_trees", "parts", "metadata", "cluster",
     }  # fmt: skip
     assert set(json.loads(TASK.to_text())["parts"][0]) == {
-        "schema", "row_files", "partitions", "scope", "data_key",
+        "schema", "row_files", "partitions", "scope", "data_key", "label",
     }  # fmt: skip
 
 

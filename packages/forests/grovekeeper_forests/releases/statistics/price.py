@@ -4,7 +4,7 @@ No row is read.
 A table is one or more *measures*: integers, one for each cell. A row is counted in one
 cell of a table at most, and adds to it at most ``steps`` in absolute value. So the L1
 and the L2 sensitivity of a measure are ``steps`` where a row is added or removed. A
-changed label moves a row from one cell to another: L1 2 · ``steps``, squared L2 2 ·
+changed label, or several of a row at once, moves the row to another cell: L1 2 · ``steps``, squared L2 2 ·
 ``steps``². See docs/proofs/statistics.md.
 """
 
@@ -272,7 +272,7 @@ def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPl
     tables = read_tables(asked, facts.schema)
     require_possible(tables)
     if facts.budget.adjacency is Adjacency.LABEL:
-        _require_label(tables, facts.schema.label.name)
+        _require_label(tables, [label.name for label in facts.schema.labels])
     total = sum(table.weight for table in tables)
     parts = []
     for table in tables:
@@ -295,15 +295,15 @@ def _parts(table: Table, share: Fraction, facts: PublicFacts) -> list[Part]:
     return parts + [Part(1, _priced(measure, table, of_each)) for measure in summed]
 
 
-def _require_label(tables: Sequence[Table], label: str) -> None:
+def _require_label(tables: Sequence[Table], labels: Sequence[str]) -> None:
     """On accounts that protect labels alone, membership and features are public.
 
-    A table that does not read the label would be exact. Nothing is to be bought there.
+    A table that does not read a label would be exact. Nothing is to be bought there.
     """
     for index, table in enumerate(tables):
-        if label not in table.columns:
+        if table.columns.isdisjoint(labels):
             problem = ParameterProblem(
-                ("tables", index), "needs-the-label", accepted=(label,)
+                ("tables", index), "needs-the-label", accepted=tuple(labels)
             )
             raise ParameterInvalid([problem])
 

@@ -87,7 +87,7 @@ def _cells(table: Table, schema: Schema, rows: ColumnBlock) -> NDArray[np.int64]
     """
     cells = np.zeros(rows.n_rows, dtype=np.int64)
     for axis in table.axes:
-        cells = cells * axis.n_cells + _codes(axis, schema, rows)
+        cells = cells * axis.n_cells + _codes(axis, rows)
     for condition in table.where:
         cells[~_meets(condition, schema, rows)] = _LEFT_OUT
     if table.value is not None:
@@ -95,10 +95,10 @@ def _cells(table: Table, schema: Schema, rows: ColumnBlock) -> NDArray[np.int64]
     return cells
 
 
-def _codes(axis: Axis, schema: Schema, rows: ColumnBlock) -> NDArray[np.int64]:
+def _codes(axis: Axis, rows: ColumnBlock) -> NDArray[np.int64]:
     values = rows.columns[axis.column]
-    if axis.column == schema.label.name:
-        return np.where(values < 0, schema.n_classes, values).astype(np.int64)
+    if axis.is_label:
+        return np.where(values < 0, len(axis.categories), values).astype(np.int64)
     if axis.categories:
         return values.astype(np.int64)
     if not axis.has_missing:
@@ -140,9 +140,9 @@ def _meets(
     condition: Condition, schema: Schema, rows: ColumnBlock
 ) -> NDArray[np.bool_]:
     values = rows.columns[condition.column]
-    if condition.column == schema.label.name:
+    classes = schema.classes_of(condition.column)
+    if classes:
         assert condition.values is not None
-        classes = schema.label.classes
         wanted = [classes.index(v) for v in condition.values if v is not None]
         is_empty = (values < 0) & (None in condition.values)
         return np.isin(values, wanted) | is_empty

@@ -65,14 +65,14 @@ class Axis:
     """A column by whose public cells a table groups rows.
 
     Attributes:
-        column: a feature or the label.
+        column: a feature or a label.
         categories: declared; empty for a number.
         edges: of the bins of a number, ascending, inside its bounds. A value on an edge
             belongs to the bin above it.
         bounds: declared, of a number.
-        has_missing: whether empty cells have a cell of their own. In the label they are
+        has_missing: whether empty cells have a cell of their own. In a label they are
             in OTHER.
-        is_label: whether the column is the label.
+        is_label: whether the column is a label.
         n_private: number of bins whose edges a release selects among ``edges``; 0 where
             ``edges`` are those of the bins.
         first_day: of a column of dates.
@@ -119,7 +119,7 @@ class Condition:
     in a range.
 
     Attributes:
-        column: a feature or the label.
+        column: a feature or a label.
         values: categories or classes; ``None`` among them is an empty cell. ``None``
             for a number.
         lower: the smallest number; ``None``: no bound.
@@ -233,7 +233,7 @@ class Table:
 
     @property
     def groups_by_label(self) -> bool:
-        """Whether the label decides in which cell a row is."""
+        """Whether labels decide in which cell a row is."""
         return any(axis.is_label for axis in self.axes)
 
     @property
@@ -351,6 +351,7 @@ class _TableReader:
         self._asked = asked
         self._bins: Mapping[str, Any] = asked.get("bins") or {}
         self._features = {feature.name: feature for feature in schema.features}
+        self._classes = {label.name: label.classes for label in schema.labels}
 
     def table(self) -> Table:
         statistic = self._asked["statistic"]
@@ -445,9 +446,9 @@ class _TableReader:
         return [str(self._asked["column"])] if is_ranked else []
 
     def _axis(self, name: str, field: str) -> Axis:
-        if name == self._schema.label.name:
+        if name in self._classes:
             self._require_no_bins(name)
-            return Axis(name, categories=self._schema.label.classes, is_label=True)
+            return Axis(name, categories=self._classes[name], is_label=True)
         feature = self._feature(name, field)
         if feature.is_categorical:
             self._require_no_bins(name)
@@ -518,10 +519,7 @@ class _TableReader:
 
     def _value(self, statistic: str) -> Feature:
         name = self._asked["column"]
-        if (
-            name == self._schema.label.name
-            or self._feature(name, "column").is_categorical
-        ):
+        if name in self._classes or self._feature(name, "column").is_categorical:
             raise self._invalid("not-a-number", "column", accepted=self._numbers())
         feature = self._feature(name, "column")
         if feature.is_date and statistic == SUM:
@@ -579,8 +577,8 @@ class _TableReader:
 
     def _categories(self, name: str, index: int) -> tuple[str, ...] | None:
         """The categories of a column of a condition; ``None`` for a number."""
-        if name == self._schema.label.name:
-            return self._schema.label.classes
+        if name in self._classes:
+            return self._classes[name]
         if name not in self._features:
             raise self._invalid(
                 "unknown", "where", index, "column", accepted=self._names()
@@ -608,7 +606,7 @@ class _TableReader:
             raise self._invalid("not-for-categories", "bins", name)
 
     def _names(self) -> list[str]:
-        return [*self._features, self._schema.label.name]
+        return [*self._features, *self._classes]
 
     def _numbers(self) -> list[str]:
         return [f.name for f in self._schema.features if not f.is_categorical]
