@@ -5,6 +5,9 @@ Run ``python -m research.papers_page`` after a description in the catalogue chan
 test compares the page.
 """
 
+import csv
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grovekeeper_forests import catalogue
@@ -18,27 +21,59 @@ removed, that of `sspe-2` where a label is added or removed, and that of `pte` i
 names. Grovekeeper runs each forest in a repaired form, at its true price. `grovekeeper algorithms NAME` prints the same
 sentences; each [proof](proofs/README.md) shows the repair, and tests put every known flaw back and demand that a test
 fails.
+
+A page for each paper says what was checked, how printed numbers stand beside ours, and what is not explained:
+[Bai et al.](results/papers/paper-bai.md), [Huang, Lei and Kabán](results/papers/paper-huang.md),
+[Bojarski et al.](results/papers/paper-bojarski.md), [Song and Wang](results/papers/paper-song.md).
+"""
+
+
+NOT_EXPRESSIBLE = Path(__file__).parent / "reference" / "not_expressible.csv"
+_REST = """## What no request expresses
+
+Modes of the papers that the service does not offer, and why. `research/papers` runs them on public tables.
+
+| paper | mode | why not |
+|---|---|---|
 """
 
 
 def text() -> str:
-    """The page."""
-    parts = [_HEAD]
+    """The page; algorithms with one description share a section."""
+    sections: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for algorithm in catalogue.algorithms():
-        about = algorithm["about"]
-        if about["claimed"] is None:
-            continue
-        parts.append(f"## `{algorithm['slug']}`: {algorithm['title']}\n")
-        parts.append(f"Source: {algorithm['source']}.\n")
-        parts.append(f"* **Claimed.** {about['claimed']}")
-        if about["wrong"] is not None:
-            parts.append(f"* **What is wrong.** {about['wrong']}")
-        parts.append(f"* **What runs here.** {about['here']}")
-        proof, results = (
-            about[name].removeprefix("docs/") for name in ("proof", "results")
-        )
-        parts.append(f"* [Proof]({proof}), [measurements]({results})\n")
-    return "\n".join(parts)
+        if algorithm["about"]["claimed"] is not None:
+            described = _described(algorithm["source"], algorithm["about"])
+            sections[described].append((algorithm["slug"], algorithm["title"]))
+    parts = [_HEAD]
+    for described, named in sections.items():
+        slugs = ", ".join(f"`{slug}`" for slug, _ in named)
+        parts.append(f"## {slugs}: {_title([title for _, title in named])}\n")
+        parts.append(described)
+    return "\n".join([*parts, _rest()])
+
+
+def _rest() -> str:
+    with NOT_EXPRESSIBLE.open(newline="", encoding="utf-8") as lines:
+        rows = [f"| {' | '.join(row)} |\n" for row in csv.reader(lines)]
+    return _REST + "".join(rows[1:])
+
+
+def _title(titles: Sequence[str]) -> str:
+    """What the titles begin with, up to a comma where they differ."""
+    return titles[0] if len(titles) == 1 else titles[0].partition(",")[0]
+
+
+def _described(source: str, about: Mapping[str, str | None]) -> str:
+    lines = [f"Source: {source}.\n", f"* **Claimed.** {about['claimed']}"]
+    if about["wrong"] is not None:
+        lines.append(f"* **What is wrong.** {about['wrong']}")
+    lines.append(f"* **What runs here.** {about['here']}")
+    proof, results = (
+        str(about[name]).removeprefix("docs/") for name in ("proof", "results")
+    )
+    lines.append(f"* [Proof]({proof}), [measurements]({results})\n")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -99,11 +99,7 @@ def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
 def page(name: str, accuracies: Accuracies) -> str:
     """The page of a table."""
     table, printed = TABLES[name], list(rows(name))
-    measured = [
-        cell
-        for cell in printed
-        if _runs(cell.plain, accuracies) or _runs(cell.private, accuracies)
-    ]
+    measured = [cell for cell in printed if has_runs(cell, accuracies)]
     has_checks = any(method.checks for method in table.methods.values())
     columns = (*_COLUMNS, _TRIED) if has_checks else _COLUMNS
     n_printed = (
@@ -141,10 +137,8 @@ def _near(measured: Sequence[Cell], accuracies: Accuracies) -> str:
     inside: dict[str, list[bool]] = defaultdict(list)
     for cell in measured:
         if cell.dataset not in OTHER_LABELS.values():
-            gap = abs(_gap(cell, accuracies))
-            half = _half_width(cell, _compared(cell, accuracies))
-            gaps[cell.method].append(gap)
-            inside[cell.method].append(half is not None and gap < half)
+            gaps[cell.method].append(abs(gap_of(cell, accuracies)))
+            inside[cell.method].append(is_chance(cell, accuracies))
     counts = [
         f"{method} on {sum(gap <= 1 for gap in near)} of {len(near)}"
         for method, near in gaps.items()
@@ -166,7 +160,9 @@ def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str
             runs = _runs(task, accuracies)
             if runs and cell.dataset not in OTHER_LABELS:
                 beside = abs(_mean(runs) - cell.printed)
-                pairs[cell.method, title].append((abs(_gap(cell, accuracies)), beside))
+                pairs[cell.method, title].append(
+                    (abs(gap_of(cell, accuracies)), beside)
+                )
     if not pairs:
         return
     yield "Mean distance from the printed numbers, in points, as run and as tried otherwise:\n"
@@ -179,7 +175,7 @@ def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str
 
 def _row(cell: Cell, accuracies: Accuracies, *, has_checks: bool) -> str:
     plain, private = _runs(cell.plain, accuracies), _runs(cell.private, accuracies)
-    gap = _gap(cell, accuracies)
+    gap = gap_of(cell, accuracies)
     shown = f"{gap:+.1f}" if abs(gap) <= 2 else f"**{gap:+.1f}**"
     epsilon = cell.epsilon if private else ""
     columns = (
@@ -206,10 +202,6 @@ def _text(values: Sequence[float]) -> str:
         return "–"
     spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{_mean(values):.1f}{spread} ({len(values)})"
-
-
-def _gap(cell: Cell, accuracies: Accuracies) -> float:
-    return _mean(_compared(cell, accuracies)) - cell.printed
 
 
 def _compared(cell: Cell, accuracies: Accuracies) -> Sequence[float]:
@@ -248,7 +240,7 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
     """Every difference above two points, by its reason."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for cell in measured:
-        gap = _gap(cell, accuracies)
+        gap = gap_of(cell, accuracies)
         if abs(gap) > 2:
             reason = reason_of(cell, accuracies)
             by_reason[reason].append(f"{cell.dataset} {cell.method} {gap:+.1f}")
@@ -259,17 +251,29 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
         yield f"* {reason} {'; '.join(names)}."
 
 
+def has_runs(cell: Cell, accuracies: Accuracies) -> bool:
+    """Whether the cell has a run to compare."""
+    return bool(_compared(cell, accuracies))
+
+
+def gap_of(cell: Cell, accuracies: Accuracies) -> float:
+    """Ours − printed, in points; the cell has runs."""
+    return _mean(_compared(cell, accuracies)) - cell.printed
+
+
+def is_chance(cell: Cell, accuracies: Accuracies) -> bool:
+    """Whether the difference of a cell is inside the interval of chance."""
+    half = _half_width(cell, _compared(cell, accuracies))
+    return half is not None and abs(gap_of(cell, accuracies)) < half
+
+
 def reason_of(cell: Cell, accuracies: Accuracies) -> str:
     """The reason of the difference of a cell: chance, a run that reaches the printed
     number, or a known fact; where there is none, the answer says so.
     """
-    gap, half = (
-        _gap(cell, accuracies),
-        _half_width(cell, _compared(cell, accuracies)),
-    )
-    if half is not None and abs(gap) < half:
+    if is_chance(cell, accuracies):
         return _CHANCE
-    nearest, distance = "", abs(gap) / 2
+    nearest, distance = "", abs(gap_of(cell, accuracies)) / 2
     for title, task in cell.checks.items():
         runs = _runs(task, accuracies)
         if not runs:
@@ -283,7 +287,8 @@ def reason_of(cell: Cell, accuracies: Accuracies) -> str:
         return fact
     if nearest:
         return _NEARER.format(title=nearest)
-    return _TOO_FEW if half is None else _UNEXPLAINED
+    has_enough = _half_width(cell, _compared(cell, accuracies)) is not None
+    return _UNEXPLAINED if has_enough else _TOO_FEW
 
 
 def _half_width(cell: Cell, values: Sequence[float]) -> float | None:
@@ -363,7 +368,9 @@ def _other_labels(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[
     for names in OTHER_LABELS.items():
         gaps = {
             name: [
-                abs(_gap(cell, accuracies)) for cell in measured if cell.dataset == name
+                abs(gap_of(cell, accuracies))
+                for cell in measured
+                if cell.dataset == name
             ]
             for name in names
         }

@@ -1,5 +1,5 @@
 """Compares equation (9) of Song and Wang, the bound of their Lemma 2 on the size of a
-leaf, with settings in which it can be computed.
+leaf, and p1 d ≈ √d of their section 2.4, with settings in which they can be computed.
 
 The equation is that of Bernoulli random forests (Wang et al., 2018), where p1 and p2
 are chances of a random feature and of a random split point. In BMS-RF they are chances
@@ -14,6 +14,7 @@ import numpy as np
 
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Feature, Label, Schema
+from research.papers.ablations import rates_of
 from research.papers.forests import catalogue
 
 STRENGTH = 10.0
@@ -67,3 +68,17 @@ def least_size(p1: float, n_features: int) -> float:
         for kept in range(n_copies + 1)
     )
     return 1 - p1 * drawn
+
+
+FEATURES = {
+    "Zoo": 16, "Wpbc": 34, "Wdbc": 30, "Sonar": 60, "Movement_libras": 90, "Clean1": 166, "Australian": 14,
+    "Vehicle": 18, "Banknote": 4, "WineQuality-red": 11, "Image": 19, "Wilt": 5, "WineQuality-White": 11,
+    "Texture": 40,
+}  # fmt: skip
+"""Numbers of features in table 1 of the paper."""
+
+
+def kept_over_root(dataset: str) -> float:
+    """p1 d / √d at the p1 of table 5: section 2.4 says that it is about 1."""
+    p1, _ = rates_of(dataset)
+    return float(p1) * math.sqrt(FEATURES[dataset])

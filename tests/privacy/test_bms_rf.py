@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -329,12 +330,17 @@ def test_votes_by_exact_frequencies_cost_more_the_more_rows_there_are(
     )
     leaks = [
         Laws(settled, TWO_SPLITS, grow=leaking).worst([stack_of(n_rows)])
-        for n_rows in (1, 6)
+        for n_rows in range(1, 7)
     ]
 
     assert max(honest) <= 1.0 + TOLERANCE
     assert leaks[0] > 0.9
-    assert leaks[1] > 2.9
+    assert leaks[-1] > 4
+    stated = f"to {leaks[-1]:.2f} at a claim of 1 with seven of them"
+    assert stated in catalogue.algorithm("bms-rf").about.wrong
+    proof = Path(__file__).parents[2] / "docs" / "proofs" / "bms-rf.md"
+    of_rows = ", ".join(f"{leak:.2f}" for leak in leaks)
+    assert f"{of_rows} for two to seven rows" in proof.read_text(encoding="utf-8")
 
 
 def test_a_stack_that_stops_growing_by_exact_accuracy_is_an_infinite_loss() -> None:

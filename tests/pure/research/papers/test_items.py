@@ -7,12 +7,27 @@ import re
 import numpy as np
 import pytest
 
-from research.papers import items_page
+from research import printed_tables
+from research.papers import __main__ as tables
+from research.papers import entrances, items_page
 
 
 def test_the_page_of_items_is_that_of_the_list() -> None:
     assert items_page.PAGE.read_text(encoding="utf-8") == items_page.text(), (
         "run: python -m research.papers.items_page"
+    )
+
+
+def test_the_entrance_of_every_paper_is_that_of_the_committed_runs() -> None:
+    for name, text in entrances.pages().items():
+        assert (tables.RESULTS / name).read_text(encoding="utf-8") == text, (
+            "run: python -m research.papers.entrances"
+        )
+        assert "## Not explained" in text
+    shown = {table for paper in entrances.PAPERS for table in paper.tables}
+    assert shown == printed_tables.TABLES.keys()
+    assert {item for paper in entrances.PAPERS for item in paper.items} == (
+        items_page.PAPERS.keys()
     )
 
 

@@ -363,3 +363,28 @@ def test_a_leaf_of_draws_may_hold_fewer_rows_than_a_leaf_of_rows() -> None:
         for of in ("draws", "rows")
     ]
     assert sizes[0].mean() > sizes[1].mean()
+
+
+def test_strengths_lead_from_random_splits_to_the_best_ones() -> None:
+    """Appendix C of the preprint: without strength all columns and points have one
+    chance; with the largest, the best split is chosen.
+    """
+    X, y = iris()
+    coded = CodedRows.of(Design.of(IRIS), public_rows(*X.T, y=y))
+    everything = Weights(np.ones(150, np.int32), np.ones(150, np.int32))
+    random = np.random.default_rng(8)
+
+    def first(rule: Rule) -> tuple[int, float]:
+        tree = grown(coded, everything, rule, random)
+        return int(tree.feature[0]), float(tree.threshold[0])
+
+    rule = Rule(split_loops.MULTINOMIAL, 1, 0, (0.0, 0.0), max_depth=1)
+    drawn = np.bincount([first(rule)[0] for _ in range(4_000)], minlength=4)
+    assert np.abs(drawn / 4_000 - 0.25).max() < 0.05
+    cuts = {cut for feature, cut in (first(rule) for _ in range(4_000)) if feature == 3}
+    assert len(cuts) == len(coded.values[3]) - 1
+
+    # petal length and petal width have best splits of one gain
+    best = {first(Rule(split_loops.GREEDY, 1, 4, max_depth=1)) for _ in range(40)}
+    strong = Rule(split_loops.MULTINOMIAL, 1, 0, (1e6, 1e6), max_depth=1)
+    assert {first(strong) for _ in range(40)} <= best

@@ -78,13 +78,12 @@ class MultinomialForest(Algorithm):
         wrong=(
             "Split values lie halfway between values present, and a stop reads an exact count: the loss is infinite. "
             "Normalised utilities make the labels of 64 trees at ε = 1 nearly coins, at most 51.2 % right on two "
-            "classes, so the reported accuracy is not that of the mechanism. Labels that are drawn anew for every "
-            "prediction cost budget every time."
+            "classes. The preprint draws labels anew for every prediction, which costs budget every time."
         ),
         here=(
             "The same trees with public candidates, and counts as utilities at the price of what one row moves; a "
-            "fixed depth; labels or counts are released once. Every mode of the papers is a parameter. Consistency is "
-            "not claimed."
+            "fixed depth; labels or counts are released once. The papers' modes are parameters, but for those that the "
+            "proof lists. Consistency is not claimed."
         ),
         proof="docs/proofs/mrf.md",
         results="docs/results/papers.md",
@@ -336,8 +335,9 @@ class LabelledRandomTrees(PathForest):
             "sensitivity."
         ),
         wrong=(
-            "No theorem covers this selection: at a claim of 1 the loss has no bound. The smooth sensitivity is also "
-            "too small; ranges and categories are read off the rows, and the code publishes exact statistics."
+            "No theorem covers this selection: at a claim of 1 the loss has no bound, whether a row is added, removed "
+            "or replaced. The smooth sensitivity is also too small; ranges and categories are read off the rows, and "
+            "the code publishes exact statistics."
         ),
         here=(
             "Random trees on hashed parts of the rows; labels by permute-and-flip on counts, which reaches the "

@@ -1,0 +1,219 @@
+"""Writes the entrance page of every paper: what it says, what is right, what runs in
+the service, printed numbers beside ours, and what is not explained or not reproduced.
+
+Run ``python -m research.papers.entrances`` after the pages of the tables changed; a
+test compares the pages.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grovekeeper_forests import catalogue
+from research import printed_pages, printed_tables
+from research.papers import __main__ as tables
+from research.papers import items_page
+from research.papers.findings import table
+from research.printed_pages import Accuracies
+from research.printed_tables import Cell
+from research.runs import load
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """A paper.
+
+    Attributes:
+        name: of the page.
+        title: for readers.
+        items: its names in ``items.csv``.
+        slugs: repaired algorithms in the service.
+        tables: names of the tables whose numbers are compared.
+        pages: further pages, by title.
+    """
+
+    name: str
+    title: str
+    items: Sequence[str]
+    slugs: Sequence[str]
+    tables: Sequence[str]
+    pages: Mapping[str, str]
+
+
+PAPERS = (
+    Entrance(
+        "paper-bai",
+        "Bai et al. (2022) and its preprint: the multinomial random forest",
+        ("preprint", "mrf"),
+        ("mrf",),
+        ("mrf-2", "mrf-3", "mrf-preprint-3"),
+        {
+            "tables 4 and 5, figures 5 to 7": "mrf-figures.md",
+            "ranks and tests": "ranks.md",
+        },
+    ),
+    Entrance(
+        "paper-huang",
+        "Huang, Lei and Kabán (2022): private ensembles of median trees",
+        ("huang",),
+        ("spe", "sspe-1", "sspe-2", "pte"),
+        ("spe-1", "spe-2"),
+        {"figures and synthetic sets": "huang-figures.md", "tests": "ranks.md"},
+    ),
+    Entrance(
+        "paper-bojarski",
+        "Bojarski et al. (2014): random decision trees",
+        (),
+        ("rdt-mv",),
+        ("dprf-1",),
+        {
+            "figures and table 1 as printed": "bojarski-runs.md",
+            "every theorem": "bojarski.md",
+        },
+    ),
+    Entrance(
+        "paper-song",
+        "Song and Wang (2024): stacked multinomial forests",
+        ("song",),
+        ("bms-rf",),
+        ("bms-3",),
+        {"figures 2 to 5 and table 4": "song-figures.md", "tests": "ranks.md"},
+    ),
+)
+_HEAD = """# {title}
+
+What the paper says, what is right, what runs, and what is not explained; details are on {details}.
+"""
+
+
+def page(entrance: Entrance, accuracies: Accuracies) -> str:
+    """The page of a paper."""
+    links = {
+        **{
+            printed_tables.TABLES[name].title.partition(":")[0]: f"{name}.md"
+            for name in entrance.tables
+        },
+        **entrance.pages,
+    }
+    details = ", ".join(f"[{title}]({target})" for title, target in links.items())
+    lines = [_HEAD.format(title=entrance.title, details=details)]
+    lines += [
+        *_service(entrance),
+        *_checked(entrance),
+        *_beside(entrance, accuracies),
+        *_unexplained(entrance, accuracies),
+        *_not_reproduced(entrance),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _service(entrance: Entrance) -> Iterator[str]:
+    yield "## What is claimed, what is wrong, and what runs in the service\n"
+    for slug in entrance.slugs:
+        about = catalogue.algorithm(slug).about
+        wrong = f" **Wrong:** {about.wrong}" if about.wrong else ""
+        proof = about.proof.removeprefix("docs/")
+        yield (
+            f"* `{slug}`. **Claimed:** {about.claimed}{wrong} **Here:** {about.here} [Proof](../../{proof})"
+        )
+    yield ""
+
+
+def _checked(entrance: Entrance) -> Iterator[str]:
+    rows = [
+        (item.item, item.about, item.where, item.remark or "holds")
+        for item in items_page.items()
+        if item.paper in entrance.items and item.status == items_page.CHECKED
+    ]
+    if rows:
+        yield "## What was checked, and whether it holds\n"
+        yield from table(("item", "about", "where", "result"), rows)
+        yield ""
+
+
+def _cells(entrance: Entrance, accuracies: Accuracies) -> list[Cell]:
+    """The cells that have runs, with the documented labels."""
+    return [
+        cell
+        for name in entrance.tables
+        for cell in printed_tables.rows(name)
+        if cell.dataset not in printed_tables.OTHER_LABELS.values()
+        and printed_pages.has_runs(cell, accuracies)
+    ]
+
+
+def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
+    gaps: dict[tuple[str, str], list[float]] = defaultdict(list)
+    chance: dict[tuple[str, str], int] = defaultdict(int)
+    for cell in _cells(entrance, accuracies):
+        place = cell.table, cell.method
+        gaps[place].append(abs(printed_pages.gap_of(cell, accuracies)))
+        chance[place] += printed_pages.is_chance(cell, accuracies)
+    rows = [
+        (
+            f"[{printed_tables.TABLES[name].title.partition(':')[0]}]({name}.md)",
+            method,
+            str(len(of_method)),
+            f"{statistics.median(of_method):.1f}",
+            str(sum(gap <= 1 for gap in of_method)),
+            str(chance[name, method]),
+        )
+        for (name, method), of_method in gaps.items()
+    ]
+    yield "## Printed numbers beside ours\n"
+    yield "Absolute differences in points, ours without privacy where there is such a run, else private and repaired.\n"
+    yield from table(
+        ("table", "method", "datasets", "median", "within a point", "inside chance"),
+        rows,
+    )
+    yield ""
+
+
+def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
+    yield "## Not explained\n"
+    yield "Differences above two points without a reason that a run supports.\n"
+    for name in entrance.tables:
+        named = [
+            f"{cell.dataset} {cell.method} {gap:+.1f}"
+            for cell in _cells(entrance, accuracies)
+            if cell.table == name
+            and abs(gap := printed_pages.gap_of(cell, accuracies)) > 2
+            and printed_pages.reason_of(cell, accuracies).startswith("Not explained")
+        ]
+        title = printed_tables.TABLES[name].title.partition(":")[0]
+        yield f"* {title}: {'; '.join(named) or 'none'}."
+    yield ""
+
+
+def _not_reproduced(entrance: Entrance) -> Iterator[str]:
+    yield "## Not reproduced\n"
+    for item in items_page.items():
+        if item.paper in entrance.items and item.status == items_page.NOT_REPRODUCED:
+            yield f"* {item.item} ({item.paper}), {item.about}: {item.remark}."
+    missing = dict.fromkeys(
+        f"{cell.dataset}: {why}"
+        for name in entrance.tables
+        for cell in printed_tables.rows(name)
+        if (why := printed_tables.sources()[cell.dataset].missing)
+    )
+    yield from (f"* {one}." for one in missing)
+
+
+def pages() -> dict[str, str]:
+    """The pages by file name, from the committed runs."""
+    by_task = tables.accuracies(load(tables.RESULTS / "runs.csv", tables.PaperRun))
+    return {f"{paper.name}.md": page(paper, by_task) for paper in PAPERS}
+
+
+def write(folder: Path) -> None:
+    """Writes the pages."""
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(tables.RESULTS)
