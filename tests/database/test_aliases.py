@@ -38,7 +38,7 @@ from tests.support.databases import on_one_database
 from tests.support.locks import assert_locks_in_order
 from tests.support.ruled import SECOND, grant
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 _EVERY = PageRequest(500)
 

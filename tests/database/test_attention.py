@@ -16,7 +16,7 @@ from app.wire.attention import AttentionOut
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.ruled import SECOND, grant, set_rules
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 AUDITOR = Principal(STRANGER.key_id, frozenset({Role.AUDITOR}))
 

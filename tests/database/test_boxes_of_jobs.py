@@ -22,7 +22,7 @@ from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER
 from tests.support.job_kinds import claimed
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 PARTITIONS: list[dict[str, Any]] = [
     {"name": "month", "kind": "epoch", "how": "one file per month"},

@@ -46,7 +46,7 @@ from grovekeeper_verifier import control_export
 from tests.support.asking import show_plan, submit_training
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 110}
 SEX: dict[str, Any] = {

@@ -24,7 +24,7 @@ from tests.support.columnar import COLUMNAR, body_of
 from tests.support.crash_scene import OWNER, STRANGER
 from tests.support.databases import on_one_database
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 ROWS = b"patient,age,income,ward\nann,39,low,north\nann,40,high,south\n,41,low,north\nbob,42,low,\n"
 WARD = {

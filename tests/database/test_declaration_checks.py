@@ -25,7 +25,7 @@ from tests.support.asking import show_plan
 from tests.support.crash_scene import EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "lower": 0, "upper": 110}
 DECLARATION: dict[str, Any] = {

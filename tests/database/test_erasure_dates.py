@@ -31,7 +31,7 @@ from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.two_datasets import Pair
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 A_MICROSECOND = timedelta(microseconds=1)
 

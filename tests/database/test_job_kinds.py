@@ -47,7 +47,7 @@ from tests.support.job_kinds import (
 )
 from tests.support.sweeping import expired_at
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 
 @on_one_database

@@ -19,7 +19,7 @@ from tests.support.asking import submit_evaluation
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.ruled import SECOND, grant
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 _HELD_OUT = {"epsilon": "0.25", "scope": {"shard": [1, 2]}}
 

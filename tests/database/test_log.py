@@ -17,7 +17,7 @@ from grovekeeper_verifier import merkle_tree
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, open_account
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 ACCOUNT = "ds_account"
 N_ENTRIES = 41

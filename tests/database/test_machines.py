@@ -36,7 +36,7 @@ from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 CHARGED = ["reserve", "charge"]
 

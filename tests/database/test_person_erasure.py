@@ -29,7 +29,7 @@ from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.databases import on_one_database
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
 UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("ben", 4)], [])

@@ -37,7 +37,7 @@ from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run, submitted_and_claimed
 from tests.support.uploads import path_of
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 CANARY_AGES = (611, 613, 617)
 VISITS = [(f"canary-{age}", age) for age in CANARY_AGES]

@@ -22,7 +22,7 @@ from grovekeeper_verifier import control_export
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, grant, set_rules
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 
 def _acts(scene: Scene) -> list[ActOut]:

@@ -25,7 +25,7 @@ from tests.support.asking import submit_training
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.job_kinds import profile, request, run
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 
 def analyst(scene: Scene, name: str = "Ann Analyst") -> Principal:

@@ -38,7 +38,7 @@ from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 EARLIER = Path(__file__).parent / "data" / "states_of_the_first_form.jsonl"
 """An export that the version before wrote, with every eighth entry a state."""

@@ -25,7 +25,7 @@ from tests.support.crash_scene import ADMIN, Scene
 from tests.support.identity_provider import ISSUER, KeySetFile, token
 from tests.support.job_kinds import claimed, must_not_run
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 
 @pytest.fixture

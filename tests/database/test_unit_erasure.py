@@ -31,7 +31,7 @@ from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.databases import on_one_database
 from tests.support.uploads import store_table, stored_table
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 UPLOADS = (
     [("ann", 1), ("ben", 2), ("ann", 3)],

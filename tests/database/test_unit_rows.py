@@ -16,7 +16,7 @@ from tests.support.columnar import COLUMNAR, body_of
 from tests.support.crash_scene import OWNER
 from tests.support.databases import on_one_database
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 
 def ages(installation: Installation, dataset_id: str, patient: str) -> list[list[int]]:

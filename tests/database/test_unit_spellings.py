@@ -24,7 +24,7 @@ from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER
 from tests.support.databases import on_one_database
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 SPELLINGS = ["17", "17 ", " 17", "\t17", "\uff11\uff17", "17\u200b", "\ufeff17"]
 

@@ -36,7 +36,7 @@ from tests.support.crash_scene import OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 ANN_AND_BEN = people.visits([("ann", 1), ("ben", 2), ("ann", 3)])
 CLEO = people.visits([("cleo", 4)])

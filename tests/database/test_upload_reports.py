@@ -32,7 +32,7 @@ from tests.support.columnar import body_of
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.databases import on_one_database
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 ROWS = people.visits([("ann", 39), ("ann", 40), ("ann", 41), ("", 20), ("bob", 50)])
 MORE = people.visits([("cid", 40)])

@@ -75,7 +75,7 @@ from tests.support.ports import free_port
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import SECOND, grant, set_rules
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 ALL = ["job.queued", "job.started", "job.ended", "request.refused"]

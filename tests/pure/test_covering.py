@@ -50,3 +50,14 @@ def test_the_marker_leaves_cases_out(
     is_first = (name, account) in (("a", "pure"), ("b", "zcdp"))
     assert "covering" in marks
     assert not (is_first and "long" in marks)
+
+
+@pytest.mark.in_turn("database")
+@pytest.mark.parametrize("rule", ["a", "b", "c"])
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_each_rule_is_asked_of_one_database_in_turn(
+    request: pytest.FixtureRequest, rule: str, database: str
+) -> None:
+    marks = {mark.name for mark in request.node.iter_markers()}
+    in_turn = {"a": "sqlite", "b": "postgresql", "c": "sqlite"}
+    assert not (database == in_turn[rule] and "long" in marks)

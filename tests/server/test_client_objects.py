@@ -28,6 +28,8 @@ from grovekeeper_client.errors import ApiProblem
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows
 
+pytestmark = pytest.mark.in_turn("server")
+
 SMALL = {"n_estimators": 2, "max_depth": 2}
 FRAME = pd.DataFrame(
     {
@@ -343,7 +345,6 @@ PARTITIONED = [
 ]
 
 
-@pytest.mark.covering("budget", "server")
 @pytest.mark.parametrize(
     "budget",
     [

@@ -9,6 +9,8 @@ from app.core import stamps
 from tests.support.databases import on_one_idle_server
 from tests.support.server import Server, declaration, new_idempotency_key, training
 
+pytestmark = pytest.mark.in_turn("idle_server")
+
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 
 

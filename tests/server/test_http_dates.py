@@ -19,6 +19,8 @@ from tests.server.test_http_statistics import _released, _submitted
 from tests.support.pages import signed_in, text_of
 from tests.support.server import CSV, Server, new_idempotency_key
 
+pytestmark = pytest.mark.in_turn("server")
+
 FIRST = date(2015, 1, 1)
 SCHEMA = {
     "features": [

@@ -11,6 +11,8 @@ from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 
+pytestmark = pytest.mark.in_turn("server")
+
 DELTA = "0.000001"
 BUDGETS = {
     "pure": {"accountant": "pure", "epsilon": "1000"},
@@ -65,7 +67,6 @@ def _about_rows(answer: dict[str, Any]) -> list[str]:
     ]
 
 
-@pytest.mark.covering("accountant", "server")
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(
     server: Server, accountant: str

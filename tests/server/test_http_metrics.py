@@ -21,6 +21,8 @@ from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
 from tests.support.server import Server, new_idempotency_key, training, worker
 
+pytestmark = pytest.mark.in_turn("server")
+
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "grovekeeper.json"
 NAMES = {
     "grovekeeper_accounts": "gauge",

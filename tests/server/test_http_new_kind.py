@@ -15,6 +15,8 @@ from tests.support.databases import MigratedDatabase
 from tests.support.noisy_count import LINES
 from tests.support.server import Server, new_idempotency_key, running_server, worker
 
+pytestmark = pytest.mark.in_turn("server")
+
 N_ROWS = 400
 DELTA = "0.000001"
 BUDGETS = {
@@ -58,7 +60,6 @@ def _release_of(server: Server, job: dict[str, Any]) -> str:
         )
 
 
-@pytest.mark.covering("accountant, protects", "server")
 @pytest.mark.parametrize("protects", ["row", "label"])
 @pytest.mark.parametrize("accountant", BUDGETS)
 def test_a_kind_from_outside_is_quoted_paid_drawn_kept_and_shown(

@@ -17,6 +17,8 @@ import pytest
 from app.core import limits
 from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, training
 
+pytestmark = pytest.mark.in_turn("server")
+
 AS_JSON = {"Content-Type": "application/json"}
 
 

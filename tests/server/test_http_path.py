@@ -28,6 +28,8 @@ from tests.support.server import (
     worker,
 )
 
+pytestmark = pytest.mark.in_turn("server")
+
 ROWS = {
     "rows": [
         {"age": 20, "height": 1.5, "sex": "Female"},

@@ -21,6 +21,8 @@ from tests.support.server import (
 )
 from tests.support.standalone import verified_alone
 
+pytestmark = pytest.mark.in_turn("server")
+
 THREE = {"accountant": "pure", "epsilon": "3"}
 
 

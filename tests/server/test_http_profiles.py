@@ -8,6 +8,8 @@ from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 
+pytestmark = pytest.mark.in_turn("server")
+
 DELTA = "0.000001"
 BUDGETS = {
     "pure": {"accountant": "pure", "epsilon": "100"},
@@ -27,7 +29,6 @@ def _released(server: Server, dataset: str, **body: object) -> dict[str, object]
     return dict(server.admin.http.get(f"/profiles/{job['profile_id']}").json())
 
 
-@pytest.mark.covering("accountant", "server")
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(
     server: Server, accountant: str

@@ -16,6 +16,8 @@ from tests.server.test_http_statistics import BUDGETS, N_ROWS, _released, _submi
 from tests.support.pages import signed_in, text_of
 from tests.support.server import Server
 
+pytestmark = pytest.mark.in_turn("server")
+
 QUANTILES = {
     "statistic": "quantiles",
     "column": "age",
@@ -31,7 +33,6 @@ TABLES: list[dict[str, Any]] = [QUANTILES, MEDIAN]
 AGES = [index * 37 % 100 for index in range(N_ROWS)]
 
 
-@pytest.mark.covering("accountant, protects", "server")
 @pytest.mark.parametrize("protects", ["row", "label"])
 @pytest.mark.parametrize("accountant", BUDGETS)
 def test_quantiles_cost_what_was_quoted_and_are_near_in_rank(
@@ -120,7 +121,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.covering("table", "server")
 @pytest.mark.parametrize(("table", "pointer", "problem"), REFUSED)
 def test_a_table_that_is_wrong_is_named_and_costs_nothing(
     server: Server, table: dict[str, Any], pointer: str, problem: str

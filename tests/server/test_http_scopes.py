@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.server import CSV, Server, training
+
+pytestmark = pytest.mark.in_turn("server")
 
 PARTITIONS: list[dict[str, Any]] = [
     {"name": "shard", "kind": "hash", "cells": 2},

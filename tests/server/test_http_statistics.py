@@ -12,6 +12,8 @@ from grovekeeper_verifier.dataset_replay import verify
 from tests.support.pages import signed_in
 from tests.support.server import Server, new_idempotency_key
 
+pytestmark = pytest.mark.in_turn("server")
+
 N_ROWS = 400
 DELTA = "0.000001"
 BUDGETS = {
@@ -55,7 +57,6 @@ def _within(row: dict[str, Any], exact: float, *, room: float = 5.0) -> bool:
     return abs(row["value"] - exact) <= reach
 
 
-@pytest.mark.covering("accountant, protects", "server")
 @pytest.mark.parametrize("protects", ["row", "label"])
 @pytest.mark.parametrize("accountant", BUDGETS)
 def test_statistics_cost_what_was_quoted_and_are_near_the_rows(
@@ -235,7 +236,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.covering("table", "server")
 @pytest.mark.parametrize(("table", "pointer", "problem"), REFUSED)
 def test_a_table_that_is_wrong_is_named_and_costs_nothing(
     server: Server, table: dict[str, Any], pointer: str, problem: str

@@ -6,6 +6,9 @@ of ``slug`` and ``leaf`` and each server change the result, and no server enters
 code for another pair. The default run takes few cases in which each value of each named
 argument occurs. The others get the marker ``long``, so ``-m long`` runs them.
 
+A module with the marker ``in_turn("server")`` asks each test on one server, and the next
+test on the next: for rules that no database decides.
+
 ``TEST_SLICE=3/4`` runs a quarter of the others besides. CI takes the slice of a commit
 from the commit's digest, so each case runs at one commit in four.
 """
@@ -13,7 +16,8 @@ from the commit's digest, so each case runs at one commit in four.
 import os
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item, _ in cases:
             if item.nodeid in names_left_out:
                 item.add_marker(pytest.mark.long)
+    _take_turns(items)
 
 
 def left_out(cases: Mapping[str, Sequence[Value]]) -> set[str]:
@@ -50,6 +55,40 @@ def left_out(cases: Mapping[str, Sequence[Value]]) -> set[str]:
     taken = covering(list(cases.values()))
     others = [name for at, name in enumerate(cases) if at not in taken]
     return {name for name in others if not _is_in_slice(name)}
+
+
+def _take_turns(items: list[pytest.Item]) -> None:
+    """Takes one value of the named argument for each test, and the next value for the
+    next test of the module.
+    """
+    modules: dict[Path, dict[Hashable, list[pytest.Function]]] = {}
+    for item in items:
+        marker = item.get_closest_marker("in_turn")
+        if marker is None or item.get_closest_marker("long") is not None:
+            continue
+        assert isinstance(item, pytest.Function)
+        (argument,) = marker.args
+        if argument in item.fixturenames:
+            test = _without(item, argument)
+            modules.setdefault(item.path, {}).setdefault(test, []).append(item)
+    for tests in modules.values():
+        for turn, cases in enumerate(tests.values()):
+            _keep(cases[turn % len(cases)], cases)
+
+
+def _without(case: pytest.Function, argument: str) -> Hashable:
+    """A test and its arguments, but for one of them."""
+    callspec = getattr(case, "callspec", None)  # none without arguments
+    arguments = callspec.params if callspec else {}
+    others = (f"{name}={arguments[name]!r}" for name in arguments if name != argument)
+    return case.originalname, *others
+
+
+def _keep(taken: pytest.Function, cases: Sequence[pytest.Function]) -> None:
+    """Makes the other cases long."""
+    for case in cases:
+        if case is not taken and not _is_in_slice(case.nodeid):
+            case.add_marker(pytest.mark.long)
 
 
 def values_of(item: pytest.Item, names: Sequence[str]) -> list[Value]:
