@@ -92,7 +92,9 @@ def _print(output: Output, answer: Mapping[str, Any]) -> None:
     for problem in problems:
         output.say(f"  {column_in_words(problem)}")
     if problems and answer["mapped"]:
-        output.say("if the file is read with all the options above:")
+        has_options = any("option" in problem for problem in problems)
+        with_options = " with all the options above" if has_options else ""
+        output.say(f"if the file is read{with_options}:")
     output.table(
         ["column", "cells would be", "cells", "%", "first row"],
         [

@@ -46,5 +46,5 @@ def _listed(refusal: InvalidRequest) -> str:
     problems = []
     for error in refusal.errors:
         members = {name: value for name, value in vars(error).items() if value}
-        problems.append(in_words(members))
+        problems.append(in_words({"at": error.at, **members}))
     return "; ".join(problems)

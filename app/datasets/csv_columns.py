@@ -227,6 +227,9 @@ class NumberColumn(_Column):
                 problem = "not-a-date"
             is_part = np.rint(values) != values
             self._refuse_rows(problem, is_part & ~is_empty)
+            if self._feature.is_date:
+                # what is no date is not out of bounds besides
+                values = np.where(is_part, np.nan, values)
         first_day = self._feature.first_day or 0
         own_values = values - first_day
         if count_out_of_bounds(self._feature, own_values):

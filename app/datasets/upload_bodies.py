@@ -210,7 +210,7 @@ class _Recoded:
             is_at_end = not piece
             if self._decoder is None:
                 self.begin = piece[:_BEGIN_BYTES]
-                codec = _codec(self._encoding, piece[:2])
+                codec = suspicions.codec_of(self._encoding, piece[:2])
                 self._decoder = codecs.getincrementaldecoder(codec)("replace")
             if self._encoding in _OF_ONE_BYTE:
                 self.signs.count(piece, is_last=is_at_end)
@@ -218,15 +218,6 @@ class _Recoded:
         if self._encoding == "latin-1":
             text = _CONTROLS.sub(NOT_TEXT, text)
         return text.replace("\ufffd", NOT_TEXT).encode("utf-8")
-
-
-def _codec(encoding: str, begin: bytes) -> str:
-    """The codec of an encoding. UTF-16 without its mark has its order of bytes from the
-    first letter, which is an ASCII letter in most headers.
-    """
-    if encoding != "utf-16" or begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return encoding
-    return "utf-16-be" if begin[:1] == b"\0" else "utf-16-le"
 
 
 class _Quotes:

@@ -42,7 +42,7 @@ from app.core.errors import (
 )
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.days import NO_DAY, day_of
-from grovekeeper_forests.data.sanitiser import max_rows
+from grovekeeper_forests.data.sanitiser import empty_texts, max_rows
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.kept import kept_property
 
@@ -100,13 +100,13 @@ class ArrowCells:
         return np.flatnonzero(self._are_valid)
 
     def empty(self, feature: Feature) -> NDArray[np.intp]:
-        """Rows with a null, with NaN in place of a number, or with a text of no
-        characters in place of a category or a date.
+        """Rows with a null, with NaN in place of a number, or with an empty text in
+        place of a category or a date.
         """
         if feature.is_date:
             return np.flatnonzero(np.isnan(self._days))
         if feature.is_categorical and has_text(self.kind):
-            return np.flatnonzero(~self._have_characters)
+            return np.flatnonzero(self.codes(feature) == feature.missing_code)
         if not feature.is_categorical and has_numbers(self.kind):
             return np.flatnonzero(np.isnan(self._floats))
         return np.flatnonzero(~self._are_valid)
@@ -121,22 +121,26 @@ class ArrowCells:
         """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
         if not has_text(self.kind):  # no cell has a value
             return np.full(len(self), feature.missing_code, dtype=np.int32)
-        categories = pa.array(feature.categories, pa.string())
+        empty = empty_texts(feature)
+        texts = pa.array([*feature.categories, *empty], pa.string())
+        missing = np.int32(feature.missing_code)
+        code_of_text = np.array(
+            [
+                *range(len(feature.categories)),
+                *[missing] * len(empty),
+                feature.other_code,
+            ],
+            dtype=np.int32,
+        )
 
         def of_values(values: pa.Array) -> NDArray[np.int32]:
             if pa.types.is_string_view(values.type):
                 values = values.cast(pa.large_string())
-            known = pc.index_in(values, value_set=categories.cast(values.type))
-            codes = np.where(
-                are_valid(known),
-                elements(known, np.int32),
-                np.int32(feature.other_code),
-            )
-            return np.where(
-                have_characters(values), codes, np.int32(feature.missing_code)
-            )
+            known = pc.index_in(values, value_set=texts.cast(values.type))
+            place = np.where(are_valid(known), elements(known, np.int32), len(texts))
+            return np.where(are_valid(values), code_of_text[place], missing)
 
-        return self._joined(of_values, np.int32(feature.missing_code))
+        return self._joined(of_values, missing)
 
     @kept_property
     def _floats(self) -> NDArray[np.float64]:
@@ -152,10 +156,6 @@ class ArrowCells:
         if not has_text(self.kind):
             return np.where(self._are_valid, NO_DAY, np.nan)
         return self._joined(_days_of_texts, np.float64(np.nan))
-
-    @kept_property
-    def _have_characters(self) -> NDArray[np.bool_]:
-        return self._joined(have_characters, np.bool_(False))
 
     @kept_property
     def _are_valid(self) -> NDArray[np.bool_]:
@@ -185,12 +185,6 @@ class ArrowCells:
 def _days_of_texts(texts: pa.Array) -> NDArray[np.float64]:
     found = list(map(day_of, texts.to_pylist()))
     return np.array(found, dtype=np.float64)
-
-
-def have_characters(texts: pa.Array) -> NDArray[np.bool_]:
-    """Whether each text is neither null nor empty."""
-    are_long = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False)
-    return np.asarray(are_long.to_numpy(zero_copy_only=False), bool)
 
 
 def read(body: bytes, declared: Schema) -> ArrowTable:

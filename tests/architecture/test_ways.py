@@ -36,7 +36,7 @@ TOKENS = {
     "POST /models/{id}/predict, warm": 6_600,
     "POST /models/{id}/predict, cold": 19_300,
     "POST /models/{id}/evaluations": 21_150,
-    "a job": 43_300,
+    "a job": 43_350,
 }
 """The largest number of code tokens in the bodies of those functions. A longer function
 does not save a reader.

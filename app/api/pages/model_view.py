@@ -222,6 +222,7 @@ class RowField:
     text: str
     categories: Sequence[str] | None
     bounds: str
+    is_number: bool
     may_be_missing: bool
 
 
@@ -229,13 +230,16 @@ def row_fields(schema: Mapping[str, Any], row: Mapping[str, str]) -> list[RowFie
     """The fields of the form for one row of a schema, with what was sent in them."""
     fields = []
     for feature in schema["features"]:
-        is_number = feature["type"] != "categorical"
+        has_bounds = feature["type"] != "categorical"
         fields.append(
             RowField(
                 name=feature["name"],
                 text=row.get(feature["name"], ""),
-                categories=None if is_number else feature["categories"],
-                bounds=f"{feature['lower']} to {feature['upper']}" if is_number else "",
+                categories=None if has_bounds else feature["categories"],
+                bounds=f"{feature['lower']} to {feature['upper']}"
+                if has_bounds
+                else "",
+                is_number=has_bounds and feature["type"] != "date",
                 may_be_missing=bool(feature.get("missing")),
             )
         )
@@ -243,14 +247,17 @@ def row_fields(schema: Mapping[str, Any], row: Mapping[str, str]) -> list[RowFie
 
 
 def example_row(schema: Mapping[str, Any]) -> Markup:
-    """A row of a schema as Python writes it: lower bounds, first days and categories."""
+    """A row of a schema as Python writes it for an exported model: lower bounds, 0 days
+    since the first day, and categories.
+    """
     cells = []
     for feature in schema["features"]:
         if feature["type"] == "categorical":
             # A category is any text: it must end neither the string nor the page.
             value = htmlsafe_json_dumps(feature["categories"][0])
         else:
-            value = htmlsafe_json_dumps(feature["lower"])
+            is_date = feature["type"] == "date"
+            value = htmlsafe_json_dumps(0 if is_date else feature["lower"])
         cells.append(htmlsafe_json_dumps(feature["name"]) + Markup(": ") + value)
     return Markup("{{{}}}").format(Markup(", ").join(cells))
 

@@ -108,8 +108,15 @@ class UploadTerms:
 
     def __post_init__(self) -> None:
         if self.form.is_columnar and self.dialect.is_of_text:
+            stated = next(
+                name
+                for name in ("separator", "decimal", "encoding")
+                if getattr(self.dialect, name) != getattr(RFC_4180, name)
+            )
             raise InvalidRequest.at(
-                "", "for-csv-only", accepted=["missing, for a file of Parquet or Arrow"]
+                f"/{stated}",
+                "for-csv-only",
+                accepted=["missing, for a file of Parquet or Arrow"],
             )
 
 

@@ -203,9 +203,15 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     return Rows(features, given, lengths.pop() if lengths else 0, source, kind)
 
 
-def marks_of(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """The texts that mean a missing value, by feature; a declared category never does."""
-    marks = frozenset(schema.get("missing_values") or ())
+def marks_of(
+    schema: Mapping[str, Any], stated: Collection[str] = ()
+) -> dict[str, frozenset[str]]:
+    """The texts that mean a missing value, by feature; a declared category never does.
+
+    Args:
+        stated: such texts besides those of the declaration.
+    """
+    marks = frozenset(schema.get("missing_values") or ()).union(stated)
     return {
         feature["name"]: marks.difference(feature.get("categories") or ())
         for feature in schema["features"]

@@ -18,7 +18,7 @@ from datetime import date
 from typing import Any
 
 from grovekeeper_common import identifier_names, strict_json
-from grovekeeper_common.number_text import BLANKS
+from grovekeeper_common.number_text import BLANKS, is_number
 
 _NO_ROWS = (
     "a declaration is made from a data dictionary in JSON, never from rows: bounds and categories that are read off "
@@ -202,18 +202,10 @@ def _missing_values(given: Sequence[object]) -> tuple[list[str], list[str]]:
     texts = [text.strip(BLANKS) for text in given if isinstance(text, str)]
     distinct = list(filter(None, dict.fromkeys(texts)))
     numbers = [
-        *filter(_is_number, distinct),
+        *filter(is_number, distinct),
         *(_text(value) for value in given if isinstance(value, int | float)),
     ]
     return [text for text in distinct if text not in numbers], numbers
-
-
-def _is_number(text: str) -> bool:
-    """As the declaration judges a text; NaN is an empty cell anyway."""
-    try:
-        return not math.isnan(float(text))
-    except ValueError:
-        return False
 
 
 def _of_missing_values(

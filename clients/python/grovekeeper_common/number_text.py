@@ -2,6 +2,7 @@
 writes one as a category.
 """
 
+import math
 import re
 import sys
 from decimal import Decimal
@@ -40,6 +41,14 @@ def number_of(text: str) -> int | float | None:
     if text.lstrip("+-").isdecimal() and len(text) < sys.get_int_max_str_digits():
         return int(text)
     return min(max(float(text), -sys.float_info.max), sys.float_info.max)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number other than NaN, which is an empty cell anyway."""
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 def with_point(text: str) -> str:

@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from string import ascii_lowercase
 
 from grovekeeper_common.number_text import BLANKS
@@ -54,8 +55,9 @@ NO_MISSING = "the declaration does not allow empty cells here (missing)"
 MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 FRACTIONS = "the declaration takes whole numbers here"
 TYPES = (
-    "numbers, booleans and text are read; dates, times, bytes and lists are not, nor are truth values, decimals "
-    "with a fraction and floats in the unit column: a table with a gap makes floats of whole numbers"
+    "numbers, booleans and text are read, and dates in a column of dates; times, dates with a zone, bytes and lists "
+    "are not, nor are truth values, decimals with a fraction and floats in the unit column: a table with a gap makes "
+    "floats of whole numbers"
 )
 LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, cut off, or several streams in one file"
@@ -187,6 +189,15 @@ _UNNAMED_NAMES = re.compile(
     r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname"
 )
 _SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>.?)"?,?', re.IGNORECASE)
+
+
+def codec_of(encoding: str, begin: bytes) -> str:
+    """The codec of an encoding. UTF-16 without its mark has its order of bytes from the
+    first letter, which is an ASCII letter in most headers.
+    """
+    if encoding != "utf-16" or begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return encoding
+    return "utf-16-be" if begin[:1] == b"\0" else "utf-16-le"
 
 
 def of_no_text(begin: bytes) -> str:
@@ -343,6 +354,14 @@ def _why_no_number(cell: str) -> str | None:
     if _SIGN_NUMBER.fullmatch(cell):
         return _SIGN
     return None
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date as uploads and predictions read it, 2024-02-29."""
+    try:
+        return bool(_ISO_DATE.fullmatch(text)) and bool(date.fromisoformat(text))
+    except ValueError:  # such as 2023-02-29
+        return False
 
 
 def of_no_dates(cells: Iterable[str]) -> str | None:

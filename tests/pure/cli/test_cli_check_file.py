@@ -167,6 +167,23 @@ def test_no_share_is_more_than_all(run: Run) -> None:
     assert (marks["problem"], marks["percent"]) == ("missing-mark", 100)
 
 
+def test_an_option_of_text_for_a_file_of_columns_is_named(run: Run) -> None:
+    result = _check(run, b"PAR1" + b"\0" * 20, "--separator", ";")
+    assert result.exit_code == ExitCode.WRONG_USE
+    assert "/separator: for csv only" in result.stderr
+
+
+def test_what_is_no_date_is_not_out_of_bounds_besides(run: Run) -> None:
+    day = {"name": "day", "type": "date", "lower": "2020-01-01", "upper": "2021-12-31"}
+    schema = {"features": [day], "label": {"name": "y", "classes": ["0", "1"]}}
+    Path("d.json").write_text(json.dumps({**DECLARATION, "schema": schema}))
+    Path("r.csv").write_text("day,y\n01.03.2020,0\n2020-03-01,1\n")
+    said = run("datasets", "check", "d.json", "r.csv").stdout
+    assert "day: not a date, first in row 1" in said
+    assert "no cell would be clamped, missing or unknown" in said
+    assert "all the options above" not in said
+
+
 def test_rows_are_checked_from_standard_input(run: Run, service: Any) -> None:
     from_file = _check(run, GERMAN).stdout
     piped = run("datasets", "check", "d.json", "-", input=GERMAN.encode("cp1252"))

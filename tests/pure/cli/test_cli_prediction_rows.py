@@ -135,7 +135,7 @@ def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
         (
             "a.tsv",
             b"age\tweight\tcode\n1\t2\tx\n",
-            "does not say its form: predict takes",
+            "line 1: cells seem to be separated by tabs; add --separator tab",
         ),
     ],
 )
@@ -162,6 +162,8 @@ def test_a_file_of_another_form_is_named_with_the_forms_that_are_taken(
             "--encoding is one of: utf-8",
         ),
         ("a.csv", b"age\n\xff\n", Written(separator=";"), "a.csv is not utf-8"),
+        ("a.csv", b"age\n1\n", Written(missing=["NA,1.5"]), "and 1.5 is a number"),
+        ("a.jsonl", b"{}", Written(missing=["NA"]), "no CSV by its ending"),
         ("a.csv", b'age\n"1" 2\n', Written(separator=";"), "line 2 is not CSV"),
         ("a.csv", b"age;weight\n1;2;3\n", Written(separator=";"), "line 2 has not as"),
         (
@@ -179,6 +181,48 @@ def test_a_file_that_is_not_as_its_options_say_is_refused(
     with pytest.raises(WrongUse) as refused:
         prediction_rows.read_rows(tmp_path / name, SCHEMA, written)
     assert words in str(refused.value)
+
+
+def test_options_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
+    """A declared category stays one, a cell of blanks is no empty cell, lines before a
+    header and a text of two bytes a letter are read as an upload reads them.
+    """
+    declared = {"name": "code", "type": "categorical", "categories": ["NA", "x"]}
+    ward = {"name": "ward", "type": "categorical", "categories": ["A"]}
+    schema = {**SCHEMA, "features": [declared, ward]}
+    text = '\n"code","ward"\nNA," "\n"x",NA\n'
+    read = [{"code": "NA", "ward": " "}, {"code": "x", "ward": None}]
+    for encoding in ("utf-8", "utf-16", "utf-16-le", "utf-16-be"):
+        (tmp_path / "a.tsv").write_bytes(text.encode(encoding))
+        options = Written(missing=["NA"], encoding=encoding[:6].removesuffix("-"))
+        assert prediction_rows.read_rows(tmp_path / "a.tsv", schema, options) == read
+    (tmp_path / "a.csv").write_text(text)
+    usual = prediction_rows.read_rows(tmp_path / "a.csv", schema)
+    assert usual == [{"code": "NA", "ward": " "}, {"code": "x", "ward": "NA"}]
+    assert usual == prediction_rows.read_rows(
+        tmp_path / "a.csv", schema, Written(separator=",")
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "cause"),
+    [
+        ("29.02.2024", "dates in another form"),
+        ("2023-02-29", "a day that its month does not have"),
+        ("2024-02-29 12:00", "a time of the day"),
+        ("soon", "such as 2024-02-29"),
+    ],
+)
+def test_what_is_no_date_is_named_with_its_line_and_cause(
+    tmp_path: Path, cell: str, cause: str
+) -> None:
+    admitted = {"name": "admitted", "type": "date"}
+    (tmp_path / "a.csv").write_text(f"admitted\n2024-02-29\n{cell}\n")
+    with pytest.raises(WrongUse, match="line 3: the cell of admitted") as refused:
+        prediction_rows.read_rows(
+            tmp_path / "a.csv", {**SCHEMA, "features": [admitted]}
+        )
+    assert cause in str(refused.value)
 
 
 def test_a_text_of_json_needs_no_ending(tmp_path: Path) -> None:

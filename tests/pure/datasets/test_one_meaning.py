@@ -8,6 +8,7 @@ import json
 import math
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tests.support.uploads import Ingestion
 
 CATEGORIES = ("A", "\u00e9", "39", "True", "1")
 WARD = Feature("cell", "categorical", categories=CATEGORIES, missing=True)
+MARKED = replace(WARD, marks=("NA", "null", "39.0"))
 AGE = Feature("cell", "numeric", lower=-100.0, upper=100.0, missing=True)
 DAY = Feature("cell", "date", upper=3652.0, missing=True, first_day=16436)
 CARDS = {
@@ -95,7 +97,16 @@ DATE_CELLS: list[Any] = [
 
 
 def schema_of(feature: Feature) -> Schema:
-    return Schema((feature,), LABEL)
+    return Schema((feature,), LABEL, feature.marks)
+
+
+def card_of(feature: Feature) -> dict[str, Any]:
+    """The schema as the card of a model has it."""
+    return {
+        "features": [CARDS[feature.type]],
+        "label": {"name": "y"},
+        "missing_values": list(feature.marks),
+    }
 
 
 def meaning(feature: Feature, columns: SanitisedColumns) -> Any:
@@ -236,7 +247,7 @@ def by_cli(feature: Feature, folder: Path, cell: Any) -> Any:
     file.write_text(f"cell\n{text_of(cell)}\n", encoding="utf-8")
     return predicted(
         feature,
-        read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}),
+        read_rows(file, card_of(feature)),
     )
 
 
@@ -245,14 +256,12 @@ def by_cli_lines(feature: Feature, folder: Path, cell: Any) -> Any:
     file.write_text(json.dumps({"cell": cell}) + "\n", encoding="utf-8")
     return predicted(
         feature,
-        read_rows(file, {"features": [CARDS[feature.type]], "label": {"name": "y"}}),
+        read_rows(file, card_of(feature)),
     )
 
 
 def by_client(feature: Feature, source: Any) -> Any:
-    read = client_rows.read(
-        source, {"features": [CARDS[feature.type]], "label": {"name": "y"}}
-    )
+    read = client_rows.read(source, card_of(feature))
     columns = json.loads(json.dumps(read.columns, allow_nan=False))
     answer = meaning(
         feature,
@@ -371,6 +380,17 @@ def test_an_empty_text_is_missing_everywhere(tmp_path: Path) -> None:
     found = meanings(WARD, tmp_path, "")
     assert set(found) == {way.__name__ for way in WAYS}
     assert set(found.values()) == {"MISSING"}
+
+
+@pytest.mark.parametrize("cell", CATEGORY_CELLS, ids=ascii)
+def test_a_cell_where_texts_are_declared_as_missing_has_one_meaning(
+    tmp_path: Path, cell: Any
+) -> None:
+    found = meanings(MARKED, tmp_path, cell)
+    assert len(set(found.values())) <= 1, found
+    if cell in MARKED.marks:
+        assert set(found.values()) == {"MISSING"}
+        assert {"by_csv", "by_rows", "by_stream", "by_open_inference"} <= set(found)
 
 
 def test_truth_values_that_predict_can_be_uploaded(tmp_path: Path) -> None:

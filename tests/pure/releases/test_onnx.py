@@ -44,7 +44,7 @@ def schema(n_classes: int) -> Schema:
     """A schema with awkward bounds, ties, all kinds of columns, and names that collide
     with an exporter's names.
     """
-    return schema_of(
+    declared = schema_of(
         {
             "name": "/value_0",
             "type": "numeric",
@@ -91,6 +91,7 @@ def schema(n_classes: int) -> Schema:
         classes=[f"{number}é" for number in range(n_classes)],
         label="class",
     )
+    return Schema.from_json(declared.to_json() | {"missing_values": ["NA", "red"]})
 
 
 def raw_rows(schema: Schema, n_rows: int, *, seed: int) -> dict[str, np.ndarray]:
@@ -102,7 +103,7 @@ def raw_rows(schema: Schema, n_rows: int, *, seed: int) -> dict[str, np.ndarray]
     for index, feature in enumerate(schema.features):
         if feature.is_categorical:
             words = np.array(
-                [*feature.categories, "", "undeclared", "RED"], dtype=object
+                [*feature.categories, "", "NA", "undeclared", "RED"], dtype=object
             )
             results[feature.name] = generator.choice(words, (n_rows, 1))
         else:
@@ -143,9 +144,8 @@ def sanitised(schema: Schema, raw: dict[str, np.ndarray]) -> SanitisedColumns:
 def _sanitised(feature: Feature, cells: np.ndarray) -> np.ndarray:
     if not feature.is_categorical:
         return sanitise_numbers(feature, cells)
-    codes = {word: code for code, word in enumerate(feature.categories)} | {
-        "": feature.missing_code
-    }
+    codes = dict.fromkeys(("", "NA"), feature.missing_code)
+    codes |= {word: code for code, word in enumerate(feature.categories)}
     result = np.array(
         [codes.get(cell, feature.other_code) for cell in cells.tolist()], dtype=np.int32
     )

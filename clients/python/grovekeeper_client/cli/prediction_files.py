@@ -212,7 +212,7 @@ def _parts(task: Task) -> _Parts:
             raw = closes.enter_context(usual)
         if raw.peek(8).startswith(_TABLES):
             parts = _of_tables(raw, task)
-        elif form == ".csv":
+        elif form in texts.OF_CSV:
             parts = _of_csv(raw, task)
         elif form == ".jsonl":
             lines = texts.from_json_lines(_unpacked(raw), task.source)
@@ -262,7 +262,7 @@ def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
     text = block.decode("utf-8-sig")
     texts.check_separator(text, task.source, task.schema)
     reader = csv.reader(io.StringIO(text, newline=""))
-    header = next(reader, [])
+    header = next(filter(None, reader), [])
     task.check_columns(header)
     lines = b"".join(block.splitlines(keepends=True)[reader.line_num :])
     n_bytes = 0

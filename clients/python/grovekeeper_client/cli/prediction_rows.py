@@ -17,7 +17,7 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
 from grovekeeper_client.cli.written import USUAL, Written, as_option
 from grovekeeper_common import strict_json, suspicions
-from grovekeeper_common.number_text import number_of
+from grovekeeper_common.number_text import BLANKS, number_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -39,10 +39,11 @@ def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -
     form = form_of(file)
     if not written.is_usual:
         check_is_csv(file)
-        with written.as_usual(io.BytesIO(content), file, schema) as usual:
+        stream = io.BufferedReader(io.BytesIO(content))
+        with written.as_usual(stream, file, schema) as usual:
             content = usual.read()
     check_text(content, file)
-    if form == ".csv":
+    if form in OF_CSV:
         text = content.decode("utf-8-sig")
         check_separator(text, file, schema)
         return from_csv(io.StringIO(text, newline=""), schema)
@@ -53,6 +54,10 @@ def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -
     return _from_json(content, file, is_lines=form == ".jsonl")
 
 
+OF_CSV = (".csv", ".tsv", ".txt")
+"""Endings of files with a header and separated cells."""
+
+
 def form_of(file: Path) -> str:
     """The ending of a file of rows, without that of gzip."""
     plain = file.with_suffix("") if file.suffix.lower() == ".gz" else file
@@ -61,8 +66,10 @@ def form_of(file: Path) -> str:
 
 def check_is_csv(file: Path) -> None:
     """Checks that a file can be written in other ways than one."""
-    if form_of(file) != ".csv":
-        raise WrongUse(f"{file} is no .csv, and CSV alone is written in several ways")
+    if form_of(file) not in OF_CSV:
+        raise WrongUse(
+            f"{file} is no CSV by its ending ({' '.join(OF_CSV)}), and CSV alone is written in several ways"
+        )
 
 
 _FORMS = "predict takes .csv with a header, .jsonl and .json, each plain or gzip (.gz)"
@@ -116,7 +123,7 @@ def check_text(content: bytes, file: Path) -> None:
 def no_text(file: Path, content: bytes) -> WrongUse:
     """The error for a file whose content is not UTF-8."""
     suspected = suspicions.of_no_text(content)
-    is_csv = form_of(file) == ".csv"
+    is_csv = form_of(file) in OF_CSV
     option = suspicions.option_of(suspected) if is_csv else None
     return WrongUse(f"{file} is {_with_way_out(suspected, option)}")
 
@@ -209,7 +216,8 @@ def csv_records(
     """
     reader = csv.reader(lines, strict=True)
     try:
-        names = list(header) or next(reader, [])
+        # lines without a cell stand before some headers
+        names = list(header) or next(filter(None, reader), [])
         check_distinct(names)
         for cells in reader:
             line = n_before + reader.line_num
@@ -249,6 +257,11 @@ class CellReader:
         self, schema: Mapping[str, Any], *, aside: Collection[str] = ()
     ) -> None:
         self._numbers = row_kinds.number_columns(schema)
+        self._dates = {
+            feature["name"]
+            for feature in schema["features"]
+            if feature["type"] == "date"
+        }
         self._aside = {schema["label"]["name"], *aside}
         self._marks = row_kinds.marks_of(schema)
 
@@ -256,7 +269,8 @@ class CellReader:
         """A row, from its cells by column.
 
         Raises:
-            WrongUse: a cell of a number column is not a number.
+            WrongUse: a cell of a number column is not a number, or one of a column of
+                dates no date.
         """
         row: dict[str, Any] = {}
         for name, text in texts.items():
@@ -268,6 +282,8 @@ class CellReader:
                 row[name] = _number(name, text, line=line)
             else:
                 row[name] = text or None
+            if name in self._dates:
+                _check_date(name, text, line=line)
         return row
 
 
@@ -313,6 +329,16 @@ def _number(name: str, text: str, *, line: int) -> int | float | None:
             option = suspicions.option_of(suspected, [text])
             why = f"{why}: {_with_way_out(suspected, option)}"
         raise WrongUse(why) from None
+
+
+def _check_date(name: str, text: str, *, line: int) -> None:
+    if not text.strip(BLANKS) or suspicions.is_date(text.strip(BLANKS)):
+        return
+    suspected = suspicions.of_no_dates([text])
+    cause = "" if suspected is None else f": {suspected}"
+    raise WrongUse(
+        f"line {line}: the cell of {name} is not a date such as 2024-02-29{cause}"
+    )
 
 
 def _objects(value: object) -> Rows:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import GzipFile
-from io import BufferedReader, BytesIO
+from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -17,7 +17,7 @@ import typer
 from grovekeeper_client import rows
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_common import suspicions
-from grovekeeper_common.number_text import with_point
+from grovekeeper_common.number_text import BLANKS, is_number, with_point
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,18 @@ class Written:
         """Whether no option is given."""
         return not any(self.options.values())
 
+    def _marks(self) -> list[str]:
+        texts = [text.strip(BLANKS) for text in ",".join(self.missing or ()).split(",")]
+        marks = [text for text in texts if text]
+        numbers = [text for text in marks if is_number(text)]
+        if numbers:
+            raise WrongUse(f"--missing takes texts, and {numbers[0]} is a number")
+        return marks
+
     @contextmanager
     def as_usual(
         self,
-        stream: BytesIO | BufferedReader | GzipFile,
+        stream: "BufferedReader[Any] | GzipFile",
         file: Path,
         schema: Mapping[str, Any],
     ) -> "Iterator[BufferedReader[Any]]":
@@ -76,15 +84,16 @@ class Written:
         ]
         encoding = _one_of(suspicions.ENCODINGS, self.encoding or "utf-8", "--encoding")
         decimal = _one_of(suspicions.DECIMALS, self.decimal or ".", "--decimal")
-        numbers = set(rows.number_columns(schema)) if decimal == "," else set()
-        marks = {mark.strip() for mark in ",".join(self.missing or ()).split(",")}
+        numbers = rows.number_columns(schema) if decimal == "," else set()
+        marks = rows.marks_of(schema, self._marks())
 
         def usual(name: str, cell: str) -> str:
-            if rows.is_mark(cell, marks):
+            if rows.is_mark(cell, marks.get(name, ())):
                 return ""
             return with_point(cell) if name in numbers else cell
 
-        signed = "utf-8-sig" if encoding == "utf-8" else encoding
+        codec = suspicions.codec_of(encoding, stream.peek(2)[:2])
+        signed = "utf-8-sig" if codec == "utf-8" else codec
         with tempfile.TemporaryFile() as file_of_usual:
             lines = io.TextIOWrapper(stream, signed, newline="")
             text = io.TextIOWrapper(file_of_usual, "utf-8", newline="")
@@ -108,9 +117,12 @@ def _rewrite(
     records: Iterator[list[str]], text: TextIO, usual: Callable[[str, str], str]
 ) -> None:
     writer = csv.writer(text, lineterminator="\n")
-    header = next(records, [])
-    writer.writerow(header)
+    header: list[str] = []
     for cells in records:
+        if not header:
+            header = cells
+            writer.writerow(cells)
+            continue
         # a row of another length is refused where rows are read
         names = header if len(header) == len(cells) else [""] * len(cells)
         writer.writerow(map(usual, names, cells))

@@ -15,8 +15,9 @@ number between two integers     the nearest integer, ties to even (``integer`` f
 date                            its whole days since the first day, in bounds like a number
 empty number                    MISSING (NaN); the lower bound if the feature declares no ``missing``
 undeclared category             OTHER
-empty category, as a null or    MISSING; OTHER if the feature declares no ``missing``
-as a text of no characters
+empty category, as a null, as a MISSING; OTHER if the feature declares no ``missing``
+text of no characters or as a
+declared mark
 undeclared or empty label       the row is dropped
 label that is a number          the class between the declared points that it lies between
 ==============================  ===========================================
@@ -131,12 +132,6 @@ _JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
 _JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
 
 
-_EMPTY_CATEGORIES = (None, "")
-"""The cells that are empty in a column of categories; CSV, ONNX and other protocols
-have only the text.
-"""
-
-
 def legal_types(feature: Feature) -> frozenset[type]:
     """The types of legal cells, an empty one included.
 
@@ -148,13 +143,22 @@ def legal_types(feature: Feature) -> frozenset[type]:
 
 
 def codes_of(feature: Feature) -> dict[object, int]:
-    """The codes of the declared categories and of an empty cell, which is a null or a
-    text of no characters.
+    """The codes of the declared categories and of an empty cell, which is a null or an
+    empty text.
     """
     codes: dict[object, int] = {
         category: code for code, category in enumerate(feature.categories)
     }
-    return codes | dict.fromkeys(_EMPTY_CATEGORIES, feature.missing_code)
+    empty = (None, *empty_texts(feature))
+    return codes | dict.fromkeys(empty, feature.missing_code)
+
+
+def empty_texts(feature: Feature) -> tuple[str, ...]:
+    """The texts that are empty cells in a column of categories; CSV, ONNX and other
+    protocols have no null.
+    """
+    marks = [text for text in feature.marks if text not in feature.categories]
+    return ("", *marks)
 
 
 class Cells(Protocol):
@@ -207,7 +211,9 @@ class JsonCells:
         if feature.type == "date":
             is_empty = np.isnan(self.numbers(feature))
             return np.flatnonzero(is_empty)
-        empty = _EMPTY_CATEGORIES if feature.is_categorical else (None,)
+        empty: tuple[object, ...] = (None,)
+        if feature.is_categorical:
+            empty = (None, *empty_texts(feature))
         if not any(value in self._values for value in empty):
             return ()
         return [row for row, value in enumerate(self._values) if value in empty]
@@ -493,8 +499,11 @@ def unknown_column(
 def _problem(
     feature: Feature, place: Place, problem: str, count: int
 ) -> ParameterProblem:
+    accepted = feature.categories
+    if problem == "not-a-date":
+        accepted = ("a text such as 2024-02-29",)
     return ParameterProblem(
-        place, problem, accepted=feature.categories, column=feature.name, count=count
+        place, problem, accepted=accepted, column=feature.name, count=count
     )
 
 
@@ -516,6 +525,12 @@ class RequestRows:
         self._types: list[frozenset[type]] = []
         self._codes: dict[int, tuple[Mapping[object, int], int]] = {}
         self._first_days: dict[int, int] = {}
+        self._empty_texts = {
+            text
+            for feature in features
+            if feature.is_categorical
+            for text in empty_texts(feature)
+        }
         rules: list[tuple[float, float, float, bool]] = []
         for place, feature in enumerate(features):
             if feature.first_day is not None:
@@ -578,8 +593,8 @@ class RequestRows:
         cells = list(map(row.get, self._order))
         if not all(map(contains, self._types, map(type, cells))):
             return None
-        # The other function decides whether a text of no characters is legal.
-        if self._codes and "" in cells:
+        # The other function decides whether an empty text is legal.
+        if self._codes and not self._empty_texts.isdisjoint(cells):
             return None
         for place, (codes, other) in self._codes.items():
             cells[place] = codes.get(cells[place], other)
@@ -612,7 +627,7 @@ class RequestRows:
             if place not in self._codes:
                 values += cells
                 continue
-            if type(None) not in types and "" in cells:
+            if type(None) not in types and not self._empty_texts.isdisjoint(cells):
                 return None  # an empty cell where none may be empty
             codes, other = self._codes[place]
             values += [codes.get(cell, other) for cell in cells]

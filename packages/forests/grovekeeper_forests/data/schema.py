@@ -9,7 +9,7 @@ import itertools
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast, get_args
 
 from grovekeeper_forests import limits
@@ -38,6 +38,8 @@ class Feature:
         missing: an empty cell is legal and becomes MISSING.
         bounds: a note on the source of the bounds, for readers.
         first_day: the declared first day of a ``date``, in days from 1970-01-01.
+        marks: the texts that stand for an empty cell unless they are a category
+            (:attr:`Schema.missing_values`).
     """
 
     name: str
@@ -49,6 +51,7 @@ class Feature:
     missing: bool = False
     bounds: str | None = None
     first_day: int | None = None
+    marks: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def is_date(self) -> bool:
@@ -127,8 +130,8 @@ class Schema:
     Attributes:
         label: the column that a job predicts; of a dataset with several, the first.
         further_labels: the other labels of a dataset; no job has them as features.
-        missing_values: texts that stand for an empty cell in the owner's files, but in
-            a column that declares the text as a value.
+        missing_values: texts that stand for an empty cell, but in a column that
+            declares the text as a value.
     """
 
     features: tuple[Feature, ...]
@@ -248,8 +251,9 @@ class Schema:
             value: ``{"features": […], "label": {…}, "missing_values": […]}``, or ``labels`` in place
                 of ``label``; absent optional fields take their defaults.
         """
+        missing_values = tuple(cast(Sequence[str], value.get("missing_values") or ()))
         features = tuple(
-            _feature(item)
+            _feature(item, missing_values)
             for item in cast(Sequence[Mapping[str, object]], value["features"])
         )
         stated = value.get("labels") or [value["label"]]
@@ -261,8 +265,7 @@ class Schema:
             if cuts and not classes:
                 classes = classes_of_cuts(cuts)
             labels.append(Label(str(item["name"]), classes, cuts))
-        missing_values = cast(Sequence[str], value.get("missing_values") or ())
-        return cls(features, labels[0], tuple(missing_values), tuple(labels[1:]))
+        return cls(features, labels[0], missing_values, tuple(labels[1:]))
 
     def problems(self) -> list[ParameterProblem]:
         """Every broken rule, with a place in ``schema``."""
@@ -287,8 +290,8 @@ class Schema:
                 at = ("labels", index)
             broken = _label_problems(label, is_taken=label.name in seen)
             seen.add(label.name)
-            for field, slug in broken.items():
-                problems.append(_problem(slug, *at, field))
+            for member, slug in broken.items():
+                problems.append(_problem(slug, *at, member))
         marks_problem = missing_values_problem(self.missing_values)
         if marks_problem:
             problems.append(_problem(marks_problem, "missing_values"))
@@ -307,7 +310,7 @@ def classes_of_cuts(cuts: Sequence[float]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _feature(item: Mapping[str, object]) -> Feature:
+def _feature(item: Mapping[str, object], marks: tuple[str, ...]) -> Feature:
     lower = item.get("lower")
     upper = item.get("upper")
     first_day = None
@@ -323,6 +326,7 @@ def _feature(item: Mapping[str, object]) -> Feature:
         missing=bool(item.get("missing", False)),
         bounds=cast("str | None", item.get("bounds")),
         first_day=first_day,
+        marks=marks,
     )
 
 
@@ -526,14 +530,14 @@ def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
         for field in ("categories", "ordered")
         if getattr(feature, field)
     )
-    for field in ("lower", "upper"):
-        value = getattr(feature, field)
+    for bound in ("lower", "upper"):
+        value = getattr(feature, bound)
         if math.isnan(value):
-            problems.append((field, _NO_BOUND[feature.type]))
+            problems.append((bound, _NO_BOUND[feature.type]))
         elif math.isinf(value):
-            problems.append((field, "not-finite"))
+            problems.append((bound, "not-finite"))
         elif feature.type == "integer" and not value.is_integer():
-            problems.append((field, "not-an-integer"))
+            problems.append((bound, "not-an-integer"))
     if not problems and feature.lower > feature.upper:
         problems.append(("lower", "above-upper"))
     return problems

@@ -26,6 +26,7 @@ from grovekeeper_forests.data.encoding import (
     to_numbers,
     to_places,
 )
+from grovekeeper_forests.data.sanitiser import empty_texts
 from grovekeeper_forests.data.schema import Feature, Schema
 
 TREES_DOMAIN = "ai.onnx.ml"
@@ -122,9 +123,6 @@ FIRST_CODE = 1
 """Codes start at 1: runtimes test sets of such numbers with one mask, and the reference
 evaluator ends a set at a 0.
 """
-
-EMPTY = ""
-"""The text of an empty categorical cell; no category is the empty string."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +331,11 @@ def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> 
         "LabelEncoder",
         feature.name,
         domain=TREES_DOMAIN,
-        keys_strings=[*feature.categories, EMPTY],
-        values_floats=[*values[: feature.other_code].tolist(), empty],
+        keys_strings=[*feature.categories, *empty_texts(feature)],
+        values_floats=[
+            *values[: feature.other_code].tolist(),
+            *[empty] * len(empty_texts(feature)),
+        ],
         default_float=other,
     )
 
