@@ -64,10 +64,14 @@ def test_a_declaration_shows_the_classes_that_follow_from_its_points(
         ({"cuts": [7, 3]}, "cuts", "not-ascending"),
         ({"cuts": ["3"]}, "cuts/0", "not-a-number"),
         ({"cuts": [10**400]}, "cuts/0", "not-finite"),
-        ({"cuts": [3], "classes": ["short", "long"]}, "classes", "not-those-of-the-cuts"),
+        (
+            {"cuts": [3], "classes": ["short", "long"]},
+            "classes",
+            "not-those-of-the-cuts",
+        ),
         ({}, "classes", "too-few"),
     ],
-)  # fmt: skip
+)
 def test_other_points_are_refused(
     server: Server, label: dict[str, Any], at: str, problem: str
 ) -> None:

@@ -54,8 +54,10 @@ def _uploaded(server: Server, **changes: object) -> dict[str, Any]:
     report = answer.json()
     assert report["rows"] == len(AGES)
     assert [column["name"] for column in report["columns"]] == [
-        "age", "old", "los_days",
-    ]  # fmt: skip
+        "age",
+        "old",
+        "los_days",
+    ]
     assert [column["unknown"] for column in report["columns"]] == [0, 80, 80]
     return dataset
 
@@ -85,8 +87,9 @@ def test_a_label_is_added_before_the_first_upload_and_none_after_it(
     changed = server.admin.http.patch(path, json={"schema": SCHEMA})
     assert changed.status_code == 200, changed.text
     assert [label["name"] for label in changed.json()["schema"]["labels"]] == [
-        "old", "los_days",
-    ]  # fmt: skip
+        "old",
+        "los_days",
+    ]
     uploaded = server.admin.http.post(
         f"{path}/rows", content="age,old,los_days\n5,no,4\n", headers=CSV
     )
@@ -109,7 +112,7 @@ def test_a_label_is_added_before_the_first_upload_and_none_after_it(
         ({"labels": [OLD, {**DAYS, "cuts": [7, 3]}]}, "labels/1/cuts", "not-ascending"),
         ({"labels": [OLD] * 17}, "labels", "too-many"),
     ],
-)  # fmt: skip
+)
 def test_other_labels_are_refused(
     server: Server, stated: dict[str, Any], at: str, problem: str
 ) -> None:
@@ -218,9 +221,13 @@ def test_statistics_count_by_every_label(server: Server, protects: str) -> None:
     dataset = _uploaded(server, protects=protects)
     tables = [
         {"statistic": "crosstab", "columns": ["old", "los_days"]},
-        {"statistic": "count", "by": ["los_days"], "where": [{"column": "old", "in": ["yes"]}]},
+        {
+            "statistic": "count",
+            "by": ["los_days"],
+            "where": [{"column": "old", "in": ["yes"]}],
+        },
         {"statistic": "median", "column": "age", "by": ["old", "los_days"]},
-    ]  # fmt: skip
+    ]
     shown = _released(server, dataset["id"], epsilon="3000", tables=tables)
     crossed, counted, median = shown["tables"]
     cells = {tuple(row["cells"]): row["value"] for row in crossed["rows"]}
@@ -269,8 +276,11 @@ def test_a_label_that_was_not_declared_is_refused_with_the_names(
     for asked, accepted in ((dataset, ["old", "los_days"]), (single, [name])):
         for path, body in (
             ("/plans", training(asked["id"], label="age")),
-            (f"/datasets/{asked['id']}/profiles/quote", {"epsilon": "1", "label": "age"}),
-        ):  # fmt: skip
+            (
+                f"/datasets/{asked['id']}/profiles/quote",
+                {"epsilon": "1", "label": "age"},
+            ),
+        ):
             answer = server.admin.http.post(path, json=body)
             assert answer.status_code == 422, answer.text
             [error] = answer.json()["errors"]

@@ -88,7 +88,7 @@ def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> s
     details = fields.get("details") or {}
     purpose = f"job {fields['job_id']}"
     if "label" in details:
-        purpose += f", which reads {details['label']},"
+        purpose += f" (label {details['label']})"
     if "attested_by" in details:
         attester, description = details["attested_by"], details["description"]
         purpose = (

@@ -69,6 +69,13 @@ def test_odds_round_up_and_certainty_is_named_only_where_it_is_certain(
     assert odds_words.percent(odds) == text
 
 
+def test_the_sentence_of_an_entry_names_the_label_that_its_job_read() -> None:
+    fields = {"kind": "charge", "amount": "1", "job_id": "jb_1"}
+    said = words.entry({**fields, "details": {"label": "ill"}}, "ε")
+    assert said == "1 ε was charged for job jb_1 (label ill). A charge is final."
+    assert "label" not in words.entry(fields, "ε")
+
+
 def test_odds_are_a_sentence_that_may_have_a_condition() -> None:
     said = odds_words.sentence(
         "add_remove", "0.7311", unit="row", condition="Given everything,"

@@ -61,6 +61,10 @@ def declarations(draw: Any) -> dict[str, Any]:
     if draw(st.booleans()):
         points = st.lists(numbers, min_size=1, max_size=4, unique=True)
         label = {"name": names[3], "cuts": sorted(draw(points))}
+    labels: dict[str, Any] = {"label": label}
+    if draw(st.booleans()):
+        second = {"name": "another label", "cuts": [draw(numbers)]}
+        labels = {"labels": [label, second]}
     return {
         "name": "dummies",
         "schema": {
@@ -68,7 +72,7 @@ def declarations(draw: Any) -> dict[str, Any]:
                 {"name": name, **feature}
                 for name, feature in zip(names[:3], features, strict=True)
             ],
-            "label": label,
+            **labels,
             "missing_values": draw(st.lists(marks, max_size=3, unique=True)),
         },
         "budget": {"accountant": "pure", "epsilon": "3"},
