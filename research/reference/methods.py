@@ -25,6 +25,8 @@ CLAIMS = {
     "fedgbdt-cyclic": APPROXIMATE,
     "s-bdt-cyclic": APPROXIMATE,
     "s-bdt-newton": APPROXIMATE,
+    "dp-gd-linear": APPROXIMATE,
+    "dp-gd-rff": APPROXIMATE,
     "rpf-prototype": PROTOTYPE,
     "nbrt-prototype": PROTOTYPE,
     "majority": NONE,
