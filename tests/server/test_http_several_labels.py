@@ -339,3 +339,33 @@ def test_the_client_names_a_label_and_draws_dummies_of_all(
         assert model.classes == CLASSES["los_days"]
         evaluated = model.evaluate("9", label="los_days").wait(progress=False)
         assert evaluated.answer["label"] == "los_days"
+
+
+def test_the_part_without_labels_names_none(server: Server) -> None:
+    dataset = _uploaded(
+        server, partitions=[{"name": "half", "kind": "hash", "cells": 2}]
+    )
+    other = {"dataset": dataset["id"], "epsilon": "1", "scope": {"half": [1]}}
+    asked = {
+        "algorithm": "sspe-1",
+        "parameters": {},
+        "label": "los_days",
+        "scope": {"half": [0]},
+        "unlabelled": other,
+    }
+    quote = server.admin.http.post("/plans", json=training(dataset["id"], **asked))
+    assert quote.json()["label"] == "los_days"
+    assert "label" not in quote.json()["unlabelled"]
+    job = server.trained(dataset["id"], **asked)
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+    assert card["schema"]["label"]["name"] == "los_days"
+    entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()
+    details = [
+        entry.get("details")
+        for entry in entries["entries"]
+        if entry["kind"] == "charge"
+    ]
+    assert len(details) == 2
+    assert details.count({"label": "los_days"}) == 1
+    export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+    assert verify(io.BytesIO(export)).kinds["charge"] == 2
