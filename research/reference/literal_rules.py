@@ -6,21 +6,19 @@ import math
 from collections.abc import Mapping
 
 TRUE_LOSS: Mapping[str, str] = {
-    "mrf": "no bound",
-    "spe": "no bound",
-    "srt": "no bound",
+    "mrf": "no bound, under either adjacency",
+    "spe": "no bound, under either adjacency",
+    "srt": "no bound, under either adjacency",
     "rdt-jagannathan": "the claim; twice that where a row is replaced",
     "maxtree": "at most e^(2ε) − 1 a tree where a row is added or removed",
-    "sspe-1": "no bound",
+    "sspe-1": "no bound, under either adjacency",
     "sspe-2": "the claim where a label is added or removed; twice that where one changes",
     "pte": "the claim where features are public and a label is added or removed; twice that where one changes",
     "rdt-mv": "the claim, without the price of choosing k and h",
     "rdt-ta": "the claim, without the price of choosing k and h",
-    "bms-rf": "no bound",
+    "bms-rf": "no bound, under either adjacency",
 }
-"""True loss of the rule as printed, by slug of the repaired algorithm. "No bound" holds
-under either adjacency.
-"""
+"""True loss of the rule as printed, by slug of the repaired algorithm."""
 
 
 def vote_ceiling(n_trees: int, epsilon: float, n_classes: int = 2) -> float:

@@ -87,7 +87,7 @@ def test_the_command_runs_bundled_tables_continues_and_writes_pages(
 
     page = (tmp_path / "spe-1.md").read_text()
     assert "| Iris | RF | 95.33 | " in page
-    assert "| `spe` | no bound | Medians are drawn" in page
+    assert "| `spe` | no bound, under either adjacency | Medians are drawn" in page
     assert "Syn5d" in page
     assert "Wine MaxTree: no fold ran." in page
     assert "Iris RF," not in page
