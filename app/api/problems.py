@@ -242,6 +242,7 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     forest_errors.NotSupported: ("what",),
     errors.TooLarge: ("limit",),
     errors.UploadRepeated: ("upload",),
+    errors.NoRowsOfUnit: ("similar_units",),
 }  # fmt: skip
 """Attributes of an error that its problem shows as they are."""
 
@@ -428,19 +429,25 @@ def _unknown_field(
 ) -> errors.FieldProblem:
     """The place of an unknown field, the fields that are accepted there, and a name
     that reads like theirs.
-
-    Other names came from outside like a value, and may be one: a category, or the name
-    of a person.
     """
     *place, name = item["loc"]
     accepted = () if model is None else _fields_at(model, place)
-    field = name if isinstance(name, str) and _FIELD_NAME.fullmatch(name) else None
     return errors.FieldProblem(
         "".join(f"/{part}" for part in place),
         "unknown-field",
         accepted=accepted,
-        field=field,
+        field=shown_name(name),
     )
+
+
+def shown_name(name: object) -> str | None:
+    """The name of an unknown field or parameter that a problem shows: one that reads
+    like the names of this API.
+
+    Other names came from outside like a value, and may be one: a category, or the name
+    of a person.
+    """
+    return name if isinstance(name, str) and _FIELD_NAME.fullmatch(name) else None
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[object]) -> tuple[str, ...]:

@@ -506,13 +506,17 @@ async def check_query(request: Request) -> None:
     route: APIRoute = request.scope["route"]
     declared = sorted(set(_declared(route.dependant)))
     sent = Counter(name for name, _ in request.query_params.multi_items())
-    problems = [
+    wrong = [
         FieldProblem(f"/{name}", "repeated") for name in declared if sent[name] > 1
     ]
-    if not sent.keys() <= set(declared):
-        problems.append(FieldProblem("", "unknown-parameter", accepted=tuple(declared)))
-    if problems:
-        raise InvalidRequest(problems)
+    unknown = sorted(sent.keys() - set(declared))
+    # those whose names are not shown are one problem
+    for shown in dict.fromkeys(map(problems.shown_name, unknown)):
+        wrong.append(
+            FieldProblem("", "unknown-parameter", accepted=tuple(declared), field=shown)
+        )
+    if wrong:
+        raise InvalidRequest(wrong)
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:

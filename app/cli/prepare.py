@@ -2,6 +2,7 @@
 revision, admin key.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,14 +53,24 @@ def prepare(settings: Settings) -> None:
         print(f"It was also written to {file}", file=sys.stderr)
 
 
+def _require_usable_umask() -> None:
+    umask = os.umask(0o077)  # the only call that tells it
+    os.umask(umask)
+    if umask & 0o700:
+        raise InstallationError(
+            f"the umask {umask:04o} takes from new files the rights of their own account; run: umask 077"
+        )
+
+
 def upgrade(settings: Settings) -> None:
     """Makes the home and upgrades the database to the newest revision, unless an
     embedded database is there already.
 
     Raises:
         InstallationError: the database cannot be reached, belongs to another program,
-            or is from a newer version.
+            or is from a newer version; or no file that is made now could be opened.
     """
+    _require_usable_umask()
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     refuse_unfinished_restore(settings)
     if is_embedded(settings) and _is_newest(settings.database_url):

@@ -50,9 +50,10 @@ class RoleMissing(GrovekeeperError):
             if self.is_global
             else "an owner of the dataset, or an admin, can grant it"
         )
-        return (
-            f"only a key with the role {' or '.join(self.needed)} may do this; {giver}"
-        )
+        needed = " or ".join(self.needed)
+        if self.needed != ["admin"]:
+            needed += ", or a role that includes it"
+        return f"this needs the role {needed}; {giver}"
 
 
 @dataclass(eq=False)
@@ -498,8 +499,16 @@ class NoRowsYet(GrovekeeperError):
     sentence = "this dataset has no rows yet"
 
 
+@dataclass(eq=False)
 class NoRowsOfUnit(GrovekeeperError):
-    """No row of the unit that an owner wants to erase is stored. Shown to owners only."""
+    """No row of the unit that an owner wants to erase is stored. Shown to owners only.
+
+    Attributes:
+        similar_units: PRIVATE; how many stored units are spelt alike. ``None`` for a
+            caller who is no owner by a grant.
+    """
+
+    similar_units: int | None
 
     sentence = "no row of that unit is stored, so nothing was erased; compare the value, character by character"
 

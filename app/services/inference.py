@@ -102,9 +102,16 @@ class _InputParameters(msgspec.Struct):
 
 
 class _OutputParameters(msgspec.Struct):
-    """Parameters of a requested output: whether its values are sent as bytes."""
+    """Parameters of a requested output: whether its values are sent as bytes. The
+    others ask for another answer, and are refused: what their sender waits for would
+    never come.
+    """
 
     binary_data: bool | None = None
+    classification: Any = None
+    shared_memory_region: Any = None
+    shared_memory_offset: Any = None
+    shared_memory_byte_size: Any = None
 
 
 class _RequestParameters(msgspec.Struct):
@@ -173,6 +180,7 @@ def read_request(
     """
     text, rest = _parts(body, json_lengths)
     request = _decoded(text, schema)
+    _refuse_other_answers(request.outputs or ())
     names = _columns_of_one_tensor(request.inputs, schema)
     with_texts = {feature.name for feature in schema.features if feature.has_texts}
     columns: dict[str, Cells] = {}
@@ -235,6 +243,17 @@ def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
     except msgspec.ValidationError as error:
         refusal = _refusal(str(error))
     raise refusal  # out of the handler: the library's error holds the input
+
+
+def _refuse_other_answers(outputs: Sequence[_RequestedOutput]) -> None:
+    for index, output in enumerate(outputs):
+        if output.parameters is None:
+            continue
+        for name, value in msgspec.structs.asdict(output.parameters).items():
+            if name != "binary_data" and value is not None:
+                raise InvalidRequest.at(
+                    f"/outputs/{index}/parameters/{name}", "not-offered"
+                )
 
 
 def _refuse_unknown_tensors(inputs: Sequence[Any], known: Sequence[str]) -> None:

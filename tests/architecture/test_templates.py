@@ -21,7 +21,7 @@ COMPUTATIONS = (
     nodes.Slice,
 )
 WRITING_FILTERS = {
-    "capitalize", "cell", "clock", "covered", "entry", "format", "grouped", "join", "left", "length", "minute",
+    "capitalize", "cell", "clock", "covered", "entry", "format", "grouped", "hour", "join", "left", "length", "minute",
     "percent", "replace", "reverse", "sentence", "share", "spent", "striptags", "urlencode",
 }  # fmt: skip
 """Filters that write a value in another way. Those that choose or compute values belong

@@ -2,6 +2,7 @@
 disk.
 """
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from app.access.tables import KeyRow
 from app.cli import prepare as preparing
 from app.cli.main import app as grovekeeper
 from app.cli.prepare import opened, prepare, upgrade
+from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.db.database import database_file, parse_url
 from app.services.keys import ensure_first_admin
@@ -158,3 +160,17 @@ def test_an_address_with_an_unquoted_sign_is_refused_and_not_shown(
 
 def test_a_quoted_sign_is_a_part_of_the_password() -> None:
     assert parse_url("postgresql://u:p%40ss@host/db").password == "p@ss"
+
+
+def test_a_umask_that_locks_the_service_out_is_named(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    settings = Settings(home=tmp_path / "home", database_url=empty_database_url)
+    before = os.umask(0o777)
+    try:
+        with pytest.raises(InstallationError, match="the umask 0777 takes"):
+            upgrade(settings)
+        assert os.umask(0o777) == 0o777, "it stays as it was"
+    finally:
+        os.umask(before)
+    assert not settings.home.exists()

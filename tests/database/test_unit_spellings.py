@@ -11,7 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core import limits
-from app.core.errors import CellsUnread, InvalidRequest, RowsInvalid, UnreadColumn
+from app.core.errors import (
+    CellsUnread,
+    InvalidRequest,
+    NoRowsOfUnit,
+    RowsInvalid,
+    UnreadColumn,
+)
 from app.datasets import ingest
 from app.datasets.unit_names import RAW
 from app.datasets.upload_bodies import BodyForm
@@ -348,6 +354,22 @@ def test_spellings_of_a_number_are_counted_and_an_erasure_says_what_it_left(
     assert erase_unit(installation, ADMIN, dataset, unit="4711").similar_units is None
     assert erase_unit(installation, OWNER, dataset, unit="4,711").similar_units == 3
     assert erase_unit(installation, OWNER, dataset, unit="5").similar_units == 0
+
+
+@on_one_database
+def test_a_refused_erasure_tells_an_owner_what_is_spelt_alike(
+    installation: Installation,
+) -> None:
+    dataset = people.declared(installation, privacy_unit=of_form("text", 2))["id"]
+    names = ["00003", "3.0", "Ann"]
+    people.upload(installation, dataset, body(names, BodyForm.CSV))
+    for unit, n_similar in (("3", 2), ("ann", 1), ("nobody", 0)):
+        with pytest.raises(NoRowsOfUnit) as refused:
+            erase_unit(installation, OWNER, dataset, unit=unit)
+        assert refused.value.similar_units == n_similar
+        with pytest.raises(NoRowsOfUnit) as refused:
+            erase_unit(installation, ADMIN, dataset, unit=unit)
+        assert refused.value.similar_units is None
 
 
 @on_one_database

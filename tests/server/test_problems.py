@@ -99,7 +99,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.CellsUnread([errors.UnreadColumn("age", "clamped", 2, 66.7)]),
     errors.UploadRepeated("ep_1"),
     errors.UploadEmpty(),
-    errors.NoRowsOfUnit(),
+    errors.NoRowsOfUnit(similar_units=2),
     errors.IdempotencyKeyReused(),
     forest_errors.NotSupported("a rule"),
     forest_errors.ParameterInvalid(
@@ -120,6 +120,7 @@ _RULES_REFUSE = {
 }  # fmt: skip
 MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.RoleMissing: {"needed": ["analyst"]},
+    errors.NoRowsOfUnit: {"similar_units": 2},
     errors.InvalidRequest: {
         "errors": [
             {"at": "/epsilon", "problem": "not-positive"},

@@ -63,6 +63,14 @@ def test_an_unknown_parameter_is_refused_by_every_operation(ask: Ask) -> None:
         assert _CANARY not in answer.text
 
 
+def test_a_parameter_that_reads_like_a_parameter_is_named(ask: Ask) -> None:
+    answer = ask("list_datasets", f"limt=5&sub_mitter=a&{_CANARY}=1&{_CANARY}2=1")
+    errors = answer.json()["errors"]
+    assert [error.get("field") for error in errors] == [None, "limt", "sub_mitter"]
+    assert {error["problem"] for error in errors} == {"unknown-parameter"}
+    assert _CANARY not in answer.text
+
+
 def test_a_repeated_parameter_is_refused_by_every_operation(ask: Ask) -> None:
     for operation, declared in DECLARED.items():
         for name in declared:

@@ -204,8 +204,8 @@ def budget_row(budget: BudgetOut) -> BudgetRow:
     state, tone, icon = _state(budget)
     return BudgetRow(
         budget,
-        f"{words.spent(account.charged)} of {words.left(account.cap)} {symbol} charged{reserved}",
-        f"{words.left(account.remaining)} {symbol}",
+        f"{words.spent(account.charged)} of {account.cap} {symbol} charged{reserved}",
+        f"{words.left_beside(account.cap, account.charged, account.reserved)} {symbol}",
         fits,
         why,
         state,

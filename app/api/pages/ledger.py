@@ -3,6 +3,7 @@ and an entry.
 """
 
 import json
+from decimal import Decimal
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
@@ -170,8 +171,14 @@ def show_spent(
     shown = spent.show_spent(*visit.by, account, by=by, actor=key or None)
     counted = [] if by == "cell" else ["Charges"]
     columns = [*counted, "Charged", "Share"]
+    charged = Decimal(shown.charged) + Decimal(shown.carried)
     return visit.page(
-        "spent", shown=shown, groupings=get_args(SpentBy), columns=columns, key=key
+        "spent",
+        shown=shown,
+        groupings=get_args(SpentBy),
+        columns=columns,
+        key=key,
+        is_more=charged > Decimal(shown.spent),
     )
 
 

@@ -122,7 +122,7 @@ def spend(spent: Spend, balance: Mapping[str, Any], now: str) -> Markup | None:
         )
     marks = [Decimal(0), cap / 2, cap]
     symbol = SYMBOLS[balance["unit"]]
-    texts = ["0", words.left(f"{cap / 2:f}"), f"{words.left(balance['cap'])} {symbol}"]
+    texts = ["0", words.plain(cap / 2), f"{balance['cap']} {symbol}"]
     scale = Markup('<text x="0" y="{}">{}</text>')
     lines, axis = [], []
     for kind, mark, text in zip(("axis", "grid", "cap"), marks, texts, strict=True):

@@ -32,6 +32,7 @@ from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.time_words import hour_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -161,6 +162,7 @@ def _environment() -> Environment:
         "percent": odds_words.percent,
         "share": share_in_words,
         "minute": _minute,
+        "hour": hour_in_words,
         "clock": _clock,
     }
     environment.globals |= {
@@ -168,7 +170,7 @@ def _environment() -> Environment:
         "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "meter": pictures.meter,
         "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
-        "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
+        "left_beside": words.left_beside, "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
     }  # fmt: skip
     return environment
 

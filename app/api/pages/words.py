@@ -1,10 +1,10 @@
 """Writes amounts, times and administrative acts as words for people.
 
-What is spent rounds up, what is left rounds down.
+What is spent rounds up, what is left rounds down. A cap is never rounded.
 """
 
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,6 +19,8 @@ from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _DIGITS = 4
+_EXACT = 60
+"""More digits than any amount has."""
 _LISTED = 12
 
 
@@ -30,6 +32,22 @@ def spent(amount: str) -> str:
 def left(amount: str) -> str:
     """An amount that is left, with at most four significant digits, rounded down."""
     return _rounded(amount, ROUND_FLOOR)
+
+
+def left_beside(cap: str, charged: str, reserved: str) -> str:
+    """What is left of a cap beside amounts that :func:`spent` writes, with which it adds
+    up to the cap: at most what is left.
+    """
+    with localcontext(prec=_EXACT):
+        rest = Decimal(cap) - Decimal(spent(charged)) - Decimal(spent(reserved))
+    return plain(max(rest, Decimal(0)))
+
+
+def plain(amount: Decimal) -> str:
+    """An exact amount without an exponent, and without zeros at its end."""
+    whole, _, places = f"{amount:f}".partition(".")
+    places = places.rstrip("0")
+    return f"{whole}.{places}" if places else whole
 
 
 def price(price: PriceOut) -> str:
@@ -155,6 +173,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",
     "not-a-number": "Not a number.",
     "not-an-integer": "Not a whole number.",
+    "not-of-dates": "A sum of dates means nothing; a mean, a median and quantiles do.",
     "not-a-date": "Not a date, such as 2024-02-29.",
     "needs-a-unit-column": "More than one row needs a column that names the person.",
     "not-a-plain-integer": "An integer without leading zeros, signs and points.",

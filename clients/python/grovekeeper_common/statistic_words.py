@@ -16,6 +16,8 @@ _NUMBER = rf"{_DATE}|[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{{1,3
 _MOST_PLACES = 99
 _PRIVATE = "quantiles"
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
+_LIKE_A_RANGE = re.compile(r" *(?:[-+.]?[0-9][^,\"]*)?\.\.(?: *[-+.]?[0-9][^,\"]*)?")
+"""A range of which an end may be misspelt, as a day is in ``01.01.2020..``."""
 _NAMED = re.compile(r' *(?:"((?:[^"]|"")+)"|([^"= ](?:[^=]*[^= ])?)) *=(.+)')
 """A name, in quotes or without, and what stands behind the equals sign."""
 
@@ -94,6 +96,11 @@ def condition_of(text: str) -> dict[str, Any]:
     name, values = _named(text)
     found = _RANGE.fullmatch(values)
     if found is None:
+        if _LIKE_A_RANGE.fullmatch(values):
+            raise ValueError(
+                f"{values.strip()} is no range of numbers or of dates such as "
+                "2020-01-01..2021-01-01; a category of this name stands in quotes"
+            )
         return {"column": name, "in": _listed(values)}
     limits = zip(("from", "below"), found.groups(), strict=True)
     bounds = {key: _finite(value) for key, value in limits if value is not None}

@@ -236,7 +236,7 @@ ROTATED_WEBHOOK = {
 }  # fmt: skip
 LISTED_KEY = {
     "id": "key_2", "name": "ann", "issuer": None, "roles": ["auditor"], "created_at": "2026", "expires_at": "2027",
-    "rotated_at": None, "revoked_at": None, "last_used_at": None,
+    "rotated_at": None, "revoked_at": None, "last_used_at": "2026-11-30T23:00:00.000000Z",
 }  # fmt: skip
 ALGORITHM = {
     "slug": "mrf",

@@ -238,7 +238,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "census",
             "ds_1 (erased 2026-11-21)",
             "########====....",
-            "# charged = reserved . left",
+            "charged #, reserved =, left .",
         ],
     ),
     (
@@ -452,7 +452,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["keys", "create", "ann"],
         ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"],
     ),
-    (["keys", "list"], ["ann", "auditor", "2027"]),
+    (["keys", "list"], ["ann", "auditor", "2027", "2026-11-30 23:00 to 24:00"]),
     (["keys", "rotate", "key_2"], ["key_2." + "t" * 43, "shown once"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
     (

@@ -61,6 +61,19 @@ def test_a_unit_is_read_from_standard_input(run: Run, service: Any, typed: str) 
     assert json.loads(service.requests[-1].content) == {"unit": "ann"}
 
 
+def test_a_refused_erasure_tells_what_is_spelt_alike(run: Run, service: Any) -> None:
+    problem = {"type": "no-rows-of-unit", "detail": "no row", "similar_units": 2}
+    service.answers["POST", "/datasets/census/erasures"] = (404, problem)
+    result = run("datasets", "erase-unit", "census", "3", "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    assert "2 stored units differ from this one by leading zeros" in result.stderr
+    service.answers["POST", "/datasets/census/erasures"] = (
+        404,
+        problem | {"similar_units": None},
+    )
+    assert "differ" not in run("datasets", "erase-unit", "census", "3", "--yes").stderr
+
+
 def test_a_person_is_erased_from_the_named_members(run: Run, service: Any) -> None:
     typed = ["populations", "erase-unit", "patients", "-", "--yes", "--json"]
     answer = run(*typed, "--dataset", "census", "--dataset", "survey", input="ann\n")

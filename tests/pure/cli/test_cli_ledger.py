@@ -361,3 +361,24 @@ def test_entries_say_what_a_job_ran_for_whom_and_why(run: Run, service: Any) -> 
     assert json.loads(run("ledger", "entries", "census", "--json").stdout)["jobs"] == {
         "jb_1": job
     }
+
+
+def test_only_charges_beyond_what_is_spent_are_explained(
+    run: Run, service: Any
+) -> None:
+    place = "GET", "/ledger/census/spent"
+    _, answer = service.answers[place]
+    note = "the charges add up to more than is spent"
+    assert note in run("ledger", "spent", "census").stdout
+    service.answers[place] = 200, answer | {"charged": "1.50", "carried": "0"}
+    assert note not in run("ledger", "spent", "census").stdout
+
+
+def test_an_actor_that_nobody_is_is_named_in_words(run: Run, service: Any) -> None:
+    errors = [{"at": "/actor", "problem": "without-entries"}]
+    service.answers["GET", "/ledger/census/spent"] = (
+        422,
+        {"type": "invalid-request", "detail": "x", "errors": errors},
+    )
+    refused = run("ledger", "spent", "census", "--actor", "nokey")
+    assert "no key of this id or name has an entry" in refused.stderr

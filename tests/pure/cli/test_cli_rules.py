@@ -102,3 +102,8 @@ def test_a_quote_says_that_the_job_needs_an_approval(run: Run, service: Any) -> 
         "approval of another owner of census"
         in run("plan", "census", "-a", "mrf", "-e", "0.1").stdout
     )
+    too_much = PLAN | {"needs_approval": True, "fits": False}
+    service.answers["POST", "/plans"] = (200, too_much)
+    shown = run("plan", "census", "-a", "mrf", "-e", "0.1").stdout
+    assert "this job does not fit" in shown
+    assert "approval" not in shown

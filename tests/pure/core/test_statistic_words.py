@@ -39,6 +39,7 @@ def test_a_table_has_a_title() -> None:
         ("age=..-1e2", {"column": "age", "below": -100.0}),
         ("sex=Female, Male", {"column": "sex", "in": ["Female", "Male"]}),
         ('band="10..19", 20', {"column": "band", "in": ["10..19", "20"]}),
+        ("band=a..b", {"column": "band", "in": ["a..b"]}),
         ('"a=b;c" ="x, y"', {"column": "a=b;c", "in": ["x, y"]}),
         ('"say ""hi"""=" é"', {"column": 'say "hi"', "in": [" é"]}),
         ('height"=3..4', {"column": 'height"', "from": 3.0, "below": 4.0}),
@@ -54,6 +55,14 @@ def test_a_condition_is_read(text: str, condition: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
+        condition_of(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["d=01.01.2020..2021-01-01", "d=2020-01-01..1.1.2021", "d=1x.."]
+)
+def test_a_misspelt_range_is_no_category(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no range of numbers or of dates"):
         condition_of(text)
 
 

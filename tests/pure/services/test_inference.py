@@ -256,7 +256,15 @@ _FOREIGN = [
     ),
     ({"parameters": None, "outputs": None, "id": None}, {"parameters": None}),
     (
-        {"outputs": [{"name": "label", "x": 1, "parameters": {"classification": 1}}]},
+        {
+            "outputs": [
+                {
+                    "name": "label",
+                    "x": 1,
+                    "parameters": {"priority": 1, "classification": None},
+                }
+            ]
+        },
         {"parameters": {}},
     ),
 ]
@@ -268,6 +276,26 @@ def test_members_and_parameters_of_other_programs_are_ignored(
 ) -> None:
     body = json.loads(_body("FP64", [1], data=[1.0], **of_input)) | of_request
     assert read_request(json.dumps(body).encode(), [], sized(1))[1] == {"a": [1.0]}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"classification": 1},
+        {"shared_memory_region": "r", "shared_memory_byte_size": 8},
+        {"shared_memory_offset": 0},
+    ],
+)
+def test_an_output_that_would_be_sent_otherwise_is_refused(
+    parameters: dict[str, Any],
+) -> None:
+    outputs = [{"name": "probabilities"}, {"name": "label", "parameters": parameters}]
+    body = json.loads(_body("FP64", [1], data=[1.0])) | {"outputs": outputs}
+    with pytest.raises(InvalidRequest) as refused:
+        read_request(json.dumps(body).encode(), [], sized(1))
+    (error,) = refused.value.errors
+    place = f"/outputs/1/parameters/{next(iter(parameters))}"
+    assert (error.at, error.problem) == (place, "not-offered")
 
 
 _HELD = {

@@ -34,7 +34,7 @@ from grovekeeper_client.cli.command import (
     one_attempt,
     read_bytes,
 )
-from grovekeeper_client.cli.output import Output, amount
+from grovekeeper_client.cli.output import SIMILAR_UNITS, Output, amount
 from grovekeeper_client.cli.written import Written, as_option
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
@@ -286,10 +286,6 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
 
 _OF_CAP = (
     " (grovekeeper ledger cap changes the cap of a budget, and nothing else of it)"
-)
-SIMILAR_UNITS = (
-    "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
-    "were not erased; if they are the same person, erase each by its own value"
 )
 UnitArgument = Annotated[
     str,

@@ -349,7 +349,7 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
         }
     )
     output.odds(part["odds"], condition=GIVEN_EARLIER)
-    if part["needs_approval"]:
+    if part["needs_approval"] and part["fits"]:
         output.say(
             f"The job would wait for the approval of another owner of {part['dataset_name']}."
         )

@@ -12,6 +12,7 @@ from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_fil
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.settings import ADMIN_KEY_FILE, home_of
 from grovekeeper_common import durable_files
+from grovekeeper_common.time_words import hour_in_words
 
 app = Group("Make, list, rotate and revoke keys.")
 
@@ -57,12 +58,17 @@ def list_keys(call: Remote) -> None:
             "name": "name",
             "roles": "roles",
             "created": "created_at",
-            "last used": "last_used_at",
+            "last used": _last_used,
             "rotated": "rotated_at",
             "expires": "expires_at",
             "revoked": "revoked_at",
         },
     )
+
+
+def _last_used(key: dict[str, Any]) -> str | None:
+    used_at = key["last_used_at"]
+    return None if used_at is None else hour_in_words(used_at)
 
 
 @app.command("rotate")

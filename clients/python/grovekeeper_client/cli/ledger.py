@@ -5,6 +5,7 @@ charges, and evidence.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -289,9 +290,12 @@ def spent(
     if answer["carried"] != "0":
         carried = amount(answer, "carried")
         output.say(f"spent by the erased dataset of this name: {carried}")
-    output.say(
-        "note: charges on different cells do not add up for any one record, so the sums may exceed what is spent"
-    )
+    total = Fraction(answer["charged"]) + Fraction(answer["carried"])
+    if total > Fraction(answer["spent"]):
+        output.say(
+            "note: the charges add up to more than is spent, because charges on different cells do not add up for "
+            "any one record"
+        )
 
 
 def _group(group: Mapping[str, Any]) -> str:
@@ -367,7 +371,7 @@ def show_accounts(
         "charged",
         "reserved",
         "remaining",
-        "# charged = reserved . left",
+        "charged #, reserved =, left .",
     ]
     output.table(columns, rows, empty="no accounts", indent=indent)
 

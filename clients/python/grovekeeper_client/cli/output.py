@@ -34,6 +34,11 @@ GIVEN_EARLIER = "Given everything that was released before,"
 NOTHING_TOLD = "not told: the noise outweighs the counts"
 """What an accuracy says whose noisy counts are all below zero."""
 
+SIMILAR_UNITS = (
+    "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
+    "were not erased; if they are the same person, erase each by its own value"
+)
+
 _CHANGES = {
     "label": "a label changed",
     "add_remove": "added or removed",
@@ -190,6 +195,8 @@ class Output:
             self.complain(f"  {problems.in_words(error)}")
         for column in body.get("columns", ()):
             self.complain(f"  {column_in_words(column)}")
+        if body.get("similar_units"):
+            self.complain(f"  {body['similar_units']} {SIMILAR_UNITS}")
         if body.get("type") in _INSISTING:
             self.complain(
                 f"  to store the file nevertheless, add {_INSISTING[body['type']]}"

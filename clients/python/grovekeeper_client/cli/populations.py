@@ -17,13 +17,12 @@ from grovekeeper_client.cli.command import (
     one_attempt,
 )
 from grovekeeper_client.cli.datasets import (
-    SIMILAR_UNITS,
     UnitArgument,
     balance_cells,
     erased,
     read_unit,
 )
-from grovekeeper_client.cli.output import amount
+from grovekeeper_client.cli.output import SIMILAR_UNITS, amount
 
 app = Group("Open accounts over all datasets about the same people.")
 

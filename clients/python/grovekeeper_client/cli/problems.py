@@ -12,6 +12,7 @@ from typing import Any
 
 _SHOWN_VALUES = 20
 _MEANINGS = {
+    "/actor: without-entries": "no key of this id or name has an entry on this account",
     "/delta: not-for-pure": "a pure account has no δ: leave --delta out",
     "/epsilon: required": "needed: add --epsilon",
     "/epsilon: too-small": "too small: it pays for no draw",
@@ -25,6 +26,7 @@ _MEANINGS = {
     "malformed": "not of the form that this field takes",
     "missing": "an empty cell in a column that allows none",
     "not-an-amount": "not an exact decimal number",
+    "not-of-dates": "a sum of dates means nothing; a mean, a median and quantiles do",
     "not-disjoint": "the two scopes share cells",
     "not-for-this-algorithm": "this algorithm does not take it; see: grovekeeper algorithms ALGORITHM",
     "other-declaration": "it was released under other features or classes than the dataset declares",
