@@ -69,9 +69,12 @@ class AccuracyOut(Answer):
 
     ``population_interval`` covers that on other rows of the same kind with probability
     0.90: noise and sampling error are covered with probability 0.95 each.
+    It does not where ``on_training_rows``: then rows were evaluated that the model, or
+    another model of a choice, was trained on.
     """
 
     estimate: float | None
+    on_training_rows: bool
     interval: IntervalOut
     population_interval: IntervalOut
 

@@ -51,6 +51,17 @@ def _evaluation_of(scene: Scene, model_id: str, by: Principal = OWNER) -> str | 
     return None if accuracy is None else accuracy.evaluation
 
 
+def test_an_accuracy_says_that_its_rows_were_used_in_training(scene: Scene) -> None:
+    model = job_kinds.model(scene, "a")
+    evaluation = _evaluated(scene, [model], "1", scope={})
+    accuracy = _listed(scene)[model].accuracy
+    assert accuracy is not None
+    assert accuracy.on_training_rows
+    shown = evaluations.show_evaluation(scene.installation, OWNER, evaluation)
+    assert shown.accuracy is not None
+    assert shown.accuracy.on_training_rows
+
+
 def test_the_newest_evaluation_that_released_an_accuracy_is_listed(
     scene: Scene,
 ) -> None:
@@ -68,6 +79,8 @@ def test_the_newest_evaluation_that_released_an_accuracy_is_listed(
     assert (accuracy.evaluation, accuracy.dataset) == (second, scene.dataset_id)
     assert accuracy.model_dump().items() >= shown.accuracy.model_dump().items()
     assert listed[other].accuracy is None
+    assert not accuracy.on_training_rows
+    assert not shown.accuracy.on_training_rows
 
     grant(scene, "predictor")
     assert _evaluation_of(scene, measured, SECOND) is None, (

@@ -9,6 +9,7 @@ import pytest
 
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
+from tests.support.pages import signed_in, text_of
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 pytestmark = pytest.mark.in_turn("server")
@@ -174,6 +175,9 @@ def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     assert (elsewhere["dataset"], _about_rows(elsewhere)) == (fresh["id"], [])
     evaluation = _evaluated(server, path, epsilon="5", scope={})
     assert len(_about_rows(evaluation)) == 1
+    assert evaluation["accuracy"]["on_training_rows"]
+    page = text_of(signed_in(server, server.admin).get(f"/ui/models/{model}"))
+    assert "on rows used in training" in page
     assert evaluation["guarantee"]["adds"]["add_remove"] == "5", (
         "given the model, like everything before it"
     )

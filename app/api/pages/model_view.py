@@ -19,7 +19,7 @@ from app.wire.models import (
 )
 from grovekeeper_common import scope_words
 from grovekeeper_common.model_words import NO_IMPORTANCES
-from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.number_words import ON_TRAINING_ROWS, share_in_words
 
 _SHOWN_CLASSES = 10
 _SHOWN_FEATURES = 12
@@ -60,7 +60,8 @@ def _accuracy(accuracy: AccuracyOut | None) -> str:
         return "not released"
     if accuracy.estimate is None:
         return "not told: the noise outweighs the counts"
-    return share_in_words(accuracy.estimate)
+    share = share_in_words(accuracy.estimate)
+    return f"{share} {ON_TRAINING_ROWS}" if accuracy.on_training_rows else share
 
 
 def _interval(accuracy: AccuracyOut | None) -> str:

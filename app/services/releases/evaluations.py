@@ -76,6 +76,9 @@ _TRAINED_ON = (
     "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "
     "Restrict the scope to cells that were held out of training."
 )
+"""The warning is stored with an evaluation, and tells what its accuracy was measured on
+after the model is deleted. A change of its words keeps these as another known text.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +316,7 @@ def _measured(row: ReleaseRow) -> tuple[str, ReleasedAccuracyOut | None]:
     """
     evaluation = Evaluation.from_json(row.facts["evaluation"])
     model_id = row.facts["models"][evaluation.best or 0]
-    accuracy = _accuracy_out(evaluation)
+    accuracy = _accuracy_out(row, evaluation)
     if accuracy is None:
         return model_id, None
     return model_id, ReleasedAccuracyOut(
@@ -390,7 +393,7 @@ def _evaluation_out(
         label=facts.get("label"),
         best=None if evaluation.best is None else facts["models"][evaluation.best],
         releases=list(evaluation.plan.releases),
-        accuracy=_accuracy_out(evaluation),
+        accuracy=_accuracy_out(row, evaluation),
         majority=majority,
         confusion=_confusion(evaluation, facts["classes"]),
         auroc=_auroc(evaluation),
@@ -400,12 +403,13 @@ def _evaluation_out(
     )
 
 
-def _accuracy_out(evaluation: Evaluation) -> AccuracyOut | None:
+def _accuracy_out(row: ReleaseRow, evaluation: Evaluation) -> AccuracyOut | None:
     accuracy = metrics.accuracy(evaluation)
     if accuracy is None:
         return None
     return AccuracyOut(
         estimate=accuracy.estimate,
+        on_training_rows=_TRAINED_ON in row.facts["warnings"],
         interval=IntervalOut(low=accuracy.low, high=accuracy.high),
         population_interval=IntervalOut(
             low=accuracy.population_low, high=accuracy.population_high

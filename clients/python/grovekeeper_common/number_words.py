@@ -10,6 +10,9 @@ from decimal import (
     Decimal,
 )
 
+ON_TRAINING_ROWS = "on rows used in training"
+"""What stands beside an accuracy that tells little about other rows."""
+
 _DIGITS_OF_WIDTH = 2
 _DIGITS_WITHOUT_WIDTH = 6
 _MOST_DIGITS = 15

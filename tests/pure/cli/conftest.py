@@ -323,6 +323,7 @@ EVALUATION = {
     **_RELEASED, "id": "ev_1", "models": ["md_1"], "best": None, "releases": ["confusion", "auroc"],
     "accuracy": {
         "estimate": 0.75, "interval": {"low": 0.7, "high": 0.8}, "population_interval": {"low": 0.6, "high": 0.9},
+        "on_training_rows": False,
     },
     "majority": {"label": "high", "share": 0.521, "source": "confusion"},
     "confusion": {"classes": ["low", "high"], "counts": [[30.0, 9.0], [11.5, 31.0]], "noise_sd": 1.0},

@@ -883,6 +883,35 @@ def test_a_price_in_another_unit_names_its_epsilon(run: Run, service: Any) -> No
     assert "the noise outweighs the counts" in shown
 
 
+def test_an_accuracy_on_training_rows_says_so(run: Run, service: Any) -> None:
+    typed = (
+        ("models", "list"),
+        ("models", "compare", "md_1", "md_2"),
+        ("evaluations", "show", "ev_1"),
+        ("evaluations", "list", "md_1"),
+    )
+    words = "on rows used in training"
+    for command in typed:
+        assert words not in run(*command).stdout, command
+    answers = list(service.answers.items())
+    for place, answer in answers:
+        service.answers[place] = _on_training_rows(answer)
+    for command in typed:
+        assert words in " ".join(run(*command).stdout.split()), command
+
+
+def _on_training_rows(part: Any) -> Any:
+    """A part of an answer, whose accuracies were measured on training rows."""
+    if isinstance(part, dict):
+        shown = {name: _on_training_rows(inner) for name, inner in part.items()}
+        return shown | (
+            {"on_training_rows": True} if "on_training_rows" in part else {}
+        )
+    if isinstance(part, (list, tuple)):
+        return type(part)(map(_on_training_rows, part))
+    return part
+
+
 def test_datasets_are_filtered_by_the_service(run: Run, service: Any) -> None:
     run("datasets", "list", "--population", "people", "--role", "analyst")
     sent = dict(service.requests[-1].url.params)

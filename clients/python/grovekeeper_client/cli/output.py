@@ -18,7 +18,7 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
-from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.number_words import ON_TRAINING_ROWS, share_in_words
 
 _BAR_CELLS = 24
 _INSISTING = {
@@ -222,7 +222,8 @@ def accuracy_in_words(accuracy: Mapping[str, Any] | None) -> str:
     if accuracy["estimate"] is None:
         return NOTHING_TOLD
     share = share_in_words(accuracy["estimate"])
-    return f"{share} ({interval_in_words(accuracy['interval'])})"
+    shown = f"{share} ({interval_in_words(accuracy['interval'])})"
+    return f"{shown} {ON_TRAINING_ROWS}" if accuracy["on_training_rows"] else shown
 
 
 def interval_in_words(interval: Mapping[str, float]) -> str:

@@ -28,7 +28,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
 from grovekeeper_client.cli.output import NOTHING_TOLD, Output, interval_in_words
 from grovekeeper_client.cli.training import read_parameters
-from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.number_words import ON_TRAINING_ROWS, share_in_words
 
 evaluation_commands = Group(
     "Evaluate models privately, and choose the best of several."
@@ -290,8 +290,10 @@ def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
         return {}
     if accuracy["estimate"] is None:
         return {"accuracy": NOTHING_TOLD}
+    share = share_in_words(accuracy["estimate"])
+    on = f" {ON_TRAINING_ROWS}" if accuracy["on_training_rows"] else ""
     return {
-        "accuracy": share_in_words(accuracy["estimate"]),
+        "accuracy": share + on,
         "95 % interval, evaluated rows": interval_in_words(accuracy["interval"]),
         "90 % interval, other rows like them": interval_in_words(
             accuracy["population_interval"]
