@@ -501,8 +501,11 @@ async def check_query(request: Request) -> None:
     Raises:
         InvalidRequest: a parameter is unknown, or occurs twice.
     """
-    if not request.scope["query_string"]:
-        return
+    if request.scope["query_string"]:
+        _refuse_wrong_names(request)
+
+
+def _refuse_wrong_names(request: Request) -> None:
     route: APIRoute = request.scope["route"]
     declared = sorted(set(_declared(route.dependant)))
     sent = Counter(name for name, _ in request.query_params.multi_items())
