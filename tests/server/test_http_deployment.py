@@ -174,3 +174,18 @@ def test_a_population_has_a_document(idle_server: Server) -> None:
     document = _document(idle_server, population)
     complete(document, OWNER)
     assert (document["missing"]["required"], _problems(document["record"])) == ([], [])
+
+
+def test_a_product_without_models_is_one_of_statistics(server: Server) -> None:
+    dataset = server.uploaded()["id"]
+
+    def shown() -> tuple[str, str]:
+        deployment = _document(server, dataset)["record"]["deployment"]
+        details = deployment["deployment_model"]["release_type_details"]
+        return deployment["basic"]["data_product_type"], details
+
+    product, details = shown()
+    assert product == "Summary statistics"
+    assert details.startswith("Models, statistics, profiles and evaluations")
+    server.trained(dataset)
+    assert shown()[0] == "Machine learning model"

@@ -257,6 +257,7 @@ def show_deployment(
         "highest_cap": highest_cap,
         "uploads": n_uploads,
         "algorithms": _titles(slugs),
+        "product": "Machine learning model" if slugs else "Summary statistics",
     }
     words["source_type"] = "Static" if n_uploads <= 1 else "Dynamic"
     document = _filled(_template(), words)
