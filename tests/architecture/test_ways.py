@@ -34,7 +34,7 @@ TOKENS = {
     "POST /train": 23_100,
     "GET /ledger/{id}": 10_700,
     "POST /models/{id}/predict, warm": 6_600,
-    "POST /models/{id}/predict, cold": 19_300,
+    "POST /models/{id}/predict, cold": 19_350,
     "POST /models/{id}/evaluations": 21_150,
     "a job": 43_350,
 }

@@ -525,12 +525,7 @@ class RequestRows:
         self._types: list[frozenset[type]] = []
         self._codes: dict[int, tuple[Mapping[object, int], int]] = {}
         self._first_days: dict[int, int] = {}
-        self._empty_texts = {
-            text
-            for feature in features
-            if feature.is_categorical
-            for text in empty_texts(feature)
-        }
+        self._empty_texts: set[str] = set()
         rules: list[tuple[float, float, float, bool]] = []
         for place, feature in enumerate(features):
             if feature.first_day is not None:
@@ -539,6 +534,7 @@ class RequestRows:
             self._types.append(types if feature.missing else types - {type(None)})
             if feature.is_categorical:
                 self._codes[place] = codes_of(feature), feature.other_code
+                self._empty_texts.update(empty_texts(feature))
                 rules.append((-np.inf, np.inf, feature.other_code, False))
             else:
                 rules.append(
