@@ -44,7 +44,9 @@ def test_a_forest_as_printed_learns(slug: str) -> None:
         np.mean(predictions(dataset, task, train, test).labels == dataset.y[test])
         for _ in range(5)
     ]
-    assert np.mean(right) > 0.75
+    # Guessing is right in a third. The mean of five is 0.75 or more, with a standard
+    # deviation of 0.04.
+    assert np.mean(right) > 0.5
 
 
 @pytest.mark.parametrize("slug", [f"{SMOOTH}:n_estimators=10", SSPE_2, PTE])
