@@ -249,7 +249,7 @@ class Authentication:
 
 def is_page(path: str) -> bool:
     """Whether a path belongs to the dashboard."""
-    return path == "/" or path.startswith("/ui/")
+    return path in ("/", "/ui") or path.startswith("/ui/")
 
 
 def _credentials_name(scope: Scope) -> bytes:

@@ -22,7 +22,7 @@ def test_without_a_session_every_page_leads_to_the_sign_in_and_back(
     idle_server: Server,
 ) -> None:
     browser = idle_server.client(None)
-    for path in ("/", "/ui/jobs", "/ui/ledger/ds_x", "/ui/nothing"):
+    for path in ("/", "/ui", "/ui/jobs", "/ui/ledger/ds_x", "/ui/nothing"):
         answer = browser.get(path)
         assert (answer.status_code, answer.content) == (303, b"")
         assert (
@@ -56,6 +56,8 @@ def test_a_session_needs_a_valid_key_and_never_holds_its_secret(
     assert (
         f'title="{idle_server.admin.id}">test admin (admin)<' in browser.get("/").text
     )
+    shortened = browser.get("/ui")
+    assert (shortened.status_code, shortened.headers["Location"]) == (303, "/")
     elsewhere = browser.post(
         "/ui/sign-in",
         data={"key": idle_server.admin.key},

@@ -130,7 +130,7 @@ def _crawled(browser: httpx.Client, start: str) -> tuple[dict[str, int], set[str
 
 def _paths_of_pages() -> dict[str, re.Pattern[str]]:
     """The routes of all pages that links may lead to, without the last, which answers
-    unknown paths.
+    unknown paths, and ``/ui``, which people type.
     """
     routes = [
         route
@@ -139,7 +139,9 @@ def _paths_of_pages() -> dict[str, re.Pattern[str]]:
         if isinstance(route, APIRoute)
     ]
     return {
-        route.path: route.path_regex for route in routes[:-1] if "GET" in route.methods
+        route.path: route.path_regex
+        for route in routes[:-1]
+        if "GET" in route.methods and route.path != "/ui"
     }
 
 
@@ -150,6 +152,7 @@ def test_every_address_of_every_page_is_below_the_prefix_and_answers(
     opens, too.
     """
     browser, dataset = below.browser(), below.estate.targets.dataset
+    assert browser.get(f"{PREFIX}/ui").headers["Location"] == f"{PREFIX}/"
     with_person(below.estate.server)
     queued = (
         below.api()

@@ -1,6 +1,7 @@
 """Serves the first page: what needs the caller, what ran, and which budgets end first."""
 
 from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
 
 from app.api.pages.home_view import budget_row, lines_of, needs_of
 from app.api.pages.rendering import Visitor
@@ -24,3 +25,9 @@ def show_home(visit: Visitor) -> Response:
         lines=lines_of(found.recent),
         may_declare=may_declare(visit.caller),
     )
+
+
+@home_pages.get("/ui")
+def lead_home(visit: Visitor) -> Response:
+    """Lead whoever shortens the address of a page to the first page."""
+    return RedirectResponse("/", status_code=303)
