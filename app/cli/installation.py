@@ -179,6 +179,7 @@ def api(call: ListenOptions) -> None:
     with without_collection():
         from app.cli.serve import serve_api
 
+    processes.require_usable_umask()
     settings = call.settings()
     serve_api(
         settings,
@@ -195,6 +196,7 @@ def worker(call: HomeOptions, work: WorkOptions) -> None:
     with without_collection():
         from app.worker.main import run
 
+    processes.require_usable_umask()
     settings = call.settings(**vars(work))
     raise typer.Exit(
         run(

@@ -2,7 +2,6 @@
 revision, admin key.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import NewKey, living_admin_exists
+from app.core import processes
 from app.core.dask_cluster import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
@@ -53,15 +53,6 @@ def prepare(settings: Settings) -> None:
         print(f"It was also written to {file}", file=sys.stderr)
 
 
-def _require_usable_umask() -> None:
-    umask = os.umask(0o077)  # the only call that tells it
-    os.umask(umask)
-    if umask & 0o700:
-        raise InstallationError(
-            f"the umask {umask:04o} takes from new files the rights of their own account; run: umask 077"
-        )
-
-
 def upgrade(settings: Settings) -> None:
     """Makes the home and upgrades the database to the newest revision, unless an
     embedded database is there already.
@@ -70,7 +61,7 @@ def upgrade(settings: Settings) -> None:
         InstallationError: the database cannot be reached, belongs to another program,
             or is from a newer version; or no file that is made now could be opened.
     """
-    _require_usable_umask()
+    processes.require_usable_umask()
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     refuse_unfinished_restore(settings)
     if is_embedded(settings) and _is_newest(settings.database_url):

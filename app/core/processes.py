@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import app
 import grovekeeper_common
 import grovekeeper_forests
+from app.core.errors import InstallationError
 from app.core.memory import ONE_BLAS_THREAD
 
 # Only these: a child has private rows, and whatever else is in the environment (the
@@ -206,3 +207,17 @@ def _path_of_this_program(further: str | None = None) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([*folders, *filter(None, [further])]),
         "PYTHONSAFEPATH": "1",
     }
+
+
+def require_usable_umask() -> None:
+    """Checks that this process can open the files that it makes.
+
+    Raises:
+        InstallationError: the umask takes rights from their own account.
+    """
+    umask = os.umask(0o077)  # the only call that tells it
+    os.umask(umask)
+    if umask & 0o700:
+        raise InstallationError(
+            f"the umask {umask:04o} takes from new files the rights of their own account; run: umask 077"
+        )

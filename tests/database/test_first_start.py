@@ -170,6 +170,9 @@ def test_a_umask_that_locks_the_service_out_is_named(
     try:
         with pytest.raises(InstallationError, match="the umask 0777 takes"):
             upgrade(settings)
+        for command in ("api", "worker"):
+            ended = CliRunner().invoke(grovekeeper, [command])
+            assert "the umask 0777 takes" in ended.stderr
         assert os.umask(0o777) == 0o777, "it stays as it was"
     finally:
         os.umask(before)

@@ -157,10 +157,11 @@ _SIGN = (
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
 _DAY_FORM = (
-    "dates in another form than 2024-02-29 (year, month, day), such as 29.02.2024 or 02/29/2024; write them "
+    "dates in another form than 2024-02-29 (year, month, day), such as 29.02.2024, 02/29/2024 or 29FEB2024; write them "
     "in that form, because 03/04/2024 has two meanings"
 )
 _DAY_TIME = "a time of the day behind the date; write the date alone"
+_ZERO_DAY = "0000-00-00, which MySQL writes for an unknown date; leave the cell empty, or state the text as missing"
 _NO_DAY = "a day that its month does not have, such as 2023-02-29"
 _DAY_NUMBER = "numbers in a column of dates, such as the days that a spreadsheet counts"
 _BLANKS = "blanks around the declared value"
@@ -183,7 +184,11 @@ _THOUSANDS_NUMBER = re.compile(
     r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[0-9]+'[0-9]+"
 )
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
+_MONTH_NAME = re.compile(
+    r"[0-9]{1,2}[-/. ]?[A-Za-z]{3,9}[-/., ]{0,2}[0-9]{2,4}([ T:].*)?|[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4}"
+)
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ZERO = "0000-00-00"
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _UNNAMED_NAMES = re.compile(
     r"|Unnamed: [0-9]+|__index_level_[0-9]+__|index|row\.?names|rowname"
@@ -349,7 +354,7 @@ def _why_no_number(cell: str) -> str | None:
         return _COMMA
     if _THOUSANDS_NUMBER.fullmatch(text):
         return _THOUSANDS
-    if _DATE_TEXT.fullmatch(text):
+    if _DATE_TEXT.fullmatch(text) or _MONTH_NAME.fullmatch(text):
         return _DATE
     if _SIGN_NUMBER.fullmatch(cell):
         return _SIGN
@@ -373,10 +378,14 @@ def _why_no_date(cell: str) -> str | None:
     text = cell.strip()
     if text.casefold() in MARKS:
         return MARK
+    if text.startswith(_ZERO):
+        return _ZERO_DAY
     if _ISO_DATE.fullmatch(text):
         return _NO_DAY
     if _NUMBER.fullmatch(text):
         return _DAY_NUMBER
+    if _MONTH_NAME.fullmatch(text):
+        return _DAY_FORM
     found = _DATE_TEXT.fullmatch(text)
     if found is None:
         return None

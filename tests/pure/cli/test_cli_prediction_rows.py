@@ -208,6 +208,12 @@ def test_options_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
     ("cell", "cause"),
     [
         ("29.02.2024", "dates in another form"),
+        ("29FEB2024", "dates in another form"),
+        ("29FEB2024:00:00:00", "dates in another form"),
+        ("29-Feb-24", "dates in another form"),
+        ("Feb 29 2024", "dates in another form"),
+        ("0000-00-00", "which MySQL writes"),
+        ("0000-00-00 00:00:00", "which MySQL writes"),
         ("2023-02-29", "a day that its month does not have"),
         ("2024-02-29 12:00", "a time of the day"),
         ("soon", "such as 2024-02-29"),

@@ -152,7 +152,11 @@ def predictions() -> Iterator[Refused]:
         ({"rows": [{"age": 1, "sex": 1}]}, "/rows/0/sex", "not-a-string"),
         ({"rows": [{"age": 1, "sex": [CANARY]}]}, "/rows/0/sex", "not-a-string"),
         ({"columns": {"age": [1], "agee": [CANARY]}}, "/columns", "unknown-column"),
-        ({"columns": {"age": [1, 2], "sex": ["Male"]}}, "/columns", "unequal-lengths"),
+        (
+            {"columns": {"age": [1, 2], "sex": ["Male"]}},
+            "/columns/sex",
+            "unequal-lengths",
+        ),
         ({"columns": {"sex": ["Male"]}}, "/columns/age", "missing"),
         ({"columns": {"age": [1, None]}}, "/columns/age/1", "missing"),
         ({"rows": [{"age": 1}], "read_out": CANARY}, "/read_out", "unknown-choice"),

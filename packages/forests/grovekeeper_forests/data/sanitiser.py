@@ -411,24 +411,39 @@ def sanitise_prediction_columns(
         place: where the request has the columns.
 
     Raises:
-        ParameterInvalid: ``unknown-column`` or ``unequal-lengths`` at ``columns``;
-            ``missing`` at ``columns[feature]`` for an absent column; once per column
-            with the number of its rows, ``missing``, ``not-a-number``, ``not-a-string``
-            at ``columns[feature][i]`` of the first row. No error repeats a value.
+        ParameterInvalid: ``unknown-column`` at ``columns``; ``unequal-lengths`` at the
+            first column whose length is not that of the first one; ``missing`` at
+            ``columns[feature]`` for an absent column; once per column with the number
+            of its rows, ``missing``, ``not-a-number``, ``not-a-string`` at
+            ``columns[feature][i]`` of the first row. No error repeats a value.
     """
     names = {feature.name: None for feature in schema.features}
     unknown = [name for name in columns if name not in names]
     if unknown:
         raise ParameterInvalid([unknown_column(unknown[0], names, place=place)])
-    lengths = {len(cells) for cells in columns.values()}
-    if len(lengths) > 1:
-        raise ParameterInvalid([ParameterProblem(place, "unequal-lengths")])
-    n_rows = lengths.pop() if lengths else 0
+    n_rows = len(next(iter(columns.values()), ()))
+    for name, cells in columns.items():
+        if len(cells) != n_rows:
+            raise ParameterInvalid([_other_length(place, columns, name)])
 
     def cell_place(name: str, index: int | None) -> Place:
         return (*place, name) if index is None else (*place, name, index)
 
     return _sanitised(schema, columns, n_rows, place_of=cell_place)
+
+
+def _other_length(
+    place: Place, columns: Mapping[str, Cells], name: str
+) -> ParameterProblem:
+    """The problem of a column whose length is not that of the first one."""
+    first = next(iter(columns))
+    return ParameterProblem(
+        (*place, name),
+        "unequal-lengths",
+        accepted=(f"{len(columns[first])} cells, as {first} has",),
+        column=name,
+        count=len(columns[name]),
+    )
 
 
 _OTHER_TYPES: Mapping[str, str] = {
@@ -501,7 +516,7 @@ def _problem(
 ) -> ParameterProblem:
     accepted = feature.categories
     if problem == "not-a-date":
-        accepted = ("a text such as 2024-02-29",)
+        accepted = ("a text such as 2024-02-29, without a time of the day",)
     return ParameterProblem(
         place, problem, accepted=accepted, column=feature.name, count=count
     )

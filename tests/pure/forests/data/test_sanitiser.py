@@ -255,7 +255,13 @@ def test_the_columns_form_points_at_cells_and_at_absent_columns():
 def test_columns_of_unequal_length_are_refused():
     columns = {"age": [1, 2], "ci~ty": ["Bern"]}
     assert errors_of(columns=columns) == [
-        ParameterProblem(("columns",), "unequal-lengths")
+        ParameterProblem(
+            ("columns", "ci~ty"),
+            "unequal-lengths",
+            accepted=("2 cells, as age has",),
+            column="ci~ty",
+            count=1,
+        )
     ]
 
 
