@@ -41,7 +41,7 @@ from app.core.errors import LeaseLost, NotFound
 from app.db.base import find_row, locked_rows
 from app.db.database import insert, insert_rows
 from app.db.locks import lock_rows, sent_together
-from app.jobs.states import UNFINISHED, EndReason, JobState
+from app.jobs.states import UNFINISHED, EndReason, JobState, PutBack
 from app.jobs.tables import ApprovalRow, JobDatasetRow, JobRow, WorkerRow
 
 _ADD_JOB = insert_rows(JobRow)
@@ -51,6 +51,9 @@ _CLAIMS_AT_ONCE = 16
 """Number of jobs per submitter among which a claim looks for a job that no other
 transaction is claiming.
 """
+
+_LEASED = (JobState.RUNNING.value, JobState.QUEUED.value)
+"""States of jobs with an end of a lease: running, or put back by their last worker."""
 
 _WORKERS_KEPT_FOR: Final = timedelta(days=1)
 
@@ -183,6 +186,7 @@ def claim(
         if row is not None and row.state == JobState.QUEUED:
             token = secrets.token_hex(16)
             row.state = JobState.RUNNING.value
+            row.reason = None
             row.lease_token = token
             row.lease_until = at + timedelta(seconds=ttl_s)
             session.flush()
@@ -225,7 +229,7 @@ def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
         .correlate(queued),
         select(ended.scalar_subquery()),
         select(func.max(case((uncharged, JobRow.lease_until))))
-        .where(theirs, JobRow.state == JobState.RUNNING.value)
+        .where(theirs, JobRow.state.in_(_LEASED))
         .correlate(queued),
     ).subquery()
     return select(func.max(times.c.left_at)).scalar_subquery()
@@ -234,10 +238,11 @@ def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
 def _is_free(
     closed: Collection[str], known: Collection[str] | None = None
 ) -> ColumnElement[bool]:
-    """Whether a job is queued, reads none of the datasets ``closed`` and has a kind and
-    an algorithm of ``known``.
+    """Whether a job is queued, was not put back lately, reads none of the datasets
+    ``closed`` and has a kind and an algorithm of ``known``.
     """
     queued = JobRow.state == JobState.QUEUED.value
+    queued &= JobRow.lease_until.is_(None)
     if known is not None:
         names = sorted(known)
         queued &= JobRow.kind.in_(names) & or_(
@@ -327,12 +332,28 @@ def admit(row: JobRow, *, at: datetime) -> None:
     row.waits_since = at
 
 
-def requeue(row: JobRow) -> None:
-    """Puts a claimed but uncharged job back into the queue; the caller has locked it."""
+def requeue(row: JobRow, why: PutBack | None = None) -> None:
+    """Puts an uncharged job back into the queue, where it can be claimed at once; the
+    caller has locked it.
+    """
     row.state = JobState.QUEUED.value
     row.trees_done = 0
     row.lease_token = None
     row.lease_until = None
+    if why is not None:
+        row.reason = why.value
+
+
+def put_back(row: JobRow, why: PutBack) -> None:
+    """Puts a claimed job that its worker could not run back into the queue; the caller
+    has locked it.
+
+    No worker tries again before the term of the lease is over, so that other jobs take
+    their turns.
+    """
+    tried_until = row.lease_until
+    requeue(row, why)
+    row.lease_until = tried_until
 
 
 def restart_waits(session: Session, dataset_id: str, *, at: datetime) -> None:
@@ -359,8 +380,8 @@ def overdue(
     closed: Collection[str] = (),
     limit: int = 100,
 ) -> list[str]:
-    """Ids of jobs whose lease ran out or ends too late, or that waited in the queue or
-    for an approval for too long.
+    """Ids of jobs whose lease ran out or ends too late, that were put back a lease ago,
+    or that waited in the queue or for an approval for too long.
 
     A lease ends too late if the clock was set back after it began: a lease that begins
     now would end earlier.
@@ -371,8 +392,8 @@ def overdue(
     leased_until = at + timedelta(seconds=ttl_s)
     queued_since = at - timedelta(seconds=limits.MAX_QUEUE_S)
     asked_since = at - timedelta(seconds=limits.MAX_APPROVAL_S)
-    is_lost = or_(JobRow.lease_until < at, JobRow.lease_until > leased_until)
-    lost = (JobRow.state == JobState.RUNNING.value) & is_lost
+    is_over = or_(JobRow.lease_until < at, JobRow.lease_until > leased_until)
+    lost = JobRow.state.in_(_LEASED) & is_over
     unanswered = (JobRow.state == JobState.WAITING.value) & (
         JobRow.submitted_at < asked_since
     )
@@ -402,7 +423,7 @@ def job(session: Session, job_id: str) -> JobRow:
 @dataclass(frozen=True)
 class JobFilter:
     """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm, in
-    a state, and submitted at a time or later.
+    a state, submitted at a time or later, and put back by a worker.
     """
 
     dataset: str | None = None
@@ -410,6 +431,7 @@ class JobFilter:
     algorithm: str | None = None
     state: str | None = None
     since: datetime | None = None
+    is_put_back: bool = False
 
 
 ALL_JOBS = JobFilter()
@@ -451,6 +473,9 @@ def page(
             query = query.where(column == wanted)
     if matching.since is not None:
         query = query.where(JobRow.submitted_at >= matching.since)
+    if matching.is_put_back:
+        queued = JobRow.state == JobState.QUEUED.value
+        query = query.where(queued, JobRow.reason.is_not(None))
     return list(session.execute(query).scalars())
 
 

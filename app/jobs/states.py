@@ -1,8 +1,9 @@
-"""Defines the states of a job, and the reasons for an end without an output.
+"""Defines the states of a job, the reasons for an end without an output, and why a
+worker put a job back.
 
 A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cancelled``.
 A job that needs an approval is ``waiting`` before it is queued. A running job returns
-to ``queued`` if its lease ends before its charge. A waiting or queued job ends as
+to ``queued`` if its lease ends before its charge, or if its worker cannot run it. A waiting or queued job ends as
 ``failed`` (it expired) or ``cancelled``.
 """
 
@@ -55,6 +56,18 @@ class EndReason(StrEnum):
     MODEL_DELETED = "model-deleted"
     FAILED = "failed"
     DAMAGED = "damaged"
+
+
+class PutBack(StrEnum):
+    """Why the last worker put a job back into the queue before its charge;
+    ``grovekeeper_client.errors.HOLDS`` explains each. All are facts of a machine or of
+    public files, and none reveals a row.
+    """
+
+    NO_ROOM = "no-room"
+    ROWS_ABSENT = "rows-absent"
+    MODEL_ABSENT = "model-absent"
+    CANNOT_LOAD = "cannot-load"
 
 
 UNFINISHED = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)

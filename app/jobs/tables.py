@@ -69,9 +69,12 @@ class JobRow(Base):
             :attr:`parts`, and ``purpose``, if the submitter stated one, as the entries
             of the job have it.
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an
-            :class:`app.jobs.states.EndReason`.
+            :class:`app.jobs.states.EndReason`, or of a queued job a
+            :class:`app.jobs.states.PutBack`.
         lease_token: of the worker that runs the job; a worker with another token writes
             nothing.
+        lease_until: when the lease of a running job ends; of a queued job, when workers
+            try again that could not run it.
         waits_since: when the present wait began: the submission, the approval, or the
             end of a freeze.
         trees_done: finished trees, or :data:`app.jobs.states.PREPARING`.

@@ -36,8 +36,8 @@ _FIRST = PageRequest(limit=limits.MAX_ATTENTION)
 
 
 def show_attention(installation: Installation, principal: Principal) -> AttentionOut:
-    """Shows what waits for the caller, jobs that failed or began lately, keys that end
-    soon, and the tightest budgets.
+    """Shows what waits for the caller, jobs that no worker can run, that failed or
+    began lately, keys that end soon, and the tightest budgets.
     """
     with installation.database.read() as session:
         at = installation.database.now(session)
@@ -55,6 +55,7 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
         at=stamps.to_text(at),
         approvals=_approvals(installation, principal),
         proposals=proposals,
+        held=show_jobs.list_jobs(*by, _FIRST, JobFilter(is_put_back=True)).jobs,
         failed=show_jobs.list_jobs(*by, _FIRST, failed).jobs,
         keys=ending,
         jobs=JobCounts(

@@ -62,6 +62,7 @@ class AttentionOut(Answer):
     at: str
     approvals: list[ApprovalOut]
     proposals: list[RulesProposal]
+    held: list[ListedJob]
     failed: list[ListedJob]
     keys: list[ExpiringKey]
     jobs: JobCounts

@@ -52,6 +52,12 @@ class TrainOut(Answer):
 JobKind: TypeAlias = Literal["train", "profile", "evaluation", "statistics"]
 
 
+HeldBy: TypeAlias = Literal[
+    "frozen", "erasure-due", "no-room", "rows-absent", "model-absent", "cannot-load"
+]
+"""Why a queued job is not started."""
+
+
 class JobOut(Answer):
     """A job as shown to analysts and auditors: states and public numbers only.
 
@@ -61,7 +67,8 @@ class JobOut(Answer):
 
     ``held_by`` says why a queued job is not started: a dataset that it reads is
     ``frozen``, or the date has come at which the rows of the dataset are erased
-    (``erasure-due``), which cancels the job.
+    (``erasure-due``), which cancels the job; or why the last worker put the job back,
+    uncharged, which workers try again.
 
     ``preparing``: the job runs on a machine that still loads and compiles the program,
     and has read no row.
@@ -81,7 +88,7 @@ class JobOut(Answer):
     submitted_by: str
     state: JobState
     reason: EndReason | str | None
-    held_by: Literal["frozen", "erasure-due"] | None
+    held_by: HeldBy | None
     charged: bool
     preparing: bool
     progress: float

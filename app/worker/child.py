@@ -19,6 +19,7 @@ import importlib
 import logging
 import mmap
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -90,6 +91,7 @@ def _load_or_exit(has_task: threading.Event) -> None:
     nothing private can be in it.
     """
     try:
+        _lift_limit_of_processor_time()
         with without_collection():
             load_modules()
         threading.Thread(
@@ -99,6 +101,16 @@ def _load_or_exit(has_task: threading.Event) -> None:
         logs.configure("INFO")
         _log.exception("the code of jobs cannot be loaded")
         os._exit(_FAILURE)
+
+
+def _lift_limit_of_processor_time() -> None:
+    """Has no limit of the account or the service end this process after the charge: how
+    long a job takes is known when it has ended.
+
+    Raises:
+        OSError, ValueError: this account may not lift a hard limit.
+    """
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY,) * 2)
 
 
 def _looked_for_jobs() -> str:

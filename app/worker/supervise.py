@@ -34,11 +34,10 @@ from typing import Final
 
 from app.core import limits, stamps
 from app.core.dask_cluster import DaskCluster
-from app.core.errors import Unavailable
 from app.core.memory import LARGE_PAGES
 from app.core.processes import TERMINAL_SIGNALS, Stop, code_digest, scrubbed_environment
-from app.jobs.states import PREPARING, EndReason
-from app.services.execution.lease import Lease, Stopped
+from app.jobs.states import PREPARING, EndReason, PutBack
+from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.execution.run_job import CodeChanged, CodeNotLoaded, JobFailed
 from app.services.jobs.task import JobTask, Needs
 
@@ -136,7 +135,7 @@ class Children:
         will.
 
         Raises:
-            Unavailable: it could not, and its log says why, or it took too long.
+            CannotRun: it could not, and its log says why, or it took too long.
         """
         assert self._waiting is not None
         assert self._waiting.stdin is not None
@@ -152,7 +151,7 @@ class Children:
             _log.error(
                 "a job waits, uncharged: its process cannot use the folder, the room, the models or the rows"
             )
-            raise Unavailable("the process of a job cannot use what the job needs")
+            raise CannotRun(PutBack.CANNOT_LOAD)
 
     def _answers(self, look: Callable[[], None]) -> bool:
         """Whether the child that waits answers with its byte; if not, it is stopped."""
@@ -265,7 +264,7 @@ def _reach(
         _log.error(
             "a job waits, uncharged: the Dask cluster cannot be reached or has no worker, or one cannot read the rows"
         )
-        raise Unavailable("the Dask cluster cannot be used")
+        raise CannotRun(PutBack.CANNOT_LOAD, "the Dask cluster cannot be used")
 
 
 def _begin_to_look(cluster: DaskCluster) -> "subprocess.Popen[bytes]":
@@ -284,7 +283,8 @@ def _begin_to_look(cluster: DaskCluster) -> "subprocess.Popen[bytes]":
             env=scrubbed_environment(),
         )
     except OSError:  # a limit of processes, or of memory
-        raise Unavailable("this machine starts no further process") from None
+        why = "this machine starts no further process"
+        raise CannotRun(PutBack.CANNOT_LOAD, why) from None
 
 
 CHILDREN: Final = Children()
@@ -314,7 +314,7 @@ class Supervisor:
 
         Raises:
             CodeNotLoaded: this machine cannot run jobs now.
-            Unavailable: the child cannot use what the job needs; the cluster cannot be
+            CannotRun: the child cannot use what the job needs; the cluster cannot be
                 reached or has no worker, or one cannot read the rows.
             LeaseLost: the job was cancelled, or another worker has it.
             Stopped: this process was asked to stop.

@@ -10,11 +10,15 @@ from sqlalchemy import update
 from app.access.grants import Principal, Role
 from app.access.tables import KeyRow
 from app.core import limits, stamps
+from app.jobs import queue
+from app.jobs.states import PutBack
 from app.jobs.tables import JobRow
 from app.services.attention import show_attention
 from app.wire.attention import AttentionOut
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.job_kinds import claimed
 from tests.support.ruled import SECOND, grant, set_rules
+from tests.support.sweeping import expired_at
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -111,3 +115,20 @@ def test_budgets_say_what_fits_for_the_caller(scene: Scene) -> None:
     assert (own.largest_that_fits, own.limited_by) == ("0.25", "largest_job")
     assert (other.role, other.may_submit) == ("predictor", False)
     assert own.has_rows
+
+
+def test_a_job_that_its_worker_put_back_is_listed_until_a_worker_takes_it(
+    scene: Scene,
+) -> None:
+    job_id = scene.submit_job(key="a")
+    assert _seen(scene, OWNER).held == []
+    claim = claimed(scene.installation)
+    with scene.installation.database.write() as session:
+        queue.put_back(queue.leased(session, claim), PutBack.NO_ROOM)
+    seen = _seen(scene, OWNER)
+    assert [(job.id, job.held_by) for job in seen.held] == [(job_id, "no-room")]
+    assert seen.jobs.queued == 1
+    assert _seen(scene, STRANGER).held == []
+    expired_at(scene.installation, stamps.now() + timedelta(hours=1))
+    claimed(scene.installation)
+    assert _seen(scene, OWNER).held == []

@@ -61,7 +61,7 @@ def test_a_scheduler_that_cannot_be_reached_costs_nothing(
     job_id = scene.submit_job(key="k")
     with pytest.raises(Unavailable, match="the Dask cluster cannot be used"):
         run(with_cluster(scene, f"tcp://127.0.0.1:{free_port()}"), must_not_run)
-    assert scene.end(job_id) == ("running", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", "cannot-load", ["reserve"])
     assert (
         "a job waits, uncharged: the Dask cluster cannot be reached or has no worker"
         in caplog.text
@@ -86,7 +86,7 @@ def test_a_job_is_charged_when_the_cluster_has_a_worker(
         cluster.add_worker()
         run(installation, begin)
     assert [scene.end(job) for job in jobs] == [
-        ("running", None, ["reserve"]),
+        ("queued", "cannot-load", ["reserve"]),
         ("failed", "failed", ["reserve", "charge"]),
     ]
     assert began == jobs[1:]

@@ -108,12 +108,14 @@ def test_a_job_whose_code_is_not_loaded_is_uncharged_and_queued(
         assert scene.job(job_id).charged_at is None
         raise error
 
+    why = None
     if error is CodeNotLoaded:
+        why = "cannot-load"
         with pytest.raises(CodeNotLoaded):
             run_job.run_job(scene.installation, claim, never, load=load)
     else:
         run_job.run_job(scene.installation, claim, never, load=load)
-    assert scene.end(job_id) == ("queued", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", why, ["reserve"])
     assert not scene.installation.job_folder(job_id).exists()
 
 
@@ -157,7 +159,11 @@ def test_a_worker_that_cannot_load_claims_one_job_and_no_other(
     loop.run()
     assert (len(n_attempts), claims) == (3, ["claim"])
     assert loop.cannot_load.is_set()
-    assert [scene.end(job) for job in jobs] == [("queued", None, ["reserve"])] * 2
+    uncharged = ["reserve"]
+    assert [scene.end(job) for job in jobs] == [
+        ("queued", "cannot-load", uncharged),
+        ("queued", None, uncharged),
+    ]
 
 
 @pytest.mark.parametrize("loads", [True, False])
@@ -188,7 +194,7 @@ def test_a_worker_whose_code_was_replaced_charges_no_job_and_ends(
             loop.run()
     finally:
         supervise.CHILDREN.stop()
-    assert scene.end(job_id) == ("queued", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", "cannot-load", ["reserve"])
     assert not scene.installation.job_folder(job_id).exists()
     assert not loop.cannot_load.is_set(), "no worker that waits to load the code again"
 

@@ -116,7 +116,7 @@ def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_a
     folder.write_text("in the way")
     with pytest.raises(Unavailable):
         run(scene)
-    assert scene.end(job_id) == ("running", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", "no-room", ["reserve"])
     folder.unlink()
     expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
     run(scene)
@@ -131,7 +131,7 @@ def test_a_job_whose_rows_are_absent_waits_uncharged_and_the_log_names_it(
     away = rows.rename(scene.installation.home / "away")
     with pytest.raises(Unavailable):
         run(scene)
-    assert scene.end(job_id) == ("running", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", "rows-absent", ["reserve"])
     [line] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert (vars(line)["job_id"], vars(line)["dataset_id"]) == (
         job_id,
@@ -227,16 +227,18 @@ def test_a_card_shows_the_time_of_the_request_and_no_time_of_the_job(
 
 
 @on_one_database
-@pytest.mark.parametrize("name", ["artifacts", "rows"])
+@pytest.mark.parametrize(
+    ("name", "why"), [("artifacts", "model-absent"), ("rows", "rows-absent")]
+)
 def test_a_job_whose_files_are_lost_waits_uncharged_for_the_files(
-    scene: Scene, name: str
+    scene: Scene, name: str, why: str
 ) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     folder = scene.installation.home / name
     folder.rename(folder.with_name("away"))
     with pytest.raises(Unavailable):
         run(scene)
-    assert scene.end(job_id) == ("running", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", why, ["reserve"])
     folder.with_name("away").rename(folder)
     expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
     run(scene)

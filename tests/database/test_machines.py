@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run
+from tests.support.sweeping import expired_at
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -147,10 +149,11 @@ def test_a_store_that_takes_no_object_costs_nothing(
     with monkeypatch.context() as without_right, pytest.raises(Unavailable):
         without_right.setattr(obstore, "put", denied)
         run_job(second, claim, must_not_run)
-    assert scene.end(job) == (JobState.RUNNING, None, ["reserve"])
+    assert scene.end(job) == (JobState.QUEUED, "no-room", ["reserve"])
     assert "a job waits, uncharged: the home or the store of models" in caplog.text
     assert "canary" not in caplog.text
-    run_job(second, claim, _run)
+    expired_at(second, datetime.now(UTC) + timedelta(hours=1))
+    run_job(second, claimed(second), _run)
     assert scene.end(job) == (JobState.SUCCEEDED, None, CHARGED)
 
 
@@ -296,7 +299,7 @@ def test_an_outage_before_the_charge_leaves_the_job_waiting(
     cut()
     with pytest.raises(Unavailable, match="the rows of a job cannot be read"):
         run_job(second, claim, _run)
-    assert scene.end(job) == (JobState.RUNNING, None, ["reserve"])
+    assert scene.end(job) == (JobState.QUEUED, "rows-absent", ["reserve"])
 
 
 @on_one_database

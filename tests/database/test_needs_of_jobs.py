@@ -17,9 +17,10 @@ from app.core.processes import Stop, scrubbed_environment
 from app.jobs import queue
 from app.jobs.states import JobState
 from app.services.execution import run_job
+from app.services.jobs.show_jobs import show_job
 from app.worker import supervise
 from app.worker.supervise import Children, Supervisor
-from tests.support.crash_scene import Scene
+from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import (
     claimed,
@@ -104,11 +105,57 @@ def test_a_job_whose_process_cannot_use_what_it_needs_waits_uncharged(
     assert "the process of a job cannot use what the job needs" in log
     assert "OSError" in log
     assert "canary" not in log
-    assert scene.end(first) == (JobState.RUNNING, None, ["reserve"])
+    assert scene.end(first) == (JobState.QUEUED, "cannot-load", ["reserve"])
     run_job.run_job(
         scene.installation, claimed(scene.installation), perform_here, load=load
     )
     assert scene.end(second) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+
+
+HARD_LIMIT = """
+lower = resource.setrlimit
+resource.setrlimit = lambda kind, pair: (
+    refused() if kind == resource.RLIMIT_CPU else lower(kind, pair)
+)
+"""
+"""A child that may not lift its limit."""
+
+SOFT_LIMIT = """
+resource.setrlimit(resource.RLIMIT_CPU, (60, resource.RLIM_INFINITY))
+told = os.write
+
+def tell(*message):
+    assert resource.getrlimit(resource.RLIMIT_CPU)[0] == resource.RLIM_INFINITY
+    return told(*message)
+
+os.write = tell
+"""
+"""A child that may lift its limit, and answers only if it did."""
+
+
+def test_a_limit_of_processor_time_is_no_fact_that_a_paid_job_learns(
+    scene: Scene,
+    children: Children,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The kernel ends the process of a job at the limit, whatever the job is."""
+    job_id = scene.submit_job(key="a")
+    load = Supervisor(interval_s=0, stop=Stop()).load
+    with monkeypatch.context() as limited:
+        limit_to(limited, HARD_LIMIT)
+        with pytest.raises(run_job.CodeNotLoaded):
+            run_job.run_job(
+                scene.installation, claimed(scene.installation), must_not_run, load=load
+            )
+    assert "_lift_limit_of_processor_time" in capfd.readouterr().err
+    assert scene.end(job_id) == (JobState.QUEUED, "cannot-load", ["reserve"])
+    assert show_job(scene.installation, OWNER, job_id).held_by == "cannot-load"
+    limit_to(monkeypatch, SOFT_LIMIT)
+    run_job.run_job(
+        scene.installation, claimed(scene.installation), perform_here, load=load
+    )
+    assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
 def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_for(
@@ -130,7 +177,7 @@ def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_f
                 scene.installation, claimed(scene.installation), must_not_run, load=load
             )
     assert "ArtifactInvalid" in capfd.readouterr().err
-    assert scene.end(first) == (JobState.RUNNING, None, ["reserve"])
+    assert scene.end(first) == (JobState.QUEUED, "cannot-load", ["reserve"])
     run_job.run_job(
         scene.installation, claimed(scene.installation), perform_here, load=load
     )
@@ -170,7 +217,7 @@ def test_the_models_of_a_choice_are_in_memory_together_before_the_charge_too(
                 scene.installation, claimed(scene.installation), must_not_run, load=load
             )
     assert "MemoryError" in capfd.readouterr().err
-    assert scene.end(jobs[0]) == (JobState.RUNNING, None, ["reserve"])
+    assert scene.end(jobs[0]) == (JobState.QUEUED, "cannot-load", ["reserve"])
     run_job.run_job(
         scene.installation, claimed(scene.installation), perform_here, load=load
     )
@@ -240,4 +287,4 @@ def test_rows_that_are_copied_later_need_a_cache_that_takes_files(
     (scene.installation.home / "cache").write_text("in the way")
     with pytest.raises(Unavailable):
         run_job.run_job(installation, claimed(installation), must_not_run)
-    assert scene.end(job_id) == (JobState.RUNNING, None, ["reserve"])
+    assert scene.end(job_id) == (JobState.QUEUED, "no-room", ["reserve"])

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, event, insert, text
 from app.core import limits
 from app.core.errors import TooManyRequests
 from app.jobs import queue
-from app.jobs.states import EndReason, JobState
+from app.jobs.states import EndReason, JobState, PutBack
 from app.jobs.tables import JobRow
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -214,3 +214,18 @@ def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothi
     )
     scene.submit(key="too many")
     assert scene.job(running.job_id).state == "running"
+
+
+def test_jobs_that_are_put_back_take_turns_like_those_that_run(
+    installation: Installation,
+) -> None:
+    """The disk is full for one submitter: the other waits for one attempt."""
+    _enqueue(installation, "AAAABB", at=datetime.now(UTC) - A_MINUTE)
+    tried = ""
+    for _ in range(4):
+        claim = claimed(installation)
+        with installation.database.write() as session:
+            row = queue.leased(session, claim)
+            tried += row.submitted_by
+            queue.put_back(row, PutBack.NO_ROOM)
+    assert tried == "ABAB"

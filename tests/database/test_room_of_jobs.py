@@ -15,9 +15,10 @@ from app.core import limits
 from app.core.errors import Unavailable
 from app.registry.store import ArtifactStore
 from app.services.execution import charge
-from app.services.execution.run_job import JobFailed
+from app.services.execution.run_job import JobFailed, claim_next
+from app.services.jobs.show_jobs import show_job
 from app.services.jobs.task import JobTask
-from tests.support.crash_scene import Scene
+from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import model, must_not_run, perform_here, profile, run
 from tests.support.sweeping import expired_at
@@ -32,9 +33,10 @@ def waits_uncharged(
     caplog.clear()
     with pytest.raises(Unavailable):
         run(scene, must_not_run)
-    assert scene.end(job_id) == ("running", None, ["reserve"]), (
-        "its lease ends, and it is in the queue again"
-    )
+    assert scene.end(job_id) == ("queued", "no-room", ["reserve"])
+    shown = show_job(scene.installation, OWNER, job_id)
+    assert (shown.state, shown.reason, shown.held_by) == ("queued", None, "no-room")
+    assert claim_next(scene.installation) is None, "other jobs take their turns"
     [line] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert line.message.startswith(
         "a job waits, uncharged: the home or the store of models"
@@ -45,8 +47,10 @@ def waits_uncharged(
 def runs(scene: Scene, job_id: str) -> None:
     """Runs a job that waited to its end; the probe leaves no file."""
     expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
+    assert show_job(scene.installation, OWNER, job_id).held_by == "no-room"
     run(scene)
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
+    assert show_job(scene.installation, OWNER, job_id).held_by is None
     scene.assert_no_orphans()
 
 

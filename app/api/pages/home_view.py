@@ -66,6 +66,18 @@ def needs_of(found: AttentionOut) -> list[Need]:
                 is_decision=True,
             )
         )
+    for held in found.held:
+        needs.append(
+            Need(
+                "amber",
+                "waiting",
+                f"Not started: {_name(held)}, {held.held_by}",
+                f"On {held.dataset_name}, submitted by {who_submitted(held)} on "
+                f"{words.minute(held.submitted_at)} UTC. Workers try again.",
+                f"/ui/jobs/{held.id}",
+                "See why",
+            )
+        )
     for failed in found.failed:
         needs.append(
             Need(

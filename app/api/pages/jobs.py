@@ -115,6 +115,13 @@ _WHY_QUEUED: Mapping[str | None, str] = {
     "an admin ends the freeze.",
     "erasure-due": "The date has come at which a dataset that it reads is erased: no "
     "worker starts it, and the erasure cancels it.",
+    "no-room": "The disk of its worker has no room for its output; workers try again.",
+    "rows-absent": "A file of its rows is absent or cannot be read; workers try again "
+    "when the operator has brought it back.",
+    "model-absent": "The file of a model that it evaluates is absent or cannot be read; "
+    "workers try again when the operator has brought it back.",
+    "cannot-load": "A process for it cannot load the code of jobs, or use what the job "
+    "needs: the log of its worker says why. Workers try again.",
 }
 """Why a queued job does not run, by what holds it."""
 

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from app.core.errors import LeaseLost, Unavailable
 from app.jobs import queue
 from app.jobs.queue import Claim
+from app.jobs.states import PutBack
 from app.services.installation import Installation
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.threads import begun
@@ -29,6 +30,26 @@ class Stopped(GrovekeeperError):
     """This process was asked to stop while it brought the files of a job."""
 
     sentence = "a worker stopped while it brought the files of a job"
+
+
+_WHY = {
+    PutBack.NO_ROOM: "the output of a job cannot be stored",
+    PutBack.ROWS_ABSENT: "the rows of a job cannot be read",
+    PutBack.MODEL_ABSENT: "the file of a model cannot be read",
+    PutBack.CANNOT_LOAD: "the process of a job cannot use what the job needs",
+}
+
+
+class CannotRun(Unavailable):
+    """This worker cannot run a job, which is uncharged and is put back into the queue.
+
+    Attributes:
+        hold: the public reason.
+    """
+
+    def __init__(self, hold: PutBack, why: str | None = None) -> None:
+        super().__init__(why or _WHY[hold])
+        self.hold = hold
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
@@ -67,8 +88,10 @@ class Lease:
         try:
             self._thread.start()
         except RuntimeError:
-            # a limit of threads; nothing is charged, and the job goes back to the queue
-            raise Unavailable("this machine starts no further thread") from None
+            # a limit of threads; nothing is charged
+            raise CannotRun(
+                PutBack.CANNOT_LOAD, "this machine starts no further thread"
+            ) from None
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -38,7 +38,8 @@ from app.core.sealed_files import SealBroken, SealedFile
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.queue import Claim
-from app.jobs.states import EndReason, JobState
+from app.jobs.states import EndReason, JobState, PutBack
+from app.jobs.tables import JobRow
 from app.ledger import reservations, rules
 from app.registry import models
 from app.registry.store import ArtifactLost
@@ -53,7 +54,7 @@ from app.services.execution.charge import (
     planned_bytes,
     row_names,
 )
-from app.services.execution.lease import Lease, Stopped
+from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import JobTask, Needs, PartRows, input_path
@@ -189,22 +190,28 @@ def run_job(
     Raises:
         CodeNotLoaded: this machine cannot run the job, which is uncharged and in the
             queue again.
+        CannotRun: this worker cannot run the job now, which is uncharged and in the
+            queue again with the reason.
         Unavailable: the database, the home or the store is unreachable; a charged job
             stays charged, an uncharged job waits.
     """
     stop = stop or Stop()
-    with Lease(installation, claim) as lease:
-        task = _charged(installation, claim, lease, load, stop=stop)
-        if task is None:
-            return
-        try:
-            _run_and_end(installation, claim, lease, task, run, stop=stop)
-        except LeaseLost:
+    try:
+        with Lease(installation, claim) as lease:
+            task = _charged(installation, claim, lease, load, stop=stop)
+            if task is None:
+                return
+            try:
+                _run_and_end(installation, claim, lease, task, run, stop=stop)
+            except LeaseLost:
+                shutil.rmtree(task.folder, ignore_errors=True)
+                raise
+            # Other exceptions keep the folder: if the last commit is in doubt, the
+            # sweeper finds the output through it.
             shutil.rmtree(task.folder, ignore_errors=True)
-            raise
-        # Other exceptions keep the folder: if the last commit is in doubt, the sweeper
-        # finds the output through it.
-        shutil.rmtree(task.folder, ignore_errors=True)
+    except CannotRun as cause:
+        _put_back(installation, claim, partial(queue.put_back, why=cause.hold))
+        raise
 
 
 def _charged(
@@ -240,7 +247,7 @@ def _charged(
     except SealBroken:
         _give_back(installation, claim, reason=EndReason.DAMAGED)
     except CodeNotLoaded:
-        _put_back(installation, claim)
+        _put_back(installation, claim, partial(queue.requeue, why=PutBack.CANNOT_LOAD))
         raise
     except (Frozen, Stopped):
         _put_back(installation, claim)
@@ -287,7 +294,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         given back: no row was read.
 
     Raises:
-        Unavailable: the home cannot be written now, or the file of a model is lost.
+        CannotRun: the home cannot be written now, or the file of a model is lost.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
@@ -307,11 +314,11 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
         # file is a damage that an operator can repair, so the job waits.
         with installation.database.read() as session:
             if all(models.is_referenced(session, digest) for digest in digests):
-                raise
+                raise CannotRun(PutBack.MODEL_ABSENT) from None
         _give_back(installation, claim, reason=EndReason.MODEL_DELETED)
         return False
-    except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
-        raise Unavailable("the home cannot be written") from None
+    except OSError:  # the disk is full: nothing was charged
+        raise CannotRun(PutBack.NO_ROOM) from None
     return True
 
 
@@ -347,16 +354,20 @@ def _give_back(
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
-def _put_back(installation: Installation, claim: Claim) -> None:
-    """Returns a job to the queue before its charge: its dataset is frozen, or this
-    process stops.
+def _put_back(
+    installation: Installation,
+    claim: Claim,
+    requeue: Callable[[JobRow], None] = queue.requeue,
+) -> None:
+    """Returns a job to the queue before its charge: its dataset is frozen, this process
+    stops, or it cannot run the job.
     """
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         # While the job is this worker's: the next one makes the folder anew, may charge
         # the job at once, and its child is in the folder then.
         shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
-        queue.requeue(row)
+        requeue(row)
 
 
 def _bring_rows(
@@ -366,9 +377,8 @@ def _bring_rows(
         lease.wait_for(
             partial(_authenticate_rows, installation, claim), stopping=stop.begun
         )
-    except OSError:
-        # nothing was charged, and the job goes back to the queue with its lease
-        raise Unavailable("the rows of a job cannot be read") from None
+    except OSError:  # nothing was charged
+        raise CannotRun(PutBack.ROWS_ABSENT) from None
 
 
 def _authenticate_rows(installation: Installation, claim: Claim) -> None:
@@ -447,13 +457,12 @@ def _require_room(
 
     try:
         lease.wait_for(look, stopping=stop.begun)
-    except OSError:
-        # nothing was charged, and the job goes back to the queue with its lease
+    except OSError:  # nothing was charged
         _log.error(
             "a job waits, uncharged: the home or the store of models is full or cannot be written",
             extra={"job_id": claim.job_id},
         )
-        raise Unavailable("the output of a job cannot be stored") from None
+        raise CannotRun(PutBack.NO_ROOM) from None
 
 
 def located(

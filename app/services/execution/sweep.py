@@ -42,7 +42,7 @@ STALE_ARTIFACT = timedelta(hours=24)
 def expire_jobs(installation: Installation) -> int:
     """Ends or requeues every job whose lease ran out or that waited for too long.
 
-    Claimed but not charged: back to the queue. Charged: succeeded, if a note has its
+    Claimed but not charged, or put back a lease ago: in the queue again. Charged: succeeded, if a note has its
     output; otherwise failed, reason ``lost``, once its worker did not extend the lease
     for another term; the charge stays. Queued for longer than the limit: failed, reason
     ``not-started``; waiting for an approval for longer than its limit: failed, reason
@@ -267,7 +267,8 @@ def _end_unpaid(
     can_start = all(part.dataset not in closed for part in row.parts)
     waited_too_long = can_start and waited > timedelta(seconds=limits.MAX_QUEUE_S)
     lease_until = row.lease_until
-    if row.state == JobState.RUNNING and lease_until is not None and lease_until < at:
+    # of a running job, or of one that its worker put back
+    if lease_until is not None and lease_until < at:
         queue.requeue(row)
         if not waited_too_long:
             return True

@@ -152,6 +152,9 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
     if row.state == JobState.SUCCEEDED:
         progress = 1.0
     held_by = [holds[part.dataset] for part in row.parts if part.dataset in holds]
+    is_queued = row.state == JobState.QUEUED
+    # a freeze comes first: no worker tries the job before its end
+    hold = held_by[0] if held_by else row.reason
     release_ids: dict[str, str | None] = dict.fromkeys(_RELEASE_IDS.values())
     if row.kind in _RELEASE_IDS:
         release_ids[_RELEASE_IDS[row.kind]] = row.release_id
@@ -167,8 +170,8 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
             "label": row.label,
             "submitted_by": row.submitted_by,
             "state": row.state,
-            "reason": row.reason,
-            "held_by": held_by[0] if held_by and row.state == JobState.QUEUED else None,
+            "reason": None if is_queued else row.reason,
+            "held_by": hold if is_queued else None,
             "charged": row.charged_at is not None,
             "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
             "progress": progress,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from grovekeeper_client.errors import FINISHED, ApiProblem, Unreachable
+from grovekeeper_client.errors import FINISHED, RETRIED, ApiProblem, Unreachable
 from grovekeeper_client.settings import key_of
 from grovekeeper_client.transport import (
     CHUNK_BYTES,
@@ -357,7 +357,7 @@ class Client(Calls):
         returns its last answer.
 
         Only another person ends the waiting for an approval, which may take a week, and
-        a freeze.
+        a freeze. What a worker lacks may pass, so the wait goes on.
 
         Args:
             job_id: the job.
@@ -370,7 +370,9 @@ class Client(Calls):
             if job != last:
                 on_change(job)
             last = job
-            if job["state"] == WAITING or job.get("held_by") is not None:
+            held_by = job.get("held_by")
+            is_held = held_by is not None and held_by not in RETRIED
+            if job["state"] == WAITING or is_held:
                 break
         return last
 

@@ -34,8 +34,25 @@ REASONS: Mapping[str, str] = {
 HOLDS: Mapping[str, str] = {
     "frozen": "a dataset that it reads is frozen, and it starts once an owner or an admin has ended the freeze",
     "erasure-due": "the date has come at which a dataset that it reads is erased, which cancels it",
+    "no-room": "the disk of its worker has no room for its output, so it is not charged; workers try again",
+    "rows-absent": (
+        "a file of its rows is absent or cannot be read, so it is not charged; "
+        "workers try again, and the operator brings the file back"
+    ),
+    "model-absent": (
+        "the file of a model that it evaluates is absent or cannot be read, so it is not charged; "
+        "workers try again, and the operator brings the file back"
+    ),
+    "cannot-load": (
+        "its process cannot load the code of jobs, or use what the job needs, so it is not charged; "
+        "workers try again, and their log says why"
+    ),
 }
 """Why a queued job is not started, for people, by the ``held_by`` of the job."""
+
+
+RETRIED = frozenset({"no-room", "rows-absent", "model-absent", "cannot-load"})
+"""Those of :data:`HOLDS` that may pass by themselves: workers try again."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from grovekeeper_client.errors import HOLDS, RETRIED
+
 Show: TypeAlias = Callable[[dict[str, Any]], None]
 """Shows the state of a job as ``GET /jobs/{id}`` answers it."""
 
@@ -45,10 +47,16 @@ def _terminal(console: Console) -> Iterator[Show]:
         BarColumn(),
         TextColumn("{task.fields[count]}"),
     )
+    told = set[str]()
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("queued", total=None, count="")
 
         def show(job: dict[str, Any]) -> None:
+            held_by = job.get("held_by")
+            # a bar has no room for the sentence, and a pipe shows no bar before its end
+            if held_by in RETRIED and held_by not in told:
+                told.add(held_by)
+                progress.console.print(f"{job['state']}: {HOLDS[held_by]}")
             total = (
                 {"completed": job["trees_done"], "total": job["n_trees"]}
                 if job["n_trees"]
@@ -76,6 +84,8 @@ def _cell() -> Show:
 def _doing(job: dict[str, Any]) -> str:
     if job.get("preparing"):
         return "preparing this machine, once"
+    if job.get("held_by") is not None:
+        return f"{job['state']} ({job['held_by']})"
     running = job["state"] == "running"
     return _AT_WORK.get(job["kind"], job["state"]) if running else str(job["state"])
 

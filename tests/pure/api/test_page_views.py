@@ -267,7 +267,7 @@ def _job(**changes: Any) -> ListedJob:
 
 
 def _attention(**changes: Any) -> AttentionOut:
-    lists = ("approvals", "proposals", "failed", "keys", "recent", "budgets")
+    lists = ("approvals", "proposals", "held", "failed", "keys", "recent", "budgets")
     facts: dict[str, Any] = {name: [] for name in lists}
     facts |= {"at": "2026-11-29T14:32:00.000000Z"}
     facts |= {"jobs": {"waiting": 0, "queued": 0, "running": 0}}
@@ -281,6 +281,7 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     key = {"id": "key_d", "name": "etl", "expires_at": "2026-12-01T00:00:00.000000Z"}
     found = _attention(
         proposals=[proposal],
+        held=[_job(state="queued", charged=False, held_by="no-room")],
         failed=[_job(), _job(charged=False, name="trial", submitted_by_name=None)],
         keys=[key],
         budgets=[_budget("0", "cap"), _budget("0", "frozen"), _budget("1", "cap")],
@@ -288,15 +289,17 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     needs = needs_of(found)
     assert [need.title for need in needs] == [
         "Decide: looser rules of census",
+        "Not started: rpf, no-room",
         "Failed: rpf, 0.25 ε stays charged",
         "Failed: trial, nothing was charged",
         "No job on all of census fits any more",
         "Key etl ends on 2026-12-01 00:00 UTC",
     ]
     assert "by key_c" in needs[0].sentence
-    assert "by ben" in needs[1].sentence
-    assert "by key_b" in needs[2].sentence
-    assert [need.is_decision for need in needs] == [True, *[False] * 4]
+    assert "Workers try again" in needs[1].sentence
+    assert "by ben" in needs[2].sentence
+    assert "by key_b" in needs[3].sentence
+    assert [need.is_decision for need in needs] == [True, *[False] * 5]
 
 
 def test_jobs_of_the_last_day_say_who_did_what_and_what_was_charged() -> None:

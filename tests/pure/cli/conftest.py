@@ -382,6 +382,7 @@ ATTENTION = {
         "dataset": "ds_1", "dataset_name": "census", "by": "key_c", "by_name": None,
         "at": "2026-11-19T09:00:00.000000Z",
     }],
+    "held": [JOB | {"state": "queued", "held_by": "no-room", "submitted_by_name": None}],
     "failed": [JOB | {"state": "failed", "submitted_by_name": None}],
     "keys": [{"id": "key_d", "name": "etl", "expires_at": "2026-12-01T00:00:00.000000Z"}],
     "jobs": {"waiting": 1, "queued": 0, "running": 0}, "recent": [],

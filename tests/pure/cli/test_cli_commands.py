@@ -358,6 +358,8 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "decide about jb_1",
             "0.1 ε on census",
             "decide about rules of census",
+            "jb_1 is not started",
+            "no-room",
             "jb_1 failed",
             "etl ends",
             "1.5 ε",

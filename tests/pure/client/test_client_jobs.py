@@ -181,7 +181,7 @@ def test_a_wait_ends_where_another_person_has_to_go_on(timeout: float | None) ->
     assert (caught.value.is_waiting, caught.value.job) == (True, job)
 
 
-@pytest.mark.parametrize("held_by", errors.HOLDS)
+@pytest.mark.parametrize("held_by", ["frozen", "erasure-due"])
 @pytest.mark.parametrize("timeout", [None, 3_600.0])
 def test_a_wait_ends_where_no_worker_may_start_the_job(
     timeout: float | None, held_by: str
@@ -202,6 +202,19 @@ def test_a_wait_ends_where_no_worker_may_start_the_job(
     assert str(caught.value).startswith(
         f"job jb_1 is queued: {errors.HOLDS[held_by]}; "
     )
+
+
+@pytest.mark.parametrize("held_by", sorted(errors.RETRIED))
+def test_a_wait_goes_on_where_workers_try_again_and_says_why_once(
+    held_by: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = _job("queued", charged=False, held_by=held_by)
+    again = _job("running", held_by=None)
+    done = _job("succeeded", 3, held_by=None)
+    jobs = _Jobs([held, again, held, done])
+    assert Job(jobs.client(), "jb_1", lambda job: str(job["model_id"])).wait() == "md_1"
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count(f"queued: {errors.HOLDS[held_by]}") == 1
 
 
 def test_a_wait_with_a_timeout_polls_and_ends_with_the_job_as_it_is() -> None:

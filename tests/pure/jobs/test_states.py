@@ -5,11 +5,11 @@ from typing import get_args
 from sqlalchemy import CheckConstraint
 
 from app.core import limits
-from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
+from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState, PutBack
 from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
 from app.wire.jobs import JobOut
-from grovekeeper_client.errors import FINISHED, HOLDS, REASONS
+from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, RETRIED
 
 
 def test_clients_are_told_every_state_and_reason() -> None:
@@ -30,7 +30,8 @@ def test_clients_are_told_every_state_and_reason() -> None:
         for choice in get_args(JobOut.model_fields["held_by"].annotation)
         for value in get_args(choice)
     }
-    assert held_by == set(get_args(HeldBy)) == set(HOLDS)
+    assert held_by == {*get_args(HeldBy), *PutBack} == set(HOLDS)
+    assert set(PutBack) == RETRIED
 
 
 def test_the_table_accepts_every_state_and_no_other() -> None:

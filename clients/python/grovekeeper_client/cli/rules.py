@@ -219,6 +219,10 @@ def attention(call: Remote) -> None:
         for proposal in found["proposals"]
     ]
     needs += [
+        [f"{job['id']} is not started", job["held_by"], _submitter(job)]
+        for job in found.get("held", [])
+    ]
+    needs += [
         [
             f"{job['id']} failed",
             price_of(job) if job["charged"] else "",
