@@ -159,7 +159,7 @@ def pages(results: Path) -> dict[str, str]:
         of_dropout[replace(task, repeat=0)].append(run.seconds)
     for paper_run in of_tables:
         # later folds ran on a busier machine, as did all runs of Algorithm 1's stop
-        is_timed = paper_run.algorithm.startswith(song_page.TIMED)
+        is_timed = song_page.is_timed(paper_run.algorithm)
         if paper_run.repeat < printed_pages.N_FOLDS and is_timed:
             of_table[paper_run.dataset, paper_run.task.slug].append(paper_run.seconds)
 

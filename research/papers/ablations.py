@@ -343,6 +343,27 @@ def stacked_tasks(dataset: str, n_trees: int) -> tuple[Task, Task]:
     )
 
 
+def printed_budget_tasks(dataset: str, n_trees: int, epsilon: str) -> tuple[Task, Task]:
+    """The tasks of BMS-RF with three layers and of MRF with as many trees at a budget,
+    as printed (figure 5).
+
+    Every layer has all of ε, so that its M trees of depth d have B1 = B2 = ε / (2 d M)
+    and B3 = ε / M (Song and Wang, section 3.2.1).
+    """
+    file, (p1, p2) = printed_tables.sources()[dataset].file, rates_of(dataset)
+    of_tree = Fraction(epsilon) * N_LAYERS / n_trees
+    split, label = (
+        f"{float(strength):.12g}"
+        for strength in (of_tree / (2 * FIGURE_5_DEPTH), of_tree)
+    )
+    sizes = f"n_estimators={n_trees},n_layers={N_LAYERS}"
+    strengths = f"b1={split},b2={split},b3={label}"
+    stacked = f"bms-rf-plain:{sizes},{strengths},p1={p1},p2={p2}"
+    return Task(file, stacked, "", "0", 0), privacy_task(
+        LITERAL, file, n_trees, epsilon
+    )
+
+
 def budget_tasks(dataset: str, n_trees: int, epsilon: str) -> tuple[Task, Task]:
     """The tasks of the repaired ``bms-rf`` with three layers and of ``mrf`` with as
     many trees (figure 5).
@@ -422,7 +443,7 @@ ABLATIONS: Mapping[str, Ablation] = {
         tuple(
             task
             for place in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS)
-            for task in budget_tasks(*place)
+            for task in (*printed_budget_tasks(*place), *budget_tasks(*place))
         )
     ),
 }

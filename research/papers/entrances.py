@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from grovekeeper_forests import catalogue
 from research import printed_pages, printed_tables
 from research.papers import __main__ as tables
-from research.papers import items_page
+from research.papers import items_page, random_tree_page
 from research.papers.findings import table
+from research.papers.items_page import Item
+from research.papers.random_tree_grid import GridRun
 from research.printed_pages import Accuracies
 from research.printed_tables import Cell
 from research.runs import load
@@ -34,6 +36,7 @@ class Entrance:
         slugs: repaired algorithms in the service.
         tables: names of the tables whose numbers are compared.
         pages: further pages, by title.
+        literal: lines on runs as printed that the tables do not contain.
     """
 
     name: str
@@ -42,7 +45,24 @@ class Entrance:
     slugs: Sequence[str]
     tables: Sequence[str]
     pages: Mapping[str, str]
+    literal: Callable[[], Iterable[str]] = tuple
 
+
+def _random_trees() -> Iterator[str]:
+    """What runs of Bojarski et al. as printed say on table 1."""
+    runs = load(tables.RESULTS / "random_trees.csv", GridRun)
+    yield (
+        "Table 1 at its own k and h, with thresholds between the smallest and the largest value present "
+        "([runs](bojarski-runs.md)); the paper's interval:\n"
+    )
+    yield from random_tree_page.table_1_counts(runs)
+    yield "\nWith declared bounds, and private trees of 12 splits at most:\n"
+
+
+EDITIONS = {"preprint": "preprint", "mrf": "journal"}
+"""What items are called whose paper has two editions, by their paper in
+``items.csv``.
+"""
 
 PAPERS = (
     Entrance(
@@ -74,6 +94,7 @@ PAPERS = (
             "figures and table 1 as printed": "bojarski-runs.md",
             "every theorem": "bojarski.md",
         },
+        _random_trees,
     ),
     Entrance(
         "paper-song",
@@ -125,7 +146,7 @@ def _service(entrance: Entrance) -> Iterator[str]:
 
 def _checked(entrance: Entrance) -> Iterator[str]:
     rows = [
-        (item.item, item.about, item.where, item.remark or "holds")
+        (_named(item), item.about, item.where, item.remark or "holds")
         for item in items_page.items()
         if item.paper in entrance.items and item.status == items_page.CHECKED
     ]
@@ -133,6 +154,11 @@ def _checked(entrance: Entrance) -> Iterator[str]:
         yield "## What was checked, and whether it holds\n"
         yield from table(("item", "about", "where", "result"), rows)
         yield ""
+
+
+def _named(item: Item) -> str:
+    edition = EDITIONS.get(item.paper)
+    return f"{item.item} ({edition})" if edition else item.item
 
 
 def _cells(entrance: Entrance, accuracies: Accuracies) -> list[Cell]:
@@ -165,6 +191,7 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
         for (name, method), of_method in gaps.items()
     ]
     yield "## Printed numbers beside ours\n"
+    yield from entrance.literal()
     yield "Absolute differences in points, ours without privacy where there is such a run, else private and repaired.\n"
     yield from table(
         ("table", "method", "datasets", "median", "within a point", "inside chance"),
@@ -193,7 +220,7 @@ def _not_reproduced(entrance: Entrance) -> Iterator[str]:
     yield "## Not reproduced\n"
     for item in items_page.items():
         if item.paper in entrance.items and item.status == items_page.NOT_REPRODUCED:
-            yield f"* {item.item} ({item.paper}), {item.about}: {item.remark}."
+            yield f"* {_named(item)}, {item.about}: {item.remark}."
     missing = dict.fromkeys(
         f"{cell.dataset}: {why}"
         for name in entrance.tables

@@ -25,6 +25,9 @@ _ADJACENCIES = {
     Adjacency.LABEL: "a label changes",
 }
 
+_BY_ABSTRACT = " by its abstract"
+"""The rule of a forest whose text and code were not at hand (docs/references.md)."""
+
 LEVEL = 0.05
 """Level of the two-sided t-test on pairs that decides about a difference."""
 
@@ -91,18 +94,18 @@ class Finding:
         stated: the paper's words, or their translation.
         ours: what the runs show, in a sentence.
         verdict: :data:`HOLDS`, :data:`FAILS` or :data:`OPEN`.
-        basis: which runs the sentence is computed from, as :func:`basis` writes it.
+        basis: which runs the sentence is computed from, as :func:`basis` writes it, or
+            which printed numbers.
     """
 
     stated: str
     ours: str
     verdict: str
-    basis: str = ""
+    basis: str
 
     def __str__(self) -> str:
-        from_runs = f" ({self.basis})" if self.basis else ""
         return (
-            f"* The paper: {self.stated} Here{from_runs}: {self.ours} "
+            f"* The paper: {self.stated} Here ({self.basis}): {self.ours} "
             f"**{self.verdict}.**"
         )
 
@@ -112,7 +115,12 @@ def basis(tasks: Iterable[Task]) -> str:
     datasets and ε, in words.
     """
     known = list(tasks)
-    slugs = dict.fromkeys(task.slug for task in known)
+    slugs_of: dict[str, dict[str, None]] = {}
+    for task in known:
+        slugs_of.setdefault(_rule_of(task), {})[f"`{task.slug}`"] = None
+    forests = "; ".join(
+        f"{_joined(list(slugs))}{rule}" for rule, slugs in slugs_of.items()
+    )
     datasets = dict.fromkeys(task.dataset for task in known)
     budgets = dict.fromkeys(task.epsilon for task in known if task.epsilon)
     where = (
@@ -121,13 +129,19 @@ def basis(tasks: Iterable[Task]) -> str:
         else f"{len(datasets)} datasets"
     )
     at = f", ε = {', '.join(budgets)}" if budgets else ""
-    return f"{' and '.join(map(_rule_of, slugs))}; {where}{at}"
+    return f"{forests}; {where}{at}"
 
 
-def _rule_of(slug: str) -> str:
-    if slug in BY_SLUG:
-        return f"`{slug}`, repaired, {_ADJACENCIES[BY_SLUG[slug].adjacency]}"
-    return f"`{slug}` as printed"
+def _rule_of(task: Task) -> str:
+    if task.slug in BY_SLUG:
+        return f", repaired, {_ADJACENCIES[BY_SLUG[task.slug].adjacency]}"
+    if task.parameters.get("stop") == "leaves":
+        return " with the stop of section 3.2 of Bai et al."
+    return _BY_ABSTRACT if task.slug == "hobraf" else " as printed"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def by_sign(difference: Difference) -> str:

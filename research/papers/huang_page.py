@@ -153,15 +153,15 @@ def findings_of_figure_1(values: Values) -> list[Finding]:
 
     widths = synthetic.WIDTHS[:2]
     gains = [difference(width, (PRIVATE, high), (PRIVATE, low)) for width in widths]
-    lost = {
-        epsilon: [
-            difference(width, (TRUE, epsilon), (PRIVATE, epsilon)) for width in widths
-        ]
-        for epsilon in (low, high)
-    }
-    less = Difference.of(
-        [gap.mean for gap in lost[low]], [gap.mean for gap in lost[high]]
-    )
+
+    def lost(width: int, epsilon: str) -> list[float]:
+        """By run, what private medians lose beside true ones with the same leaves."""
+        both = (of_medians(values, width, kind, epsilon) for kind in (TRUE, PRIVATE))
+        return [one - other for one, other in zip(*both, strict=False)]
+
+    by_medians = [
+        Difference.of(lost(width, low), lost(width, high)) for width in widths
+    ]
     ahead = [
         difference(width, (PRIVATE, epsilon), (RANDOM, epsilon))
         for width in widths
@@ -169,19 +169,42 @@ def findings_of_figure_1(values: Values) -> list[Finding]:
     ]
     return [
         Finding(
-            "“the accuracy increases as we make better estimates of the true median due to larger privacy budget.”",
-            f"from ε = {low} to {high} private medians gain {gains[0]} points with {widths[0]} attributes and "
-            f"{gains[1]} with {widths[1]}. But noise in leaves falls as well: beside true medians with the same leaves "
-            f"they lose {lost[low][0]} and {lost[low][1]} points at ε = {low}, {lost[high][0]} and {lost[high][1]} at "
-            f"ε = {high}, so {less.mean:.1f} points of the gain are due to medians.",
+            "“the accuracy increases … due to larger privacy budget.”",
+            f"from ε = {low} to {high} private medians gain {_by_width(widths, gains)}.",
             findings.by_signs(gains),
+            findings.basis(_median_tasks((PRIVATE,), (low, high))),
+        ),
+        Finding(
+            "and it does so “as we make better estimates of the true median”.",
+            "noise in leaves falls as well. What private medians lose beside true ones with the same leaves falls from "
+            f"ε = {low} to {high} by {_by_width(widths, by_medians)}.",
+            findings.by_signs(by_medians),
+            findings.basis(_median_tasks((TRUE, PRIVATE), (low, high))),
         ),
         Finding(
             "better estimates of the median are more accurate, so private medians are above “random splitting”.",
             f"private medians are beside random ones {findings.counted(ahead)}; the mean difference is "
             f"{statistics.fmean(gap.mean for gap in ahead):+.1f} points.",
             findings.by_majority(ahead),
+            findings.basis(_median_tasks((PRIVATE, RANDOM), FIGURE_1_EPSILONS)),
         ),
+    ]
+
+
+def _by_width(widths: Sequence[int], gaps: Sequence[Difference]) -> str:
+    return " and ".join(
+        f"{gap} points with {width} attributes"
+        for width, gap in zip(widths, gaps, strict=True)
+    )
+
+
+def _median_tasks(kinds: Sequence[str], epsilons: Sequence[str]) -> list[Task]:
+    """The tasks of figure 1 with some kinds of medians."""
+    return [
+        ablations.median_task(name, kind, ablations.N_SUPERVISED, width, epsilon)
+        for width in synthetic.WIDTHS[:2]
+        for name in synthetic.names(width)
+        for kind, epsilon in product(kinds, epsilons)
     ]
 
 
@@ -242,6 +265,12 @@ def findings_of_figure_2(values: Values) -> list[Finding]:
                 f"experiments”; averaged {weighed}.",
                 f"the distance with the uniform budget is {findings.counted(nearer)}.",
                 findings.by_signs(nearer),
+                findings.basis(
+                    ablations.distance_task(depth, ratio, epsilon)
+                    for depth, ratio, epsilon in product(
+                        FIGURE_2_DEPTHS, (GEOMETRIC, UNIFORM), FIGURE_2_EPSILONS
+                    )
+                ),
             )
         )
     return found
@@ -298,17 +327,23 @@ def findings_of_figure_3(values: Values) -> list[Finding]:
             (runs for runs in at_ten.values() if runs), key=statistics.fmean, default=[]
         )
         beside_best.append(Difference.of(best, at_ten[n_features]))
+    basis = findings.basis(
+        ablations.median_task(dataset, PRIVATE, 10, n_features, "2")
+        for dataset, n_features in ablations.FIGURE_3_FEATURES.items()
+    )
     return [
         Finding(
             "“most of the accuracy curves decline after 10 trees”.",
             f"the accuracy of 10 trees is beside that of {FIGURE_3_TREES[-1]} trees {findings.counted(declines)}.",
             findings.by_majority(declines),
+            basis,
         ),
         Finding(
             "“max-depth = d is a reasonable default as it reaches high accuracy across data sets”.",
             f"with 10 trees, the best of the three depths is above depth d by "
             f"{', '.join(map(str, beside_best))} points, by dataset; one point counts as little.",
             findings.within(beside_best, 1),
+            basis,
         ),
     ]
 

@@ -248,6 +248,11 @@ def _table_1(grid: Grid) -> Iterator[str]:
     yield ""
 
 
+def table_1_counts(runs: Iterable[GridRun]) -> list[str]:
+    """The sentences on how many errors of table 1 are inside the interval."""
+    return [line for line in _table_1(errors_of(runs)) if line.startswith("* ")]
+
+
 def printed_of(name: str) -> list[PrintedError]:
     """The printed errors of random trees on a dataset."""
     return list(printed_intervals.forests_by_dataset()[PRINTED_NAMES[name]])
@@ -420,7 +425,9 @@ are all rows of the dataset.
     python -m research.papers.random_trees DATA --plots
 
 The noise of these runs is a floating-point number, and bounds of columns are the smallest and the largest value that
-is present: neither is private. The service runs neither.
+is present: neither is private. The service runs neither. The paper takes the smallest and the largest possible value
+as public and does not say which they are; with those that our schemas declare, errors without privacy are farther from
+the printed ones ([table 1](dprf-1.md)).
 
 ![Figure 1](plots/bojarski-figure-1.svg)
 

@@ -178,11 +178,26 @@ def _ranks(ranked: Ranked, accuracies: Accuracies) -> Iterator[str]:
             for place, method in enumerate(methods)
         ),
     )
+    basis = _basis(ranked.table, methods, common)
     for name, numbers in (
-        ("printed accuracies", all_of_them),
-        ("our accuracies", here),
+        (f"printed accuracies of {len(all_of_them)} datasets", all_of_them),
+        (f"our accuracies ({basis})", here),
     ):
-        yield f"\nBy {name} on {len(numbers)} datasets: {_tests(methods, numbers)}"
+        yield f"\nBy {name}: {_tests(methods, numbers)}"
+
+
+def _basis(
+    table: str,
+    methods: Sequence[str],
+    datasets: Iterable[str],
+    *,
+    private: bool = False,
+) -> str:
+    """The basis of a sentence on our runs of methods, by printed names."""
+    cells = cells_of(table)
+    of_method = [cells[dataset, method] for method in methods for dataset in datasets]
+    tasks = [cell.private if private else cell.plain for cell in of_method]
+    return findings.basis(task for task in tasks if task is not None)
 
 
 def _tests(methods: Sequence[str], numbers: NDArray[np.float64]) -> str:
@@ -231,7 +246,9 @@ def marks_beside(
     return marks
 
 
-def _agreement(printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]]) -> str:
+def _agreement(
+    printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]], basis: str
+) -> str:
     """A sentence on how often two sets of marks agree or contradict each other."""
     pairs = [(printed.get(dataset, ""), mark) for dataset, (mark, _) in ours.items()]
     same = sum(first == second for first, second in pairs)
@@ -239,7 +256,10 @@ def _agreement(printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]]) 
         {first, second} == {significance.BETTER, significance.WORSE}
         for first, second in pairs
     )
-    return f"Of {len(pairs)} datasets, the marks are equal on {same} and opposite on {opposite}."
+    return (
+        f"Of {len(pairs)} datasets, the marks are equal on {same} and opposite on "
+        f"{opposite} ({basis})."
+    )
 
 
 def _marks_table(
@@ -277,7 +297,7 @@ def _marks_table(
         "folds",
     )
     yield from findings.table(head, rows)
-    yield f"\n{_agreement(printed, ours)}"
+    yield f"\n{_agreement(printed, ours, _basis(table, (method, rival), list(ours)))}"
 
 
 def _wilcoxon(accuracies: Accuracies) -> Iterator[str]:
@@ -308,7 +328,8 @@ def _advanced(accuracies: Accuracies) -> Iterator[str]:
             for mark in (significance.BETTER, significance.WORSE)
         ]
         rows.append((method, *counts, str(len(ours))))
-        sentences.append(f"* {method}: {_agreement(of_method, ours)}")
+        basis = _basis("mrf-3", (method, "MRF"), list(ours))
+        sentences.append(f"* {method}: {_agreement(of_method, ours, basis)}")
     head = (
         "method",
         "printed better",
@@ -372,7 +393,12 @@ def _rank_sum(accuracies: Accuracies) -> Iterator[str]:
         ("dataset", "printed best", "printed star", "our best", "our star", "folds"),
         rows,
     )
-    yield f"\nThe stars are equal, or absent in both, on {equal} of {len(rows)} datasets."
+    datasets = [dataset for dataset, *_ in rows]
+    basis = _basis("spe-1", PRIVATE_ENSEMBLES, datasets, private=True)
+    yield (
+        f"\nThe stars are equal, or absent in both, on {equal} of {len(rows)} datasets "
+        f"({basis})."
+    )
 
 
 def statements() -> list[Finding]:
@@ -403,47 +429,59 @@ def statements() -> list[Finding]:
         if method == "SPE"
     }
     widest = max(lead, key=lambda dataset: lead[dataset])
+    of_bai, of_huang = (
+        f"printed numbers of table {number} of {paper}"
+        for number, paper in ((2, "Bai et al."), (1, "Huang, Lei and Kabán"))
+    )
     return [
         Finding(
             "MRF “significantly exceeds all existing consistent RF variants”.",
             f"it is the most accurate consistent forest on {above_all} of {len(datasets)} datasets.",
             HOLDS if above_all == len(datasets) else FAILS,
+            of_bai,
         ),
         Finding(
             "“MRF achieves more than 2% improvement in most cases, compared with … BRF”.",
             f"on {two_points} of {len(datasets)} datasets.",
             HOLDS if 2 * two_points > len(datasets) else FAILS,
+            of_bai,
         ),
         Finding(
             "MRF has a higher accuracy than CompRF-I “on twenty-two datasets”.",
             f"on {over['CompRF-I']}.",
             HOLDS if over["CompRF-I"] == 22 else FAILS,
+            of_bai,
         ),
         Finding(
             "MRF “surpasses Breiman's original RF on fourteen datasets, where the advantage … is statistically "
             "significant on eleven”.",
             f"on {over['Breiman']}, of which {best} are marked.",
             HOLDS if (over["Breiman"], best) == (14, 11) else FAILS,
+            of_bai,
         ),
         Finding(
             "“Breiman+M is better than that of the Breiman+SE in most cases”.",
             f"on {splits} of {len(datasets)} datasets.",
             HOLDS if 2 * splits > len(datasets) else FAILS,
+            of_bai,
         ),
         Finding(
             "“the only data set where our method is significantly worse is the Nursery data set”.",
             f"another private method than SPE is marked on {', '.join(worse)}.",
             HOLDS if worse == ["Nursery"] else FAILS,
+            of_huang,
         ),
         Finding(
             "“Out of 22 total data sets tested”.",
             f"table 1 has {n_private}.",
             HOLDS if n_private == 22 else FAILS,
+            of_huang,
         ),
         Finding(
             "“The largest improvement is more than 25%, obtained on the Robot data set”.",
             f"the largest lead of SPE over the best of the other three is {lead[widest]:.1f} points, on {widest}.",
             HOLDS if widest == "Robot" and lead[widest] > 25 else FAILS,
+            of_huang,
         ),
     ]
 

@@ -207,6 +207,47 @@ def test_chance_of_random_splits_is_judged_by_folds() -> None:
     assert far == "Not explained."
 
 
+def test_few_folds_far_from_the_printed_number_are_no_chance() -> None:
+    cell = _cell("mrf-3", "Zoo", "RoF-LDA")
+    assert cell.plain is not None
+    near, far = (
+        printed_pages.reason_of(cell, {cell.plain.key: [mean, mean + 0.02] * 5})
+        for mean in (0.894, 0.96)
+    )
+    assert near.startswith("Not explained; too few runs")
+    assert far == "Not explained."
+
+
+def test_a_run_explains_nothing_where_it_makes_its_method_worse() -> None:
+    """A paper has one rule for all datasets: what fits Zoo alone is not the rule."""
+    zoo, hayes = (_cell("mrf-2", dataset, "MRF") for dataset in ("Zoo", "Hayes"))
+    assert zoo.plain is not None
+    assert hayes.plain is not None
+    means = {zoo.plain.key: 0.830, hayes.plain.key: 0.795}
+    means[zoo.checks["section 3.2"].key] = 0.906
+
+    def reason(of_hayes: float) -> str:
+        of_check = {hayes.checks["section 3.2"].key: of_hayes}
+        runs = {
+            key: _folds((mean, mean + 0.001, mean + 0.002))
+            for key, mean in (means | of_check).items()
+        }
+        return printed_pages.reason_of(zoo, runs)
+
+    assert reason(0.795).startswith("Explained by a run")
+    assert reason(0.595) == "Not explained."
+
+
+def test_no_claim_is_held_against_numbers_without_one() -> None:
+    """Tables 2 and 3 have B3 → ∞; table 3 of the preprint claims ε = B3."""
+    without, claimed = (
+        printed_pages.page(name, {}) for name in ("mrf-2", "mrf-preprint-3")
+    )
+    assert "where no privacy is claimed" in without
+    assert "51.2 %" not in without
+    assert "51.2 %" in claimed
+
+
 def test_a_reason_needs_a_run_that_reaches_the_printed_number() -> None:
     cell = _cell("mrf-2", "Zoo", "MRF")
     assert (cell.plain is not None, cell.printed) == (True, 90.64)

@@ -21,11 +21,12 @@ class StackedReference(Reference):
 
     slug = "bms-rf-plain"
     title = "Stacked multinomial forest with Bernoulli dropout, without privacy"
-    source = "Song, Wang (2024), BMS-RF, Algorithms 1 and 2 with B3 → ∞"
+    source = "Song, Wang (2024), BMS-RF, Algorithms 1 and 2"
     about = (
         "A layer is mrf-plain on X + α Z W: Z are the mean class shares of the layer before, W has uniform weights "
         "from 0 to 1. Coins with p1 and p2 choose the columns and points that a split considers; where none is left, "
-        "one is taken at random. All trees of all layers vote. The paper adds layers while a test accuracy rises, and "
+        "one is taken at random. All trees of all layers vote; with a B3, each leaf by one label, drawn with "
+        "softmax(B3/2 · P) over its class shares. The paper adds layers while a test accuracy rises, and "
         "chooses p1 and p2 for every table; here they are parameters. Its theorem is about X in [0, 1]: the columns "
         "are scaled by their declared bounds."
     )
@@ -49,6 +50,7 @@ class StackedReference(Reference):
         shared.STRUCTURE_SHARE,
         shared.B1,
         shared.B2,
+        shared.B3,
         share(
             "p1",
             "Probability that a split considers a column.",

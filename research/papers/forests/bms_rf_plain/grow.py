@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from research.papers.forests.bms_rf_plain.read import (
+    LABELS,
     PROJECTION,
     layer_sizes,
     scaled,
     shifted,
 )
+from research.papers.forests.consistent.grow import with_labels
 from research.papers.forests.contract import PlainForest, PlainPlan
 from research.papers.forests.loops import split_loops
 from research.papers.forests.trees.design import Design
@@ -32,7 +34,8 @@ def grow_forest(
     on_tree_done: Callable[[], None],
 ) -> PlainForest:
     """Grows the forest; every tree divides all rows anew into structure and estimation
-    points.
+    points. With a B3, a leaf votes for one drawn label, while the next layer still sees
+    its exact class shares (equation 5).
 
     Privacy:
         None.
@@ -74,7 +77,12 @@ def grow_forest(
         if layer < len(weights):
             shares = NodeTrees.of(collected(trees)).sums(seen) / n_trees
             seen = shifted(X, shares, weights[layer], float(parameters["shift"]))
-    return PlainForest(plan, {**collected(forest), PROJECTION: weights})
+    arrays = {**collected(forest), PROJECTION: weights}
+    strength = float(parameters["b3"])
+    if strength > 0:
+        labelled = [with_labels(tree, strength, random) for tree in forest]
+        arrays[LABELS] = collected(labelled)["values"]
+    return PlainForest(plan, arrays)
 
 
 def _coded(

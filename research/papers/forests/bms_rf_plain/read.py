@@ -19,21 +19,17 @@ from research.papers.forests.trees.design import Design
 from research.papers.forests.trees.node_read_out import voting
 from research.papers.forests.trees.node_routing import NodeTrees
 
-PROJECTION = "projection"
+PROJECTION, LABELS = "projection", "labels"
 
 
 def reader(forest: PlainForest, schema: Schema, read_out: str) -> PlainStackedReader:
     """A reader of shares of votes (``mv``) or of mean shares (``ta``, ``pa``) over all
-    layers.
+    layers. Where leaves have drawn labels, every read-out counts them.
     """
     trees = NodeTrees.of(forest.arrays)
-    values = np.concatenate(
-        [
-            voting(trees).values if read_out == leaf_read_out.VOTE else trees.values,
-            trees.values,
-        ],
-        axis=1,
-    )
+    votes = voting(trees).values if read_out == leaf_read_out.VOTE else trees.values
+    answers = forest.arrays.get(LABELS, votes)
+    values = np.concatenate([answers, trees.values], axis=1)
     sizes = layer_sizes(forest.plan.parameters)
     layers = tuple(
         replace(trees, root=trees.root[end - size : end + 1], values=values)

@@ -3,6 +3,7 @@ do not depend on others.
 """
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
@@ -31,14 +32,18 @@ def _columns(X: NDArray[np.float64]) -> SanitisedColumns:
     return SanitisedColumns(tuple(X.T), len(X))
 
 
-def test_a_later_layer_sees_the_columns_shifted_by_the_shares_of_the_layer_before() -> (
-    None
-):
-    forest, X = _forest(n_estimators=18, n_layers=3)
+@pytest.mark.parametrize("strength", ["0", "2"])
+def test_a_later_layer_sees_the_columns_shifted_by_the_shares_of_the_layer_before(
+    strength: str,
+) -> None:
+    """With labels, too, which count as the answers of all layers."""
+    forest, X = _forest(n_estimators=18, n_layers=3, b3=strength)
     trees, weights = (
         NodeTrees.of(forest.arrays),
         forest.arrays["projection"].astype(np.float64),
     )
+    answers = forest.arrays.get("labels", trees.values)
+    assert ("labels" in forest.arrays) == (strength != "0")
     got = catalogue.probabilities(forest, IRIS, _columns(X), read_out="ta")
     for row, expected in zip(
         X[:10].astype(np.float32).astype(np.float64) / 10.0, got, strict=False
@@ -50,12 +55,20 @@ def test_a_later_layer_sees_the_columns_shifted_by_the_shares_of_the_layer_befor
                 for tree in range(6 * layer, 6 * layer + 6)
             ]
             shares = trees.values[leaves].sum(axis=0, dtype=np.float64)
-            sums += shares
+            sums += answers[leaves].sum(axis=0, dtype=np.float64)
             if layer < 2:
                 seen = (
                     row.astype(np.float32) + 0.35 * (shares / 6) @ weights[layer]
                 ).astype(np.float32)
         assert np.allclose(sums / 18, expected)
+
+
+def test_labels_are_one_class_each_and_nearly_coins_at_a_small_budget() -> None:
+    labels = _forest(n_estimators=60, b3="0.001")[0].arrays["labels"]
+    assert set(np.unique(labels)) == {0.0, 1.0}
+    assert (labels.sum(axis=1) == 1).all()
+    # 5 deviations of a share of a third
+    assert np.abs(labels.mean(axis=0) - 1 / 3).max() < 5 * np.sqrt(2 / 9 / len(labels))
 
 
 def test_a_row_does_not_depend_on_the_others_and_layers_differ() -> None:

@@ -77,8 +77,9 @@ class MultinomialForest(Algorithm):
         ),
         wrong=(
             "Split values lie halfway between values present, and a stop reads an exact count: the loss is infinite. "
-            "Normalised utilities make the labels of 64 trees at ε = 1 nearly coins, at most 51.2 % right on two "
-            "classes. The preprint draws labels anew for every prediction, which costs budget every time."
+            "A label is drawn by its share, which is at most 1, so that 64 trees at ε = 1 are nearly a coin: right at "
+            "most 51.2 % of the time on two classes. The preprint draws labels anew for every prediction, which costs "
+            "budget every time."
         ),
         here=(
             "The same trees with public candidates, and counts as utilities at the price of what one row moves; a "
