@@ -6,7 +6,7 @@ import csv
 import gzip
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
+    codes_of_numbers,
+    has_known_label,
     sanitise_codes,
     sanitise_numbers,
 )
-from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.schema import NUMBER, Feature, Schema
 
 MANY_ROWS = 20_000
 FIRST_SEED = 1_000
@@ -33,7 +35,8 @@ class Dataset:
         name: name of the files.
         schema: public schema.
         columns: one array per feature.
-        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are dropped.
+        y: int32 ``(n_rows,)`` codes of classes or of numbers; rows with an undeclared
+            label are dropped.
     """
 
     name: str
@@ -80,8 +83,8 @@ def read(folder: Path, name: str) -> Dataset:
     """Reads a table by its public schema; undeclared values are clamped, OTHER or
     MISSING.
 
-    A name ``file:column`` makes the column of categories the label, and the documented
-    label the last feature.
+    A name ``file:column`` makes the column the label, a class or a number, and the
+    documented label the last feature.
     """
     file, _, other_label = name.partition(":")
     declaration = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
@@ -93,26 +96,37 @@ def read(folder: Path, name: str) -> Dataset:
             "type": "categorical",
             "categories": label["classes"],
         }
-        label = {"name": other_label, "classes": by_name.pop(other_label)["categories"]}
+        label = _as_label(by_name.pop(other_label))
         features = [*by_name.values(), former]
-    schema = Schema.from_json(
-        {
-            "features": features,
-            "label": {"name": label["name"], "classes": label["classes"]},
-        }
-    )
+    schema = Schema.from_json({"features": features, "label": label})
     with gzip.open(
         folder / f"{file}.csv.gz", "rt", newline="", encoding="utf-8"
     ) as lines:
         reader = csv.reader(lines)
         header = next(reader)
         cells = dict(zip(header, zip(*reader, strict=True), strict=True))
-    y = _codes(schema.label.classes, cells[schema.label.name])
-    known = y < schema.n_classes
+    if schema.label.is_number:
+        y = codes_of_numbers(schema.label, _numbers(cells[schema.label.name]))
+    else:
+        y = _codes(schema.label.classes, cells[schema.label.name])
+    known = has_known_label(schema.label, y)
     columns = tuple(
         _column(feature, cells[feature.name])[known] for feature in schema.features
     )
     return Dataset(name, schema, columns, y[known])
+
+
+def _as_label(feature: Mapping[str, Any]) -> dict[str, Any]:
+    name = feature["name"]
+    if "categories" in feature:
+        return {"name": name, "classes": feature["categories"]}
+    bounds = {bound: feature[bound] for bound in ("lower", "upper")}
+    return {"name": name, "type": NUMBER, **bounds}
+
+
+def _numbers(cells: Sequence[str]) -> NDArray[np.float64]:
+    """Cells as numbers; NaN for an empty one."""
+    return np.array([float(cell) if cell else math.nan for cell in cells])
 
 
 def _column(feature: Feature, cells: Sequence[str]) -> NDArray[Any]:
@@ -120,10 +134,7 @@ def _column(feature: Feature, cells: Sequence[str]) -> NDArray[Any]:
         codes = _codes(feature.categories, cells)
         codes[np.array([cell == "" for cell in cells])] = feature.missing_code
         return sanitise_codes(feature, codes)
-    numbers = np.array(
-        [float(cell) if cell else math.nan for cell in cells], dtype=np.float64
-    )
-    return sanitise_numbers(feature, numbers)
+    return sanitise_numbers(feature, _numbers(cells))
 
 
 def _codes(values: Sequence[str], cells: Iterable[str]) -> NDArray[np.int32]:

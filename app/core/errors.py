@@ -157,8 +157,8 @@ class FieldProblem:
 
 _MEMBERS = frozenset(
     {
-        "algorithm", "columns", "delta", "epsilon", "error", "inputs", "metrics", "parameters", "profile",
-        "read_out", "rows", "schema", "tables", "unlabelled",
+        "algorithm", "columns", "delta", "epsilon", "error", "inputs", "label", "largest_error", "metrics",
+        "parameters", "profile", "read_out", "rows", "schema", "tables", "unlabelled",
     }
 )  # fmt: skip
 """Members of requests that have the name of an argument. Other arguments are members of

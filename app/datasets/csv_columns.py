@@ -12,7 +12,8 @@ How cells are read:
   text. A number beyond the range of a float is an infinity, hence clamped.
 * A date is written as 2024-02-29; spaces and tabs around it do not matter.
 * A category and a class are compared character by character: space and case matter.
-  A label with cuts is a number, as in a number column, and an empty cell has no class.
+  A label of numbers is read as a number column, and an empty cell has no class or
+  number.
 * A line break inside quotes is refused: no declared value can hold one, and a stray
   quote would otherwise hide the rows after it. A NUL and bytes that are not UTF-8 are
   refused, too.
@@ -36,8 +37,8 @@ from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, NAN, NUMBER
 from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import (
+    codes_of_numbers,
     count_out_of_bounds,
-    cut_numbers,
     sanitise_numbers,
 )
 from grovekeeper_forests.data.schema import Feature, Label
@@ -363,9 +364,9 @@ class LabelColumn(_Column):
         return CountedCells(of_cells, of_cells)
 
 
-class CutColumn(NumberColumn):
-    """A label of numbers, stored as the classes that its points cut. An empty cell is
-    stored as unknown; training drops its row.
+class NumberLabelColumn(NumberColumn):
+    """A label of numbers, stored as the classes that its points cut, or as parts of its
+    range. An empty cell is stored as unknown; training drops its row.
     """
 
     def __init__(self, label: Label) -> None:
@@ -373,10 +374,10 @@ class CutColumn(NumberColumn):
         self._label = label
 
     def read(self, cells: pa.Array) -> CountedCells:
-        """Reads one block of text or numbers into class codes, −1 where empty."""
+        """Reads one block of text or numbers into codes, −1 where empty."""
         parsed = super().read(cells).parsed
         values = parsed.to_numpy()
-        codes = cut_numbers(self._label, values)
+        codes = codes_of_numbers(self._label, values)
         return CountedCells(pa.array(codes, pa.int32()), parsed)
 
     def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
@@ -459,9 +460,11 @@ def new_column(feature: Feature) -> NumberColumn | CategoryColumn:
     return CategoryColumn(feature) if feature.is_categorical else NumberColumn(feature)
 
 
-def label_column(label: Label) -> LabelColumn | CutColumn:
+def label_column(label: Label) -> LabelColumn | NumberLabelColumn:
     """The reader that a label needs."""
-    return CutColumn(label) if label.cuts else LabelColumn(label)
+    if label.has_numbers:
+        return NumberLabelColumn(label)
+    return LabelColumn(label)
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:

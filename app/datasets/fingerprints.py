@@ -99,7 +99,7 @@ class RowHash:
             self._words.append(words)
         for label in schema.labels:
             words = None
-            if not label.cuts:
+            if not label.has_numbers:
                 # Code −1, an unknown class, takes the last word.
                 classes = [*label.classes, _UNDECLARED, _EMPTY]
                 words = _words_of(classes, text_key)

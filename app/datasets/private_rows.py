@@ -45,6 +45,7 @@ from grovekeeper_forests.data.sanitiser import (
     has_known_label,
     sanitise_codes,
     sanitise_numbers,
+    written_numbers,
 )
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.privacy.partitions import (
@@ -303,8 +304,11 @@ def _column_block(
         for feature, column in features
     }
     for label in labels:
-        codes = table.column(selection.label_columns[label.name])
-        values[label.name] = _classes(label, codes)
+        stored_codes = table.column(selection.label_columns[label.name])
+        codes = _classes(label, stored_codes)
+        values[label.name] = codes
+        if label.is_number:
+            values[label.name] = written_numbers(label, codes)
     return ColumnBlock(values, table.num_rows)
 
 
@@ -497,7 +501,9 @@ def _opened(
 
 
 def _classes(label: Label, stored: pa.ChunkedArray) -> NDArray[np.int32]:
-    """The class of every row; −1 for a label that is not declared."""
+    """The class or the number of every row as a code; −1 for a label that is not
+    declared.
+    """
     labels = integers(stored)
     return np.where(
         has_known_label(label, labels), labels, np.int32(row_layout.UNKNOWN_LABEL)

@@ -9,8 +9,8 @@ column         type                   content
 =============  =====================  =====================================================================
 ``f<i>``       float64, nullable      number of feature i inside its bounds; null = MISSING
 ``f<i>``       int32                  category code of feature i, with OTHER and MISSING
-``label``      int32                  class code; −1 = undeclared or empty (dropped when rows are read)
-``label1`` …   int32                  class codes of the following labels, in declared order
+``label``      int32                  code of a class or a number; −1 = undeclared or empty (dropped when rows are read)
+``label1`` …   int32                  codes of the following labels, in declared order
 ``row_id``     fixed binary, 16       random, or a keyed digest of the row's unit; never shown
 ``cell``       int32                  cell of the first partition by hash or by a column that is no feature; absent
                                       without such a partition
@@ -41,7 +41,7 @@ from app.core.files import Store
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.admission import ROW_ID_BYTES
-from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.schema import NUMBER, Feature, Schema
 from grovekeeper_forests.privacy.partitions import (
     ColumnPartition,
     HashPartition,
@@ -139,8 +139,9 @@ def arrow_schema(
 
 
 def _meaning_of(schema: Schema) -> str:
-    """A digest of what a stored code means, by position. Bounds are not in it: numbers
-    are clamped again when read.
+    """A digest of what a stored code means, by position. Bounds of features are not in
+    it: numbers are clamped again when read. A label that is a number is stored in parts
+    of its range.
     """
     features = [
         [feature.name, feature.type, feature.categories, feature.missing]
@@ -149,10 +150,14 @@ def _meaning_of(schema: Schema) -> str:
     for stored, feature in zip(features, schema.features, strict=True):
         if feature.first_day is not None:  # which the days are counted from
             stored.append(feature.first_day)
-    meaning = [features, schema.label.classes]
+    values = [label.classes or [NUMBER, label.bounds] for label in schema.labels]
+    meaning: list[object] = [features, values[0]]
     if schema.further_labels:
         # With names: labels of equal classes must not be taken for each other.
-        meaning.append([[label.name, label.classes] for label in schema.labels])
+        named = []
+        for label, meant in zip(schema.labels, values, strict=True):
+            named.append([label.name, meant])
+        meaning.append(named)
     text = json.dumps(meaning)
     return hashlib.sha256(text.encode()).hexdigest()
 

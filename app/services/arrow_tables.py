@@ -233,18 +233,21 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
 
 
 def write(
-    labels: NDArray[np.int32],
+    labels: NDArray[np.int32] | NDArray[np.float64],
     classes: Sequence[str],
-    probabilities: NDArray[np.float64],
+    probabilities: NDArray[np.float64] | None,
     *,
     metadata: dict[str, str],
 ) -> bytes:
     """Writes an answer: the column ``label``, whose dictionary has all classes in
-    order, and ``probabilities``.
+    order, and ``probabilities``; or the column ``label`` of numbers alone.
 
     The ``metadata`` of the schema have the id of the model, because an alias may have
     moved.
     """
+    if probabilities is None:
+        numbers = pa.record_batch({"label": _array(pa.float64(), labels)})
+        return _stream_of(numbers.replace_schema_metadata(metadata))
     label = pa.DictionaryArray.from_arrays(
         _array(pa.int32(), labels), pa.array(classes, pa.string())
     )

@@ -496,7 +496,7 @@ def _predicted(
     request: InferenceRequest,
     columns: Mapping[str, Cells],
 ) -> InferenceAnswer:
-    wanted = _wanted(request)
+    wanted = _wanted(request, model.predictor.schema)
     offered = model.predictor.read_outs
     if request.read_out not in (None, *offered):
         raise InvalidRequest.at(
@@ -545,18 +545,23 @@ def _check_version(model: PredictingModel, version: str | None) -> None:
         raise NotFound("model")
 
 
-def _wanted(request: InferenceRequest) -> dict[str, bool]:
-    """The outputs of the answer, each with whether it is sent as bytes."""
+def _wanted(request: InferenceRequest, schema: Schema) -> dict[str, bool]:
+    """The outputs of the answer, each with whether it is sent as bytes. A model of
+    numbers has no probabilities.
+    """
+    offered: tuple[str, ...] = OUTPUTS
+    if schema.label.is_number:
+        offered = (LABEL,)
     default = request.parameters is not None and bool(
         request.parameters.binary_data_output
     )
     if not request.outputs:
-        return dict.fromkeys(OUTPUTS, default)
+        return dict.fromkeys(offered, default)
     wanted: dict[str, bool] = {}
     for index, output in enumerate(request.outputs):
-        if output.name not in OUTPUTS:
+        if output.name not in offered:
             raise InvalidRequest.at(
-                f"/outputs/{index}/name", "unknown-choice", accepted=OUTPUTS
+                f"/outputs/{index}/name", "unknown-choice", accepted=offered
             )
         said = None if output.parameters is None else output.parameters.binary_data
         wanted[output.name] = default if said is None else said
@@ -570,31 +575,40 @@ def _answer(
 ) -> InferenceAnswer:
     outputs, contents = [], []
     for name, is_binary in wanted.items():
-        is_label = name == LABEL
-        shape = (
-            [len(predicted.labels)] if is_label else list(predicted.probabilities.shape)
-        )
-        output: dict[str, Any] = {
-            "name": name,
-            "datatype": "BYTES" if is_label else "FP64",
-            "shape": shape,
-        }
+        output, values = _output(name, predicted)
         if is_binary:
-            contents.append(
-                _bytes(predicted.labels)
-                if is_label
-                else predicted.probabilities.astype("<f8").tobytes()
-            )
-            output["parameters"] = {"binary_data_size": len(contents[-1])}
+            content = _contents(values)
+            contents.append(content)
+            output["parameters"] = {"binary_data_size": len(content)}
         else:
-            output["data"] = (
-                predicted.labels
-                if is_label
-                else predicted.probabilities.ravel().tolist()
-            )
+            output["data"] = values
+            if not isinstance(values, list):
+                output["data"] = values.ravel().tolist()
         outputs.append(output)
     text = json.dumps({**head, "outputs": outputs}, allow_nan=False).encode("ascii")
     return InferenceAnswer(b"".join((text, *contents)), len(text) if contents else None)
+
+
+def _output(
+    name: str, predicted: Predicted
+) -> tuple[dict[str, Any], list[str] | NDArray[np.float64]]:
+    """The head of an output and its values: texts of classes, or numbers."""
+    if name == LABEL and predicted.classes:
+        labels = predicted.labels
+        return {"name": name, "datatype": "BYTES", "shape": [len(labels)]}, labels
+    numbers: NDArray[Any] | None = predicted.probabilities
+    if name == LABEL:
+        numbers = predicted.codes
+    assert numbers is not None, "a model of numbers has no probabilities"
+    head = {"name": name, "datatype": "FP64", "shape": list(numbers.shape)}
+    return head, numbers.astype("<f8")
+
+
+def _contents(values: list[str] | NDArray[np.float64]) -> bytes:
+    """The values of an output as bytes."""
+    if isinstance(values, list):
+        return _bytes(values)
+    return values.tobytes()
 
 
 def _bytes(texts: Sequence[str]) -> bytes:
@@ -616,9 +630,16 @@ def describe_server(version: str) -> ServerMetadata:
 
 def describe_model(name: str, model_id: str, schema: Schema) -> ModelMetadata:
     """The tensors of a model: one per feature, the label, and the probabilities in the
-    order of ``classes``.
+    order of ``classes``, unless the label is a number.
     """
     classes = list(schema.label.classes)
+    label = TensorMetadata(name=LABEL, datatype="BYTES", shape=[_ANY_NUMBER])
+    shares = TensorMetadata(
+        name=PROBABILITIES, datatype="FP64", shape=[_ANY_NUMBER, len(classes)]
+    )
+    outputs = [label, shares]
+    if schema.label.is_number:
+        outputs = [TensorMetadata(name=LABEL, datatype="FP64", shape=[_ANY_NUMBER])]
     return ModelMetadata(
         name=name,
         versions=[model_id],
@@ -629,12 +650,7 @@ def describe_model(name: str, model_id: str, schema: Schema) -> ModelMetadata:
             )
             for feature in schema.features
         ],
-        outputs=[
-            TensorMetadata(name=LABEL, datatype="BYTES", shape=[_ANY_NUMBER]),
-            TensorMetadata(
-                name=PROBABILITIES, datatype="FP64", shape=[_ANY_NUMBER, len(classes)]
-            ),
-        ],
+        outputs=outputs,
         classes=classes,
     )
 

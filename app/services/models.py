@@ -56,7 +56,6 @@ from app.wire.models import (
     ModelSummary,
 )
 from app.wire.spending import PriceOut
-from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
 from grovekeeper_forests.releases.forest.read import Artifact
 
@@ -116,7 +115,7 @@ def show_model(
             "ledger": facts["ledger"],
             "profile_id": facts["profile_id"],
             "unlabelled": second,
-            "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
+            "read_outs": list(artifact.predictor.read_outs),
             "digest": row.file,
             "size_bytes": row.size_bytes,
             "created_at": stamps.to_text(row.created_at),
@@ -248,7 +247,7 @@ def _summaries(
 ) -> list[ModelSummary]:
     ids = [row.id for row, _ in listed]
     addresses = models.addresses_of(session, ids)
-    accuracies = evaluations.newest_accuracies(session, principal, ids)
+    scores = evaluations.newest_scores(session, principal, ids)
     return [
         ModelSummary(
             id=row.id,
@@ -262,7 +261,7 @@ def _summaries(
             if trained is None
             else PriceOut.model_validate(trained.part.price),
             n_leaves=None if trained is None else trained.n_leaves,
-            accuracy=accuracies.get(row.id),
+            **scores.get(row.id, evaluations.NO_SCORE)._asdict(),
             digest=row.file,
             created_at=stamps.to_text(row.created_at),
         )

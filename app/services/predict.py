@@ -106,36 +106,42 @@ class ChangedCells(msgspec.Struct, frozen=True):
 
 class JsonPredictions(msgspec.Struct):
     """The answer in JSON: the id of the model, class names, and one label and one row
-    of probabilities per row.
+    of probabilities per row. Where the label is a number, there are no classes and no
+    probabilities.
 
     ``counts`` is ``None`` unless the request asks for them.
     """
 
     model: str
     classes: tuple[str, ...]
-    labels: list[str]
+    labels: list[str] | list[float]
     probabilities: list[list[float]]
     counts: ChangedCells | None
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """Labels and class probabilities of rows.
+    """Labels and class probabilities of rows; or numbers, where the label is one.
 
     Attributes:
-        classes: the declared classes, in the order of the columns of ``probabilities``.
-        codes: the code of one class per row, int32 ``(n_rows,)``.
-        probabilities: float64 ``(n_rows, n_classes)``.
+        classes: the declared classes, in the order of the columns of ``probabilities``;
+            none where the label is a number.
+        codes: the code of one class per row, int32 ``(n_rows,)``; or its number,
+            float64.
+        probabilities: float64 ``(n_rows, n_classes)``; ``None`` for numbers.
     """
 
     classes: tuple[str, ...]
-    codes: NDArray[np.int32]
-    probabilities: NDArray[np.float64]
+    codes: NDArray[np.int32] | NDArray[np.float64]
+    probabilities: NDArray[np.float64] | None
     changed: ChangedCells
 
     @property
-    def labels(self) -> list[str]:
-        """One class per row."""
-        return [self.classes[code] for code in self.codes.tolist()]
+    def labels(self) -> list[Any]:
+        """One class or one number per row."""
+        values: list[Any] = self.codes.tolist()
+        if self.probabilities is None:
+            return values
+        return [self.classes[code] for code in values]
 
     def answer(self, form: PredictionForm, *, model_id: str, counts: bool) -> bytes:
         """The body of an answer of a model."""
@@ -149,14 +155,11 @@ class Predicted(msgspec.Struct, frozen=True):
                 self.codes, self.classes, self.probabilities, metadata=metadata
             )
         changed = self.changed if counts else None
+        shares = []
+        if self.probabilities is not None:
+            shares = self.probabilities.tolist()
         return _encoder.encode(
-            JsonPredictions(
-                model_id,
-                self.classes,
-                self.labels,
-                self.probabilities.tolist(),
-                changed,
-            )
+            JsonPredictions(model_id, self.classes, self.labels, shares, changed)
         )
 
 
@@ -203,8 +206,13 @@ class PredictingModel(msgspec.Struct, frozen=True):
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
         schema = self.predictor.schema
-        probabilities = self.predictor.probabilities(columns, read_out=read_out)
-        codes = self.predictor.labels(probabilities, read_out=read_out)
+        probabilities = None
+        codes: NDArray[np.int32] | NDArray[np.float64]
+        if schema.label.is_number:
+            codes = self.predictor.numbers(columns, read_out=read_out)
+        else:
+            probabilities = self.predictor.probabilities(columns, read_out=read_out)
+            codes = self.predictor.labels(probabilities, read_out=read_out)
         changed = _UNCHANGED
         if columns.changed is not None:
             changed = ChangedCells.of(schema, columns.changed)

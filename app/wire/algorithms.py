@@ -32,6 +32,7 @@ class AlgorithmOut(Answer):
     adjacency: str
     unlabelled: bool
     read_outs: list[str]
+    predicts_numbers: bool
     parameters: list[JsonObject]
 
 

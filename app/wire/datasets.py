@@ -92,11 +92,14 @@ class FeatureIn(Request):
 
 class LabelIn(Request):
     """The column to predict with its classes; or, where it has numbers, with the
-    ascending points that cut them into classes. A number on a point is in the class
-    above it.
+    ascending points that cut them into classes (a number on a point is in the class
+    above it), or with its type ``number`` and bounds, to predict the number itself.
     """
 
     name: NewColumnName
+    type: Literal["number"] | None = None
+    lower: FiniteNumber | None = None
+    upper: FiniteNumber | None = None
     classes: (
         Annotated[
             list[Category],

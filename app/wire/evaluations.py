@@ -9,6 +9,7 @@ from pydantic import Field
 from app.core import limits
 from app.wire.base import (
     Answer,
+    FiniteNumber,
     JsonObject,
     LabelOfJob,
     OfDataset,
@@ -25,11 +26,15 @@ class EvaluationIn(SpendIn):
 
     dataset: Reference | None = None
     label: ColumnName | None = None
-    metrics: Annotated[
-        list[Literal["accuracy", "confusion", "auroc"]],
-        Field(min_length=1, max_length=3, fail_fast=True, default=["accuracy"]),
-    ]
+    metrics: (
+        Annotated[
+            list[Literal["accuracy", "confusion", "auroc", "mae", "rmse", "r2"]],
+            Field(min_length=1, max_length=3, fail_fast=True),
+        ]
+        | None
+    ) = None
     score_bins: Annotated[int, Field(ge=2, le=limits.MAX_SCORE_BINS)] = 32
+    largest_error: FiniteNumber | None = None
     name: JobName | None = None
     purpose: PublicSentence | None = None
 
@@ -46,15 +51,21 @@ class SelectionIn(SpendIn):
     dataset: Reference | None = None
     label: ColumnName | None = None
     winner_accuracy: bool = False
+    largest_error: FiniteNumber | None = None
     name: JobName | None = None
     purpose: PublicSentence | None = None
 
 
 class EvaluationQuoteOut(AccountPlanOut):
-    """The releases and the price of an evaluation."""
+    """The releases and the price of an evaluation.
+
+    ``mae_half_width`` is what the noise may move a released mean absolute error, with
+    probability 0.95; null where none is released or the dataset declares no size.
+    """
 
     models: list[str]
     releases: list[str]
+    mae_half_width: float | None
     warnings: list[str]
 
 
@@ -85,6 +96,40 @@ class ReleasedAccuracyOut(AccuracyOut, OfDataset):
     """
 
     evaluation: str
+
+
+class ErrorOut(Answer):
+    """A noisy error of predicted numbers, in the unit of the label. ``interval`` covers
+    the error on the evaluated rows, clamped at ``largest_error``, with probability
+    0.95.
+    """
+
+    estimate: float | None
+    on_training_rows: bool
+    interval: IntervalOut
+
+
+class ReleasedErrorOut(ErrorOut, OfDataset):
+    """The mean absolute error of one model, and the evaluation that released it:
+    ``dataset`` is the one that was evaluated on.
+    """
+
+    evaluation: str
+
+
+class OpenIntervalOut(Answer):
+    low: float | None
+    high: float
+
+
+class R2Out(Answer):
+    """A noisy share of the spread of the label that predictions explain. ``interval``
+    covers that of the evaluated rows with probability 0.95.
+    """
+
+    estimate: float | None
+    on_training_rows: bool
+    interval: OpenIntervalOut
 
 
 class ConfusionOut(Answer):
@@ -124,7 +169,8 @@ class EvaluationOut(Answer):
 
     ``label`` is absent where the dataset declares no other. ``majority`` is null where
     no released number tells it: neither this evaluation's
-    confusion matrix nor a profile of the same rows.
+    confusion matrix nor a profile of the same rows. Where the label is a number,
+    ``mae``, ``rmse`` and ``r2`` stand in the place of the numbers of classes.
     """
 
     id: str
@@ -142,6 +188,10 @@ class EvaluationOut(Answer):
     majority: MajorityOut | None
     confusion: ConfusionOut | None
     auroc: AurocOut | None
+    mae: ErrorOut | None
+    rmse: ErrorOut | None
+    r2: R2Out | None
+    largest_error: float | None
     guarantee: JsonObject
     receipt: str
     event: JsonObject

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.wire.base import Answer, JsonObject, Request
 from app.wire.datasets import ColumnName
-from app.wire.evaluations import ReleasedAccuracyOut
+from app.wire.evaluations import ReleasedAccuracyOut, ReleasedErrorOut
 from app.wire.spending import PriceOut
 from grovekeeper_forests import limits as forest_limits
 
@@ -86,7 +86,8 @@ class ModelSummary(Answer):
     ``scope`` has the cells of the rows that it was trained on (empty: all), ``price``
     is what its dataset was charged, and ``n_leaves`` counts the leaves of all its
     trees; they are null if its job is unknown. ``accuracy`` is the newest that was
-    released on a dataset where the key may train; null: none.
+    released on a dataset where the key may train; null: none. Where the label is a
+    number, ``error`` stands in its place.
     """
 
     id: str
@@ -99,6 +100,7 @@ class ModelSummary(Answer):
     price: PriceOut | None
     n_leaves: int | None
     accuracy: ReleasedAccuracyOut | None
+    error: ReleasedErrorOut | None
     digest: str
     created_at: str
 
@@ -167,7 +169,8 @@ class ChangedCells(Answer):
 
 class PredictOut(Answer):
     """Predictions: one label and one row of probabilities, in the order of ``classes``,
-    for each row.
+    for each row. Where the label is a number, ``labels`` has numbers, and there are no
+    ``classes`` and no ``probabilities``.
 
     ``model`` is the id of the model that answered: an alias means another model after
     it moved. ``counts`` is ``null`` unless the request asks for them.
@@ -175,6 +178,6 @@ class PredictOut(Answer):
 
     model: str
     classes: list[str]
-    labels: list[str]
+    labels: list[str] | list[float]
     probabilities: list[list[float]]
     counts: ChangedCells | None

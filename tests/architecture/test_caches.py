@@ -14,7 +14,6 @@ ENDLESS = {
     "app/access/idempotency.py:_insertion": "two dialects",
     "app/api/problems.py:_documented": "the problems of a status, as the program lists them",
     "app/db/locks.py:_locking": "columns of the program's tables",
-    "grovekeeper_forests/catalogue.py:read_outs": "algorithms: an unknown one is an error, and errors are not kept",
     "app/services/spending/spend.py:_locked": "two dialects",
 }
 """Functions with arguments whose results are kept for ever, and why there are few of

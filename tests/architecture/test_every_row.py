@@ -201,15 +201,17 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("in_threads", "min(_n_processors(), MAX_THREADS, len(parts))"): "threads",
     },
     "grovekeeper_forests/estimators.py": {
-        ("_PrivateForest._columns", "enumerate(given)"): "columns",
+        ("_PrivateTrees._columns", "enumerate(given)"): "columns",
         (
-            "_PrivateForest._declared",
+            "_PrivateForest._label",
             "len({type(each) for each in classes}) > 1",
         ): "classes",
-        ("_PrivateForest._declared", "types <= _TYPES"): "types of features",
-        ("_PrivateForest._plan", "size < 1"): "a public number",
+        ("_PrivateForest._codes", "enumerate(texts)"): "classes",
+        ("BoostedPrivateRegressor._label", "0 < width < math.inf"): "public bounds",
+        ("_PrivateTrees._declared", "types <= _TYPES"): "types of features",
+        ("_PrivateTrees._plan", "size < 1"): "a public number",
         ("_by_cell", "enumerate(X.columns)"): "columns",
-        ("_PrivateForest._rows", "known >= 0"): "the label of one row",
+        ("_PrivateTrees._rows", "known >= 0"): "the label of one row",
     },
     "grovekeeper_forests/releases/evaluation/draw.py": {
         (
@@ -218,10 +220,21 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ): "the bin of a score",
     },
     "grovekeeper_forests/releases/evaluation/answers.py": {
-        ("answers", "rows.y[start:start + BLOCK_ROWS]"): IN_BLOCKS,
+        ("_blocks", "rows.y[start:start + BLOCK_ROWS]"): IN_BLOCKS,
         ("answers", "shares[:len(y)]"): "the rows that fill up the last block",
+        (
+            "numbers",
+            "model.numbers(block)[:len(y)]",
+        ): "the rows that fill up the last block",
         ("_block", "column[start:start + BLOCK_ROWS]"): IN_BLOCKS,
         ("_block", "block[:len(values)]"): "the rows that fill up the last block",
+    },
+    "grovekeeper_forests/releases/evaluation/error_sums.py": {
+        (
+            "_clamped",
+            "np.clip(differences, -scale.largest, scale.largest)",
+        ): "the error of a row",
+        ("in_steps", "np.clip(finite, -steps, steps)"): "what a row adds",
     },
     "grovekeeper_forests/releases/statistics/draw.py": {
         ("release", "exact[start:end]"): CODES,

@@ -19,31 +19,31 @@ from tests.support.ruler import CODE, SERVICE, TESTS, Way
 from tests.support.sources import sources
 
 FUNCTIONS = {
-    "POST /train": 290,
+    "POST /train": 293,
     "GET /ledger/{id}": 161,
     "POST /models/{id}/predict, warm": 79,
-    "POST /models/{id}/predict, cold": 232,
-    "POST /models/{id}/evaluations": 277,
-    "a job": 553,
+    "POST /models/{id}/predict, cold": 236,
+    "POST /models/{id}/evaluations": 282,
+    "a job": 557,
 }
 """The largest number of functions that each way enters: HTTP layers, transaction and,
 for a job, the child.
 """
 
 TOKENS = {
-    "POST /train": 23_100,
+    "POST /train": 23_300,
     "GET /ledger/{id}": 10_700,
     "POST /models/{id}/predict, warm": 6_600,
-    "POST /models/{id}/predict, cold": 19_350,
-    "POST /models/{id}/evaluations": 21_150,
-    "a job": 43_350,
+    "POST /models/{id}/predict, cold": 19_800,
+    "POST /models/{id}/evaluations": 21_500,
+    "a job": 43_900,
 }
 """The largest number of code tokens in the bodies of those functions. A longer function
 does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 471_000,
+    "code tokens": 478_000,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 52,
 }

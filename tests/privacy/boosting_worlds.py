@@ -13,7 +13,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt import targets
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import (
+    LocalBoostedRows,
+    LocalNumberRows,
+)
 from grovekeeper_forests.algorithms.nbrt.grow import boost
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
@@ -28,6 +32,7 @@ from grovekeeper_forests.privacy.events import (
     Part,
     RoundedGaussian,
     Sequential,
+    quantised,
 )
 from tests.privacy.enumeration import Noise
 
@@ -90,6 +95,39 @@ def plan_of(
     )
     tree = int((1.0 - start_share - tally_share) * mu_squared / n_trees * VARIANCE)
     event = event_of(start, tree, n_trees=n_trees, tally=tally, split=split)
+    parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
+    return Plan("nbrt", parameters, Fraction(1), n_trees, event, ())
+
+
+def number_plan_of(
+    *,
+    n_trees: int,
+    depth: int,
+    mu_squared: float = 0.05,
+    mean_share: float = 0.05,
+    strength: Fraction = Fraction(1, 8),
+) -> Plan:
+    """A plan for a label that is a number: two means of residuals around the trees, and
+    before them the selections of a median and a spread, whose cost is added to
+    ``mu_squared``.
+    """
+    mean = int(mean_share * mu_squared * VARIANCE)
+    tree = int((1.0 - 2 * mean_share) * mu_squared / n_trees * VARIANCE)
+    released = event_of(mean, tree, n_trees=n_trees, tally=mean)
+    selections = [
+        ExponentialMechanism(
+            Adjacency.ADD_REMOVE_ONE,
+            Fraction(sensitivity),
+            quantised(strength / sensitivity),
+            n_candidates,
+        )
+        for sensitivity, n_candidates in (
+            (targets.MIDDLE_SENSITIVITY, 334),
+            (targets.SPREAD_SENSITIVITY, targets.N_SPREADS),
+        )
+    ]
+    before = tuple(Part(1, selection) for selection in selections)
+    event = Sequential((*before, *released.parts))
     parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
     return Plan("nbrt", parameters, Fraction(1), n_trees, event, ())
 
@@ -161,9 +199,8 @@ def run(
     transcript: Transcript,
 ) -> Transcript:
     """Runs production code on rows, with a transcript."""
-    rows = LocalBoostedRows(
-        np.ascontiguousarray(X), y, n_classes=encoding.schema.n_classes
-    )
+    form = LocalNumberRows if encoding.schema.label.is_number else LocalBoostedRows
+    rows = form(np.ascontiguousarray(X), y, n_classes=encoding.schema.n_classes)
     boost(plan, encoding, rows, transcript, on_tree_done=lambda: None)
     return transcript
 
@@ -175,6 +212,17 @@ def _times(event: Event) -> int:
     return int(isinstance(event, RoundedGaussian))
 
 
+def _check_ranges(one: Transcript, other: Transcript) -> None:
+    """Asserts that a row moves the utilities of the median and of the spread against
+    each other by no more than was priced.
+    """
+    sensitivities = (targets.MIDDLE_SENSITIVITY, targets.SPREAD_SENSITIVITY)
+    for mine, theirs, sensitivity in zip(
+        one.utilities, other.utilities, sensitivities, strict=True
+    ):
+        assert int(np.ptp(mine - theirs)) <= sensitivity
+
+
 def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
     """Asserts the priced sensitivities on two runs of one transcript; returns the
     largest share that a tree reaches.
@@ -182,9 +230,14 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
     parts = PricedDraws.of(plan.event)
     trees = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
     assert len(trees) == _times(plan.event)
-    if parts.start:
+    if parts.middle:
+        for mean, priced in ((trees.pop(0), parts.start), (trees.pop(), parts.tally)):
+            assert abs(int(mean[1])) == targets.mean_scales(priced).count
+            assert int(np.square(mean.astype(object)).sum()) <= priced
+        _check_ranges(one, other)
+    elif parts.start:
         assert np.square(trees.pop(0)).sum() == parts.start
-    if parts.tally:
+    if parts.tally and not parts.middle:
         tally = trees.pop()
         assert np.count_nonzero(tally) <= 1
         assert np.square(tally).sum() in (0, parts.tally)
@@ -194,7 +247,7 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
             assert int(moved.min()) >= 0
             assert int(moved.max()) <= 1
     # a leaf has one gradient per class, or one for two classes, and a count
-    n_classes = max(trees[0].shape[-1] - 1, 2)
+    n_classes = 0 if parts.middle else max(trees[0].shape[-1] - 1, 2)
     count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=n_classes).count
     largest = 0
     for tree in (integers.astype(object) for integers in trees):

@@ -53,6 +53,7 @@ WHOLE: Final = (
     "grovekeeper_forests.privacy.accountants.",
     "grovekeeper_forests.privacy.calibration",
     "grovekeeper_forests.releases.contract",
+    "grovekeeper_forests.releases.evaluation.error_sums",
     "grovekeeper_forests.releases.forest.price",
     "grovekeeper_forests.releases.statistics.",
     "app.services.execution.charge",

@@ -22,6 +22,7 @@ from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.schema import TARGET_STEPS, Schema
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.events import (
     Adjacency,
@@ -35,7 +36,7 @@ from grovekeeper_forests.remote import CodedDistributedRows, ShardStates
 from tests.privacy.noiseless import coded
 from tests.privacy.recorder import Draw, Leaf, Recorder, check, leaves, scale_of
 from tests.support.plans import request_for
-from tests.support.schemas import schema_of
+from tests.support.schemas import number_schema, schema_of
 
 SCHEMA = schema_of(
     {"name": "size", "type": "numeric", "lower": 0, "upper": 9, "missing": True},
@@ -98,9 +99,14 @@ def recorded(
     is_coded: bool,
     replayed: list[Draw] | None = None,
     machines: "Machines | None" = None,
+    schema: Schema | None = None,
 ) -> list[Draw]:
+    declared = SCHEMA if schema is None else schema
+
     def form(values: SanitisedRows) -> TrainingRows:
-        asked = code_request(plan, SCHEMA) if is_coded or machines is not None else None
+        asked = None
+        if is_coded or machines is not None:
+            asked = code_request(plan, declared)
         if asked is not None and machines is not None:
             return machines.with_rows(coded(values, asked))
         return values if asked is None else coded(values, asked)
@@ -108,7 +114,7 @@ def recorded(
     recorder, progress = Recorder(replayed), list[int]()
     forest = grow(
         plan,
-        SCHEMA,
+        declared,
         form(rows),
         recorder,  # type: ignore[arg-type]
         on_tree_done=lambda: progress.append(len(recorder.draws)),
@@ -287,6 +293,7 @@ def planned(
     adjacency: Adjacency | None = None,
     max_rows: int = 1,
     strength: int = 4,
+    schema: Schema | None = None,
     **parameters: object,
 ) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
@@ -300,7 +307,8 @@ def planned(
         "adjacency": adjacency,
         "max_rows": max_rows,
     }
-    return forest_price.plan(request_for(slug, shape, epsilon, N_ROWS, **terms), SCHEMA)  # type: ignore[arg-type]
+    request = request_for(slug, shape, epsilon, N_ROWS, **terms)  # type: ignore[arg-type]
+    return forest_price.plan(request, SCHEMA if schema is None else schema)
 
 
 FAMILIES = [
@@ -525,3 +533,83 @@ def test_tables_of_the_most_rows_at_the_largest_scale_do_not_wrap() -> None:
             replace(event, l2_sensitivity_squared=Fraction(2**64)),
             recorder,
         )  # type: ignore[arg-type]
+
+
+NUMBERS = number_schema(
+    *(feature.to_json() for feature in SCHEMA.features), lower=-3, upper=60
+)
+
+
+def numbered(rows: SanitisedRows) -> SanitisedRows:
+    """The rows with a number in place of their class."""
+    size, age, _ = rows.features.columns
+    codes = np.nan_to_num(size + age) * (TARGET_STEPS // 18)
+    return replace(rows, y=codes.astype(np.int32))
+
+
+def renumbered(rows: SanitisedRows, *changed: int) -> SanitisedRows:
+    """The rows, of which some have the number at the other end of the range."""
+    codes = rows.y.copy()
+    for row in changed:
+        codes[row] = 0 if codes[row] > TARGET_STEPS // 2 else TARGET_STEPS
+    return replace(rows, y=codes)
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize("is_coded", [False, True])
+@pytest.mark.parametrize(
+    ("adjacency", "max_rows"),
+    [(None, 1), (None, 3), (Adjacency.LABEL, 1)],
+)
+def test_a_row_whose_label_is_a_number_moves_a_job_by_what_was_charged(
+    monkeypatch: pytest.MonkeyPatch,
+    accountant: str,
+    depth: int,
+    is_coded: bool,
+    adjacency: Adjacency | None,
+    max_rows: int,
+) -> None:
+    """A row, a unit of several rows, or a changed number, which costs two steps."""
+    monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
+    shape = {"adjacency": adjacency, "max_rows": max_rows, "max_depth": depth}
+    plan = planned("nbrt", accountant, schema=NUMBERS, **shape)  # type: ignore[arg-type]
+    changes, n_rows = without, max_rows
+    if adjacency is Adjacency.LABEL:
+        changes, n_rows = renumbered, 2
+    rows, form = numbered(rows_of()), {"is_coded": is_coded, "schema": NUMBERS}
+    whole = recorded(plan, rows, rows, **form)  # type: ignore[arg-type]
+    assert not is_equal(whole, recorded(plan, rows, rows, **form))  # type: ignore[arg-type]
+    shares = []
+    for row in (0, 1, 120, N_ROWS - max_rows):
+        other = changes(rows, *range(row, row + max_rows))
+        seen = recorded(plan, other, rows, replayed=whole, **form)  # type: ignore[arg-type]
+        shares.append(
+            check(plan.event, whole, seen, accountant=accountant, n_rows=n_rows)
+        )
+    assert max(shares) > 0.2
+
+
+def test_numbers_on_other_machines_move_the_same_and_messages_follow_from_releases() -> (
+    None
+):
+    plan = planned("nbrt", "gdp", schema=NUMBERS)
+    rows, usual = numbered(rows_of()), Machines()
+    whole = recorded(plan, rows, rows, is_coded=True, schema=NUMBERS)
+    there = recorded(
+        plan, rows, rows, is_coded=True, replayed=whole, machines=usual, schema=NUMBERS
+    )
+    assert is_equal(whole, there)
+    for row in (0, 1, N_ROWS - 1):
+        others = Machines()
+        seen = recorded(
+            plan,
+            without(rows, row),
+            rows,
+            is_coded=True,
+            replayed=whole,
+            machines=others,
+            schema=NUMBERS,
+        )
+        check(plan.event, whole, seen, accountant="gdp")
+        assert (others.sent, others.n_received) == (usual.sent, usual.n_received)

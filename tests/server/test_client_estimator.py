@@ -1,5 +1,5 @@
-"""``PrivateForestClassifier`` keeps scikit-learn's conventions, pays for every fit, and
-stops at its limit.
+"""``PrivateForestClassifier`` and ``PrivateForestRegressor`` keep scikit-learn's
+conventions, pay for every fit, and stop at their limit.
 """
 
 import pickle
@@ -25,12 +25,16 @@ from grovekeeper_client import (
     Grovekeeper,
     LeakWarning,
     PrivateForestClassifier,
+    PrivateForestRegressor,
     Refused,
     SpendingLimit,
     spending,
 )
+from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.spending import UnsharedSpending
 from tests.server.conftest import StartServer
+from tests.server.test_http_number_labels import SCHEMA as OF_NUMBERS
+from tests.server.test_http_number_labels import _uploaded as uploaded_numbers
 from tests.support.server import SCHEMA, Server
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "python.md"
@@ -41,9 +45,19 @@ CANNOT_PASS = {
     ),
     "check_pipeline_consistency": "compares two fits; scikit-learn skips it for estimators that say so",
 }
-"""Every check that a private learner cannot pass, with the reason, as the guide shows
+"""Every check that no private learner can pass, with the reason, as the guide shows
 them.
 """
+
+REGRESSOR_CANNOT_PASS = dict.fromkeys(
+    (
+        "check_regressor_data_not_an_array",
+        "check_regressors_int",
+        "check_supervised_y_2d",
+    ),
+    "the regressor: compares the numbers of two fits, which differ by their noise",
+)
+"""Such checks of numbers; classes are the same in most fits."""
 
 DETERMINISTIC_PREDICTION = (
     "check_methods_sample_order_invariance",
@@ -64,6 +78,7 @@ AROUND_A_HUNDRED = {
     "check_fit_idempotent",
     "check_fit_check_is_fitted",
     "check_n_features_in",
+    "check_regressor_data_not_an_array",
 }
 """Checks whose numbers are far from the bounds of the others; an upload refuses columns
 of clamped numbers.
@@ -76,6 +91,15 @@ UPLOADING = PrivateForestClassifier(
     upload=True,
     bounds=(-10, 10),
     algorithm="rpf",
+)
+UPLOADING_NUMBERS = PrivateForestRegressor(
+    "checks-of-numbers",
+    1_000,
+    delta="1e-6",
+    max_epsilon=1_000_000,
+    upload=True,
+    bounds=(-10, 10),
+    target_bounds=(-10, 10),
 )
 SMALL = {"n_estimators": 2, "max_depth": 2}
 
@@ -98,27 +122,39 @@ def _name(check: Any) -> str:
     return str(function.__name__)
 
 
-def _checks() -> Iterator[Any]:
-    pairs = list(estimator_checks.estimator_checks_generator(UPLOADING))
+def _checks(uploading: Any, cannot_pass: dict[str, str]) -> Iterator[Any]:
+    kind = type(uploading).__name__
+    pairs = list(estimator_checks.estimator_checks_generator(uploading))
     more = [
-        (UPLOADING, partial(getattr(estimator_checks, name), "forest"))
+        (uploading, partial(getattr(estimator_checks, name), "forest"))
         for name in DETERMINISTIC_PREDICTION
     ]
     for estimator, check in [*pairs, *more]:
         name = _name(check)
         if name in AROUND_A_HUNDRED:
-            estimator = clone(estimator).set_params(bounds=(-150, 150))
+            wide = dict.fromkeys(_public_bounds(estimator), (-150, 150))
+            estimator = clone(estimator).set_params(**wide)
         marks = [] if name in QUICK else [pytest.mark.long]
-        if name in CANNOT_PASS:
+        if name in cannot_pass:
             marks.append(
                 pytest.mark.xfail(
-                    reason=CANNOT_PASS[name], raises=AssertionError, strict=True
+                    reason=cannot_pass[name], raises=AssertionError, strict=True
                 )
             )
-        yield pytest.param(estimator, check, marks=marks, id=name)
+        yield pytest.param(estimator, check, marks=marks, id=f"{kind}-{name}")
 
 
-@pytest.mark.parametrize(("estimator", "check"), list(_checks()))
+def _public_bounds(estimator: Any) -> set[str]:
+    return {"bounds", "target_bounds"} & estimator.get_params().keys()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        *_checks(UPLOADING, CANNOT_PASS),
+        *_checks(UPLOADING_NUMBERS, CANNOT_PASS | REGRESSOR_CANNOT_PASS),
+    ],
+)
 def test_the_conventions_of_scikit_learn_hold(
     estimator: Any, check: Callable[[Any], None]
 ) -> None:
@@ -131,7 +167,7 @@ def test_the_guide_names_every_check_that_cannot_pass() -> None:
         GUIDE.read_text(encoding="utf-8"),
         re.MULTILINE,
     )
-    assert dict(listed) == CANNOT_PASS
+    assert dict(listed) == CANNOT_PASS | REGRESSOR_CANNOT_PASS
 
 
 def _forest(service: Server, **changes: Any) -> PrivateForestClassifier:
@@ -299,3 +335,115 @@ def test_rows_with_categories_are_uploaded_by_a_public_schema() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             forest.fit(rows, target)
+
+
+def _regressor(service: Server, **changes: Any) -> PrivateForestRegressor:
+    dataset = uploaded_numbers(service)["name"]
+    return PrivateForestRegressor(
+        dataset, 100, algorithm="nbrt", parameters={"n_estimators": 60}, **changes
+    )
+
+
+def _uploading_regressor(name: str, **changes: Any) -> PrivateForestRegressor:
+    options: dict[str, Any] = {
+        "delta": "1e-6",
+        "upload": True,
+        "bounds": (-5, 5),
+        "target_bounds": (0, 20),
+    }
+    return PrivateForestRegressor(name, 50, **(options | changes))
+
+
+def test_a_regressor_trains_on_the_rows_of_the_service(service: Server) -> None:
+    forest = _regressor(service)
+    with pytest.raises(NotFittedError):
+        forest.predict([[20]])
+    forest.fit()
+    frame = pd.DataFrame({"age": [5, 50, 95]}, index=[7, 8, 9])
+    numbers = forest.predict(frame)
+    assert numbers.dtype == np.float64
+    assert numbers.tolist() == forest.model_.predict(frame).tolist()
+    assert np.abs(numbers - [0.5, 5, 9.5]).max() < 1.5
+    assert forest.score(frame, [0.5, 5, 9.5]) > 0.8
+    assert not hasattr(forest, "classes_")
+    assert forest.feature_names_in_.tolist() == ["age"]
+    copy = pickle.loads(pickle.dumps(forest))
+    assert copy.predict(frame).tolist() == numbers.tolist()
+    with pytest.raises(SpendingLimit):
+        clone(copy).fit()
+
+
+def test_an_estimator_of_the_other_kind_is_named(service: Server) -> None:
+    of_classes = _forest(service)
+    of_numbers = _regressor(service)
+    for kind, dataset, named in (
+        (PrivateForestRegressor, of_classes, "'income' has classes"),
+        (PrivateForestClassifier, of_numbers, "'los_days' is a number"),
+    ):
+        estimator = kind(dataset.dataset, 1)
+        other = type(dataset).__name__
+        for forest in (
+            estimator,
+            clone(estimator).set_params(label=named.split("'")[1]),
+        ):
+            with pytest.raises(ValueError, match=f"{named}: use {other}"):
+                forest.fit()
+        # nothing was counted
+        estimator.set_params(dataset="absent", max_epsilon=1)
+        with pytest.raises(ApiProblem):
+            estimator.fit()
+        assert _spent(dataset) == 0
+    for uploading, schema in (
+        (_uploading("kinds", schema=OF_NUMBERS), "number"),
+        (_uploading_regressor("kinds", schema=SCHEMA), "classes"),
+    ):
+        with pytest.raises(ValueError, match=schema):
+            uploading.fit([[1]], [1])
+    assert service.admin.http.get("/populations/kinds").status_code == 404
+
+
+def test_the_service_names_the_accounts_on_which_numbers_are_predicted(
+    service: Server,
+) -> None:
+    pure = uploaded_numbers(service, budget={"accountant": "pure", "epsilon": "9"})
+    forest = PrivateForestRegressor(pure["name"], 1)
+    for _ in range(2):  # a refusal is not counted
+        with pytest.raises(ApiProblem, match="zcdp") as refused:
+            forest.fit()
+        assert refused.value.status == 422
+
+
+def test_a_regressor_uploads_between_public_bounds(service: Server) -> None:
+    X = np.linspace(-5, 5, 600).reshape(300, 2)
+    y = X[:, 0] + 10
+    forest = _uploading_regressor("uploaded-numbers").fit(X, y)
+    assert forest.n_features_in_ == 2
+    assert forest.score(X, y) > 0.8
+    beyond = forest.predict([[-1e9, 1e9], [np.nan, 0]])
+    assert ((beyond >= 0) & (beyond <= 20)).all()
+    label = forest.model_.card["schema"]["label"]
+    assert label == {"name": "label", "type": "number", "lower": 0, "upper": 20}
+    for changes, problem in (
+        ({"delta": None}, "needs a delta"),
+        ({"bounds": None}, "public bounds"),
+        ({"target_bounds": None}, "public target_bounds"),
+        ({"target_bounds": [0, 20]}, "public target_bounds"),
+        ({"target_bounds": (20, 0)}, "public target_bounds"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            clone(forest).set_params(dataset="not-sent", **changes).fit(X, y)
+    assert service.admin.http.get("/populations/not-sent").status_code == 404
+    with pytest.raises(ApiProblem, match="clamped"):
+        clone(forest).set_params(target_bounds=(0, 9)).fit(X, y)
+
+
+def test_a_regressor_uploads_by_a_public_schema() -> None:
+    frame = pd.DataFrame({"age": np.arange(300) % 100})
+    days = pd.Series(frame["age"] / 10, name="days")
+    forest = _uploading_regressor(
+        "numbers-by-schema", bounds=None, target_bounds=None, schema=OF_NUMBERS
+    ).fit(frame, days)
+    assert forest.feature_names_in_.tolist() == ["age"]
+    assert forest.score(frame, days) > 0.8
+    with pytest.raises(TypeError, match="a number is needed"):
+        forest.fit(frame, days.astype(str))

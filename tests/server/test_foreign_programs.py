@@ -8,17 +8,20 @@ print the versions at their end.
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.api.main import create_app
 from grovekeeper_verifier.main import main as verify
+from tests.server.test_http_number_labels import ASKED, BUDGET
 from tests.support.environments import environment, version_in
 from tests.support.in_process import in_process
 from tests.support.server import Caller, Server
@@ -39,6 +42,7 @@ _SEX = {
     "missing": True,
 }
 _INCOME = {"name": "income", "classes": ["low", "high"]}
+_DAYS = {"name": "days", "type": "number", "lower": 0, "upper": 60}
 _ROWS = {
     "age": [39, 70, 101],
     "hours": [40.5, None, 2.0],
@@ -87,20 +91,28 @@ def served(server: Server) -> Served:
     return Served(server, *names, predictor, dataset["id"])
 
 
-def _trained(server: Server, features: list[dict[str, Any]]) -> dict[str, Any]:
-    dataset = server.declared(schema={"features": features, "label": _INCOME})
-    columns = [str(feature["name"]) for feature in features]
+def _trained(
+    server: Server,
+    features: list[dict[str, Any]],
+    *,
+    label: dict[str, Any] = _INCOME,
+    asked: Mapping[str, object] = MappingProxyType({}),
+    **declared: object,
+) -> dict[str, Any]:
+    dataset = server.declared(schema={"features": features, "label": label}, **declared)
+    columns = [str(column["name"]) for column in (*features, label)]
     rows = [
-        {"age": age, "hours": age % 60, "sex": ("Female", "Male")[age % 2]}
+        {
+            "age": age,
+            "hours": age % 60,
+            "sex": ("Female", "Male")[age % 2],
+            "income": ("low", "high")[age > 50],
+            "days": age / 10,
+        }
         for age in range(100)
     ]
-    lines = [
-        ",".join(
-            [*(str(row[name]) for name in columns), ("low", "high")[row["age"] > 50]]
-        )
-        for row in rows
-    ]
-    text = "\n".join([",".join([*columns, "income"]), *lines])
+    lines = [",".join(str(row[name]) for name in columns) for row in rows]
+    text = "\n".join([",".join(columns), *lines])
     http = server.admin.http
     uploaded = http.post(
         f"/datasets/{dataset['id']}/rows",
@@ -108,7 +120,7 @@ def _trained(server: Server, features: list[dict[str, Any]]) -> dict[str, Any]:
         headers={"Content-Type": "text/csv"},
     )
     assert uploaded.is_success, uploaded.text
-    model = server.trained(dataset["id"])["model_id"]
+    model = server.trained(dataset["id"], **asked)["model_id"]
     assert http.put(
         f"/datasets/{dataset['id']}/aliases/production", json={"model": model}
     ).is_success
@@ -234,10 +246,12 @@ def test_the_client_uploads_trains_and_predicts_with_its_lowest_versions(
         "sex": ["Male", None, "Female"],
     }
     labels, _ = served.predicted(served.model, rows)
-    answers = run(
+    *answers, numbers, is_refused = run(
         "client", "pandas", served.dataset, served.model, key=served.server.admin
     )
-    assert answers == [100, labels, labels, labels, ["high", "low"], True]
+    assert answers == [100, labels, labels, labels, ["high", "low"]]
+    assert numbers[0] < numbers[-1]
+    assert is_refused
 
 
 @pytest.mark.parametrize(
@@ -258,14 +272,21 @@ def test_mlflow_registers_a_model_with_a_receipt_that_the_verifier_accepts(
     served: Served, run: Run, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
+    file = tmp_path / "rows.csv"
+    file.write_text("age,hours,sex\n39,40.5,Male\n70,,\n101,2,else\n")
     with pytest.raises(AssertionError, match="role-missing"):
-        run("mlflow", "mlflow-skinny", served.model, str(store))
+        run("mlflow", "mlflow-skinny", served.model, str(store), str(file))
     assert not list(store.rglob("*.onnx")), "a key that may not read it logs nothing"
     http = served.server.admin.http
     card = http.get(f"/models/{served.model}").json()
-    tags, digest, names, receipt = run(
-        "mlflow", "mlflow-skinny", served.model, str(store), key=served.server.admin
+    admin = served.server.admin
+    arguments = (str(store), str(file))
+    tags, digest, names, receipt, answer = run(
+        "mlflow", "mlflow-skinny", served.model, *arguments, key=admin
     )
+    labels, shares = served.predicted(served.model, _ROWS)
+    assert answer["label"] == labels
+    assert np.allclose(answer["probabilities"], shares)
     facts = {name.removeprefix("grovekeeper."): tag for name, tag in tags.items()}
     assert (facts["digest"], facts["onnx_sha256"]) == (card["digest"], digest)
     assert (facts["amount"], facts["unit"], facts["delta"]) == ("1", "epsilon", "0")
@@ -281,3 +302,14 @@ def test_mlflow_registers_a_model_with_a_receipt_that_the_verifier_accepts(
         str(Path(receipt) / checkpoint),
     ]
     assert verify([*evidence, "--public-key", str(signer)]) == 0
+
+    dataset = _trained(
+        served.server, [_AGE, _HOURS, _SEX], label=_DAYS, asked=ASKED, budget=BUDGET
+    )
+    model = f"{dataset['name']}@production"
+    arguments = (str(tmp_path / "numbers"), str(file))
+    *_, answer = run("mlflow", "mlflow-skinny", model, *arguments, key=admin)
+    numbers, _ = replace(served, predictor=admin).predicted(model, _ROWS)
+    assert list(answer) == ["number"]
+    assert np.allclose(answer["number"], numbers)
+    assert np.ptp(answer["number"]) > 1

@@ -14,6 +14,14 @@ def schema_of(
     )
 
 
+def number_schema(
+    *features: Mapping[str, object], lower: float, upper: float, label: str = "days"
+) -> Schema:
+    """A schema of features in JSON form and a label that is a number."""
+    of_label = {"name": label, "type": "number", "lower": lower, "upper": upper}
+    return Schema.from_json({"features": list(features), "label": of_label})
+
+
 def sized(n_features: int, n_classes: int = 2) -> Schema:
     """A schema of so many columns of numbers and so many classes."""
     features = tuple(

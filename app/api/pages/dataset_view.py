@@ -72,19 +72,30 @@ def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
         for feature in schema["features"]
     ]
     for label in labels_of(schema):
-        classes = words.listed(label["classes"])
-        columns.append(DeclaredColumn(label["name"], "label", classes))
+        values = _values_of_label(label)
+        columns.append(DeclaredColumn(label["name"], "label", values))
     return columns
+
+
+def _values_of_label(label: Mapping[str, Any]) -> str:
+    if "classes" in label:
+        return words.listed(label["classes"])
+    return f"a number, {_between(label)}"
+
+
+def _between(column: Mapping[str, Any]) -> str:
+    lower = words.grouped(column["lower"])
+    upper = words.grouped(column["upper"])
+    return f"{lower} to {upper}"
 
 
 def _values(feature: Mapping[str, Any]) -> str:
     if feature["type"] == "categorical":
         values = words.listed(feature["categories"])
+    elif feature["type"] == "date":
+        values = f"{feature['lower']} to {feature['upper']}"
     else:
-        bounds = [feature["lower"], feature["upper"]]
-        if feature["type"] != "date":
-            bounds = list(map(words.grouped, bounds))
-        values = " to ".join(bounds)
+        values = _between(feature)
     return f"{values}, or missing" if feature.get("missing") else values
 
 

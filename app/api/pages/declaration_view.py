@@ -105,6 +105,8 @@ def review_of(
     values = ", ".join(form.get("label.classes", "").splitlines())
     if form.get("label.cuts"):
         values = f"numbers, cut at {form['label.cuts']}"
+    if form.get("label.lower"):
+        values = f"a number from {form['label.lower']} to {form['label.upper']}"
     label = (form.get("label.name", ""), "to predict", values)
     continued = None if would_be is None else would_be.continues
     return Review(

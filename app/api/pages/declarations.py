@@ -8,7 +8,6 @@ are shown at its fields.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from secrets import token_urlsafe
 from typing import Any
 
@@ -18,7 +17,7 @@ from fastapi.responses import RedirectResponse
 from app.access.grants import Role
 from app.api.capacity import Work, capacities
 from app.api.pages.declaration_view import review_of, shown_step
-from app.api.pages.forms import Form, checked, identity, read_form
+from app.api.pages.forms import Form, checked, identity, number_in, read_form
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import field_problem, sentence
 from app.api.requests import BodyRoute, limited
@@ -43,7 +42,6 @@ from grovekeeper_common.dictionaries import (
     NotADictionary,
     draft_declaration,
 )
-from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError, NotSupported
 
 declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
@@ -83,6 +81,8 @@ _SIMPLE = {
     "/schema/label/name": "label.name",
     "/schema/label/classes": "label.classes",
     "/schema/label/cuts": "label.cuts",
+    "/schema/label/lower": "label.lower",
+    "/schema/label/upper": "label.upper",
     "/budget/epsilon": "epsilon",
     "/budget/delta": "delta",
     "/budget": "delta",
@@ -308,10 +308,10 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         return body
     body |= {
         "partitions": [_partition(row) for row in rows(form, "p")],
-        "public_size": _number(form.get("public_size", "")),
+        "public_size": number_in(form.get("public_size", "")),
     }
     unit_column = form.get("unit.column", "").strip()
-    max_rows = _number(form.get("unit.max_rows", ""))
+    max_rows = number_in(form.get("unit.max_rows", ""))
     return body | {
         "privacy_unit": {
             "column": unit_column or None,
@@ -340,6 +340,8 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
         "label.name": label["name"] or "",
         "label.classes": "\n".join(label.get("classes") or ()),
         "label.cuts": ", ".join(map(str, label.get("cuts") or ())),
+        "label.lower": _text(label.get("lower")),
+        "label.upper": _text(label.get("upper")),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": str(drafted.get("protects") or "row"),
         "population": str(drafted.get("population") or ""),
@@ -447,10 +449,17 @@ def _label(form: Form) -> dict[str, Any]:
     label: dict[str, Any] = {"name": form.get("label.name", "").strip()}
     points = form.get("label.cuts", "").replace(",", " ").split()
     classes = _lines(form.get("label.classes", ""))
-    if classes or not points:
+    lower = form.get("label.lower", "").strip()
+    upper = form.get("label.upper", "").strip()
+    has_bounds = bool(lower or upper)
+    if has_bounds:
+        label["type"] = "number"
+        label["lower"] = number_in(lower)
+        label["upper"] = number_in(upper)
+    if classes or not (points or has_bounds):
         label["classes"] = classes
     if points:
-        label["cuts"] = list(map(_number, points))
+        label["cuts"] = list(map(number_in, points))
     return label
 
 
@@ -465,7 +474,7 @@ def _feature(column: Mapping[str, str]) -> dict[str, Any]:
             "ordered": bool(column["ordered"]),
         }
     else:
-        feature |= {name: _number(column[name]) for name in ("lower", "upper")}
+        feature |= {name: number_in(column[name]) for name in ("lower", "upper")}
         feature |= {"bounds": column["bounds"] or None}
     return feature | {"missing": bool(column["missing"])}
 
@@ -477,7 +486,7 @@ def _partition(row: Mapping[str, str]) -> dict[str, Any]:
     }
     match partition["kind"]:
         case "hash":
-            return partition | {"cells": _number(row["cells"])}
+            return partition | {"cells": number_in(row["cells"])}
         case "epoch":
             return partition | {"how": row["how"].strip() or None}
     return partition | {
@@ -491,21 +500,3 @@ def _lines(text: str) -> list[str]:
     outer blanks.
     """
     return [line for line in text.splitlines() if line.strip()]
-
-
-def _number(text: str) -> int | Decimal | str | None:
-    """The number of a field; other text as it is, so that the API's rules name the
-    problem.
-    """
-    text = text.strip()
-    try:
-        number_of(text)
-        number = Decimal(text or "NaN")
-    except ValueError:
-        return text
-    if not number.is_finite():
-        return text or None
-    # an integer of billions of digits, such as 1e999999999, would fill the memory
-    if number == number.to_integral_value() and abs(number.adjusted()) < 18:
-        return int(number)
-    return number

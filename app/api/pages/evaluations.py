@@ -13,7 +13,7 @@ from pydantic import Field
 
 from app.access.grants import TRAIN
 from app.api.pages import pictures, words
-from app.api.pages.forms import checked
+from app.api.pages.forms import checked, number_in
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.spending import SpendingFields, Text, bought, quoted
 from app.api.requests import BodyRoute
@@ -31,12 +31,18 @@ from app.wire.base import Reference
 from app.wire.evaluations import (
     ConfusionOut,
     EvaluationIn,
+    EvaluationOut,
     EvaluationQuoteOut,
     MajorityOut,
     SelectionIn,
 )
 from grovekeeper_common import scope_words
-from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.number_words import (
+    error_in_words,
+    mean_error_in_words,
+    r2_in_words,
+    share_in_words,
+)
 
 evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
@@ -57,12 +63,27 @@ class EvaluationFields(RowsToRead):
     """The fields of an evaluation's form.
 
     Attributes:
-        counts: ``accuracy``, or ``confusion``, which tells the accuracy as well.
+        counts: ``accuracy``, or ``confusion``, which tells the accuracy as well; where
+            the label is a number, metrics apart by spaces. Empty: the default.
         auroc: ``yes`` to release the area under the ROC curve, too.
+        largest_error: where the label is a number.
     """
 
-    counts: Text = "accuracy"
+    counts: Text = ""
     auroc: Text = ""
+    largest_error: Text = ""
+
+
+_METRICS = {
+    False: [("accuracy", "right answers"), ("confusion", "answers by true class")],
+    True: [
+        ("mae", "mean absolute error"),
+        ("rmse", "root mean squared error"),
+        ("r2", "R², and the root mean squared error"),
+        ("mae r2", "all three"),
+    ],
+}
+"""What the form offers to release, by whether the label is a number."""
 
 
 @evaluation_pages.get("/models/{model_id}/evaluate")
@@ -75,8 +96,17 @@ def quote_evaluation(
     asked = partial(_asked_evaluation, model["id"], fields)
     shown_quote = quoted(visit, shown, fields, lambda: quote(*visit.by, asked()))
     title = shown_quote.plan and _title(shown_quote.plan, "Evaluation")
-    is_binary = len(model["schema"]["label"]["classes"]) == 2
-    return shown_quote.page("evaluate", model=model, title=title, is_binary=is_binary)
+    label = model["schema"]["label"]
+    width = None if shown_quote.plan is None else shown_quote.plan.mae_half_width
+    return shown_quote.page(
+        "evaluate",
+        model=model,
+        title=title,
+        is_binary=len(label.get("classes", ())) == 2,
+        is_of_numbers=label.get("type") == "number",
+        half_width=None if width is None else error_in_words(width),
+        metrics=_METRICS[label.get("type") == "number"],
+    )
 
 
 @evaluation_pages.post("/models/{model_id}/evaluate")
@@ -105,6 +135,7 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
             show.show_dataset(*visit.by, evaluation.dataset).privacy_unit["column"]
         ),
         names=models.names_of_models(*visit.by, evaluation.models),
+        errors=_errors_in_words(evaluation),
         scale=evaluation.accuracy
         and pictures.accuracy(evaluation.accuracy, evaluation.majority),
         roc=evaluation.auroc and pictures.roc(evaluation.auroc.histogram),
@@ -152,6 +183,20 @@ def _table_of(confusion: ConfusionOut) -> _TableOfCounts:
     return _TableOfCounts(["True class", *answered], rows)
 
 
+def _errors_in_words(evaluation: EvaluationOut) -> list[tuple[str, str, str]]:
+    """The errors of predicted numbers: name, estimate and interval."""
+    shown = []
+    for name, error in (
+        ("Mean absolute error", evaluation.mae),
+        ("Root mean squared error", evaluation.rmse),
+    ):
+        if error is not None:
+            shown.append((name, *mean_error_in_words(error.model_dump())))
+    if evaluation.r2 is not None:
+        shown.append(("R²", *r2_in_words(evaluation.r2.model_dump())))
+    return shown
+
+
 def _majority_in_words(majority: MajorityOut) -> str:
     """The accuracy of always answering the largest class, and where it is from."""
     source = f"the profile {majority.source}"
@@ -180,9 +225,16 @@ def _rows_to_read(
 
 
 def _asked_evaluation(model_id: str, fields: EvaluationFields) -> EvaluationRequest:
-    metrics = [fields.counts, *(["auroc"] if fields.auroc else [])]
+    metrics = fields.counts.split()
+    if fields.auroc:
+        metrics.append("auroc")
     given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
-    asked = {**given, **fields.amounts(), "metrics": metrics}
+    asked = {
+        **given,
+        **fields.amounts(),
+        "metrics": metrics or None,
+        "largest_error": number_in(fields.largest_error),
+    }
     return EvaluationRequest(models=[model_id], body=checked(EvaluationIn, asked))
 
 

@@ -7,6 +7,7 @@ file stays in memory.
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
@@ -22,6 +23,7 @@ from app.api.pages.rendering import Visit
 from app.api.requests import BodyRequest, checked_key, route_of
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
+from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError
 
 Form: TypeAlias = Mapping[str, str]
@@ -143,6 +145,24 @@ def checked(model: type[_Model], value: object) -> _Model:
             error.errors(include_url=False, include_input=False), model
         )
     raise invalid  # out of the handler: the library's error holds the input
+
+
+def number_in(text: str) -> int | Decimal | str | None:
+    """The number of a field; other text as it is, so that the API's rules name the
+    problem.
+    """
+    text = text.strip()
+    try:
+        number_of(text)
+        number = Decimal(text or "NaN")
+    except ValueError:
+        return text
+    if not number.is_finite():
+        return text or None
+    # an integer of billions of digits, such as 1e999999999, would fill the memory
+    if number == number.to_integral_value() and abs(number.adjusted()) < 18:
+        return int(number)
+    return number
 
 
 @dataclass(frozen=True)

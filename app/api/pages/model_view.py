@@ -10,7 +10,14 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from app.api.pages import words
-from app.wire.evaluations import AccuracyOut, EvaluationOut, MajorityOut
+from app.wire.evaluations import (
+    AccuracyOut,
+    ErrorOut,
+    EvaluationOut,
+    MajorityOut,
+    ReleasedAccuracyOut,
+    ReleasedErrorOut,
+)
 from app.wire.models import (
     ComparedModelOut,
     FeatureUseOut,
@@ -19,7 +26,11 @@ from app.wire.models import (
 )
 from grovekeeper_common import scope_words
 from grovekeeper_common.model_words import NO_IMPORTANCES
-from grovekeeper_common.number_words import ON_TRAINING_ROWS, share_in_words
+from grovekeeper_common.number_words import (
+    ON_TRAINING_ROWS,
+    mean_error_in_words,
+    share_in_words,
+)
 
 _SHOWN_CLASSES = 10
 _SHOWN_FEATURES = 12
@@ -33,7 +44,7 @@ class EvaluationRow:
     name: str
     dataset_name: str
     created_at: str
-    accuracy: str
+    score: str
     interval: str
     majority: str
 
@@ -44,27 +55,37 @@ def evaluation_row(evaluation: EvaluationOut, model_id: str) -> EvaluationRow:
     """
     is_measured = evaluation.best in (None, model_id)
     accuracy = evaluation.accuracy if is_measured else None
+    mae = evaluation.mae if is_measured else None
     return EvaluationRow(
         id=evaluation.id,
         name=evaluation.name or evaluation.id,
         dataset_name=evaluation.dataset_name,
         created_at=evaluation.created_at,
-        accuracy=_accuracy(accuracy),
-        interval=_interval(accuracy),
+        score=_score(accuracy, mae),
+        interval=_interval(accuracy, mae),
         majority=_majority(evaluation.majority),
     )
 
 
-def _accuracy(accuracy: AccuracyOut | None) -> str:
+def _score(accuracy: AccuracyOut | None, mae: ErrorOut | None) -> str:
+    """An accuracy, or the mean absolute error of a model that predicts a number."""
+    if mae is not None:
+        value, _ = mean_error_in_words(mae.model_dump())
+        return _noted(value, mae.on_training_rows)
     if accuracy is None:
         return "not released"
     if accuracy.estimate is None:
         return "not told: the noise outweighs the counts"
-    share = share_in_words(accuracy.estimate)
-    return f"{share} {ON_TRAINING_ROWS}" if accuracy.on_training_rows else share
+    return _noted(share_in_words(accuracy.estimate), accuracy.on_training_rows)
 
 
-def _interval(accuracy: AccuracyOut | None) -> str:
+def _noted(score: str, on_training_rows: bool) -> str:
+    return f"{score} {ON_TRAINING_ROWS}" if on_training_rows else score
+
+
+def _interval(accuracy: AccuracyOut | None, mae: ErrorOut | None) -> str:
+    if mae is not None:
+        return mean_error_in_words(mae.model_dump())[1]
     if accuracy is None or accuracy.estimate is None:
         return ""
     low, high = accuracy.interval.low, accuracy.interval.high
@@ -84,26 +105,31 @@ class ListedModel:
     Attributes:
         cells: that it was trained on, in words.
         leaves: of all trees; empty where the job is unknown.
-        accuracy: the newest that was released, or that none was.
-        interval: with probability 0.95; empty without an accuracy.
+        score: the newest accuracy or mean absolute error that was released, in words,
+            or that none was.
+        interval: with probability 0.95; empty without a score.
+        released: the score with its evaluation; ``None`` without one.
     """
 
     model: ModelSummary
     cells: str
     leaves: str
-    accuracy: str
+    score: str
     interval: str
+    released: ReleasedAccuracyOut | ReleasedErrorOut | None
 
 
 def listed_model(model: ModelSummary) -> ListedModel:
     """The row of a model in the list of models."""
     n_leaves = model.n_leaves
+    score = _score(model.accuracy, model.error)
     return ListedModel(
         model,
         cells=scope_words.cell(model.scope or {}),
         leaves="" if n_leaves is None else words.grouped(n_leaves),
-        accuracy=_accuracy(model.accuracy),
-        interval=_interval(model.accuracy),
+        score=f"MAE {score}" if model.error else score,
+        interval=_interval(model.accuracy, model.error),
+        released=model.accuracy or model.error,
     )
 
 

@@ -81,6 +81,7 @@ class _Shown:
         form: ``prediction`` or ``aliases``, if the page answers such a form.
         alias: the alias whose moves are shown.
         prediction: class, probability, and whether the class is the label.
+        number: the predicted number, where the label is one.
         changed: the features whose number is out of its bounds.
         unseen: the features whose category is not declared.
     """
@@ -89,6 +90,7 @@ class _Shown:
     alias: str = ""
     row: Mapping[str, str] = field(default_factory=dict)
     prediction: Sequence[tuple[str, float, bool]] | None = None
+    number: str | None = None
     changed: Sequence[str] = ()
     unseen: Sequence[str] = ()
 
@@ -265,17 +267,19 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     values = {name: _value(features.get(name, {}), text) for name, text in row.items()}
     body = json.dumps({"rows": [values], "counts": True}).encode("utf-8")
     answer = json.loads(predict_rows(*visit.by, model.id, body))
-    (label,), (probabilities,) = answer["labels"], answer["probabilities"]
-    classes = zip(answer["classes"], probabilities, strict=True)
+    [label] = answer["labels"]
+    shares = zip(answer["classes"], *answer["probabilities"], strict=True)
     listed = sorted(
-        ((name, share, name == label) for name, share in classes),
+        ((name, share, name == label) for name, share in shares),
         key=lambda item: -item[1],
     )
+    number = None if answer["classes"] else f"{label:.6g}"
     counts = answer["counts"]
     return _Shown(
         "prediction",
         row=row,
         prediction=listed,
+        number=number,
         changed=list(counts["clamped"]),
         unseen=list(counts["unseen"]),
     )

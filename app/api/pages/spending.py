@@ -342,14 +342,17 @@ async def train(visit: Visitor, dataset: str) -> Response:
 
 def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:
     """The algorithms that run on a dataset and need no second one: those that its
-    account accepts.
+    account accepts. Where all labels are numbers, those that predict numbers.
     """
     listed = [AlgorithmOut.model_validate(item) for item in catalogue.algorithms()]
     accountant = dataset["account"]["accountant"]
+    has_classes = any("classes" in label for label in labels_of(dataset["schema"]))
     return [
         algorithm
         for algorithm in listed
-        if not algorithm.unlabelled and accountant in algorithm.accountants
+        if not algorithm.unlabelled
+        and accountant in algorithm.accountants
+        and (has_classes or algorithm.predicts_numbers)
     ]
 
 

@@ -168,6 +168,8 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "empty": "Must not be empty.",
     "too-few": "Needs more values.",
     "above-upper": "Larger than the upper bound.",
+    "not-below-upper": "Must be below the upper bound.",
+    "not-for-numbers": "Not for a label that is a number.",
     "not-distinct": "Occurs twice.",
     "not-with-auto": "auto chooses the parameters itself: name an algorithm to set them.",
     "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",

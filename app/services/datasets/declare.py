@@ -25,7 +25,7 @@ from app.core.errors import (
 )
 from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog, unit_names
-from app.datasets.catalog import Dataset, DatasetRow
+from app.datasets.catalog import PROTECTS_LABEL, Dataset, DatasetRow
 from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.statements import Limit
@@ -323,11 +323,22 @@ def checked_columns(declaration: DatasetIn) -> tuple[Schema, list[FieldProblem]]
         *map(field_problem, schema.problems()),
         *_alike_names(declaration),
         *_misread_texts(declaration),
+        *_protected_numbers(declaration, schema),
         *_unit_problems(declaration),
         *partition_problems(
             declaration.partitions, schema, unit_column=declaration.privacy_unit.column
         ),
     ]
+
+
+def _protected_numbers(declaration: DatasetIn, schema: Schema) -> list[FieldProblem]:
+    """An account that protects labels is proven for classes. A number that changes moves
+    a sum by twice what an added row adds, in one cell: more than two cells by one each.
+    """
+    is_number = any(label.is_number for label in schema.labels)
+    if declaration.protects == PROTECTS_LABEL and is_number:
+        return [FieldProblem("/protects", "not-for-numbers", accepted=("row",))]
+    return []
 
 
 def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:

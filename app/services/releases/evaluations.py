@@ -8,8 +8,10 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from app.access import grants
@@ -43,27 +45,40 @@ from app.wire.evaluations import (
     AccuracyOut,
     AurocOut,
     ConfusionOut,
+    ErrorOut,
     EvaluationIn,
     EvaluationList,
     EvaluationOut,
     EvaluationQuoteOut,
     IntervalOut,
     MajorityOut,
+    OpenIntervalOut,
+    R2Out,
     ReleasedAccuracyOut,
+    ReleasedErrorOut,
     SelectionIn,
 )
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.sanitiser import numbers_of_codes
+from grovekeeper_forests.data.schema import TARGET_STEPS, Label, Schema
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.choice.price import plan_best
 from grovekeeper_forests.releases.contract import public_facts
-from grovekeeper_forests.releases.evaluation import metrics
+from grovekeeper_forests.releases.evaluation import error_metrics, metrics
+from grovekeeper_forests.releases.evaluation.error_metrics import Explained, MeanError
+from grovekeeper_forests.releases.evaluation.error_price import (
+    MAE,
+    error_scale,
+    metrics_of,
+    plan_errors,
+)
 from grovekeeper_forests.releases.evaluation.price import (
     ACCURACY,
     AUROC,
     BEST,
     CONFUSION,
+    ErrorScale,
     EvaluationInvalid,
     EvaluationPlan,
     plan_tables,
@@ -100,10 +115,12 @@ class PlannedEvaluation(Planned[EvaluationQuoteOut]):
         """See :class:`Planned`."""
         [quote] = quotes
         warnings = [*quote.warnings, *self.warnings]
+        size = quote.part.asked.public_size
         return EvaluationQuoteOut(
             **quote.fields,
             models=self.models,
             releases=list(self.plan.releases),
+            mae_half_width=error_metrics.half_width_before(self.plan, size),
             warnings=warnings,
         )
 
@@ -154,15 +171,18 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         trained = named.releases[0].parts[0]
         label = source.dataset.read_label(self.body.label, default=trained.label)
         asked = ask_part(source, self.body, label=label)
+        starts = []
         # one after another: an artifact stays in memory only if the cache keeps it
         for model in named.releases:
             artifact = installation.cache.get(model.row.file)
+            starts.append(artifact.forest.arrays.get("start"))
             if not artifact.schema.reads_like(asked.schema):
                 raise InvalidRequest.at("/dataset", "other-declaration")
             match artifact.metadata.get("only_answer"):
                 case {"text": text}:
                     warnings.append(f"Model {model.row.id}: {text}")
-        plan = _plan(self.body, public_facts(asked.terms, None, asked.schema))
+        facts = public_facts(asked.terms, None, asked.schema)
+        plan = _plan(self.body, facts, starts[0])
         if any(_was_trained_on(model, asked) for model in named.releases):
             warnings.insert(0, _TRAINED_ON)
         models = [
@@ -171,7 +191,7 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         work = {
             "plan": plan.to_json(),
             "models": models,
-            "classes": list(asked.schema.label.classes),
+            **_target(asked.schema.label),
             "warnings": [*asked.warnings, *warnings],
         }
         parts = [PricedPart(asked, plan.event)]
@@ -184,10 +204,61 @@ class EvaluationRequest(ReleaseRequest[EvaluationQuoteOut]):
         )
 
 
-def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
+def _plan(
+    body: EvaluationIn | SelectionIn,
+    facts: PublicFacts,
+    start: NDArray[np.integer] | None,
+) -> EvaluationPlan:
+    """Prices what a body asks for.
+
+    Args:
+        start: of the first model's trees, as it is released.
+    """
+    scale = _scale(body, facts.schema.label, start)
     if isinstance(body, SelectionIn):
-        return plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
-    return plan_tables(body.metrics, facts, score_bins=body.score_bins)
+        return plan_best(
+            len(body.models), facts, winner_accuracy=body.winner_accuracy, scale=scale
+        )
+    default = [ACCURACY] if scale is None else [MAE]
+    return _plan_metrics(
+        body.metrics or default, facts, scale, score_bins=body.score_bins
+    )
+
+
+def _plan_metrics(
+    metrics: Sequence[str],
+    facts: PublicFacts,
+    scale: ErrorScale | None,
+    *,
+    score_bins: int,
+) -> EvaluationPlan:
+    if scale is None:
+        return plan_tables(metrics, facts, score_bins=score_bins)
+    return plan_errors(metrics, facts, scale, score_bins=score_bins)
+
+
+def _scale(
+    body: EvaluationIn | SelectionIn, label: Label, start: NDArray[np.integer] | None
+) -> ErrorScale | None:
+    """What clamps errors where the label is a number. Distances of labels are from
+    where the trees of the model start, which is near their mean.
+    """
+    if not label.is_number:
+        if body.largest_error is not None:
+            raise InvalidRequest.at("/largest_error", "not-for-classes")
+        return None
+    code = TARGET_STEPS / 2 if start is None else int(start[0])
+    centre = float(numbers_of_codes(label, np.array(code)))
+    return error_scale(label, body.largest_error, centre)
+
+
+def _target(label: Label) -> dict[str, Any]:
+    """What a job notes of the label that its models predict."""
+    target: dict[str, Any] = {"classes": list(label.classes)}
+    # evaluations of classes have no such member, and keep their bytes
+    if label.bounds is not None:
+        target["bounds"] = list(label.bounds)
+    return target
 
 
 def _was_trained_on(model: Earlier, part: AskedPart) -> bool:
@@ -213,16 +284,26 @@ class EvaluationKind(ReleaseKind):
         [paid], work = stored.terms, stored.work
         plan = EvaluationPlan.from_json(work["plan"])
         n_models = len(work["models"])
+        label = stored.schema.label
         facts = public_facts(paid, None, stored.schema)
+        scale = plan.scale
+        if label.is_number and scale is not None:
+            scale = error_scale(label, scale.largest, scale.centre)
         if BEST in plan.releases:
             planned = plan_best(
-                n_models, facts, winner_accuracy=ACCURACY in plan.releases
+                n_models,
+                facts,
+                winner_accuracy=len(plan.releases) > 1,
+                scale=scale,
             )
         else:
-            planned = plan_tables(plan.releases, facts, score_bins=plan.score_bins)
+            metrics = plan.releases if scale is None else metrics_of(plan.releases)
+            planned = _plan_metrics(metrics, facts, scale, score_bins=plan.score_bins)
         is_whole = (
             planned.n_models == n_models
-            and tuple(work["classes"]) == stored.schema.label.classes
+            and label.is_number is (scale is not None)
+            and work.items() >= _target(label).items()
+            and ("bounds" in work) is label.is_number
         )
         return is_whole and planned == plan
 
@@ -285,23 +366,35 @@ def list_evaluations(
         return EvaluationList(evaluations=_all_out(session, shown), next=following)
 
 
-def newest_accuracies(
+class ReleasedScore(NamedTuple):
+    """The newest released number that tells how good a model is: its accuracy, or of a
+    model that predicts a number its mean absolute error.
+    """
+
+    accuracy: ReleasedAccuracyOut | None = None
+    error: ReleasedErrorOut | None = None
+
+
+NO_SCORE = ReleasedScore()
+
+
+def newest_scores(
     session: Session, principal: Principal, model_ids: Sequence[str]
-) -> dict[str, ReleasedAccuracyOut]:
-    """The newest released accuracy of each of several models, by id, on datasets where
-    the key may train. A model without one is left out.
+) -> dict[str, ReleasedScore]:
+    """The newest released score of each of several models, by id, on datasets where the
+    key may train. A model without one is left out.
     """
     dataset_ids = grants.datasets_with(session, principal, TRAIN)
     unread = releases.last_evaluations(session, model_ids, dataset_ids)
-    newest: dict[str, ReleasedAccuracyOut] = {}
+    newest: dict[str, ReleasedScore] = {}
     while unread:
         models_of = defaultdict(set)
         for model_id, evaluation_ids in unread.items():
             models_of[evaluation_ids.pop(0)].add(model_id)
         for row in releases.several_evaluations(session, models_of):
-            model_id, accuracy = _measured(row)
-            if accuracy is not None and model_id in models_of[row.id]:
-                newest[model_id] = accuracy
+            model_id, score = _measured(row)
+            if score != NO_SCORE and model_id in models_of[row.id]:
+                newest[model_id] = score
         unread = {
             model_id: evaluation_ids
             for model_id, evaluation_ids in unread.items()
@@ -310,21 +403,23 @@ def newest_accuracies(
     return newest
 
 
-def _measured(row: ReleaseRow) -> tuple[str, ReleasedAccuracyOut | None]:
-    """The model that an evaluation measured (of several, the best) and its accuracy, if
+def _measured(row: ReleaseRow) -> tuple[str, ReleasedScore]:
+    """The model that an evaluation measured (of several, the best) and its score, if
     that was released.
     """
     evaluation = Evaluation.from_json(row.facts["evaluation"])
     model_id = row.facts["models"][evaluation.best or 0]
-    accuracy = _accuracy_out(row, evaluation)
-    if accuracy is None:
-        return model_id, None
-    return model_id, ReleasedAccuracyOut(
-        **dict(accuracy),
-        evaluation=row.id,
-        dataset=row.dataset_id,
-        dataset_name=row.dataset_name,
-    )
+    source: dict[str, Any] = {
+        "evaluation": row.id,
+        "dataset": row.dataset_id,
+        "dataset_name": row.dataset_name,
+    }
+    if accuracy := _accuracy_out(row, evaluation):
+        released = ReleasedAccuracyOut(**dict(accuracy), **source)
+        return model_id, ReleasedScore(accuracy=released)
+    if error := _error_out(row, error_metrics.mae(evaluation)):
+        return model_id, ReleasedScore(error=ReleasedErrorOut(**dict(error), **source))
+    return model_id, NO_SCORE
 
 
 def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut]:
@@ -348,6 +443,8 @@ def _majority(row: ReleaseRow, released: Sequence[ReleaseRow]) -> MajorityOut | 
     """
     evaluation = Evaluation.from_json(row.facts["evaluation"])
     facts = row.facts
+    if evaluation.plan.scale is not None:
+        return None
     source = "confusion"
     counts = []
     if CONFUSION in evaluation.tables:
@@ -386,7 +483,7 @@ def _evaluation_out(
     row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None
 ) -> EvaluationOut:
     evaluation = Evaluation.from_json(row.facts["evaluation"])
-    facts = row.facts
+    facts, scale = row.facts, evaluation.plan.scale
     return EvaluationOut(
         **details(row),
         models=facts["models"],
@@ -397,9 +494,33 @@ def _evaluation_out(
         majority=majority,
         confusion=_confusion(evaluation, facts["classes"]),
         auroc=_auroc(evaluation),
+        mae=_error_out(row, error_metrics.mae(evaluation)),
+        rmse=_error_out(row, error_metrics.rmse(evaluation)),
+        r2=_r2_out(row, error_metrics.r2(evaluation)),
+        largest_error=None if scale is None else scale.largest,
         guarantee=guarantee,
         event=evaluation.plan.event.to_json(),
         warnings=facts["warnings"],
+    )
+
+
+def _error_out(row: ReleaseRow, error: MeanError | None) -> ErrorOut | None:
+    if error is None:
+        return None
+    return ErrorOut(
+        estimate=error.estimate,
+        on_training_rows=_TRAINED_ON in row.facts["warnings"],
+        interval=IntervalOut(low=error.low, high=error.high),
+    )
+
+
+def _r2_out(row: ReleaseRow, r2: Explained | None) -> R2Out | None:
+    if r2 is None:
+        return None
+    return R2Out(
+        estimate=r2.estimate,
+        on_training_rows=_TRAINED_ON in row.facts["warnings"],
+        interval=OpenIntervalOut(low=r2.low, high=r2.high),
     )
 
 

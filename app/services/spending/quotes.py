@@ -159,6 +159,8 @@ def expected_accuracy(
     The size is the declared size or that of a released profile, never a count of rows.
     """
     part, *others = (part.asked for part in parts)
+    if part.schema.label.is_number:
+        return _unknown(_OF_NUMBERS)
     if others:
         return _unknown(
             f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}"
@@ -208,6 +210,11 @@ def expected_accuracy(
         note=" ".join(notes) or None,
     )
 
+
+_OF_NUMBERS = (
+    "Not stated for labels that are numbers: docs/results/regression.md has what was measured on public "
+    "tables."
+)
 
 _ALL = 100
 

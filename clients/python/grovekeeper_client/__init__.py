@@ -24,7 +24,11 @@ if TYPE_CHECKING:
         Refused,
         Unreachable,
     )
-    from grovekeeper_client.estimator import LeakWarning, PrivateForestClassifier
+    from grovekeeper_client.estimator import (
+        LeakWarning,
+        PrivateForestClassifier,
+        PrivateForestRegressor,
+    )
     from grovekeeper_client.jobs import Job
     from grovekeeper_client.models import Evaluation, Model, Quote
     from grovekeeper_client.service import Grovekeeper
@@ -46,6 +50,7 @@ __all__ = [
     "Model",
     "NoKey",
     "PrivateForestClassifier",
+    "PrivateForestRegressor",
     "Quote",
     "Refused",
     "SpendingLimit",
@@ -65,7 +70,11 @@ _MODULES = {
         "Refused",
         "Unreachable",
     ),
-    "estimator": ("LeakWarning", "PrivateForestClassifier"),
+    "estimator": (
+        "LeakWarning",
+        "PrivateForestClassifier",
+        "PrivateForestRegressor",
+    ),
     "jobs": ("Job",),
     "models": ("Evaluation", "Model", "Quote"),
     "service": ("Grovekeeper",),

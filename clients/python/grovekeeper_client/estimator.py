@@ -1,27 +1,32 @@
-"""Offers private forests as a scikit-learn classifier, ``PrivateForestClassifier``."""
+"""Offers private forests as estimators of scikit-learn: ``PrivateForestClassifier`` and
+``PrivateForestRegressor``.
+"""
 
 import inspect
 import secrets
 import tempfile
 import warnings
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from grovekeeper_client import spending, uploads
 from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.models import Model
+from grovekeeper_client.rows import Scalar, plain
 from grovekeeper_client.service import Grovekeeper
+from grovekeeper_common.declared_labels import labels_of
 
 
 class LeakWarning(UserWarning):
@@ -74,45 +79,32 @@ def _pairs(bounds: Bounds, names: list[str]) -> list[tuple[float, float]]:
     return pairs
 
 
-class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A differentially private decision forest that a Grovekeeper service trains.
+def _target_pair(bounds: Any) -> tuple[float, float]:
+    """The bounds of the numbers to predict.
 
-    ``fit()`` trains on the rows of a dataset of the service, which never leave it.
-    ``fit(X, y)`` needs ``upload=True``: it uploads ``X`` and ``y`` as a dataset and
-    trains on it. Names of columns, the classes in ``y`` and the bounds are published
-    with the model.
-
-    Every ``fit`` is charged. An estimator, its clones and their fits together spend at
-    most ``max_epsilon``, so that a search ends there.
-
-    Args:
-        dataset: name or id of the dataset; with ``upload``, name of the population that
-            the uploaded datasets join.
-        epsilon: ε of one fit. Text and ``Decimal`` are exact.
-        delta: δ of one fit; default the δ of the account, if it has one.
-        algorithm: slug, such as ``rpf``; ``auto`` chooses.
-        parameters: of the algorithm, by name; default the public rules.
-        label: of a dataset with several, the one to predict; default the first.
-        scope: cells of the dataset to train on; default all.
-        purpose: the reason for every fit, which auditors read in the ledger, for good.
-        max_epsilon: limit for this estimator and its clones; default ``epsilon``, which
-            is one fit. Without ``upload`` the client counts, in this process. With
-            ``upload`` the service counts: the first fit opens the population with this
-            cap.
-        upload: let ``fit(X, y)`` upload its arguments.
-        bounds: of the columns of ``X``, for uploads: public numbers, never those of
-            ``X``. ``(low, high)``, each a number for all columns or a sequence with one
-            for each; or a pair by name of column, for every column.
-        schema: public schema of ``X`` and ``y``, for uploads, in place of ``bounds``:
-            the ``schema`` of a declaration.
-        service: connection; default that of the environment.
-
-    Attributes:
-        model_: the trained :class:`~grovekeeper_client.models.Model`.
-        classes_: classes of the label; those of the schema are text.
-        n_features_in_: number of features.
-        feature_names_in_: names of the features, where they have names.
+    Raises:
+        ValueError: they are not a low bound below a high one.
     """
+    if isinstance(bounds, tuple) and len(bounds) == _N_SIDES:
+        low, high = map(float, bounds)
+        if low < high:
+            return low, high
+    raise ValueError(
+        "an upload needs public target_bounds, (low, high) with low below high, or a public schema; "
+        "bounds taken from y would leak"
+    )
+
+
+_OF_CLASSES = "the label {!r} has classes: use PrivateForestClassifier"
+_OF_NUMBERS = "the label {!r} is a number: use PrivateForestRegressor"
+
+
+class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
+    """Trains forests on rows of the service or on uploads, counts what fits spend, and
+    asks for predictions. The arguments are those of :class:`PrivateForestClassifier`.
+    """
+
+    _predicts_numbers: bool
 
     def __init__(  # noqa: PLR0913 - scikit-learn's parameters are the arguments of the constructor
         self,
@@ -153,8 +145,8 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             y: PRIVATE labels of ``X``.
 
         Raises:
-            ValueError: ``X`` was passed without ``upload=True``, or ``X`` and ``y``
-                break the schema.
+            ValueError: ``X`` was passed without ``upload=True``, ``X`` and ``y``
+                break the schema, or the label is of another kind than the estimator's.
             SpendingLimit: this estimator and its clones would spend more than
                 ``max_epsilon``.
             Refused: the budget of the service does not cover the price.
@@ -162,39 +154,31 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 spent; its ``job`` has the id.
         """
         if X is None and not self.upload:
-            self.model_ = self._train(
-                self._service().dataset(self.dataset), is_counted=True
-            )
+            dataset = self._service().dataset(self.dataset)
+            self._check_label(dataset.schema)
+            self.model_ = self._train(dataset, is_counted=True)
             self._describe()
             return self
         if not self.upload:
             raise ValueError(
                 "fit trains on rows that the service holds; to upload X and y as a dataset, pass upload=True"
             )
+        # without a delta, the upload would open an account that no such forest fits
+        if self._predicts_numbers and self.delta is None:
+            raise ValueError(
+                "an upload needs a delta: no algorithm predicts numbers on an account with δ = 0"
+            )
         self._warn_of_leaks()
         if self.schema is None:
             schema, rows = self._numbers(X, y)
         else:
             schema = dict(self.schema)
+            self._check_label(schema)
             rows = uploads.by_schema(X, y, self.schema)
         self.model_ = self._train(self._uploaded(schema, rows), is_counted=False)
         if self.schema is not None:
             self._describe()
         return self
-
-    def predict(self, X: Any) -> Any:
-        """Classes of rows, as an array; costs no budget."""
-        check_is_fitted(self)
-        codes = {name: code for code, name in enumerate(self.model_.classes)}
-        return self.classes_[[codes[label] for label in self._answer(X)["labels"]]]
-
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
-        budget.
-        """
-        return np.asarray(self._answer(X)["probabilities"], dtype=float).reshape(
-            -1, len(self.classes_)
-        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -202,6 +186,7 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # a missing value
+        # the mixins, which come later in the bases, say that y is always required
         tags.target_tags.required = self.upload
         # fresh noise in every fit; no caller chooses a seed
         tags.non_deterministic = True
@@ -250,7 +235,6 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _describe(self) -> None:
         """Sets the attributes that scikit-learn reads from the schema of the model."""
-        self.classes_ = np.array(self.model_.classes)
         self.n_features_in_ = len(self.model_.features)
         self.feature_names_in_ = np.array(self.model_.features, dtype=object)
 
@@ -262,28 +246,45 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise ValueError(
                 "an upload needs public bounds or a public schema; bounds taken from X would leak"
             )
-        X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(
-            column_or_1d(y, warn=True), return_inverse=True
-        )
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "a classifier needs rows of two classes or more, and y has only one class"
-            )
-        names = [
-            str(name)
-            for name in getattr(
-                self, "feature_names_in_", map("x{}".format, range(X.shape[1]))
-            )
-        ]
-        return uploads.of_numbers(
+        X, y = validate_data(
+            self,
             X,
-            codes,
-            names=names,
-            bounds=_pairs(self.bounds, names),
-            classes=list(self.classes_),
+            y,
+            dtype="numeric",
+            ensure_all_finite="allow-nan",
+            y_numeric=self._predicts_numbers,
         )
+        label, cells = self._label(y)
+        numbered = map("x{}".format, range(X.shape[1]))
+        names = list(map(str, getattr(self, "feature_names_in_", numbered)))
+        return uploads.of_numbers(
+            X, cells, names=names, bounds=_pairs(self.bounds, names), label=label
+        )
+
+    @abstractmethod
+    def _label(self, y: Any) -> tuple[dict[str, Any], Sequence[Scalar]]:
+        """The label of an upload by public facts, without its name, and its cells.
+
+        Args:
+            y: PRIVATE labels ``(n_rows,)``.
+        """
+
+    def _check_label(self, schema: Mapping[str, Any]) -> None:
+        """Checks that the label to predict is of the estimator's kind.
+
+        Raises:
+            ValueError: it is of the other kind.
+        """
+        labels = [
+            label for label in labels_of(schema) if self.label in (None, label["name"])
+        ]
+        if not labels:
+            # the service answers with the labels of the dataset
+            return
+        is_number = labels[0].get("type") == "number"
+        if is_number != self._predicts_numbers:
+            sentence = _OF_NUMBERS if is_number else _OF_CLASSES
+            raise ValueError(sentence.format(labels[0]["name"]))
 
     def _answer(self, X: Any) -> Mapping[str, list[Any]]:
         check_is_fitted(self)
@@ -324,6 +325,145 @@ class PrivateForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 LeakWarning,
                 stacklevel=3,
             )
+
+
+class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A differentially private decision forest that a Grovekeeper service trains.
+
+    ``fit()`` trains on the rows of a dataset of the service, which never leave it.
+    ``fit(X, y)`` needs ``upload=True``: it uploads ``X`` and ``y`` as a dataset and
+    trains on it. Names of columns, the classes in ``y`` and the bounds are published
+    with the model.
+
+    Every ``fit`` is charged. An estimator, its clones and their fits together spend at
+    most ``max_epsilon``, so that a search ends there.
+
+    Args:
+        dataset: name or id of the dataset; with ``upload``, name of the population that
+            the uploaded datasets join.
+        epsilon: ε of one fit. Text and ``Decimal`` are exact.
+        delta: δ of one fit; default the δ of the account, if it has one.
+        algorithm: slug, such as ``rpf``; ``auto`` chooses.
+        parameters: of the algorithm, by name; default the public rules.
+        label: of a dataset with several, the one to predict; default the first.
+        scope: cells of the dataset to train on; default all.
+        purpose: the reason for every fit, which auditors read in the ledger, for good.
+        max_epsilon: limit for this estimator and its clones; default ``epsilon``, which
+            is one fit. Without ``upload`` the client counts, in this process. With
+            ``upload`` the service counts: the first fit opens the population with this
+            cap.
+        upload: let ``fit(X, y)`` upload its arguments.
+        bounds: of the columns of ``X``, for uploads: public numbers, never those of
+            ``X``. ``(low, high)``, each a number for all columns or a sequence with one
+            for each; or a pair by name of column, for every column.
+        schema: public schema of ``X`` and ``y``, for uploads, in place of ``bounds``:
+            the ``schema`` of a declaration.
+        service: connection; default that of the environment.
+
+    Attributes:
+        model_: the trained :class:`~grovekeeper_client.models.Model`.
+        classes_: classes of the label; those of the schema are text.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, where they have names.
+    """
+
+    _predicts_numbers = False
+
+    def predict(self, X: Any) -> Any:
+        """Classes of rows, as an array; costs no budget."""
+        check_is_fitted(self)
+        codes = {name: code for code, name in enumerate(self.model_.classes)}
+        return self.classes_[[codes[label] for label in self._answer(X)["labels"]]]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
+        budget.
+        """
+        return np.asarray(self._answer(X)["probabilities"], dtype=float).reshape(
+            -1, len(self.classes_)
+        )
+
+    def _describe(self) -> None:
+        super()._describe()
+        self.classes_ = np.array(self.model_.classes)
+
+    def _label(self, y: Any) -> tuple[dict[str, Any], Sequence[Scalar]]:
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                "a classifier needs rows of two classes or more, and y has only one class"
+            )
+        texts = [str(plain(name)) for name in self.classes_]
+        return {"classes": texts}, [texts[code] for code in codes]
+
+
+class PrivateForestRegressor(_PrivateForest, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A differentially private forest that predicts a number and that a Grovekeeper
+    service trains.
+
+    ``fit()`` trains on a dataset whose label is a number, and ``fit(X, y)`` with
+    ``upload=True`` uploads, as :class:`PrivateForestClassifier` does. An upload needs a
+    ``delta``: no algorithm predicts numbers on an account with δ = 0.
+
+    Args:
+        dataset: as those of :class:`PrivateForestClassifier`, like all arguments but
+            one.
+        target_bounds: of ``y``, for uploads without a ``schema``: ``(low, high)``,
+            public numbers, never those of ``y``. Predictions lie between them. Values
+            of ``y`` beyond them count as the nearer bound, and an upload with more than
+            5 % of them is refused.
+
+    Attributes:
+        model_: the trained :class:`~grovekeeper_client.models.Model`.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, where they have names.
+    """
+
+    _predicts_numbers = True
+
+    def __init__(  # noqa: PLR0913 - scikit-learn's parameters are the arguments of the constructor
+        self,
+        dataset: str,
+        epsilon: Amount,
+        *,
+        delta: Amount | None = None,
+        algorithm: str = "auto",
+        label: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        scope: Mapping[str, Any] | None = None,
+        purpose: str | None = None,
+        max_epsilon: Amount | None = None,
+        upload: bool = False,
+        bounds: Bounds | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        service: Grovekeeper | None = None,
+    ) -> None:
+        super().__init__(
+            dataset,
+            epsilon,
+            delta=delta,
+            algorithm=algorithm,
+            label=label,
+            parameters=parameters,
+            scope=scope,
+            purpose=purpose,
+            max_epsilon=max_epsilon,
+            upload=upload,
+            bounds=bounds,
+            schema=schema,
+            service=service,
+        )
+        self.target_bounds = target_bounds
+
+    def predict(self, X: Any) -> Any:
+        """Numbers of rows, as an array ``(n_rows,)`` of floats; costs no budget."""
+        return np.asarray(self._answer(X)["labels"], dtype=float)
+
+    def _label(self, y: Any) -> tuple[dict[str, Any], Sequence[Scalar]]:
+        lower, upper = _target_pair(self.target_bounds)
+        return {"type": "number", "lower": lower, "upper": upper}, y.tolist()
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,8 +36,11 @@ class EvaluationOptions(TypedDict, total=False):
 
     Attributes:
         delta: δ; default the δ of the account, if it has one.
-        metrics: of ``accuracy``, ``confusion`` and ``auroc``, which share the price;
-            default the first.
+        metrics: of ``accuracy``, ``confusion`` and ``auroc``, or of ``mae``, ``rmse``
+            and ``r2`` where the label is a number; they share the price, default the
+            first.
+        largest_error: where the label is a number, larger errors count as this one;
+            default the range of the label.
         dataset: id or name of another dataset to evaluate on.
         label: of a dataset with several; default the one that the model predicts.
         scope: cells to evaluate on, such as ``{"shard": [4]}``; default all.
@@ -48,6 +51,7 @@ class EvaluationOptions(TypedDict, total=False):
 
     delta: Amount
     metrics: Sequence[str]
+    largest_error: float
     dataset: str
     label: str
     scope: Mapping[str, Any]
@@ -117,6 +121,10 @@ class Evaluation(ShowsFields):
         confusion: noisy numbers of rows by true class and then by answered class, if
             requested.
         auroc: area under the ROC curve, if requested and defined.
+        mae: mean absolute error of a model that predicts a number, if requested.
+        mae_interval: covers it on the evaluated rows with probability 0.95.
+        rmse: root of the mean squared error, if requested.
+        r2: share of the spread of the label that predictions explain, if requested.
         answer: the whole answer of the service.
     """
 
@@ -126,6 +134,10 @@ class Evaluation(ShowsFields):
     population_interval: tuple[float, float] | None
     confusion: Mapping[str, Mapping[str, float]] | None
     auroc: float | None
+    mae: float | None
+    mae_interval: tuple[float, float] | None
+    rmse: float | None
+    r2: float | None
     answer: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -133,16 +145,20 @@ class Evaluation(ShowsFields):
         """Reads the answer of ``GET /evaluations/{id}``."""
         accuracy = answer["accuracy"]
         matrix = answer["confusion"]
-        auroc = answer["auroc"]
+        mae = answer["mae"]
         return cls(
             id=answer["id"],
-            accuracy=None if accuracy is None else accuracy["estimate"],
+            accuracy=_estimate(accuracy),
             interval=None if accuracy is None else _ends(accuracy["interval"]),
             population_interval=None
             if accuracy is None
             else _ends(accuracy["population_interval"]),
             confusion=None if matrix is None else _by_class(matrix),
-            auroc=None if auroc is None else auroc["estimate"],
+            auroc=_estimate(answer["auroc"]),
+            mae=_estimate(mae),
+            mae_interval=None if mae is None else _ends(mae["interval"]),
+            rmse=_estimate(answer["rmse"]),
+            r2=_estimate(answer["r2"]),
             answer=answer,
         )
 
@@ -168,6 +184,9 @@ class Model:
         names = ("id", "name", "aliases", "algorithm", "parameters", "created_at")
         shown = {name: card.get(name) for name in names}
         shown |= {"dataset": card.get("dataset_name"), "cells": card.get("scope")}
+        label = card["schema"]["label"]
+        shown |= {"label": label["name"]}
+        shown |= {fact: label.get(fact) for fact in ("classes", "lower", "upper")}
         return facts("Model", shown | {"guarantee": card["guarantee"].get("text")})
 
     @property
@@ -182,8 +201,10 @@ class Model:
 
     @property
     def classes(self) -> list[str]:
-        """Classes of the label, in the order of probabilities."""
-        return list(self.card["schema"]["label"]["classes"])
+        """Classes of the label, in the order of probabilities; none where the label is a
+        number.
+        """
+        return list(self.card["schema"]["label"].get("classes", ()))
 
     @property
     def features(self) -> list[str]:
@@ -218,7 +239,7 @@ class Model:
         return {leaf["label"]: leaf["share"] for leaf in leaves}
 
     def predict(self, rows: Any, *, read_out: str | None = None) -> Any:
-        """Labels of rows, in the kind of the rows.
+        """Labels of rows, classes or numbers, in the kind of the rows.
 
         Args:
             rows: a DataFrame, an Arrow table, an array, a mapping of columns, or a list
@@ -236,10 +257,17 @@ class Model:
         return table.labels(
             self._answer(table, read_out)["labels"],
             name=self.card["schema"]["label"]["name"],
+            is_number=not self.classes,
         )
 
     def predict_proba(self, rows: Any, *, read_out: str | None = None) -> Any:
-        """Probabilities by row and class, in the kind of the rows; see :meth:`predict`."""
+        """Probabilities by row and class, in the kind of the rows; see :meth:`predict`.
+
+        Raises:
+            ValueError: the label is a number.
+        """
+        if not self.classes:
+            raise ValueError("the model predicts a number, which has no probabilities")
         table = row_kinds.read(rows, self.card["schema"])
         return table.probabilities(
             self._answer(table, read_out)["probabilities"], classes=self.classes
@@ -247,7 +275,7 @@ class Model:
 
     def answer(self, rows: Any, *, read_out: str | None = None) -> Mapping[str, Any]:
         """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind;
-        see :meth:`predict`.
+        see :meth:`predict`. A model of numbers has ``labels`` alone.
 
         ``counts`` has the cells that the model does not see as they are, by column:
         ``clamped`` numbers, which are out of the declared bounds, and ``unseen``
@@ -349,6 +377,10 @@ def _evaluation(epsilon: Amount, options: EvaluationOptions) -> dict[str, Any]:
             if amount is not None
         },
     }
+
+
+def _estimate(number: Mapping[str, float | None] | None) -> float | None:
+    return None if number is None else number["estimate"]
 
 
 def _ends(interval: Mapping[str, float]) -> tuple[float, float]:
@@ -499,10 +531,8 @@ def _in_parts(
 
 def n_rows_at_once(schema: Mapping[str, Any]) -> int:
     """Rows of one request for a model with this schema."""
-    return min(
-        MAX_ROWS,
-        MAX_CELLS // max(len(schema["features"]), len(schema["label"]["classes"])),
-    )
+    n_classes = len(schema["label"].get("classes", ()))
+    return min(MAX_ROWS, MAX_CELLS // max(len(schema["features"]), n_classes))
 
 
 def _sent(

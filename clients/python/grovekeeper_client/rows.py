@@ -94,28 +94,31 @@ class Rows:
             # JSON has integers beyond the range of floats
             return None
 
-    def labels(self, labels: list[str], *, name: str) -> Any:
+    def labels(self, labels: list[Any], *, name: str, is_number: bool = False) -> Any:
         """Labels as a Series, an Arrow or a NumPy array, or a list.
 
         Args:
             labels: one for each row.
             name: column of the label.
+            is_number: whether they are numbers, not texts.
         """
         match self.kind:
             case "pandas":
                 import pandas
 
+                dtype = float if is_number else object
                 return pandas.Series(
-                    labels, index=self.source.index, name=name, dtype=object
+                    labels, index=self.source.index, name=name, dtype=dtype
                 )
             case "pyarrow":
                 import pyarrow
 
-                return pyarrow.array(labels, type=pyarrow.string())
+                kind = pyarrow.float64() if is_number else pyarrow.string()
+                return pyarrow.array(labels, type=kind)
             case "numpy":
                 import numpy
 
-                return numpy.array(labels, dtype=str)
+                return numpy.array(labels, dtype=float if is_number else str)
             case _:
                 return labels
 
@@ -293,6 +296,8 @@ def read_stream(answer: bytes) -> dict[str, Any]:
     facts = read_arrays(answer)
     n_classes = len(facts["classes"])
     shares = facts["probabilities"]
+    if not n_classes:
+        return facts | {"labels": facts["labels"].to_pylist()}
     flat = shares.flatten().to_pylist()
     return facts | {
         "labels": facts["labels"].to_pylist(),
@@ -304,29 +309,36 @@ def read_stream(answer: bytes) -> dict[str, Any]:
 
 def read_arrays(answer: bytes) -> dict[str, Any]:
     """The answer to a prediction in Arrow; ``labels`` and ``probabilities`` stay arrays
-    of Arrow.
+    of Arrow. Where the label is a number, there are no classes and no probabilities.
     """
     import pyarrow
 
     batch = pyarrow.ipc.open_stream(answer).read_next_batch()
     label = batch.column("label")
     metadata = batch.schema.metadata
-    return {
+    facts = {
         "model": metadata[b"model"].decode(),
         "counts": json.loads(metadata[b"counts"]),
-        "classes": label.dictionary.to_pylist(),
+        "classes": [],
         "labels": label,
-        "probabilities": batch.column("probabilities"),
+        "probabilities": [],
     }
+    if pyarrow.types.is_dictionary(label.type):
+        facts["classes"] = label.dictionary.to_pylist()
+        facts["probabilities"] = batch.column("probabilities")
+    return facts
 
 
 def joined_arrays(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The ``labels`` of several answers of :func:`read_arrays` as texts, and their
-    ``probabilities`` as a list of columns by class.
+    """The ``labels`` of several answers of :func:`read_arrays` as texts or numbers, and
+    their ``probabilities`` as a list of columns by class.
     """
     import pyarrow
     import pyarrow.compute
 
+    if not answers[0]["classes"]:
+        numbers = [answer["labels"] for answer in answers]
+        return {"labels": pyarrow.chunked_array(numbers), "probabilities": []}
     labels = [answer["labels"].cast(pyarrow.string()) for answer in answers]
     shares = pyarrow.chunked_array([answer["probabilities"] for answer in answers])
     by_class = [

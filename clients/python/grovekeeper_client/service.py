@@ -91,7 +91,7 @@ class Grovekeeper:
     def models(self, **filters: str | None) -> Records:
         """The models that the key may see, newest first. The frame has columns for the
         ε that was requested, and for the newest released accuracy, a share, with its
-        95 % interval.
+        95 % interval; of models that predict a number, for the mean absolute error.
 
         Args:
             filters: ``dataset``, ``algorithm`` and ``alias``.
@@ -131,12 +131,15 @@ class Grovekeeper:
 
 
 def _models(items: Iterable[Json]) -> Records:
-    """Models with their ε and newest released accuracy as columns."""
+    """Models with their ε and newest released accuracy or error as columns."""
     inner = {
         "epsilon": ("price", "epsilon"),
         "accuracy": ("accuracy", "estimate"),
         "accuracy_low": ("accuracy", "interval", "low"),
         "accuracy_high": ("accuracy", "interval", "high"),
+        "mae": ("error", "estimate"),
+        "mae_low": ("error", "interval", "low"),
+        "mae_high": ("error", "interval", "high"),
     }
     named = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
     return Records(items, columns=(*named, "n_leaves", *inner), inner=inner)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TextIO, TypeAlias, TypedDict
 
 from grovekeeper_client import rows
-from grovekeeper_client.rows import Feature, Scalar, cells, plain, write_arrow
+from grovekeeper_client.rows import Feature, Scalar, cells, write_arrow
 from grovekeeper_common import suspicions
 from grovekeeper_common.declared_labels import labels_of
 
@@ -71,20 +71,21 @@ class UploadOptions(FileOptions, total=False):
 
 def of_numbers(
     X: Any,
-    codes: Any,
+    y: Sequence[Scalar],
     *,
     names: Sequence[str],
     bounds: Sequence[tuple[float, float]],
-    classes: Sequence[Any],
+    label: Mapping[str, Any],
 ) -> tuple[dict[str, Any], Columns]:
     """Schema and columns of rows of numbers.
 
     Args:
         X: PRIVATE numbers ``(n_rows, n_features)``; NaN is missing.
-        codes: PRIVATE indices of classes ``(n_rows,)``.
+        y: PRIVATE cells of the label ``(n_rows,)``: texts of classes, or numbers.
         names: of the features; public.
         bounds: of each feature; public.
-        classes: public.
+        label: public, without its name: ``{"classes": […]}``, or ``{"type": "number",
+            "lower": …, "upper": …}``.
     """
     features = [
         {
@@ -96,8 +97,7 @@ def of_numbers(
         }
         for name, (lower, upper) in zip(names, bounds, strict=True)
     ]
-    texts = [str(plain(name)) for name in classes]
-    label = next(
+    label_name = next(
         name
         for name in (_LABEL, *(f"{_LABEL}{n}" for n in range(len(names))))
         if name not in names
@@ -106,8 +106,8 @@ def of_numbers(
         name: [None if math.isnan(cell) else cell for cell in column]
         for name, column in zip(names, X.T.astype(float).tolist(), strict=True)
     }
-    columns[label] = [texts[code] for code in codes]
-    return {"features": features, "label": {"name": label, "classes": texts}}, columns
+    columns[label_name] = y
+    return {"features": features, "label": {"name": label_name, **label}}, columns
 
 
 def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
@@ -138,7 +138,7 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
 def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
     """The columns of a file of rows, but for the unit column: features, labels and
     the columns of partitions, these two as columns of categories. A label that is cut
-    has numbers, and ``cuts``.
+    has numbers, and ``cuts``; one that is a number has numbers, and its bounds.
 
     Args:
         facts: answer of ``GET /datasets/{id}``.
@@ -157,6 +157,8 @@ def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
 def _label_column(label: Mapping[str, Any]) -> dict[str, Any]:
     if label.get("cuts"):
         return {"name": label["name"], "type": "numeric", "cuts": label["cuts"]}
+    if label.get("type") == "number":
+        return {**label, "type": "numeric"}
     return _of_categories(label["name"], label["classes"])
 
 

@@ -163,11 +163,7 @@ def draft_declaration(
     predicted: list[dict[str, Any]] = []
     for label, points in labels.items():
         cuts = points or described.labels.get(label)
-        if cuts:
-            predicted.append({"name": label, "cuts": list(cuts)})
-        else:
-            classes = columns[label].feature.get("categories")
-            predicted.append({"name": label, "classes": classes})
+        predicted.append(_label(columns[label].feature, cuts))
     stated: dict[str, Any] = {"label": {"name": None, "classes": None}}
     if len(predicted) > 1:
         stated = {"labels": predicted}
@@ -193,6 +189,20 @@ def draft_declaration(
         tuple(_of_missing_values(missing_values, left_out)),
         tuple(_optional(declaration)),
     )
+
+
+def _label(column: Mapping[str, Any], cuts: Sequence[Any] | None) -> dict[str, Any]:
+    """A column of a dictionary as the label of a declaration; a column of numbers that
+    nothing cuts is predicted as a number.
+    """
+    name = column["name"]
+    if cuts:
+        return {"name": name, "cuts": list(cuts)}
+    if column["type"] in ("numeric", "integer"):
+        lower = column.get("lower")
+        upper = column.get("upper")
+        return {"name": name, "type": "number", "lower": lower, "upper": upper}
+    return {"name": name, "classes": column.get("categories")}
 
 
 def _missing_values(given: Sequence[object]) -> tuple[list[str], list[str]]:
@@ -267,8 +277,8 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
         labels = {_name(label): _list(label.get("cuts")) for label in several if label}
         for label in filter(None, several):
             column = _Column(_categorical(label, label.get("classes")))
-            if label.get("cuts"):
-                column = _of_declaration({"name": _name(label), "type": "numeric"})
+            if label.get("cuts") or label.get("type") == "number":
+                column = _of_declaration({**label, "type": "numeric"})
             columns.append(column)
         declared = {name: value[name] for name in _FURTHER if name in value}
         marks = _list(schema.get("missing_values"))
@@ -472,16 +482,7 @@ def _lacking(
     for index, label in enumerate(schema.get("labels") or [schema["label"]]):
         if "labels" in schema:
             at = f"/schema/labels/{index}"
-        if label["name"] is None:
-            yield Remark(
-                f"{at}/name", "the column to predict, which is then no feature"
-            )
-        if label.get("classes", ()) is None:
-            yield Remark(
-                f"{at}/classes",
-                'every class of the column to predict, as texts; or, in place of "classes", "cuts": the points that '
-                "cut its numbers into classes, such as [3, 7]",
-            )
+        yield from _lacking_of_label(label, at)
     if declaration["budget"] is None:
         yield Remark(
             "/budget",
@@ -492,6 +493,23 @@ def _lacking(
             "/privacy_unit/max_rows",
             "the most rows that one unit has; further rows are not stored",
         )
+
+
+def _lacking_of_label(label: Mapping[str, Any], at: str) -> Iterator[Remark]:
+    if label["name"] is None:
+        yield Remark(f"{at}/name", "the column to predict, which is then no feature")
+    if label.get("classes", ()) is None:
+        yield Remark(
+            f"{at}/classes",
+            'every class of the column to predict, as texts; or, in place of "classes", "cuts": the points that '
+            'cut its numbers into classes, such as [3, 7]; or "type": "number" with "lower" and "upper"',
+        )
+    for bound in ("lower", "upper"):
+        if label.get(bound, 0) is None:
+            yield Remark(
+                f"{at}/{bound}",
+                f"{label['name']}: a public bound of the numbers to predict; numbers beyond count as the bound",
+            )
 
 
 def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:

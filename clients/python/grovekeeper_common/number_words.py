@@ -2,6 +2,7 @@
 or an error is never written smaller than it is.
 """
 
+from collections.abc import Mapping
 from decimal import (
     ROUND_CEILING,
     ROUND_FLOOR,
@@ -9,6 +10,7 @@ from decimal import (
     Context,
     Decimal,
 )
+from typing import Any
 
 ON_TRAINING_ROWS = "on rows used in training"
 """What stands beside an accuracy that tells little about other rows."""
@@ -47,6 +49,25 @@ def error_in_words(error: float) -> str:
         return written(_rounded(error, 0, ROUND_CEILING))
     rounded = Context(_DIGITS_OF_WIDTH, ROUND_CEILING).create_decimal(repr(error))
     return written(rounded)
+
+
+def mean_error_in_words(error: Mapping[str, Any]) -> tuple[str, str]:
+    """A noisy mean of errors as the service answers it, and its interval."""
+    interval = error["interval"]
+    return estimate_in_words(error["estimate"], interval["low"], interval["high"])
+
+
+def r2_in_words(r2: Mapping[str, Any]) -> tuple[str, str]:
+    """A noisy R² as the service answers it, and its interval, which may be open below."""
+    interval = r2["interval"]
+    if interval["low"] is not None:
+        return mean_error_in_words(r2)
+    highest = _rounded(interval["high"], _DIGITS_OF_WIDTH, ROUND_CEILING)
+    value = "not told"
+    if r2["estimate"] is not None:
+        rounded = _rounded(r2["estimate"], _DIGITS_OF_WIDTH, ROUND_HALF_EVEN)
+        value = written(rounded)
+    return value, f"at most {written(highest)}"
 
 
 def share_in_words(part: float) -> str:

@@ -5,7 +5,6 @@ of them by public numbers.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -40,6 +39,7 @@ from grovekeeper_forests.contract.algorithm import (
     TwoDatasetAlgorithm,
 )
 from grovekeeper_forests.contract.plan import Family
+from grovekeeper_forests.data.schema import NUMBER, Label
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.trees.leaf_read_out import LeafFamily
@@ -50,6 +50,11 @@ proportions are as accurate as trees.
 """
 
 _CLASSES_ONLY: Final = MappingProxyType({"max_depth": 0, "n_estimators": 1})
+
+_NUMBER_ONLY = (
+    "The budget times the public size is so small that noise outweighs any structure: the model will be a noisy "
+    "average, the same for every row."
+)
 
 _HOPELESS = (
     "The budget times the public size is so small that noise outweighs any structure: the model will be the noisy "
@@ -92,6 +97,7 @@ class Auto(Described):
     )
     read_outs = ()
     parameters = ()
+    predicts_numbers = True
 
     def reason(self, slug: str) -> str:
         """Why the rule names an algorithm, for a quote."""
@@ -108,11 +114,22 @@ class Auto(Described):
         If noise would outweigh any structure, ``nbrt`` is planned without splits, so
         that the model is the noisy class proportions, and a warning is added. ``rpf``
         makes this check in its own ``fill_defaults``.
+
+        Raises:
+            ParameterInvalid: the label is a number, and the account is a ``pure`` one.
         """
         if facts.budget.accountant == pure.NAME:
+            if facts.schema.label.is_number:
+                raise ParameterInvalid.named(
+                    "algorithm",
+                    "not-for-numbers",
+                    accepted=(*number_algorithms(), *NoiseMatchedBoosting.accountants),
+                )
             return Choice(ReweightedForest.slug, {}, ())
         if facts.size * math.sqrt(mu_squared(facts.budget)) < MIN_SIZE_TIMES_MU:
-            return Choice(NoiseMatchedBoosting.slug, _CLASSES_ONLY, (_HOPELESS,))
+            is_number = facts.schema.label.is_number
+            warning = _NUMBER_ONLY if is_number else _HOPELESS
+            return Choice(NoiseMatchedBoosting.slug, _CLASSES_ONLY, (warning,))
         return Choice(NoiseMatchedBoosting.slug, {}, ())
 
 
@@ -171,10 +188,21 @@ def family(slug: str) -> Family:
     return _FAMILIES[algorithm(slug).slug]
 
 
-@cache
-def read_outs(slug: str) -> tuple[str, ...]:
-    """Read-outs that a model of this algorithm offers, the default first."""
+def read_outs(slug: str, label: Label | None = None) -> tuple[str, ...]:
+    """Read-outs that a model of this algorithm offers, the default first.
+
+    Args:
+        slug: of the algorithm.
+        label: of the model; a model of a label that is a number has one read-out.
+    """
+    if label is not None and label.is_number:
+        return (NUMBER,)
     return algorithm(slug).read_outs
+
+
+def number_algorithms() -> tuple[str, ...]:
+    """The algorithms that learn a label that is a number."""
+    return tuple(slug for slug, each in BY_SLUG.items() if each.predicts_numbers)
 
 
 def algorithms() -> list[dict[str, object]]:
@@ -196,6 +224,7 @@ def algorithms() -> list[dict[str, object]]:
             "accountants": list(algorithm.accountants),
             "adjacency": algorithm.adjacency.value,
             "unlabelled": isinstance(algorithm, TwoDatasetAlgorithm),
+            "predicts_numbers": algorithm.predicts_numbers,
         }
         for algorithm in listed
     ]

@@ -9,6 +9,7 @@ import hashlib
 import math
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import date
 from numbers import Integral
@@ -16,7 +17,7 @@ from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
     check_array,
@@ -33,10 +34,10 @@ from grovekeeper_forests.data.sanitiser import (
     NumberCells,
     SanitisedColumns,
     SanitisedRows,
-    cut_numbers,
+    codes_of_numbers,
     sanitise_prediction_columns,
 )
-from grovekeeper_forests.data.schema import Feature, FeatureType, Schema
+from grovekeeper_forests.data.schema import NUMBER, Feature, FeatureType, Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.releases.forest import draw, read
@@ -49,8 +50,8 @@ _TYPES = frozenset(get_args(FeatureType))
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
-class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """What both estimators share; see :class:`RandomPrivateForest`."""
+class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
+    """What all estimators share; see :class:`RandomPrivateForest`."""
 
     _algorithm: str
     epsilon: object
@@ -67,13 +68,14 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The rows are checked and sanitised first, as the service does at an upload:
         whoever calls holds the rows, and a mistake in them costs nothing. Each cell and
         each label is read by itself: numbers out of their bounds are clamped,
-        undeclared categories are OTHER, and rows of undeclared classes are left out.
+        undeclared categories are OTHER, and rows of undeclared classes, or without a
+        number to predict, are left out.
 
         Args:
             X: PRIVATE; ``(n_rows, n_features)``: an array with the columns in the order
                 of the schema, or a data frame with the names of the schema.
             y: PRIVATE; ``(n_rows,)`` classes of the schema, by their text: 1 and
-                ``"1"`` are one class.
+                ``"1"`` are one class; of a regressor, numbers.
 
         Raises:
             ValueError: no schema was declared, or ``X`` and ``y`` are not as declared.
@@ -82,9 +84,9 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             AccountantMismatch: the algorithm needs a δ.
             LimitExceeded: the account has less left than ε.
         """
-        schema, classes = self._declared()
+        schema = self._declared()
         planned = self._plan(schema)
-        rows = self._rows(X, y, schema, classes)
+        rows = self._rows(X, y, schema)
         receipt = (
             receipt_of(planned)
             if self.account is None
@@ -98,7 +100,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on_tree_done=lambda: None,
             unlabelled=None,
         )
-        self.classes_, self.schema_ = classes, schema
+        self.schema_ = schema
         self.forest_, self.receipt_ = forest, receipt
         self._predictor = Predictor(forest, schema)
         self.warnings_ = (*schema.warnings, *planned.warnings)
@@ -112,23 +114,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: no schema was declared.
             ParameterInvalid: ε, δ or a parameter breaks a rule.
         """
-        schema, _ = self._declared()
-        return self._plan(schema)
-
-    def predict(self, X: Any) -> Any:
-        """The most probable class of each row, as an array ``(n_rows,)``; costs no
-        budget.
-        """
-        probabilities = self.predict_proba(X)
-        return self.classes_[self._predictor.labels(probabilities)]
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
-        budget.
-        """
-        check_is_fitted(self)
-        columns = self._columns(X, self.schema_, reset=False)
-        return self._predictor.probabilities(columns)
+        return self._plan(self._declared())
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
@@ -196,9 +182,11 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         return tags
 
-    def _declared(self) -> tuple[Schema, NDArray[Any]]:
-        """The schema, and its classes as they were declared; in an artifact they are
-        texts.
+    def _declared(self) -> Schema:
+        """The schema of the caller.
+
+        Raises:
+            ValueError: none was declared, or no schema that this estimator learns from.
         """
         if self.schema is None:
             raise ValueError(
@@ -207,25 +195,33 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             label = self.schema["label"]
             types = {feature["type"] for feature in self.schema["features"]}
-            is_cut = bool(label.get("cuts"))
-            classes = [] if is_cut else list(label["classes"])
+            label = self._label(label)
         except (KeyError, TypeError):
             raise ValueError(
-                "a schema has features with a name and a type, and a label with classes"
+                f"a schema has features with a name and a type, and a label with {self._of_label}"
             ) from None
         if not types <= _TYPES:
             raise ValueError(
                 f"the type of a feature is one of {', '.join(sorted(_TYPES))}"
             )
-        if is_cut:
-            schema = Schema.from_json(self.schema)
-            return schema, np.array(schema.label.classes)
-        if len({type(each) for each in classes}) > 1:
-            raise ValueError("classes are all texts, all integers or all truth values")
-        schema = Schema.from_json(
-            {**self.schema, "label": {**label, "classes": list(map(_text, classes))}}
-        )
-        return schema, np.array(classes)
+        return Schema.from_json({**self.schema, "label": label})
+
+    _of_label: str
+    """What a label has beside its name, in words."""
+
+    @abstractmethod
+    def _label(self, label: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A declared label as a schema has it.
+
+        Raises:
+            KeyError: a part is missing.
+            TypeError: a part is of another type.
+            ValueError: a part breaks a rule.
+        """
+
+    @abstractmethod
+    def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
+        """The code of each PRIVATE label; −1 where the row is left out."""
 
     def _plan(self, schema: Schema) -> Plan:
         size, terms = self.public_size, terms_of(self.epsilon, self.delta)
@@ -241,10 +237,8 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             schema,
         )
 
-    def _rows(
-        self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]
-    ) -> SanitisedRows:
-        """PRIVATE rows with a declared class, each with a random id."""
+    def _rows(self, X: Any, y: Any, schema: Schema) -> SanitisedRows:
+        """PRIVATE rows with a known label, each with a random id."""
         columns = self._columns(X, schema, reset=True)
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
@@ -253,7 +247,7 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if len(labels) != columns.n_rows:
             raise ValueError("X and y need the same number of rows")
-        known = _codes(labels, schema, classes)
+        known = self._codes(labels, schema)
         is_known = known >= 0
         kept = SanitisedColumns(
             tuple(column[is_known] for column in columns.columns), int(is_known.sum())
@@ -296,24 +290,67 @@ class _PrivateForest(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ) from None
 
 
-def _codes(
-    labels: NDArray[Any], schema: Schema, classes: NDArray[Any]
-) -> NDArray[np.int32]:
-    """The class of each PRIVATE label; −1 where it is none of the declared ones."""
-    if schema.label.cuts:
-        return cut_numbers(schema.label, labels.astype(np.float64))
-    if (
-        labels.dtype.kind in "iufb"
-        and classes.dtype.kind == "U"
-        and not _is_number(classes)
-    ):
-        raise ValueError(
-            "y holds numbers and the schema declares texts: was y encoded?"
-        )
-    texts = list(map(_text, classes.tolist()))
-    codes = dict(zip(texts, range(len(texts)), strict=True))
-    known = [codes.get(_text(label), -1) for label in labels.tolist()]
-    return np.array(known, dtype=np.int32)
+class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
+    """What both classifiers share."""
+
+    _of_label = "classes"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        super().fit(X, y)
+        self.classes_ = self._classes(self.schema_)
+        return self
+
+    fit.__doc__ = _PrivateTrees.fit.__doc__
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each row, as an array ``(n_rows,)``; costs no
+        budget.
+        """
+        probabilities = self.predict_proba(X)
+        return self.classes_[self._predictor.labels(probabilities)]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
+        budget.
+        """
+        check_is_fitted(self)
+        columns = self._columns(X, self.schema_, reset=False)
+        return self._predictor.probabilities(columns)
+
+    def _label(self, label: Mapping[str, Any]) -> Mapping[str, Any]:
+        if label.get("cuts"):
+            return label
+        classes = list(label["classes"])
+        if len({type(each) for each in classes}) > 1:
+            raise ValueError("classes are all texts, all integers or all truth values")
+        return {**label, "classes": list(map(_text, classes))}
+
+    def _classes(self, schema: Schema) -> NDArray[Any]:
+        """The classes as they were declared; in an artifact they are texts."""
+        assert self.schema is not None
+        if schema.label.cuts:
+            return np.array(schema.label.classes)
+        return np.array(list(self.schema["label"]["classes"]))
+
+    def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
+        if schema.label.cuts:
+            return codes_of_numbers(schema.label, labels.astype(np.float64))
+        classes = self._classes(schema)
+        if (
+            labels.dtype.kind in "iufb"
+            and classes.dtype.kind == "U"
+            and not _is_number(classes)
+        ):
+            raise ValueError(
+                "y holds numbers and the schema declares texts: was y encoded?"
+            )
+        texts = map(_text, classes.tolist())
+        codes = {text: code for code, text in enumerate(texts)}
+        known = []
+        for label in labels.tolist():
+            # the row of a class that is not declared is left out
+            known.append(codes.get(_text(label), -1))
+        return np.array(known, dtype=np.int32)
 
 
 class RandomPrivateForest(_PrivateForest):
@@ -401,6 +438,57 @@ class BoostedPrivateTrees(_PrivateForest):
         self.parameters = parameters
         self.public_size = public_size
         self.account = account
+
+
+class BoostedPrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
+    """Differentially private boosted trees that predict a number: the algorithm
+    ``nbrt`` (docs/proofs/nbrt.md).
+
+    Every ``fit`` is (ε, δ)-differentially private for one row more or less, as that of
+    :class:`BoostedPrivateTrees` is. Rows without a number are left out, and numbers
+    beyond the bounds of the label are clamped.
+
+    Args and attributes are those of :class:`BoostedPrivateTrees`, without classes; the
+    label of the schema is ``{"name": …, "type": "number", "lower": …, "upper": …}``.
+    """
+
+    _algorithm = "nbrt"
+    _of_label = "the type number, lower and upper"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        delta: object = 1e-6,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The number of each row, as an array ``(n_rows,)``; costs no budget."""
+        check_is_fitted(self)
+        return self._predictor.numbers(self._columns(X, self.schema_, reset=False))
+
+    def _label(self, label: Mapping[str, Any]) -> Mapping[str, Any]:
+        lower = float(label["lower"])
+        upper = float(label["upper"])
+        width = upper - lower
+        if label["type"] != NUMBER:
+            raise ValueError("the type of a label that is a number is number")
+        if not 0 < width < math.inf:
+            raise ValueError("the bounds of a label are finite, lower below upper")
+        return label
+
+    def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
+        return codes_of_numbers(schema.label, labels.astype(np.float64))
 
 
 def _by_cell(X: Any) -> Any:

@@ -232,8 +232,10 @@ class Comparison:
 
     def nearest(self, epsilon: float) -> Measured | None:
         """The measurement with the nearest rows × ε, on a similar table if there is
-        any; ``None`` if none was made.
+        any; ``None`` if none was made, as of a label that is a number.
         """
+        if self.schema.label.is_number:
+            return None
         load = self.rows * epsilon / self.divisor
         ranked = []
         for table in _tables():
@@ -260,6 +262,8 @@ class Comparison:
         return f"{self.algorithm}@{self.accountant}"
 
     def _is_similar(self, table: _Table) -> bool:
+        if self.schema.label.is_number:
+            return False
         features = self.schema.features
         n_numeric = sum(not feature.is_categorical for feature in features)
         numeric_share = n_numeric / max(len(features), 1)

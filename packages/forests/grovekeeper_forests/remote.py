@@ -26,7 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import numpy as tensors
 
-from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import (
+    LocalBoostedRows,
+    LocalNumberRows,
+)
 from grovekeeper_forests.algorithms.nbrt.random_trees import Trees
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
 from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
@@ -45,7 +48,12 @@ from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistogram
 FORMS: Final = MappingProxyType(
     {
         form.__name__: form
-        for form in (LocalHistograms, LocalReweightedRows, LocalBoostedRows)
+        for form in (
+            LocalHistograms,
+            LocalReweightedRows,
+            LocalBoostedRows,
+            LocalNumberRows,
+        )
     }
 )
 """The forms of parts that growth counts, by name."""
@@ -63,6 +71,8 @@ METHODS: Final = frozenset(
         *(
             "finish_tree",
             "class_counts",
+            "target_counts",
+            "residual_sums",
             "leaf_counts",
             "start",
             "sums",

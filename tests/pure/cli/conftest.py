@@ -328,11 +328,13 @@ EVALUATION = {
     "majority": {"label": "high", "share": 0.521, "source": "confusion"},
     "confusion": {"classes": ["low", "high"], "counts": [[30.0, 9.0], [11.5, 31.0]], "noise_sd": 1.0},
     "auroc": {"estimate": 0.8125, "noise_sd": 0.01, "histogram": [[1.0], [2.0]], "histogram_noise_sd": 1.0},
+    "mae": None, "rmse": None, "r2": None, "largest_error": None,
     "warnings": ["rows were trained on"],
 }  # fmt: skip
 LISTED_MODEL = MODEL | {
     "price": PRICE,
     "n_leaves": 2048,
+    "error": None,
     "accuracy": EVALUATION["accuracy"]
     | {"evaluation": "ev_1", "dataset": "ds_1", "dataset_name": "census"},
 }
@@ -460,12 +462,16 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/datasets/census/profiles"): (200, {"profiles": [PROFILE], "next": None}),
     ("GET", "/profiles/pf_1"): (200, PROFILE),
     ("POST", "/models/md_1/evaluations/quote"): (
-        200, {**_QUOTED, "models": ["md_1"], "releases": ["accuracy"], "warnings": ["rows were trained on"]},
+        200,
+        {
+            **_QUOTED, "models": ["md_1"], "releases": ["accuracy"], "mae_half_width": None,
+            "warnings": ["rows were trained on"],
+        },
     ),
     ("POST", "/models/md_1/evaluations"): (202, _ACCEPTED),
     ("GET", "/models/md_1/evaluations"): (200, {"evaluations": [EVALUATION], "next": None}),
     ("POST", "/evaluations/quote"): (
-        200, {**_QUOTED, "models": ["md_1", "md_2"], "releases": ["best"], "warnings": []},
+        200, {**_QUOTED, "models": ["md_1", "md_2"], "releases": ["best"], "mae_half_width": None, "warnings": []},
     ),
     ("POST", "/evaluations"): (202, _ACCEPTED),
     ("GET", "/evaluations/ev_1"): (200, EVALUATION),

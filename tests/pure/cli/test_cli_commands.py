@@ -842,12 +842,10 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
         **service.answers["GET", "/models/md_1"][1],
         "name": "[red]forest[/red] [/x]",
     }
+    unknown = dict.fromkeys(("price", "n_leaves", "accuracy", "error"))
     service.answers["GET", "/models"] = (
         200,
-        {
-            "models": [model | {"price": None, "n_leaves": None, "accuracy": None}],
-            "next": None,
-        },
+        {"models": [model | unknown], "next": None},
     )
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout
     assert "not released" in run("models", "list").stdout

@@ -382,3 +382,52 @@ def test_an_actor_that_nobody_is_is_named_in_words(run: Run, service: Any) -> No
     )
     refused = run("ledger", "spent", "census", "--actor", "nokey")
     assert "no key of this id or name has an entry" in refused.stderr
+
+
+ERRORS = {
+    "accuracy": None,
+    "confusion": None,
+    "auroc": None,
+    "majority": None,
+    "largest_error": 20.0,
+    "mae": {"estimate": 2.4242, "interval": {"low": 2.31, "high": 2.55}, "on_training_rows": True},
+    "rmse": {"estimate": None, "interval": {"low": 0.0, "high": 20.0}, "on_training_rows": True},
+    "r2": {"estimate": 0.512, "interval": {"low": None, "high": 0.6181}, "on_training_rows": True},
+}  # fmt: skip
+
+
+def test_errors_of_numbers_are_shown_with_their_intervals(
+    run: Run, service: Any
+) -> None:
+    evaluation = service.answers["GET", "/evaluations/ev_1"][1] | ERRORS
+    service.answers["GET", "/evaluations/ev_1"] = (200, evaluation)
+    shown = run("evaluations", "show", "ev_1").stdout
+    for words in (
+        "errors clamped at        20",
+        "mean absolute error      2.42 (2.31 to 2.55) on rows used in training",
+        "root mean squared error  not told (0 to 20)",
+        "R²                       0.51 (at most 0.62)",
+    ):
+        assert words in shown
+    assert "largest class" not in shown
+    listed = {"evaluations": [evaluation], "next": None}
+    service.answers["GET", "/models/md_1/evaluations"] = (200, listed)
+    assert "MAE 2.42" in run("evaluations", "list", "md_1").stdout
+
+
+def test_a_quote_of_an_error_says_how_far_noise_moves_it(
+    run: Run, service: Any
+) -> None:
+    address = "POST", "/models/md_1/evaluations/quote"
+    quote = service.answers[address][1] | {"mae_half_width": 0.1234}
+    service.answers[address] = (200, quote)
+    asked = ("md_1", "-e", "0.1", "-m", "mae", "--largest-error", "20")
+    shown = run("evaluations", "quote", *asked).stdout
+    assert "Noise moves the mean absolute error by ± 0.13 at 95 %." in shown
+    assert "--metric mae --wait" in shown.replace("--largest-error 20.0 ", "")
+    assert service.body() == {
+        "epsilon": "0.1",
+        "largest_error": 20.0,
+        "metrics": ["mae"],
+        "scope": {},
+    }

@@ -61,6 +61,10 @@ def declarations(draw: Any) -> dict[str, Any]:
     if draw(st.booleans()):
         points = st.lists(numbers, min_size=1, max_size=4, unique=True)
         label = {"name": names[3], "cuts": sorted(draw(points))}
+    elif draw(st.booleans()):
+        ends = draw(st.lists(numbers, min_size=2, max_size=2, unique=True))
+        lower, upper = sorted(ends)
+        label = {"name": names[3], "type": "number", "lower": lower, "upper": upper}
     labels: dict[str, Any] = {"label": label}
     if draw(st.booleans()):
         second = {"name": "another label", "cuts": [draw(numbers)]}

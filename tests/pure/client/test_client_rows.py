@@ -182,8 +182,33 @@ def test_answers_are_of_the_kind_of_the_rows() -> None:
 
 
 def _answers(table: rows.Rows) -> tuple[Any, Any]:
-    return table.labels(LABELS, name="income"), table.probabilities(
-        PROBABILITIES, classes=["low", "high"]
+    labels = table.labels(LABELS, name="income", is_number=False)
+    return labels, table.probabilities(PROBABILITIES, classes=["low", "high"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_are_of_the_kind_of_the_rows(kind: str) -> None:
+    table = rows.read(KINDS[kind], SCHEMA)
+    numbers = table.labels([0.5, 7.0], name="days", is_number=True)
+    match numbers:
+        case pd.Series():
+            assert (numbers.dtype, numbers.name) == (float, "days")
+        case np.ndarray():
+            assert numbers.dtype == float
+        case pa.Array():
+            assert numbers.type == pa.float64()
+            numbers = numbers.to_pylist()
+    assert list(numbers) == [0.5, 7.0]
+
+
+def test_an_answer_of_numbers_in_arrow_has_no_classes() -> None:
+    numbers = np.array([0.5, 7.0])
+    answer = arrow_tables.write(numbers, (), None, metadata=_METADATA)
+    read = rows.read_stream(answer)
+    assert (read["labels"], read["classes"], read["probabilities"]) == (
+        [0.5, 7.0],
+        [],
+        [],
     )
 
 

@@ -16,7 +16,7 @@ def test_every_text_is_escaped() -> None:
     )
     card = {
         "id": MARKUP, "algorithm": MARKUP, "parameters": {"a": MARKUP}, "guarantee": {},
-        "schema": {}, "scope": {"shard": [MARKUP]},
+        "schema": {"label": {"name": MARKUP, "classes": [MARKUP]}}, "scope": {"shard": [MARKUP]},
     }  # fmt: skip
     table = Table(
         {
@@ -52,6 +52,15 @@ def test_members_of_members_are_columns() -> None:
     frame = records.frame()
     assert (frame["epsilon"][0], frame["epsilon"].isna()[1]) == ("1", True)
     assert "<td>1</td>" in records._repr_html_()
+
+
+def test_a_model_shows_the_bounds_of_the_numbers_that_it_predicts() -> None:
+    label = {"name": "days", "type": "number", "lower": 0, "upper": 60}
+    card = {"guarantee": {}, "schema": {"label": label}}
+    html = Model(None, card)._repr_html_()  # type: ignore[arg-type]
+    assert "<th>label</th><td>days</td>" in html
+    assert "<th>lower</th><td>0</td></tr><tr><th>upper</th><td>60</td>" in html
+    assert "classes" not in html
 
 
 def test_numbers_of_a_balance_are_exact() -> None:

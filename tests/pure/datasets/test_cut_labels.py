@@ -119,6 +119,5 @@ def test_an_estimator_without_a_service_cuts_alike() -> None:
     frame = pd.DataFrame({"age": [40] * len(days)})
     forest.fit(frame, np.array(days))
     assert forest.classes_.tolist() == ["below 3", "3 to below 7.5", "7.5 or more"]
-    schema, classes = forest._declared()
-    rows = forest._rows(frame, np.array(days), schema, classes)
+    rows = forest._rows(frame, np.array(days), forest._declared())
     assert rows.y.tolist() == [code for code in CODES if code >= 0]

@@ -25,7 +25,11 @@ from sklearn.utils import estimator_checks
 from grovekeeper_forests.account import InProcessAccount, LimitExceeded, terms_of
 from grovekeeper_forests.contract.plan import Forest, UnlabelledPlan
 from grovekeeper_forests.errors import ParameterInvalid
-from grovekeeper_forests.estimators import BoostedPrivateTrees, RandomPrivateForest
+from grovekeeper_forests.estimators import (
+    BoostedPrivateRegressor,
+    BoostedPrivateTrees,
+    RandomPrivateForest,
+)
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.forest import draw, read
@@ -56,6 +60,9 @@ CANNOT_PASS = {
     "check_fit_idempotent": "two fits on the same rows differ: every fit draws fresh noise",
     "check_supervised_y_no_nan": "a row whose label is no class is left out; one row refuses no fit",
     "check_classifiers_regression_target": "labels are read one by one, and 0.5 is no class",
+    "check_regressor_data_not_an_array": "compares two fits on the same rows, and every fit draws fresh noise",
+    "check_regressors_int": "compares two fits on the same rows, and every fit draws fresh noise",
+    "check_supervised_y_2d": "compares two fits on the same rows, and every fit draws fresh noise",
 }
 """Every check that a private learner cannot pass, with the reason, as the page of the
 package shows them.
@@ -97,22 +104,40 @@ class Checked(RandomPrivateForest):
             self.schema = before
 
 
+class CheckedRegressor(BoostedPrivateRegressor):
+    """Declares what a check passes, with a number as label, and forgets it."""
+
+    def fit(self, X: Any, y: Any) -> "CheckedRegressor":
+        label = {"name": "y", "type": "number", "lower": -150, "upper": 150}
+        before, self.schema = self.schema, {**_schema_of(X, None), "label": label}
+        try:
+            return super().fit(X, y)
+        finally:
+            self.schema = before
+
+
 def _name(check: Any) -> str:
     function = check.func if isinstance(check, partial) else check
     return str(function.__name__)
 
 
 def _checks() -> Iterator[Any]:
-    for estimator, check in estimator_checks.estimator_checks_generator(
-        Checked(1_000, parameters={"n_estimators": 2})
+    of_classifiers = {"check_supervised_y_2d"}
+    for made in (
+        Checked(1_000, parameters={"n_estimators": 2}),
+        CheckedRegressor(1_000),
     ):
-        reason = CANNOT_PASS.get(_name(check))
-        marks = (
-            []
-            if reason is None
-            else [pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True)]
-        )
-        yield pytest.param(estimator, check, marks=marks, id=_name(check))
+        for estimator, check in estimator_checks.estimator_checks_generator(made):
+            name, reason = _name(check), CANNOT_PASS.get(_name(check))
+            if reason is None or (isinstance(made, Checked) and name in of_classifiers):
+                marks = []
+            else:
+                marks = [
+                    pytest.mark.xfail(reason=reason, raises=AssertionError, strict=True)
+                ]
+            yield pytest.param(
+                estimator, check, marks=marks, id=f"{type(made).__name__} {name}"
+            )
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(_checks()))
@@ -331,13 +356,13 @@ def test_no_row_changes_how_another_is_read(more: list[Any]) -> None:
         "label": {"name": "ill", "classes": ["no", "yes", "1"]},
     }
     forest = RandomPrivateForest(schema=schema)
-    declared, classes = forest._declared()
+    declared = forest._declared()
     rows, labels = (
         [[first, second] for first, second, _ in MIXED],
         [label for *_, label in MIXED],
     )
-    alone = forest._rows(rows, labels, declared, classes)
-    beside = forest._rows([*rows, more[:2]], [*labels, more[2]], declared, classes)
+    alone = forest._rows(rows, labels, declared)
+    beside = forest._rows([*rows, more[:2]], [*labels, more[2]], declared)
     assert alone.y.tolist() == [0, 1, 2, 0]
     assert alone.features.columns[0].tolist() == [0, 4, 1, 3]
     for before, after in zip(
@@ -378,8 +403,8 @@ def test_every_mark_of_an_empty_cell_is_one(empty: object) -> None:
         ],
     }
     forest = RandomPrivateForest(1, schema=schema)
-    declared, classes = forest._declared()
-    columns = forest._rows(frame, LABELS, declared, classes).features.columns
+    declared = forest._declared()
+    columns = forest._rows(frame, LABELS, declared).features.columns
     assert np.isnan(columns[1][0])
     assert columns[2][0] == declared.features[2].missing_code
 
@@ -446,7 +471,7 @@ def test_the_examples_of_the_page_run_in_order(
         README.read_text(encoding="utf-8"),
         re.MULTILINE | re.DOTALL,
     )
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         exec(example, names)
     printed = capsys.readouterr().out
@@ -485,6 +510,71 @@ def test_importances_follow_the_columns_of_the_rows() -> None:
         importances[name] for name in turned.columns
     ]
     assert other.split_counts_.tolist() == forest.split_counts_[::-1].tolist()
+
+
+NUMBER_SCHEMA: Mapping[str, Any] = {
+    **SCHEMA,
+    "label": {"name": "days", "type": "number", "lower": 0, "upper": 60},
+}
+DAYS = np.array([5.0, 25.0] * 300)
+
+
+def test_a_regressor_predicts_numbers_inside_the_bounds() -> None:
+    model = BoostedPrivateRegressor(4, schema=NUMBER_SCHEMA, public_size=600)
+    beyond = np.where(DAYS == 5.0, -1e9, np.inf)
+    for y, score in ((DAYS, 0.8), (DAYS.astype(int), 0.8), (beyond, -np.inf)):
+        model.fit(FRAME, y)
+        numbers = model.predict(FRAME)
+        assert numbers.shape == (600,)
+        assert 0 <= numbers.min() <= numbers.max() <= 60
+        assert not np.isfinite(y).all() or model.score(FRAME, y) > score
+    assert model.split_counts_.sum() > 0
+    artifact = read.loads(model.to_bytes())
+    assert artifact.predictor.read_outs == ("number",)
+    assert artifact.schema.label.bounds == (0, 60)
+    assert not hasattr(model, "predict_proba")
+    assert not hasattr(model, "classes_")
+
+
+def test_rows_without_a_number_are_left_out() -> None:
+    y = np.where(np.arange(600) < 300, DAYS, np.nan)
+    model = BoostedPrivateRegressor(4, schema=NUMBER_SCHEMA, public_size=600)
+    assert model._rows(FRAME, y, model._declared()).features.n_rows == 300
+    model.fit(FRAME, np.full(600, np.nan))
+    assert len(model.predict(FRAME)) == 600
+
+
+@pytest.mark.parametrize(
+    ("label", "sentence"),
+    [
+        ({"name": "y", "classes": [0, 1]}, "type number, lower and upper"),
+        ({"name": "y", "type": "number", "lower": 0}, "type number, lower and upper"),
+        ({"name": "y", "type": "date", "lower": 0, "upper": 1}, "is number"),
+        ({"name": "y", "type": "number", "lower": 1, "upper": 1}, "lower below upper"),
+        ({"name": "y", "type": "number", "lower": 0, "upper": np.inf}, "are finite"),
+    ],
+)
+def test_a_label_that_is_no_number_is_refused_before_rows_are_read(
+    label: Mapping[str, Any], sentence: str
+) -> None:
+    model = BoostedPrivateRegressor(4, schema={**SCHEMA, "label": label})
+    with pytest.raises(ValueError, match=sentence):
+        model.quote()
+    with pytest.raises(ValueError, match=sentence):
+        model.fit(None, None)
+
+
+def test_a_regressor_as_onnx_has_equal_bits() -> None:
+    model = BoostedPrivateRegressor(4, schema=NUMBER_SCHEMA, public_size=600)
+    model.fit(FRAME, DAYS)
+    session = onnxruntime.InferenceSession(model.to_onnx())
+    inputs = {
+        "age": FRAME[["age"]].to_numpy(dtype=np.float64),
+        "weight": FRAME[["weight"]].to_numpy(dtype=np.float64),
+        "ward": FRAME[["ward"]].to_numpy(dtype=object),
+    }
+    (numbers,) = session.run(["number"], inputs)
+    assert numbers.tolist() == model.predict(FRAME).tolist()
 
 
 def test_boosted_trees_count_their_splits_alone() -> None:

@@ -40,7 +40,7 @@ from grovekeeper_forests.releases.statistics.read import (
 from grovekeeper_forests.releases.statistics.tables import Axis, read_tables
 from tests.privacy.noiseless import Noiseless
 from tests.privacy.test_statistics_exact_loss import SCHEMA, private_rows
-from tests.support.schemas import schema_of
+from tests.support.schemas import number_schema, schema_of
 
 ACCOUNTS = {
     "pure": Terms(Fraction(1)),
@@ -416,3 +416,60 @@ def test_a_category_that_is_named_like_a_cell_of_ours_is_told_from_it() -> None:
     assert words[:2] == ['"OTHER"', '"MISSING"']
     assert words[4:] == list(categories[4:])
     assert len({*words, other, missing}) == len(categories) + 2
+
+
+NUMBER = number_schema(
+    {"name": "ward", "type": "categorical", "categories": ["a", "b"]},
+    lower=0,
+    upper=60,
+)
+
+
+def _of_days(table: dict[str, Any], adjacency: Adjacency) -> StatisticsPlan:
+    terms = Terms(Fraction(1), "gdp", Fraction(1, 10**6), adjacency)
+    return price.plan([table], public_facts(terms, None, NUMBER, adjacency))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"statistic": "sum", "column": "days"},
+        {"statistic": "mean", "column": "days", "by": ["ward"]},
+        {"statistic": "variance", "column": "days"},
+        {"statistic": "median", "column": "days"},
+        {
+            "statistic": "histogram",
+            "column": "days",
+            "bins": {"days": {"quantiles": 4}},
+        },
+    ],
+)
+def test_where_labels_alone_are_protected_their_numbers_are_not_added_or_ranked(
+    table: dict[str, Any],
+) -> None:
+    """A changed number would move one cell by twice what a row adds, which the price of
+    a move between two cells does not cover.
+    """
+    assert _of_days(table, Adjacency.ADD_REMOVE_ONE).tables
+    with pytest.raises(ParameterInvalid, match="not-on-label-accounts"):
+        _of_days(table, Adjacency.LABEL)
+
+
+def test_a_changed_number_moves_a_row_between_two_bins_at_most() -> None:
+    where = [{"column": "days", "from": 5, "below": 50}]
+    table = {"statistic": "histogram", "column": "days", "where": where}
+    plan = _of_days(table, Adjacency.LABEL)
+    assert plan.tables[0].groups_by_label
+    [[axis]] = [read.axes for read in plan.tables]
+    assert axis.cells[-1] == {"missing": True}
+
+    def exact(days: float) -> Any:
+        block = ColumnBlock({"days": np.array([days])}, 1)
+        return sums._of_block(plan, NUMBER, block)
+
+    [(_, [(_, event)])] = plan.measured
+    for before in (0.0, 5.0, 31.5, 60.0, math.nan):
+        for after in (0.0, 6.0, 59.0, math.nan):
+            moved = exact(after) - exact(before)
+            assert np.abs(moved).max() <= per_row(event)
+            assert np.square(moved).sum() <= event.l2_sensitivity_squared

@@ -1,5 +1,5 @@
-"""Uploads a frame, predicts with pandas and Arrow, and trains an estimator; prints the
-answers.
+"""Uploads a frame, predicts with pandas and Arrow, and trains both estimators; prints
+the answers.
 
 python with_client.py URL KEY DATASET MODEL
 """
@@ -11,7 +11,10 @@ import pandas as pd
 import pyarrow as pa
 
 from grovekeeper_client import ApiProblem, Grovekeeper
-from grovekeeper_client.estimator import PrivateForestClassifier
+from grovekeeper_client.estimator import (
+    PrivateForestClassifier,
+    PrivateForestRegressor,
+)
 
 AGES = list(range(100))
 ROWS = pd.DataFrame(
@@ -50,6 +53,17 @@ def main() -> None:
         print(json.dumps(model.predict(asked).to_pylist()))
     forest = PrivateForestClassifier(name, epsilon="0.1", service=service).fit()
     print(json.dumps(sorted(map(str, forest.classes_))))
+    numbers = ROWS[["age", "hours"]]
+    regressor = PrivateForestRegressor(
+        "stays",
+        50,
+        delta="1e-6",
+        upload=True,
+        bounds=(0, 100),
+        target_bounds=(0, 10),
+        service=service,
+    ).fit(numbers, ROWS["age"] / 10)
+    print(json.dumps(regressor.predict(numbers).tolist()))
     try:
         dataset.upload(ROWS.assign(hours="170,5"))
     except ApiProblem as problem:

@@ -25,6 +25,12 @@ def register(model: Model, name: str, *, read_out: str | None = None) -> Any:
     artifact (``digest``) and of the ONNX file. All of it is public to whoever sees the
     registry; no row is read, and nothing is charged.
 
+    ``mlflow.pyfunc.load_model(version.source).predict(frame)`` answers arrays by name:
+    ``label`` and ``probabilities``, or ``number`` where the label is a number. The
+    frame has all columns of the model and an index from 0 on. An empty cell of a column
+    of numbers is NaN; one of a column of categories is the empty text, because MLflow
+    makes a text of ``None``.
+
     Args:
         model: of the service. The key reads the ledger (roles ``owner``, ``auditor``)
             and downloads the model.
@@ -57,8 +63,33 @@ def register(model: Model, name: str, *, read_out: str | None = None) -> Any:
         with mlflow.start_run(run_name=name, nested=mlflow.active_run() is not None):
             mlflow.set_tags(tags)
             mlflow.log_artifacts(str(receipt), "receipt")
-            logged = mlflow.onnx.log_model(onnx.load(file), name="model")
+            proto = onnx.load(file)
+            signature = _signature(proto.graph)
+            logged = mlflow.onnx.log_model(proto, name="model", signature=signature)
         return mlflow.register_model(logged.model_uri, name, tags=tags)
+
+
+def _signature(graph: Any) -> Any:
+    """The inputs and outputs of an ONNX graph, by which MLflow makes tensors of the
+    columns of a frame.
+    """
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema
+
+    return ModelSignature(
+        inputs=Schema(list(map(_tensor, graph.input))),
+        outputs=Schema(list(map(_tensor, graph.output))),
+    )
+
+
+def _tensor(value: Any) -> Any:
+    """A value of an ONNX graph as MLflow describes it; a side without a size is −1."""
+    from mlflow.types import TensorSpec
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    kind = value.type.tensor_type
+    shape = [side.dim_value or -1 for side in kind.shape.dim]
+    return TensorSpec(tensor_dtype_to_np_dtype(kind.elem_type), shape, value.name)
 
 
 def _paying_parts(model: Model) -> Iterator[Json]:

@@ -535,7 +535,8 @@ def given(**members: Any) -> dict[str, Any]:
 
 
 def as_typed(
-    arguments: Sequence[str], options: Mapping[str, str | Sequence[str] | bool | None]
+    arguments: Sequence[str],
+    options: Mapping[str, str | float | Sequence[str] | bool | None],
 ) -> str:
     """Arguments and options as a user types them, without options that have no value."""
     words = list(arguments)
@@ -545,7 +546,7 @@ def as_typed(
             words.append(option)
         if given is None or isinstance(given, bool):
             continue
-        for value in [given] if isinstance(given, str) else given:
+        for value in [str(given)] if isinstance(given, str | float) else given:
             words += [option, value]
     return shlex.join(words)
 

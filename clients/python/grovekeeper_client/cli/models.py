@@ -19,8 +19,8 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.output import (
     Output,
-    accuracy_in_words,
     price_with_epsilon,
+    score_in_words,
 )
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import scope_words
@@ -55,7 +55,7 @@ def list_models(
             "cells": lambda item: _cells(item["scope"]),
             "leaves": "n_leaves",
             "price": lambda item: item["price"] and price_with_epsilon(item["price"]),
-            "accuracy": lambda item: accuracy_in_words(item["accuracy"]),
+            "accuracy": score_in_words,
             "trained": "created_at",
         },
     )
@@ -137,7 +137,7 @@ def compare(
         "price": [
             model["price"] and price_with_epsilon(model["price"]) for model in models
         ],
-        "accuracy": [accuracy_in_words(model["accuracy"]) for model in models],
+        "accuracy": [score_in_words(model) for model in models],
     }
     names = dict.fromkeys(name for model in models for name in model["parameters"])
     for name in names:

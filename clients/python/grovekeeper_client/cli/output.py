@@ -18,7 +18,11 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
-from grovekeeper_common.number_words import ON_TRAINING_ROWS, share_in_words
+from grovekeeper_common.number_words import (
+    ON_TRAINING_ROWS,
+    mean_error_in_words,
+    share_in_words,
+)
 
 _BAR_CELLS = 24
 _INSISTING = {
@@ -224,6 +228,22 @@ def accuracy_in_words(accuracy: Mapping[str, Any] | None) -> str:
     share = share_in_words(accuracy["estimate"])
     shown = f"{share} ({interval_in_words(accuracy['interval'])})"
     return f"{shown} {ON_TRAINING_ROWS}" if accuracy["on_training_rows"] else shown
+
+
+def score_in_words(model: Mapping[str, Any]) -> str:
+    """The newest released accuracy of a listed model, or the mean absolute error of one
+    that predicts a number.
+    """
+    if model["error"] is None:
+        return accuracy_in_words(model["accuracy"])
+    return f"MAE {error_with_interval(model['error'])}"
+
+
+def error_with_interval(error: Mapping[str, Any]) -> str:
+    """A released mean of errors with its 95 % interval for the evaluated rows."""
+    value, interval = mean_error_in_words(error)
+    shown = f"{value} ({interval})"
+    return f"{shown} {ON_TRAINING_ROWS}" if error["on_training_rows"] else shown
 
 
 def interval_in_words(interval: Mapping[str, float]) -> str:

@@ -79,10 +79,13 @@ def predict(
     output = call.output
     output.answer(answer)
     _say_counts(output, answer["counts"], len(rows_in))
+    labels = answer["labels"]
+    # a label that is a number has no probabilities
+    shares = answer["probabilities"] or [[]] * len(labels)
     rows = [
         [number, label, *(f"{probability:.3f}" for probability in probabilities)]
         for number, (label, probabilities) in enumerate(
-            zip(answer["labels"], answer["probabilities"], strict=True), start=1
+            zip(map(_in_words, labels), shares, strict=True), start=1
         )
     ]
     output.table(
@@ -90,6 +93,11 @@ def predict(
         rows,
         empty="no rows",
     )
+
+
+def _in_words(label: str | float) -> str:
+    """A class, or a number with as many digits as a reader needs."""
+    return label if isinstance(label, str) else f"{label:.6g}"
 
 
 def _predict_file(

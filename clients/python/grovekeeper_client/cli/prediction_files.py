@@ -135,7 +135,8 @@ def predict_file(
     client: Client, task: Task, on_progress: Callable[[int, float], None]
 ) -> dict[str, Any]:
     """Writes the kept columns, the predicted class and the probability of each class of
-    all rows, in their order. The file appears when it is complete.
+    all rows, or the predicted number, in their order. The file appears when it is
+    complete.
 
     Args:
         client: calls the service.
@@ -151,7 +152,8 @@ def predict_file(
             form that cannot be written.
         ApiProblem: with the number of rows of the source before the refused request.
     """
-    shares = [f"P({name})" for name in task.schema["label"]["classes"]]
+    classes = task.schema["label"].get("classes", ())
+    shares = [f"P({name})" for name in classes]
     _check_names(task.keep, {PREDICTED, *shares})
     # an alias may move meanwhile
     model = str(task.card["id"])

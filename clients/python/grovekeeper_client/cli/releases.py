@@ -26,9 +26,20 @@ from grovekeeper_client.cli.command import (
     read_scope,
 )
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
-from grovekeeper_client.cli.output import NOTHING_TOLD, Output, interval_in_words
+from grovekeeper_client.cli.output import (
+    NOTHING_TOLD,
+    Output,
+    error_with_interval,
+    interval_in_words,
+)
 from grovekeeper_client.cli.training import read_parameters
-from grovekeeper_common.number_words import ON_TRAINING_ROWS, share_in_words
+from grovekeeper_common.number_words import (
+    ON_TRAINING_ROWS,
+    error_in_words,
+    mean_error_in_words,
+    r2_in_words,
+    share_in_words,
+)
 
 evaluation_commands = Group(
     "Evaluate models privately, and choose the best of several."
@@ -50,6 +61,13 @@ class SpendOptions:
         typer.Option(help="Dataset to evaluate on; default the model's dataset."),
     ] = None
     label: LabelOption = None
+    largest_error: Annotated[
+        float | None,
+        typer.Option(
+            help="Of models that predict a number: larger errors count as this one; "
+            "default the range of the label."
+        ),
+    ] = None
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
@@ -65,6 +83,7 @@ class SpendOptions:
             delta=self.delta,
             dataset=dataset,
             label=self.label,
+            largest_error=self.largest_error,
             purpose=self.purpose,
             scope=scope,
         )
@@ -73,7 +92,9 @@ class SpendOptions:
 MetricOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--metric", "-m", help="accuracy, confusion or auroc; may be repeated."
+        "--metric",
+        "-m",
+        help="accuracy, confusion or auroc; mae, rmse or r2 where the label is a number; may be repeated.",
     ),
 ]
 
@@ -90,7 +111,7 @@ def show_price(
     with call.client() as client:
         answer = client.quote_evaluation(
             model_id,
-            spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]},
+            spend.to_json(client, model_id) | given(metrics=metric),
         )
     typed = as_typed([model_id], vars(spend) | {"metric": metric})
     _show_quote(
@@ -113,7 +134,7 @@ def run(
 ) -> None:
     """Reserve budget and evaluate a model. Choose held-out cells as the scope."""
     with call.client() as client:
-        body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
+        body = spend.to_json(client, model_id) | given(metrics=metric)
         submit(
             client,
             partial(client.evaluate, model_id, body),
@@ -133,7 +154,8 @@ class SelectionOptions(SpendOptions):
     winner_accuracy: Annotated[
         bool,
         typer.Option(
-            "--winner-accuracy", help="Half of the price for the winner's accuracy."
+            "--winner-accuracy",
+            help="Half of the price for the winner's accuracy, or mean absolute error.",
         ),
     ] = False
     quote: Annotated[
@@ -191,7 +213,7 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
             "best": "best",
             # Of a choice the accuracy is the best model's, which need not be the one
             # whose evaluations are listed.
-            "accuracy": lambda item: _percent(item["accuracy"]).get("accuracy"),
+            "accuracy": _score,
             "at": "created_at",
         },
     )
@@ -203,8 +225,8 @@ def show_evaluation(
     evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.")],
     receipt: ReceiptOption = False,
 ) -> None:
-    """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the
-    best model.
+    """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, errors
+    of predicted numbers, or the best model.
     """
     answer = call.ask(lambda client: client.evaluation(evaluation_id))
     _show_numbers(call.output, answer)
@@ -217,6 +239,9 @@ def _show_quote(
 ) -> None:
     output.answer(answer)
     show_quote(output, answer, what=what, receipt=receipt)
+    if answer["mae_half_width"] is not None:
+        width = error_in_words(answer["mae_half_width"])
+        output.say(f"Noise moves the mean absolute error by ± {width} at 95 %.")
     if answer["fits"]:
         output.hint(f"grovekeeper evaluations {following} --wait")
 
@@ -238,7 +263,7 @@ def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
             "label": evaluation.get("label"),
             "price": price_of(evaluation),
             **_percent(evaluation["accuracy"]),
-            "largest class alone": _majority(evaluation["majority"]),
+            **_errors(evaluation),
             "AUROC": _auroc(evaluation["auroc"]),
         }
     )
@@ -255,6 +280,34 @@ def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
             rows,
             empty="no classes",
         )
+
+
+def _score(item: dict[str, Any]) -> str | None:
+    """The accuracy of an evaluation, or the mean absolute error of one of numbers."""
+    if item["mae"] is not None:
+        return f"MAE {mean_error_in_words(item['mae'])[0]}"
+    return _percent(item["accuracy"]).get("accuracy")
+
+
+def _errors(evaluation: dict[str, Any]) -> dict[str, str | None]:
+    """The errors of predicted numbers with their 95 % intervals; of classes, the
+    accuracy beside which the model's is read.
+    """
+    if evaluation["largest_error"] is None:
+        return {"largest class alone": _majority(evaluation["majority"])}
+    shown: dict[str, str | None] = {
+        "errors clamped at": f"{evaluation['largest_error']:g}"
+    }
+    for name, words in (
+        ("mae", "mean absolute error"),
+        ("rmse", "root mean squared error"),
+    ):
+        if evaluation[name] is not None:
+            shown[words] = error_with_interval(evaluation[name])
+    if evaluation["r2"] is not None:
+        value, interval = r2_in_words(evaluation["r2"])
+        shown["R²"] = f"{value} ({interval})"
+    return shown
 
 
 def _auroc(auroc: dict[str, Any] | None) -> str | None:

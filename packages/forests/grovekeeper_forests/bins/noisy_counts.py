@@ -133,8 +133,28 @@ row from one cell to another.
 """
 
 
+_SMALLEST_SCALE: Final = Fraction(1, 2**24)
+"""Inverse scales are multiples of 2⁻³², rounded down: from here on that wastes less than
+a 256th of the price.
+"""
+
+
+def finest_steps(epsilon: Fraction) -> int:
+    """Steps of the largest contribution where noise is discrete Laplace: the largest
+    power of two that leaves the inverse scale its precision.
+
+    The finer the steps, the less the rounding of many equal rows adds up to beside the
+    noise.
+
+    Args:
+        epsilon: price of a contribution of one row.
+    """
+    whole = int(epsilon / _SMALLEST_SCALE)
+    return min(1 << max(whole.bit_length() - 1, 0), FINEST_GRID)
+
+
 _EXACT_SPREAD = 1_000.0
-"""Largest deviation, in rows, at which bounds of sums of Laplace noise are exact;
+"""Largest deviation, in steps, at which bounds of sums of Laplace noise are exact;
 beyond it, rounding is negligible.
 """
 
@@ -233,14 +253,19 @@ def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64
 def noise_sd(event: Event) -> float:
     """Standard deviation of the noise on each count, in rows; public."""
     if isinstance(event, DiscreteLaplace):
-        decay = math.exp(-float(event.inverse_scale))
-        return math.sqrt(2.0 * decay) / (1.0 - decay)
+        return _laplace_sd(event) / per_row(event)
     return 2**SCALE_BITS / per_row(event)
+
+
+def _laplace_sd(event: DiscreteLaplace) -> float:
+    """Standard deviation of the noise, in steps."""
+    decay = math.exp(-float(event.inverse_scale))
+    return math.sqrt(2.0 * decay) / (1.0 - decay)
 
 
 def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
     """Two-sided bound, in rows, on the noise of a sum of counts, with probability at
-    least ``level``; public.
+    least ``level``; public. Of other sums, in the unit of the largest contribution.
 
     Args:
         event: of the table.
@@ -248,16 +273,23 @@ def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
         n_counts: number of counts in the sum.
     """
     if isinstance(event, DiscreteLaplace):
-        decay = math.exp(-float(event.inverse_scale))
-        spread = noise_sd(event) * math.sqrt(n_counts)
-        if spread <= _EXACT_SPREAD:
-            return _laplace_sum_bound(decay, spread, n_counts, level=level)
-        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t; sums have lighter tails, in
-        # deviations, than one count.
-        tail = math.log((1.0 - level) * (1.0 + decay) / 2.0) / math.log(decay)
-        return float(max(math.ceil(tail - 1.0), 0)) * math.sqrt(n_counts)
+        return _laplace_bound(event, n_counts, level=level) / per_row(event)
     single = noise_sd(event) * NormalDist().inv_cdf((1.0 + level) / 2.0)
     return single * math.sqrt(n_counts) + n_counts / per_row(event)
+
+
+def _laplace_bound(event: DiscreteLaplace, n_counts: int, *, level: float) -> float:
+    """The bound in steps."""
+    decay = math.exp(-float(event.inverse_scale))
+    spread = _laplace_sd(event) * math.sqrt(n_counts)
+    if spread <= _EXACT_SPREAD:
+        return _laplace_sum_bound(decay, spread, n_counts, level=level)
+    # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t; sums have lighter tails, in
+    # deviations, than one count.
+    outside = (1.0 - level) * (1.0 + decay) / 2.0
+    tail = math.log(outside) / math.log(decay)
+    steps = max(math.ceil(tail - 1.0), 0)
+    return float(steps) * math.sqrt(n_counts)
 
 
 def _laplace_sum_bound(

@@ -286,6 +286,7 @@ class Described:
             them, events are priced in ε.
         adjacency: the adjacency of the guarantee and of the event. An algorithm stated
             under ``label`` runs on accounts that protect labels alone.
+        predicts_numbers: whether a label that is a number can be learned, too.
     """
 
     slug: str
@@ -296,6 +297,7 @@ class Described:
     parameters: tuple[Parameter, ...]
     accountants: tuple[str, ...] = accountants.NAMES
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    predicts_numbers: bool = False
 
 
 class Algorithm(Described, ABC):

@@ -226,7 +226,7 @@ Layouts: TypeAlias = Mapping[str, Layout]
 
 Reader: TypeAlias = Callable[[SanitisedColumns], NDArray[np.float64]]
 """Maps the caller's rows to their class probabilities, float64 ``(n_rows, n_classes)``;
-rows sum to 1.
+rows sum to 1. Where the label is a number: to their numbers, float64 ``(n_rows, 1)``.
 """
 
 

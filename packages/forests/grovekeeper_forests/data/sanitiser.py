@@ -19,7 +19,8 @@ empty category, as a null, as a MISSING; OTHER if the feature declares no ``miss
 text of no characters or as a
 declared mark
 undeclared or empty label       the row is dropped
-label that is a number          the class between the declared points that it lies between
+label cut into classes          the class between the declared points that it lies between
+label that is a number          the nearest 2^30th part of its range, after clamping
 ==============================  ===========================================
 
 Uploads and prediction bodies have stricter rules: they reject errors that the owner or
@@ -31,14 +32,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import contains
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import NO_DAY, day_of
-from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.data.schema import TARGET_STEPS, Feature, Label, Schema
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels.prediction import bound_cells
@@ -323,31 +324,77 @@ def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int
     )
 
 
-def cut_numbers(label: Label, values: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The class of each number of a label with cuts; total and record-wise.
+def codes_of_numbers(label: Label, values: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The code of each number of a label with cuts or with bounds; total and
+    record-wise.
 
     Args:
-        label: public; with cuts.
+        label: public; with cuts or with bounds.
         values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell,
             infinities are legal.
 
     Returns:
-        int32 ``(n_rows,)``: the number of cuts at or below each number; −1 for NaN.
+        int32 ``(n_rows,)``: the number of cuts at or below each number; or the nearest
+        2^30th part of the range; −1 for NaN.
     """
-    codes = np.searchsorted(label.cuts, values, side="right").astype(np.int32)
-    codes[np.isnan(values)] = -1
-    return codes
+    is_empty = np.isnan(values)
+    if label.bounds is None:
+        codes = np.searchsorted(label.cuts, values, side="right")
+    else:
+        lower, upper = label.bounds
+        # NaN has no code: the lower bound stands for it until the end
+        present = np.where(is_empty, lower, values)
+        inside = np.clip(present, lower, upper)
+        shares = (inside - lower) / (upper - lower)
+        codes = np.rint(shares * TARGET_STEPS)
+    stored = codes.astype(np.int32)
+    stored[is_empty] = -1
+    return stored
+
+
+def numbers_of_codes(label: Label, codes: NDArray[Any]) -> NDArray[np.float64]:
+    """The numbers that codes of a label with bounds stand for, float64 of their shape;
+    codes may have fractions.
+
+    Raises:
+        ValueError: the label has classes.
+    """
+    if label.bounds is None:
+        raise ValueError("the label has classes")
+    lower, upper = label.bounds
+    part = (upper - lower) / TARGET_STEPS
+    numbers: NDArray[np.float64] = lower + codes * part
+    return numbers
+
+
+def written_numbers(label: Label, codes: NDArray[np.int32]) -> NDArray[np.float64]:
+    """The numbers of a label with bounds as they were written, from their codes; NaN for
+    −1.
+
+    A code is off by half a part of the range at most. So the nearest decimal is the
+    number of the cell, if that has no more digits than are told apart here: 5 is 5 again,
+    and not a little less, which would be below a bin that begins at 5.
+    """
+    numbers = numbers_of_codes(label, codes)
+    assert label.bounds is not None
+    lower, upper = label.bounds
+    part = (upper - lower) / TARGET_STEPS
+    digits = math.floor(-math.log10(part))
+    rounded = np.round(numbers, digits)
+    # a bound may have more digits
+    inside = np.clip(rounded, lower, upper)
+    return np.where(codes < 0, np.nan, inside)
 
 
 def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether each row has a declared class, by a test on that row alone; callers drop
-    the other rows.
+    """Whether each row has a declared class or a number, by a test on that row alone;
+    callers drop the other rows.
 
     Args:
         label: public.
         codes: PRIVATE, int32 ``(n_rows,)``; −1 is an undeclared or empty label.
     """
-    return (codes >= 0) & (codes < len(label.classes))
+    return (codes >= 0) & (codes < label.n_codes)
 
 
 def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:

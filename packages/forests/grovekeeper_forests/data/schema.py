@@ -10,7 +10,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import date_of, day_of
@@ -94,28 +94,65 @@ class Feature:
         return result
 
 
+NUMBER: Final = "number"
+"""The type of a label whose cells are numbers that a forest predicts."""
+
+TARGET_STEPS: Final = 2**30
+"""A label that is a number is stored as a whole number of such parts of its range."""
+
+
 @dataclass(frozen=True)
 class Label:
-    """The column to predict, with two or more distinct strings as classes.
+    """The column to predict: two or more distinct strings as classes, or a number.
 
     Attributes:
+        classes: empty where the label is a number.
         cuts: ascending points that cut a column of numbers into the classes; a number
             on a point is in the class above it. Empty where the cells are the classes.
+        bounds: smallest and largest value of a label that is a number; numbers beyond
+            are clamped. ``None`` where the label has classes.
     """
 
     name: str
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] = ()
     cuts: tuple[float, ...] = ()
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether forests predict a number, not a class."""
+        return self.bounds is not None
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the cells of the owner's files are numbers."""
+        return self.is_number or bool(self.cuts)
+
+    @property
+    def n_codes(self) -> int:
+        """Number of codes of a stored row: of the classes, or of the parts of the
+        range.
+        """
+        if self.is_number:
+            return TARGET_STEPS + 1
+        return len(self.classes)
 
     @property
     def column(self) -> Feature:
         """The label as a column of the owner's files, where any cell may be empty."""
+        if self.bounds is not None:
+            return Feature(self.name, "numeric", *self.bounds, missing=True)
         if self.cuts:
             return Feature(self.name, "numeric", -math.inf, math.inf, missing=True)
         return Feature(self.name, "categorical", categories=self.classes, missing=True)
 
     def to_json(self) -> dict[str, object]:
-        """The label with its classes, also where they follow from the cuts."""
+        """The label with its classes, also where they follow from the cuts; or with its
+        bounds.
+        """
+        if self.bounds is not None:
+            lower, upper = map(plain_number, self.bounds)
+            return {"name": self.name, "type": NUMBER, "lower": lower, "upper": upper}
         result: dict[str, object] = {"name": self.name, "classes": list(self.classes)}
         # labels without cuts have no such member, and keep their bytes
         if self.cuts:
@@ -175,7 +212,7 @@ class Schema:
 
     @property
     def n_classes(self) -> int:
-        """Number of declared classes."""
+        """Number of declared classes; 0 where the label is a number."""
         return len(self.label.classes)
 
     @property
@@ -190,10 +227,14 @@ class Schema:
         return _without_notes(self) == _without_notes(other)
 
     def reads_like(self, other: "Schema") -> bool:
-        """Whether both schemas have equal features and equal classes; the name of the
-        label column may differ.
+        """Whether both schemas have equal features and equal classes, or equal bounds
+        of the label; the name of the label column may differ.
         """
-        return self.has_features_of(other) and self.label.classes == other.label.classes
+        return (
+            self.has_features_of(other)
+            and self.label.classes == other.label.classes
+            and self.label.bounds == other.label.bounds
+        )
 
     @property
     def warnings(self) -> list[str]:
@@ -259,12 +300,7 @@ class Schema:
         stated = value.get("labels") or [value["label"]]
         labels = []
         for item in cast(Sequence[Mapping[str, object]], stated):
-            classes = tuple(cast(Sequence[str], item.get("classes") or ()))
-            points = cast(Sequence[float], item.get("cuts") or ())
-            cuts = tuple(map(float, points))
-            if cuts and not classes:
-                classes = classes_of_cuts(cuts)
-            labels.append(Label(str(item["name"]), classes, cuts))
+            labels.append(_label(item))
         return cls(features, labels[0], missing_values, tuple(labels[1:]))
 
     def problems(self) -> list[ParameterProblem]:
@@ -328,6 +364,28 @@ def _feature(item: Mapping[str, object], marks: tuple[str, ...]) -> Feature:
         first_day=first_day,
         marks=marks,
     )
+
+
+def _label(item: Mapping[str, object]) -> Label:
+    classes = tuple(cast(Sequence[str], item.get("classes") or ()))
+    points = cast(Sequence[float], item.get("cuts") or ())
+    cuts = tuple(map(float, points))
+    bounds = None
+    has_bounds = "lower" in item or "upper" in item
+    if has_bounds or item.get("type") == NUMBER:
+        lower = cast("float | None", item.get("lower"))
+        upper = cast("float | None", item.get("upper"))
+        # a bound that is not declared is NaN, which the rules refuse
+        bounds = _number_or_nan(lower), _number_or_nan(upper)
+    elif cuts and not classes:
+        classes = classes_of_cuts(cuts)
+    return Label(str(item["name"]), classes, cuts, bounds)
+
+
+def _number_or_nan(value: float | None) -> float:
+    if value is None:
+        return math.nan
+    return float(value)
 
 
 def _days(first: object, last: object) -> tuple[int, float, float]:
@@ -439,6 +497,8 @@ def _label_problems(label: Label, *, is_taken: bool) -> dict[str, str]:
         name_problem = "not-distinct"
     if name_problem:
         problems["name"] = name_problem
+    if label.bounds is not None:
+        return problems | _target_problems(label, label.bounds)
     cuts_problem = None
     if label.cuts:
         cuts_problem = _cuts_problem(label)
@@ -451,6 +511,25 @@ def _label_problems(label: Label, *, is_taken: bool) -> dict[str, str]:
     )
     if classes_problem:
         problems["classes"] = classes_problem
+    return problems
+
+
+def _target_problems(label: Label, bounds: tuple[float, float]) -> dict[str, str]:
+    """The slugs of the errors in a label that is a number, by field."""
+    problems = {}
+    for name, value in zip(("lower", "upper"), bounds, strict=True):
+        if math.isnan(value):
+            problems[name] = "missing"
+        elif math.isinf(value):
+            problems[name] = "not-finite"
+    lower, upper = bounds
+    if not problems and lower >= upper:
+        problems["lower"] = "not-below-upper"
+    if not problems and not math.isfinite(upper - lower):
+        problems["upper"] = "too-large"
+    for name in ("classes", "cuts"):
+        if getattr(label, name):
+            problems[name] = "not-for-numbers"
     return problems
 
 

@@ -189,6 +189,62 @@ def gradients(
     return result
 
 
+LARGEST_CLIP: Final = 2**28
+"""Largest clip of a number's gradient: 16 spreads."""
+
+
+LARGEST_CODE: Final = 2**30
+"""The largest code of a number: of so many equal parts of its range, all of them."""
+
+
+def gradients_of_numbers(
+    scores: NDArray[np.int64],
+    y: NDArray[np.int32],
+    start: NDArray[np.int64],
+    limits: GradientLimits,
+) -> NDArray[np.int32]:
+    """Computes the gradients γ of rows whose label is a number, and checks γ² ≤ C² row
+    by row.
+
+    The gradient is the residual (y − start) / spread − score, clipped and scaled: a
+    function of the row's score and code alone, with the same bits on every machine.
+
+    Args:
+        scores: PRIVATE int64 ``(n_rows, 1)`` in units of 2^-16 spreads.
+        y: PRIVATE codes, int32 ``(n_rows,)``, 0 to 2^30.
+        start: released; int64 ``(2,)``: the start, 0 to 2^30, and the spread, 1 to
+            2^30.
+        limits: public.
+
+    Returns:
+        PRIVATE int32 ``(n_rows, 1)``.
+
+    Raises:
+        ValueError: a type, a shape or a code out of its range.
+    """
+    y = require(y, np.int32, shape=(None,), name="y")
+    scores = require(scores, np.int64, shape=(y.size, 1), name="scores")
+    start = require(start, np.int64, shape=(2,), name="start")
+    require_range(y, lowest=0, below=LARGEST_CODE + 1, name="y")
+    require_range(start, lowest=0, below=LARGEST_CODE + 1, name="start")
+    if (
+        start[1] < 1
+        or not 0 < limits.squared_length <= LARGEST_SQUARED_LENGTH
+        or not 0 < limits.clip <= LARGEST_CLIP
+    ):
+        raise ValueError("limits are out of range")
+    result = np.empty(scores.shape, dtype=np.int32)
+    lengths = [limits.clip, limits.length, limits.squared_length]
+    _loops().gradients_of_numbers(
+        scores,
+        y,
+        start,
+        np.array(lengths, dtype=np.int64),
+        result,
+    )
+    return result
+
+
 def leaves(
     X: NDArray[np.uint8],
     *,

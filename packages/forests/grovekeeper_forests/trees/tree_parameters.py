@@ -191,7 +191,7 @@ def fill_depth(
         depth -= 1
     if not _fits(n_trees, depth, encoding, tables=tables):
         if not _fits(n_trees, 0, encoding, tables=tables):
-            most = limits.MAX_TREE_LEAF_CELLS // n_classes
+            most = limits.MAX_TREE_LEAF_CELLS // max(n_classes, 1)
             raise ParameterInvalid.named("n_estimators", "too-large", limit=most)
         deepest_that_fits = max(
             level
@@ -210,7 +210,9 @@ def fill_depth(
 
 
 def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool:
-    if n_trees * encoding.schema.n_classes << depth > limits.MAX_TREE_LEAF_CELLS:
+    # a leaf has a cell for each class, or one for a number
+    n_cells = n_trees * max(encoding.schema.n_classes, 1) << depth
+    if n_cells > limits.MAX_TREE_LEAF_CELLS:
         return False
     return not tables or depth == 0 or table_cells(depth, encoding) <= MAX_TABLE_CELLS
 

@@ -17,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.algorithms.nbrt import read
+from grovekeeper_forests.algorithms.nbrt import read, targets
 from grovekeeper_forests.algorithms.nbrt.price import N_SIDES
 from grovekeeper_forests.algorithms.nbrt.random_trees import Trees, no_trees
 from grovekeeper_forests.algorithms.nbrt.read import centred_logs, start_scores
@@ -40,7 +40,7 @@ class LocalBoostedRows:
 
         Args:
             X: uint8 ``(n_rows, n_features)`` codes, one row after another.
-            y: int32 ``(n_rows,)`` classes.
+            y: int32 ``(n_rows,)`` classes, or codes of a number.
         """
         self._X, self._y, self._n_classes = X, y, n_classes
         self._last: tuple[Trees, NDArray[np.int32]] | None = None
@@ -86,7 +86,7 @@ class LocalBoostedRows:
 
     def sums(self, tree: Trees) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
-        gradients = kernels.gradients(self._scores, self._y, self._scales)
+        gradients = self._gradients()
         leaf = self._leaves(tree)[0]
         return node_rows.leaf_gradients(
             leaf, gradients, count=self._scales.count, n_leaves=tree.n_leaves
@@ -97,6 +97,10 @@ class LocalBoostedRows:
         node_rows.add_leaf_scores(
             self._scores, self._leaves(tree), leaf_scores[np.newaxis]
         )
+
+    def _gradients(self) -> NDArray[np.int32]:
+        """The gradient of every row, int32 ``(n_rows, n_scores)``."""
+        return kernels.gradients(self._scores, self._y, self._scales)
 
     def _leaves(self, tree: Trees) -> NDArray[np.int32]:
         """The leaf of every row, int32 ``(1, n_rows)``; kept for the next call, which
@@ -112,6 +116,38 @@ class LocalBoostedRows:
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         return read.tally_margins(self._scores + shift, self._y)
+
+
+class LocalNumberRows(LocalBoostedRows):
+    """Boosted rows, whose label is a number, in this process's memory."""
+
+    def target_counts(
+        self, edges: NDArray[np.int32], middle: int | None = None
+    ) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        y = self._y
+        if middle is not None:
+            # codes are below 2³¹, and so are their distances
+            y = np.abs(y - np.int32(middle))
+        return targets.count_by_edge(edges, y)
+
+    def residual_sums(self, scales: Scales) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        residuals = self._residuals(scales)
+        total = residuals.sum(dtype=np.int64)
+        count = scales.count * len(residuals)
+        return np.array([total, count], dtype=np.int64)
+
+    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+        """See :class:`BoostedRows`; the scores of all rows begin at 0."""
+        self._scales, self._start = scales, scores
+        self._scores = np.zeros((len(self._y), 1), dtype=np.int64)
+
+    def _gradients(self) -> NDArray[np.int32]:
+        return self._residuals(self._scales)
+
+    def _residuals(self, scales: Scales) -> NDArray[np.int32]:
+        return kernels.gradients_of_numbers(self._scores, self._y, self._start, scales)
 
 
 class BoostedRows:
@@ -130,6 +166,20 @@ class BoostedRows:
         """Rows per class: int64 ``(n_classes,)``."""
         return self._parts.total("class_counts")
 
+    def target_counts(
+        self, edges: NDArray[np.int32], middle: int | None = None
+    ) -> NDArray[np.int64]:
+        """Rows by the code of a label that is a number, or by its distance from
+        ``middle``, a released code, between edges: int64 ``(n_edges + 1,)``.
+        """
+        return self._parts.total("target_counts", edges, middle)
+
+    def residual_sums(self, scales: Scales) -> NDArray[np.int64]:
+        """The sum of the clipped residuals of all rows, and their scaled count: int64
+        ``(2,)``; of a label that is a number.
+        """
+        return self._parts.total("residual_sums", scales)
+
     def code_counts(
         self, features: slice, *, n_codes: NDArray[np.int32]
     ) -> NDArray[np.int64]:
@@ -144,7 +194,8 @@ class BoostedRows:
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """Sets the scores of every row to the released start scores, int64
-        ``(n_scores,)``, and keeps the scales.
+        ``(n_scores,)``, and keeps the scales. Where the label is a number, ``scores``
+        are its start and spread.
         """
         self._parts.each("start", scores, scales)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from math import isqrt
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.algorithms.nbrt import boosted_rows, read
+from grovekeeper_forests.algorithms.nbrt import boosted_rows, read, targets
 from grovekeeper_forests.algorithms.nbrt.boosted_rows import (
     BoostedRows,
     LocalBoostedRows,
+    LocalNumberRows,
 )
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.random_trees import (
@@ -30,13 +32,13 @@ from grovekeeper_forests.algorithms.nbrt.read import (
     start_at_reading,
     start_scores,
 )
-from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.algorithms.nbrt.scales import Scales, loss_of
 from grovekeeper_forests.bins import quantile_bins, releases
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.coded_rows import TrainingRows, parts_of
 from grovekeeper_forests.data.encoding import Encoding
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.noise.randomness import Randomness
 
 
@@ -65,14 +67,21 @@ def grow_forest(
         and so is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores
         and the temperature are post-processing (lemma L7). *Not covered:* running time.
 
+        Where the label is a number, its median and its spread are chosen by the
+        exponential mechanism, with utilities of range sensitivity 2 and 14, and to two
+        means a row adds what it adds to a leaf.
+
     Source:
-        Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel
+        Theorems 1 and 2 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel
         2006; Gaussian differential privacy: Dong, Roth and Su 2022.
     """
     parts = PricedDraws.of(plan.event)
     cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
     encoding = quantile_bins.encoding(schema, cuts)
-    boosted = BoostedRows(parts_of(rows, encoding, LocalBoostedRows))
+    form = LocalBoostedRows
+    if schema.label.is_number:
+        form = LocalNumberRows
+    boosted = BoostedRows(parts_of(rows, encoding, form))
     releases_of_trees = boost(
         plan, encoding, boosted, randomness, on_tree_done=on_tree_done
     )
@@ -84,7 +93,8 @@ class Boosted:
     """All releases of one growth except the bins.
 
     Attributes:
-        start: scores before the first tree, int64 ``(n_scores,)``.
+        start: scores before the first tree, int64 ``(n_scores,)``; of a label that is
+            a number, the code of the start and the spread, int64 ``(2,)``.
         trees: structures of all trees.
         scores: leaf scores, int32 ``(n_trees, n_leaves, n_scores)``.
         temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` if no table of
@@ -126,14 +136,16 @@ def boost(
         rows: PRIVATE, on this machine or on other machines.
     """
     parts, depth = PricedDraws.of(plan.event), int(plan.parameters["max_depth"])
+    schema = encoding.schema
     if parts.tree == 0:
-        start = start_scores(_class_counts(plan, parts, rows, randomness))
+        start = _start(plan, schema, rows, randomness)
+        n_scores = loss_of(schema.n_classes).n_scores
         for _ in range(plan.n_trees):
             on_tree_done()
         return Boosted(
             start,
             no_trees(plan.n_trees),
-            np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32),
+            np.zeros((plan.n_trees, 1, n_scores), dtype=np.int32),
             None,
         )
     trees, scores = list[Trees](), list[NDArray[np.int32]]()
@@ -144,11 +156,9 @@ def boost(
         trees.append(first_tree)
         scores.append(first_scores)
     else:
-        start = start_scores(_class_counts(plan, parts, rows, randomness))
+        start = _start(plan, schema, rows, randomness)
     n_random = plan.n_trees - len(trees)
-    scales = Scales.of(
-        parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes
-    )
+    scales = Scales.of(parts.tree, n_trees=n_random, n_classes=schema.n_classes)
     rows.start(start, scales)
     if parts.split:
         rows.add_scores(first_tree, first_scores)
@@ -165,7 +175,15 @@ def boost(
         scores.append(released)
         on_tree_done()
     fitted = None
-    if parts.tally:
+    if parts.tally and schema.label.is_number:
+        start = _moved(
+            start,
+            targets.mean_scales(parts.tally),
+            rows,
+            randomness,
+            prior_variance=targets.AFTER_TREES,
+        )
+    elif parts.tally:
         # Margins are those of the read-out, which starts elsewhere than growth.
         shift = start_at_reading(start) - start
         fitted = _temperature(parts, shift, rows, randomness)
@@ -219,13 +237,58 @@ def _temperature(
     return np.array([read.fitted_temperature(released, count)], dtype=np.int64)
 
 
-def _class_counts(
-    plan: Plan, parts: PricedDraws, rows: BoostedRows, randomness: Randomness
+def _start(
+    plan: Plan, schema: Schema, rows: BoostedRows, randomness: Randomness
 ) -> NDArray[np.int64]:
-    """Noisy class counts in units of 2^-24 deviations of their noise: from the profile,
-    or released.
+    """The start of all rows: from noisy class counts, in units of 2^-24 deviations of
+    their noise, which are those of the profile or released; or that of a number.
     """
     if plan.profile is not None:
-        return np.array(plan.profile.prior, dtype=np.int64)
+        return start_scores(np.array(plan.profile.prior, dtype=np.int64))
+    parts = PricedDraws.of(plan.event)
+    if schema.label.is_number:
+        return _start_of_number(parts, schema.label, rows, randomness)
     exact = isqrt(parts.start) * rows.class_counts()
-    return exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    return start_scores(
+        exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    )
+
+
+def _start_of_number(
+    parts: PricedDraws, label: Label, rows: BoostedRows, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Releases the start and the spread of a label that is a number: a median, a spread
+    around it, and a mean of residuals.
+    """
+    edges = targets.edges_of(label)
+    middle = edges[
+        randomness.select_exponential(
+            targets.middle_utilities(rows.target_counts(edges)),
+            inverse_scale=parts.middle,
+        )
+    ]
+    by_distance = rows.target_counts(targets.distances(), int(middle))
+    spread = targets.spreads()[
+        randomness.select_exponential(
+            targets.spread_utilities(by_distance, parts.spread),
+            inverse_scale=parts.spread,
+        )
+    ]
+    start = np.array([middle, spread], dtype=np.int64)
+    scales = targets.mean_scales(parts.start)
+    rows.start(start, scales)
+    return _moved(start, scales, rows, randomness, prior_variance=targets.BEFORE_TREES)
+
+
+def _moved(
+    start: NDArray[np.int64],
+    scales: Scales,
+    rows: BoostedRows,
+    randomness: Randomness,
+    *,
+    prior_variance: Fraction,
+) -> NDArray[np.int64]:
+    """Releases a mean of the residuals, and moves the start of a number by it."""
+    exact = rows.residual_sums(scales)
+    released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    return targets.moved(start, released, scales, prior_variance=prior_variance)

@@ -25,7 +25,7 @@ from grovekeeper_forests.algorithms.nbrt.scales import (
     SCORE_LIMIT,
     SCORE_UNIT,
     Scales,
-    clip_of,
+    loss_of,
 )
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
@@ -39,8 +39,8 @@ from grovekeeper_forests.contract.plan import (
     splits_are_valid,
 )
 from grovekeeper_forests.data.encoding import Encoding
-from grovekeeper_forests.data.sanitiser import SanitisedColumns
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, numbers_of_codes
+from grovekeeper_forests.data.schema import TARGET_STEPS, Label, Schema
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels import boosting as kernels
 from grovekeeper_forests.kernels.boosting import SCORE_BITS
@@ -61,6 +61,9 @@ TIE_BREAK: Final = 2.0**-20
 order and their label.
 """
 
+START_AND_SPREAD: Final = 2
+"""Numbers that are released of a label that is a number before the first tree."""
+
 _LARGEST_START = 64 * SCORE_UNIT
 """Largest absolute start score: start scores are differences of logarithms of 63-bit
 integers.
@@ -71,17 +74,18 @@ class BoostedFamily:
     """Sums the integer scores of the leaves that a row reaches, exactly as in growth."""
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """Start scores; features and sets of codes that go right; leaf scores; cuts;
-        the temperature, if measured.
+        """Start scores, or the start and the spread of a number; features and sets of
+        codes that go right; leaf scores; cuts; the temperature, if measured.
         """
         n_leaves = n_leaves_of(plan)
-        n_scores = 1 if schema.n_classes == 2 else schema.n_classes
+        n_scores = loss_of(schema.n_classes).n_scores
+        n_starts = START_AND_SPREAD if schema.label.is_number else n_scores
         private = len(quantile_bins.private_features(schema))
         temperature: Layouts = {}
-        if _is_measured(plan):
+        if _is_measured(plan, schema):
             temperature = {"temperature": Layout(np.int64, (1,))}
         return {
-            "start": Layout(np.int64, (n_scores,)),
+            "start": Layout(np.int64, (n_starts,)),
             "feature": Layout(np.int32, (plan.n_trees, n_leaves - 1)),
             "right": Layout(
                 np.uint64, (plan.n_trees, n_leaves - 1, kernels.MASK_WORDS)
@@ -97,11 +101,11 @@ class BoostedFamily:
         """
         return (
             splits_are_valid(forest, schema)
-            and _is_within(forest.arrays["start"], _LARGEST_START)
+            and _is_legal_start(forest.arrays["start"], schema.label)
             and _is_within(forest.arrays["scores"], SCORE_LIMIT * SCORE_UNIT)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
             and (
-                not _is_measured(forest.plan)
+                not _is_measured(forest.plan, schema)
                 or 0 < int(forest.arrays["temperature"][0]) < LARGEST_TEMPERATURE
             )
         )
@@ -111,13 +115,16 @@ class BoostedFamily:
         ``calibrated``.
 
         A forest without splits predicts the released class proportions, without
-        correction.
+        correction. Where the label is a number, the reader returns numbers, whatever
+        the read-out is.
         """
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
+        if schema.label.is_number:
+            return BoostedNumbers(encoding, forest.arrays, schema.label)
         if forest.depth == 0:
             return BoostedScores(encoding, forest.arrays, 0, LOGISTIC)
         arrays = {**forest.arrays, "start": start_at_reading(forest.arrays["start"])}
-        if _is_measured(forest.plan) and read_out == CALIBRATED:
+        if _is_measured(forest.plan, schema) and read_out == CALIBRATED:
             temperature = float(arrays["temperature"][0]) / 2.0**TEMPERATURE_BITS
             return BoostedScores(encoding, arrays, forest.depth, LOGISTIC, temperature)
         if forest.plan.parameters["calibration"] != FOR_CLIP:
@@ -127,7 +134,7 @@ class BoostedFamily:
 
 @dataclass(frozen=True, eq=False)
 class BoostedScores:
-    """The reader of boosted trees.
+    """The reader of boosted trees, whose label has classes.
 
     Attributes:
         encoding: the bins whose codes the trees refer to.
@@ -151,25 +158,81 @@ class BoostedScores:
 
     @kept_property
     def packed(self) -> PackedForest:
-        """The trees with scores as floats: sums of 1,024 scores of 32 bits are exact."""
-        feature, right, scores = (
-            self.arrays[name] for name in ("feature", "right", "scores")
-        )
-        return PackedForest.of(
-            self.encoding,
-            feature,
-            lambda column, n_columns: PackedTrees.of_sets(
-                column, right, values=scores.astype(np.float64), n_features=n_columns
-            ),
-        )
+        """The trees with scores as floats."""
+        return _packed(self.encoding, self.arrays)
 
 
-def _is_measured(plan: Plan) -> bool:
-    """Whether the releases include the table of margins; a forest without splits has no
-    table.
+@dataclass(frozen=True, eq=False)
+class BoostedNumbers:
+    """The reader of boosted trees, whose label is a number.
+
+    Attributes:
+        encoding: the bins whose codes the trees refer to.
+        arrays: as released; ``start`` holds the start and the spread.
+        label: public.
+    """
+
+    encoding: Encoding
+    arrays: Mapping[str, NDArray[Any]]
+    label: Label
+
+    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """The numbers of rows, float64 ``(n_rows, 1)``, within the bounds."""
+        return self.numbers(self.packed.sums(columns))
+
+    def numbers(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The numbers that sums of scores stand for, float64 of their shape.
+
+        Args:
+            sums: whole numbers in units of 2^-16 spreads.
+        """
+        start, spread = self.arrays["start"].tolist()
+        # Exact: a released spread is three times a power of two, and a sum of 1,024
+        # scores has 28 bits.
+        unit = spread / 2.0**SCORE_BITS
+        codes = start + sums * unit
+        inside = np.clip(codes, 0.0, TARGET_STEPS)
+        numbers = numbers_of_codes(self.label, inside)
+        column = self.label.column
+        # rounding may carry a number beyond its bound
+        return np.clip(numbers, column.lower, column.upper)
+
+    @kept_property
+    def packed(self) -> PackedForest:
+        """The trees with scores as floats."""
+        return _packed(self.encoding, self.arrays)
+
+
+def _packed(encoding: Encoding, arrays: Mapping[str, NDArray[Any]]) -> PackedForest:
+    """The trees with scores as floats: sums of 1,024 scores of 32 bits are exact."""
+    feature = arrays["feature"]
+    right = arrays["right"]
+    scores = arrays["scores"]
+    return PackedForest.of(
+        encoding,
+        feature,
+        lambda column, n_columns: PackedTrees.of_sets(
+            column, right, values=scores.astype(np.float64), n_features=n_columns
+        ),
+    )
+
+
+def _is_legal_start(start: NDArray[np.signedinteger], label: Label) -> bool:
+    if not label.is_number:
+        return _is_within(start, _LARGEST_START)
+    middle, spread = map(int, start)
+    if not 0 <= middle <= TARGET_STEPS:
+        return False
+    return 1 <= spread <= TARGET_STEPS
+
+
+def _is_measured(plan: Plan, schema: Schema) -> bool:
+    """Whether the releases include the table of margins; a forest without splits, or of
+    numbers, has no table.
     """
     return (
-        plan.parameters["calibration"] == MEASURED
+        not schema.label.is_number
+        and plan.parameters["calibration"] == MEASURED
         and int(plan.parameters["max_depth"]) > 0
     )
 
@@ -217,7 +280,7 @@ def calibrated(softmax: NDArray[np.float64]) -> NDArray[np.float64]:
     Args:
         softmax: float64 ``(n_rows, 2)``.
     """
-    clip = float(clip_of(2))
+    clip = float(loss_of(2).clip)
     larger = softmax.max(axis=1, keepdims=True)
     share = clip / (clip + 1.0 - np.maximum(larger, 1.0 - clip))
     shares = np.where(softmax == larger, share, 1.0 - share)

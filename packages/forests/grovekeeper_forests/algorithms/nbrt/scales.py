@@ -20,19 +20,43 @@ from grovekeeper_forests.kernels.boosting import (
 )
 from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 
-COUNT_SHARE: Final = Fraction(1, 101)
-"""a² / (1 + a²) for a = 1/10: the share of a tree's squared sensitivity that its counts
-take.
-"""
-
 SCORE_UNIT: Final = 2**SCORE_BITS
 
 SCORE_LIMIT: Final = 3
 """Leaf scores are clipped to ±3."""
 
-_COUNT_RATIO: Final = Fraction(1, 10)  # a
 _FLOOR: Final = 2  # λ₀
-_RIDGE: Final = Fraction(4, 5)  # κ
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss whose gradients are released, by the kind of the label.
+
+    Attributes:
+        n_scores: gradient coordinates of a leaf: one per class, or one for two classes
+            and for a number.
+        clip: c, the length at which gradients are clipped. Of classes: about 0.35 of
+            the worst case, which is 1 or √2. Of a number: in spreads.
+        curvature: h, the weight of a row in the denominator of a leaf's score.
+        ridge: κ, the weight of the noise there. Of a number: larger, because its scores
+            do not saturate.
+        count_ratio: a; counts get a² / (1 + a²) of the squared sensitivity.
+    """
+
+    n_scores: int
+    clip: Fraction
+    curvature: Fraction
+    ridge: Fraction
+    count_ratio: Fraction = Fraction(1, 10)
+
+
+def loss_of(n_classes: int) -> Loss:
+    """The loss for a label of so many classes; 0: for a label that is a number."""
+    if n_classes == 0:
+        return Loss(1, Fraction(1, 4), Fraction(1, 2), Fraction(3))
+    if n_classes == 2:
+        return Loss(1, Fraction(7, 20), Fraction(1, 4), Fraction(4, 5))
+    return Loss(n_classes, Fraction(99, 200), Fraction(3, 20), Fraction(4, 5))
 
 
 @dataclass(frozen=True)
@@ -41,10 +65,11 @@ class Scales:
     and the number of classes.
 
     Attributes:
-        n_scores: gradient coordinates of a leaf: one per class, or one for two classes.
+        n_scores: gradient coordinates of a leaf; see :class:`Loss`.
         squared_length: C², the largest ‖γ‖² that a row may add.
         length: ⌊√C²⌋, the length of a clipped gradient.
-        clip: length, in units of 2^-24, to which longer gradients are shortened.
+        clip: length, in units of 2^-24 (of a number: of 2^-24 spreads), to which longer
+            gradients are shortened.
         count: m, the integer that a row adds to its leaf's count.
         score_factor: numerator factor of the leaf score.
         count_factor: factor of the released count in the denominator.
@@ -73,31 +98,32 @@ class Scales:
         Args:
             priced: C² + m².
             n_trees: T.
-            n_classes: K.
+            n_classes: K; 0 for a label that is a number.
+        """
+        return cls.for_loss(priced, loss_of(n_classes), n_trees=n_trees)
+
+    @classmethod
+    def for_loss(cls, priced: int, loss: Loss, *, n_trees: int) -> "Scales":
+        """The scales for a loss; see :meth:`of`.
+
+        Raises:
+            UnknownPrivacyEvent: no tree has this squared sensitivity.
         """
         if not 1 <= priced <= LARGEST_SQUARED_LENGTH:
             raise UnknownPrivacyEvent("a squared sensitivity that no tree has")
-        clip = clip_of(n_classes)
-        hessian = Fraction(1, 4) if n_classes == 2 else Fraction(3, 20)
-        count = isqrt(int(priced * COUNT_SHARE))
+        squared_ratio = loss.count_ratio**2
+        count = isqrt(int(priced * squared_ratio / (1 + squared_ratio)))
         squared_length = priced - count * count
         length = isqrt(squared_length)
-        ratio = hessian / (_COUNT_RATIO * clip)
-        spread = isqrt(int(_RIDGE * _RIDGE * n_trees * VARIANCE))
+        ratio = loss.curvature / (loss.count_ratio * loss.clip)
+        spread = isqrt(int(loss.ridge**2 * n_trees * VARIANCE))
         return cls(
-            n_scores=1 if n_classes == 2 else n_classes,
+            n_scores=loss.n_scores,
             squared_length=squared_length,
             length=length,
-            clip=-int(-clip * 2**PROBABILITY_BITS // 1),
+            clip=-int(-loss.clip * 2**PROBABILITY_BITS // 1),
             count=count,
             score_factor=ratio.denominator,
             count_factor=ratio.numerator,
-            ridge=int(ratio.denominator * (_FLOOR * length / clip + spread)),
+            ridge=int(ratio.denominator * (_FLOOR * length / loss.clip + spread)),
         )
-
-
-def clip_of(n_classes: int) -> Fraction:
-    """c, the length at which gradients are clipped: about 0.35 of the worst case, which
-    is 1 or √2.
-    """
-    return Fraction(7, 20) if n_classes == 2 else Fraction(99, 200)

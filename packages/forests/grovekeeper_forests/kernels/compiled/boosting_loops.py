@@ -72,6 +72,10 @@ _GROUP = 8
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _LARGEST_ROOT = np.uint64(2**25)
+_SIGNED_GAIN_BITS = 31
+_TARGET_BITS = 24
+_SCORE_TO_TARGET_BITS = 8
+_LARGEST_SCORE = np.int64(2**50)
 
 
 @compiled
@@ -197,6 +201,44 @@ def gradients_of_many(
         if square > squared_length:
             for k in range(n_classes):
                 gradients[i, k] = 0
+
+
+@compiled_for(
+    read("int64", 2),
+    read("int32", 1),
+    read("int64", 1),
+    read("int64", 1),
+    written("int32", 2),
+)
+def gradients_of_numbers(
+    scores: NDArray[np.int64],
+    y: NDArray[np.int32],
+    start: NDArray[np.int64],
+    limits: NDArray[np.int64],
+    gradients: NDArray[np.int32],
+) -> None:
+    """Fills ``gradients`` ``(n_rows, 1)`` with the clipped (y − start) / spread − score.
+
+    ``start`` holds the start and the spread, ``limits`` those of ``gradients_of_two``.
+    The first term, in units of 2⁻²⁴, is at most 2⁵⁴. A score is bounded to 2⁵⁰, in
+    units of 2⁻¹⁶, which no longer fits into any clip, so that the difference stays below
+    2⁵⁹. A clip is at most 2²⁸ and a length below 2²³, so products stay below 2⁵⁵.
+    """
+    middle, spread = start
+    clip, length, squared_length = limits
+    gain = (length << _SIGNED_GAIN_BITS) // clip
+    for i in range(y.size):
+        above = np.int64(y[i]) - middle
+        target = (abs(above) << _TARGET_BITS) // spread
+        if above < 0:
+            target = -target
+        score = min(max(scores[i, 0], -_LARGEST_SCORE), _LARGEST_SCORE)
+        residual = target - (score << _SCORE_TO_TARGET_BITS)
+        gradient = (min(abs(residual), clip) * gain) >> _SIGNED_GAIN_BITS
+        # As in ``gradients_of_two``: the paid length holds in any case.
+        if gradient * gradient > squared_length:
+            gradient = np.int64(0)
+        gradients[i, 0] = gradient if residual >= 0 else -gradient
 
 
 @compiled

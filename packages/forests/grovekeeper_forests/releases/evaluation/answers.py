@@ -7,7 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.sanitiser import (
+    SanitisedColumns,
+    SanitisedRows,
+    numbers_of_codes,
+)
 from grovekeeper_forests.releases.forest.predictor import Predictor
 
 BLOCK_ROWS = 8_192
@@ -20,12 +24,29 @@ def answers(
     model: Predictor, rows: SanitisedRows, *, read_out: str | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Classes of rows and a model's probabilities for them, block by block."""
-    for start in range(0, rows.features.n_rows, BLOCK_ROWS):
-        y = rows.y[start : start + BLOCK_ROWS].astype(np.int64)
-        columns = tuple(_block(column, start) for column in rows.features.columns)
-        block = SanitisedColumns(columns, BLOCK_ROWS)
+    for y, block in _blocks(rows):
         shares = model.probabilities(block, read_out=read_out)
-        yield y, shares[: len(y)]
+        yield y.astype(np.int64), shares[: len(y)]
+
+
+def numbers(
+    model: Predictor, rows: SanitisedRows
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Labels that are numbers and a model's predictions for them, block by block."""
+    label = model.schema.label
+    for y, block in _blocks(rows):
+        yield numbers_of_codes(label, y), model.numbers(block)[: len(y)]
+
+
+def _blocks(
+    rows: SanitisedRows,
+) -> Iterator[tuple[NDArray[np.int32], SanitisedColumns]]:
+    for start in range(0, rows.features.n_rows, BLOCK_ROWS):
+        columns = tuple(_block(column, start) for column in rows.features.columns)
+        yield (
+            rows.y[start : start + BLOCK_ROWS],
+            SanitisedColumns(columns, BLOCK_ROWS),
+        )
 
 
 def _block(

@@ -14,6 +14,7 @@ from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness
 from grovekeeper_forests.releases.choice.draw import choose
 from grovekeeper_forests.releases.drawing import Drawing
 from grovekeeper_forests.releases.evaluation.answers import answers
+from grovekeeper_forests.releases.evaluation.error_sums import exact_sums
 from grovekeeper_forests.releases.evaluation.price import (
     AUROC,
     BEST,
@@ -72,15 +73,21 @@ def release(
     best = None
     judged = models[0]
     if BEST in plan.releases:
-        best = choose(plan.event_of(BEST), models, rows, paid)
+        best = choose(plan, models, rows, paid)
         judged = models[best]
-    tables = {
-        table: releases.release_counts(
-            _exact(table, plan, judged, rows), plan.event_of(table), paid
-        )
-        for table in plan.releases
-        if table != BEST
-    }
+    if plan.scale is None:
+        tables = {
+            table: releases.release_counts(
+                _exact(table, plan, judged, rows), plan.event_of(table), paid
+            )
+            for table in plan.releases
+            if table != BEST
+        }
+    else:
+        tables = {
+            table: releases.release_sums(exact, plan.event_of(table), paid)
+            for table, exact in exact_sums(plan, judged, rows).items()
+        }
     paid.note_unused()
     return Evaluation(plan, best, tables)
 

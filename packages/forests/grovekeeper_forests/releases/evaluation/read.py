@@ -11,6 +11,7 @@ from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 from grovekeeper_forests.releases.evaluation.price import (
     BEST,
+    SUMS,
     TABLES,
     EvaluationInvalid,
     EvaluationPlan,
@@ -26,7 +27,7 @@ class Evaluation:
         tables: by release; int64 in the units of ``releases.release_counts``.
             ``accuracy``: correct, incorrect. ``confusion``: ``(true class, answered
             class)``, row by row. ``auroc``: the score bins of the first class, then the
-            score bins of the second.
+            score bins of the second. Where the label is a number, one sum each.
     """
 
     plan: EvaluationPlan
@@ -67,7 +68,7 @@ class Evaluation:
         raise EvaluationInvalid
 
     def in_rows(self, released: str) -> NDArray[np.float64]:
-        """A table in rows; counts may be negative."""
+        """A table in rows, or in the largest contributions of rows; may be negative."""
         return noisy_counts.in_rows(self.tables[released], self.plan.event_of(released))
 
 
@@ -75,7 +76,10 @@ def _is_whole(read: Evaluation) -> bool:
     plan = read.plan
     chosen = BEST in plan.releases
     named = [table for table in plan.releases if table != BEST]
-    if set(read.tables) != set(named) or not set(named) <= set(TABLES):
+    known: tuple[str, ...] = TABLES
+    if plan.scale is not None:
+        known = SUMS
+    if set(read.tables) != set(named) or not set(named) <= set(known):
         return False
     try:
         is_priced = all(

@@ -36,7 +36,7 @@ class ForestUse:
             they sum to 1, or are all 0 where nothing decreases. ``None`` where the
             leaves release no class counts.
         leaf_shares: the share of the leaves that favour each class alone; those that
-            favour several alike are in no share.
+            favour several alike are in no share. Empty where the label is a number.
     """
 
     n_splits: tuple[int, ...]
@@ -160,6 +160,8 @@ def _leaf_shares(
     """See :attr:`ForestUse.leaf_shares`: by what each leaf adds to the answer, in the
     default read-out.
     """
+    if schema.label.is_number:
+        return ()
     slug = forest.plan.algorithm
     read_out = catalogue.read_outs(slug)[0]
     reader = catalogue.family(slug).reader(forest, schema, read_out)

@@ -31,7 +31,8 @@ class Predictor:
         forest: released.
         schema: public; the schema inside the artifact.
         rows: sanitises the rows of requests.
-        read_outs: those that the algorithm offers, the default first.
+        read_outs: those that the algorithm offers, the default first; ``number`` alone
+            where the label is a number.
         row_cells: cells of a row, or of its answer where these are more.
     """
 
@@ -41,7 +42,7 @@ class Predictor:
         self.schema = schema
         self.rows = RequestRows(schema)
         self.row_cells = max(len(schema.features), schema.n_classes)
-        self.read_outs = catalogue.read_outs(forest.plan.algorithm)
+        self.read_outs = catalogue.read_outs(forest.plan.algorithm, schema.label)
         # Drawn labels are drawn from the averages: both read-outs have one reader.
         self._reader_names: dict[str | None, str] = {
             name: name for name in self.read_outs
@@ -79,7 +80,33 @@ class Predictor:
 
         Raises:
             ParameterInvalid: the model offers no such read-out.
+            ValueError: the label is a number.
         """
+        if self.schema.label.is_number:
+            raise ValueError("a number has no probabilities")
+        return self._read(columns, read_out)
+
+    def numbers(
+        self, columns: SanitisedColumns, *, read_out: str | None = None
+    ) -> NDArray[np.float64]:
+        """The predicted numbers of rows, float64 ``(n_rows,)``, within the declared
+        bounds. Deterministic: equal rows give equal numbers.
+
+        Args:
+            columns: the caller's rows, sanitised.
+            read_out: the only one, or ``None``.
+
+        Raises:
+            ParameterInvalid: the model offers no such read-out.
+            ValueError: the label has classes.
+        """
+        if not self.schema.label.is_number:
+            raise ValueError("the label has classes")
+        return self._read(columns, read_out)[:, 0]
+
+    def _read(
+        self, columns: SanitisedColumns, read_out: str | None
+    ) -> NDArray[np.float64]:
         name = self._reader_names.get(read_out)
         if name is None:
             raise ParameterInvalid.named(

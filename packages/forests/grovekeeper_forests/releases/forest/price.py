@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
-from grovekeeper_forests.catalogue import AUTO, BY_SLUG, Choice, algorithm
+from grovekeeper_forests.catalogue import (
+    AUTO,
+    BY_SLUG,
+    Choice,
+    algorithm,
+    number_algorithms,
+)
 from grovekeeper_forests.contract.algorithm import (
     Algorithm,
     PublicFacts,
@@ -168,8 +174,16 @@ def _facts_for(
 
     Raises:
         ParameterInvalid: the algorithm needs a second dataset and the request names
-            none, or the reverse.
+            none, or the reverse; or the label is a number, which the algorithm does not
+            predict, or for which no profile is reused.
     """
+    if schema.label.is_number:
+        if not mechanism.predicts_numbers:
+            raise ParameterInvalid.named(
+                "algorithm", "not-for-numbers", accepted=number_algorithms()
+            )
+        if request.profile is not None:
+            raise ParameterInvalid.named("profile", "not-for-numbers")
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
         raise ParameterInvalid.named(

@@ -1,5 +1,5 @@
 """Stores a released forest as a safetensors file with one canonical JSON header, and
-tells whether the forest can answer one class only.
+tells whether the forest can answer one class, or one number, only.
 
 All of this is post-processing, at no privacy cost. A file holds no pickle and no
 executable content. Equal forests with equal metadata give equal bytes (the header holds
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from safetensors import numpy as tensors
 
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
+from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers, BoostedScores
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Plan
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.schema import Schema, plain_number
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.events import (
@@ -174,9 +174,12 @@ def _check(forest: Forest, schema: Schema) -> None:
 
 
 def only_answer(forest: Forest, schema: Schema) -> str | None:
-    """The class that a forest answers whatever the row is, by its default read-out.
+    """The class, or the number as text, that a forest answers whatever the row is, by
+    its default read-out.
 
-    The class is certain: in every tree the reachable leaf that favours it least is
+    A number is the only one if the sums of the least and of the largest scores of
+    reachable leaves stand for it, for instance if both are clamped to the same bound. A
+    class is certain: in every tree the reachable leaf that favours it least is
     added up, and the class still leads every other. The leaves of several trees need
     not be reachable together, so a forest of many trees may answer one class without
     this proof; then, and for read-outs that draw labels, the result is ``None``.
@@ -185,7 +188,7 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
         forest: released.
         schema: public; the schema inside the artifact.
     """
-    read_out = catalogue.read_outs(forest.plan.algorithm)[0]
+    read_out = catalogue.read_outs(forest.plan.algorithm, schema.label)[0]
     if read_out == leaf_read_out.DRAW:
         return None
     match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
@@ -195,6 +198,8 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
         case BoostedScores() as reader:
             packed = reader.packed
             start = reader.arrays["start"].astype(np.float64)
+        case BoostedNumbers() as reader:
+            return _only_number(reader)
         case _:
             return None
     scores = packed.trees.values.transpose(0, 2, 1)
@@ -208,8 +213,8 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
 def only_answer_in_words(
     forest: Forest, schema: Schema, expected_rows: object
 ) -> dict[str, str] | None:
-    """The only class of a forest as ``label``, and sentences about it as ``text``;
-    ``None`` without such a class.
+    """The only class or number of a forest as ``label``, and sentences about it as
+    ``text``; ``None`` without such an answer.
 
     Args:
         forest: released.
@@ -220,9 +225,12 @@ def only_answer_in_words(
     label = only_answer(forest, schema)
     if label is None:
         return None
+    kind, of_leaves = "class", _in_numbers(forest.plan, expected_rows)
+    if schema.label.is_number:
+        kind, of_leaves = "number", []  # leaves release sums of residuals
     sentences = [
-        f"The model answers {label} whatever the row is: all leaves of its trees lead to that class.",
-        *_in_numbers(forest.plan, expected_rows),
+        f"The model answers {label} whatever the row is: all leaves of its trees lead to that {kind}.",
+        *of_leaves,
         "Either noise hid what there was to learn, and more ε or rows would help, or the splits gained nothing.",
     ]
     return {"label": label, "text": " ".join(sentences)}
@@ -271,6 +279,20 @@ def _tables(event: Event) -> Iterator[DiscreteLaplace | RoundedGaussian]:
                 yield from _tables(part.event)
         case DiscreteLaplace() | RoundedGaussian():
             yield event
+
+
+def _only_number(reader: BoostedNumbers) -> str | None:
+    """The number of every row, as text, where all leaves that rows can reach lead to it."""
+    scores = reader.packed.trees.values[:, 0]
+    is_reachable = _reachable(reader.packed)
+    least = np.where(is_reachable, scores, np.inf).min(axis=1)
+    largest = np.where(is_reachable, scores, -np.inf).max(axis=1)
+    # the leaves of several trees need not be reachable together
+    ends = np.array([least.sum(), largest.sum()])
+    low, high = reader.numbers(ends).tolist()
+    if low < high:
+        return None
+    return str(plain_number(low))
 
 
 def _reachable(packed: PackedForest) -> NDArray[np.bool_]:

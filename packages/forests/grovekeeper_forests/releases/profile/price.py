@@ -17,7 +17,11 @@ from grovekeeper_forests.contract.algorithm import (
     read_all,
     share,
 )
-from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
+from grovekeeper_forests.errors import (
+    GrovekeeperError,
+    ParameterInvalid,
+    ParameterProblem,
+)
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import (
     Event,
@@ -101,8 +105,11 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     """Settles the parameters and prices the release. Reads no row and draws nothing.
 
     Raises:
-        ParameterInvalid: a broken rule, or a share too small for any draw.
+        ParameterInvalid: a broken rule, a label that is a number and has no classes to
+            count, or a share too small for any draw.
     """
+    if facts.schema.label.is_number:
+        raise ParameterInvalid([ParameterProblem(("label",), "not-for-numbers")])
     settled = read_all(PARAMETERS, requested)
     for_counts = amounts.parse(settled["class_share"])
     for_size = amounts.parse(settled["size_share"])

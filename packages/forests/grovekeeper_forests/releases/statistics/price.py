@@ -20,7 +20,7 @@ from grovekeeper_forests.amounts import NotAnAmount
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.bins.noisy_counts import FINEST_GRID, per_row
 from grovekeeper_forests.contract.algorithm import PublicFacts
-from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import (
     GrovekeeperError,
     ParameterInvalid,
@@ -51,11 +51,6 @@ from grovekeeper_forests.releases.statistics.tables import (
 
 EDGES_SHARE: Final = Fraction(1, 4)
 """Share of a table's price for the edges of its private bins; the rest is for counts."""
-
-_SMALLEST_SCALE: Final = Fraction(1, 2**24)
-"""Inverse scales are multiples of 2⁻³², rounded down: from here on that wastes less than
-a 256th of the price.
-"""
 
 
 class StatisticsInvalid(GrovekeeperError):
@@ -113,17 +108,6 @@ def n_sums(table: Table) -> int:
 
 def _few(steps: float) -> int | None:
     return int(steps) if steps <= FINEST_GRID else None
-
-
-def _grid(epsilon: Fraction) -> int:
-    """Steps of the largest contribution where noise is discrete Laplace: the largest
-    power of two that leaves the inverse scale its precision.
-
-    The finer the grid, the less the rounding of many equal rows adds up to beside the
-    noise.
-    """
-    whole = int(epsilon / _SMALLEST_SCALE)
-    return min(1 << max(whole.bit_length() - 1, 0), FINEST_GRID)
 
 
 def centre_of(feature: Feature) -> float:
@@ -272,7 +256,7 @@ def plan(asked: Sequence[Mapping[str, Any]], facts: PublicFacts) -> StatisticsPl
     tables = read_tables(asked, facts.schema)
     require_possible(tables)
     if facts.budget.adjacency is Adjacency.LABEL:
-        _require_label(tables, [label.name for label in facts.schema.labels])
+        _require_label(tables, facts.schema.labels)
     total = sum(table.weight for table in tables)
     parts = []
     for table in tables:
@@ -295,22 +279,31 @@ def _parts(table: Table, share: Fraction, facts: PublicFacts) -> list[Part]:
     return parts + [Part(1, _priced(measure, table, of_each)) for measure in summed]
 
 
-def _require_label(tables: Sequence[Table], labels: Sequence[str]) -> None:
+def _require_label(tables: Sequence[Table], labels: Sequence[Label]) -> None:
     """On accounts that protect labels alone, membership and features are public.
 
     A table that does not read a label would be exact. Nothing is to be bought there.
+    A table that adds up or ranks the numbers of a label is not priced there: a changed
+    number moves no row to another cell, but moves one cell by up to twice the largest
+    contribution, which costs more than a move.
     """
+    names = tuple(label.name for label in labels)
+    numbers = {label.name for label in labels if label.is_number}
     for index, table in enumerate(tables):
-        if table.columns.isdisjoint(labels):
+        if table.columns.isdisjoint(names):
             problem = ParameterProblem(
-                ("tables", index), "needs-the-label", accepted=tuple(labels)
+                ("tables", index), "needs-the-label", accepted=names
             )
             raise ParameterInvalid([problem])
+        if table.ranked_or_added in numbers:
+            raise ParameterInvalid(
+                [ParameterProblem(("tables", index, "column"), "not-on-label-accounts")]
+            )
 
 
 def _priced(measure: Measure, table: Table, share: PublicFacts) -> Event:
     cells = noisy_counts.SENSITIVITIES[share.budget.adjacency]
-    grid = _grid(share.epsilon / cells)
+    grid = noisy_counts.finest_steps(share.epsilon / cells)
     return noisy_counts.priced(
         share.epsilon,
         share.budget,

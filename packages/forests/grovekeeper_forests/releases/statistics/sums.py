@@ -97,7 +97,7 @@ def _cells(table: Table, schema: Schema, rows: ColumnBlock) -> NDArray[np.int64]
 
 def _codes(axis: Axis, rows: ColumnBlock) -> NDArray[np.int64]:
     values = rows.columns[axis.column]
-    if axis.is_label:
+    if axis.is_label and axis.categories:
         return np.where(values < 0, len(axis.categories), values).astype(np.int64)
     if axis.categories:
         return values.astype(np.int64)

@@ -66,12 +66,12 @@ class Axis:
 
     Attributes:
         column: a feature or a label.
-        categories: declared; empty for a number.
+        categories: declared; empty for a number, also in a label.
         edges: of the bins of a number, ascending, inside its bounds. A value on an edge
             belongs to the bin above it.
         bounds: declared, of a number.
-        has_missing: whether empty cells have a cell of their own. In a label they are
-            in OTHER.
+        has_missing: whether empty cells have a cell of their own. In a label of classes
+            they are in OTHER.
         is_label: whether the column is a label.
         n_private: number of bins whose edges a release selects among ``edges``; 0 where
             ``edges`` are those of the bins.
@@ -242,6 +242,15 @@ class Table:
         return self.axes if self.grid is None else (*self.axes, self.grid)
 
     @property
+    def ranked_or_added(self) -> str | None:
+        """The column whose numbers are added up, or whose quantiles are released, also
+        as edges of private bins.
+        """
+        if self.private_axis is not None:
+            return self.axes[self.private_axis].column
+        return None if self.value is None else self.value.name
+
+    @property
     def columns(self) -> set[str]:
         """Every column that the table reads."""
         named = {axis.column for axis in self.axes}
@@ -350,8 +359,14 @@ class _TableReader:
         self._place = place
         self._asked = asked
         self._bins: Mapping[str, Any] = asked.get("bins") or {}
-        self._features = {feature.name: feature for feature in schema.features}
-        self._classes = {label.name: label.classes for label in schema.labels}
+        numbers = [label.column for label in schema.labels if label.is_number]
+        self._features = {
+            feature.name: feature for feature in (*schema.features, *numbers)
+        }
+        self._labels = {label.name for label in schema.labels}
+        self._classes = {
+            label.name: label.classes for label in schema.labels if label.classes
+        }
 
     def table(self) -> Table:
         statistic = self._asked["statistic"]
@@ -465,6 +480,7 @@ class _TableReader:
             edges=self._edges(feature, asked),
             bounds=(feature.lower, feature.upper),
             has_missing=feature.missing,
+            is_label=name in self._labels,
             n_private=n_private,
             first_day=feature.first_day,
         )
@@ -609,7 +625,7 @@ class _TableReader:
         return [*self._features, *self._classes]
 
     def _numbers(self) -> list[str]:
-        return [f.name for f in self._schema.features if not f.is_categorical]
+        return [f.name for f in self._features.values() if not f.is_categorical]
 
     def _invalid(
         self,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests.algorithms.nbrt.read import leaf_scores, start_scores
-from grovekeeper_forests.algorithms.nbrt.scales import Scales, clip_of
+from grovekeeper_forests.algorithms.nbrt.scales import Scales, loss_of
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS, VARIANCE
 from grovekeeper_forests.kernels import boosting, node_rows
 from grovekeeper_forests.kernels.compiled import boosting_loops, node_row_loops
@@ -71,7 +71,7 @@ def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) 
     assert scales.squared_length + scales.count**2 == priced
     assert scales.length**2 <= scales.squared_length < (scales.length + 1) ** 2
     assert scales.count**2 * 101 <= priced < (scales.count + 1) ** 2 * 101
-    assert scales.clip >= clip_of(n_classes) * 2**24 > scales.clip - 1
+    assert scales.clip >= loss_of(n_classes).clip * 2**24 > scales.clip - 1
 
 
 def test_scales_state_the_leaf_rule_of_the_paper() -> None:
@@ -80,7 +80,7 @@ def test_scales_state_the_leaf_rule_of_the_paper() -> None:
     """
     for n_classes, hessian in ((TWO, 0.25), (MANY, 0.15)):
         scales = scales_of(n_classes)
-        clip = float(clip_of(n_classes))
+        clip = float(loss_of(n_classes).clip)
         # sensitivity of G over its noise
         per_tree = math.sqrt(scales.squared_length) / 2**24
         deviation = clip / per_tree
@@ -360,6 +360,7 @@ def test_no_float_in_the_compiled_loops() -> None:
     assert {loop.__name__ for loop in compiled} == {
         "gradients_of_two",
         "gradients_of_many",
+        "gradients_of_numbers",
         "leaves",
         "weights",
     }

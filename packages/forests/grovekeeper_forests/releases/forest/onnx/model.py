@@ -1,18 +1,22 @@
 """Exports an artifact as the bytes of an ONNX model, whatever the family of its forest."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
-from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
+from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers, BoostedScores
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.days import date_of
-from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.encoding import Encoding
+from grovekeeper_forests.data.schema import NUMBER, TARGET_STEPS, Feature, Schema
 from grovekeeper_forests.errors import NotSupported, ParameterInvalid
 from grovekeeper_forests.kernels.boosting import SCORE_BITS
 from grovekeeper_forests.releases.forest.onnx import columns, trees
@@ -42,7 +46,8 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
     ``probabilities``, doubles ``(n_rows, n_classes)`` in the order of the declared
     classes; where a column has the name of an output, the output's name ends in an
     underscore. For the read-out ``pa``, which draws labels, the only output is
-    ``probabilities``, and the caller draws.
+    ``probabilities``, and the caller draws. Where the label is a number, the only
+    output is ``number``, doubles ``(n_rows,)``.
 
     Args:
         artifact: released.
@@ -54,7 +59,7 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
         ParameterInvalid: the model offers no such read-out.
         NotSupported: forests of this family cannot be exported yet.
     """
-    offered = catalogue.read_outs(artifact.plan.algorithm)
+    offered = catalogue.read_outs(artifact.plan.algorithm, artifact.schema.label)
     chosen = offered[0] if read_out is None else read_out
     if chosen not in offered:
         raise ParameterInvalid.named("read_out", "unknown-choice", accepted=offered)
@@ -85,6 +90,8 @@ def _add_forest(
     graph: Graph, artifact: Artifact, read_out: str
 ) -> list[ValueInfoProto]:
     schema = artifact.schema
+    if schema.label.is_number:
+        return [_number(graph, artifact)]
     is_drawn = read_out == leaf_read_out.DRAW
     sums = add_sums(
         graph, artifact.forest, schema, leaf_read_out.AVERAGE if is_drawn else read_out
@@ -100,6 +107,34 @@ def _add_forest(
             name, TensorProto.DOUBLE, [_ROWS, schema.n_classes]
         ),
     ]
+
+
+def _number(graph: Graph, artifact: Artifact) -> ValueInfoProto:
+    """Adds the number of each row, with the operations of ``BoostedNumbers`` in their
+    order, so that it has the same bits.
+    """
+    forest, schema = artifact.forest, artifact.schema
+    reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, NUMBER)
+    if not isinstance(reader, BoostedNumbers):
+        raise NotSupported("artifact format onnx")
+    value = _add_tree_scores(graph, reader.encoding, reader.arrays, unit=1.0)
+    start, spread = reader.arrays["start"].tolist()
+    column = schema.label.column
+    step = (column.upper - column.lower) / TARGET_STEPS
+    for operation, *numbers in (
+        ("Mul", spread / 2.0**SCORE_BITS),
+        ("Add", start),
+        ("Clip", 0.0, TARGET_STEPS),
+        ("Mul", step),
+        ("Add", column.lower),
+        ("Clip", column.lower, column.upper),
+    ):
+        doubles = [np.array(float(each)) for each in numbers]
+        constants = map(graph.constant, doubles)
+        value = graph.add(operation, value, *constants)
+    first = graph.constant(np.array([1], dtype=np.int64))
+    name = graph.publish(graph.add("Squeeze", value, first), "number")
+    return helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS])
 
 
 def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
@@ -209,19 +244,27 @@ def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
     return Sums(sums, values.shape[2], reader.read_out)
 
 
-def _add_boosted(graph: Graph, reader: BoostedScores) -> Sums:
-    encoding = reader.encoding
-    arrays = reader.arrays
+def _add_tree_scores(
+    graph: Graph, encoding: Encoding, arrays: Mapping[str, NDArray[Any]], *, unit: float
+) -> str:
+    """Adds the summed scores of boosted trees, in multiples of ``unit``: double
+    ``(n_rows, n_scores)``.
+    """
     splits = trees.of_masks(
         Columns.of(encoding), feature=arrays["feature"], right=arrays["right"]
     )
-    values = arrays["scores"] / 2.0**SCORE_BITS
-    start = arrays["start"] / 2.0**SCORE_BITS
-    sums = trees.add_tree_sums(
+    values = arrays["scores"] / unit
+    return trees.add_tree_sums(
         graph, columns.add_values(graph, encoding), splits, values
     )
+
+
+def _add_boosted(graph: Graph, reader: BoostedScores) -> Sums:
+    arrays, unit = reader.arrays, 2.0**SCORE_BITS
+    start = arrays["start"] / unit
+    sums = _add_tree_scores(graph, reader.encoding, arrays, unit=unit)
     if start.any():
         sums = graph.add("Add", sums, graph.constant(start[np.newaxis]))
     if reader.temperature != 1.0:
         sums = graph.add("Mul", sums, graph.constant(np.array(reader.temperature)))
-    return Sums(sums, values.shape[2], reader.read_out)
+    return Sums(sums, arrays["scores"].shape[2], reader.read_out)

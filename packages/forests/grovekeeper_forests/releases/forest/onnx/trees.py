@@ -26,7 +26,7 @@ from onnx import TensorProto, numpy_helper
 from grovekeeper_forests.algorithms.bms_rf import layers
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
 from grovekeeper_forests.algorithms.nbrt.read import CALIBRATED, LOGISTIC, TIE_BREAK
-from grovekeeper_forests.algorithms.nbrt.scales import clip_of
+from grovekeeper_forests.algorithms.nbrt.scales import loss_of
 from grovekeeper_forests.data.encoding import to_numbers
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.releases.forest.onnx import columns
@@ -440,7 +440,7 @@ def _calibrated(graph: Graph, softmax: str) -> str:
     """Adds the correction for clipped gradients of two classes; see
     ``algorithms.nbrt.read.calibrated``.
     """
-    clip = float(clip_of(2))
+    clip = float(loss_of(2).clip)
 
     def number(value: float) -> str:
         return graph.constant(np.array(value))

@@ -1,0 +1,104 @@
+"""Prices the evaluation of models that predict a number. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.contract.algorithm import PublicFacts
+from grovekeeper_forests.data.schema import Label
+from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.privacy.events import Part, Sequential
+from grovekeeper_forests.releases.evaluation.price import (
+    ABSOLUTE,
+    CENTRED,
+    ROWS,
+    SPREAD,
+    SQUARED,
+    SUMS,
+    ErrorScale,
+    EvaluationPlan,
+)
+
+MAE, RMSE, R2 = "mae", "rmse", "r2"
+
+SUMS_OF: Final = MappingProxyType(
+    {
+        MAE: (ROWS, ABSOLUTE),
+        RMSE: (ROWS, SQUARED),
+        R2: (ROWS, SQUARED, CENTRED, SPREAD),
+    }
+)
+"""The sums that each metric follows from."""
+
+
+def error_scale(label: Label, largest: float | None, centre: float) -> ErrorScale:
+    """What clamps the errors of predictions of a label.
+
+    Args:
+        label: a number.
+        largest: as requested; ``None``: the range of the label.
+        centre: a released number near the labels, or the middle of their bounds.
+
+    Raises:
+        ParameterInvalid: the largest error is not above zero, or above the range.
+    """
+    assert label.bounds is not None
+    lower, upper = label.bounds
+    size = upper - lower
+    if largest is None:
+        largest = size
+    if not 0 < largest <= size:
+        problem = "too-large" if largest > size else "too-small"
+        accepted = [f"above 0, at most {size:.6g}"]
+        raise ParameterInvalid.named("largest_error", problem, accepted=accepted)
+    return ErrorScale(largest, min(max(centre, lower), upper))
+
+
+def metrics_of(sums: Sequence[str]) -> tuple[str, ...]:
+    """The metrics that some sums tell; :func:`plan_errors` releases these sums for
+    them.
+    """
+    return tuple(
+        metric for metric, needed in SUMS_OF.items() if set(needed) <= set(sums)
+    )
+
+
+def plan_errors(
+    metrics: Sequence[str], facts: PublicFacts, scale: ErrorScale, *, score_bins: int
+) -> EvaluationPlan:
+    """Prices the evaluation of one model that predicts a number: equal shares for each
+    sum. Reads no row and draws nothing.
+
+    Raises:
+        ParameterInvalid: a metric of classes, or a share too small for any draw.
+    """
+    if not set(metrics) <= SUMS_OF.keys():
+        raise ParameterInvalid.named("metrics", "not-for-numbers", accepted=SUMS_OF)
+    needed = {name for metric in metrics for name in SUMS_OF[metric]}
+    sums = tuple(name for name in SUMS if name in needed)
+    parts = parts_of_sums(sums, facts)
+    plan = EvaluationPlan(sums, 1, 0, score_bins, Sequential(parts), scale)
+    facts.require_covered(plan.event)
+    return plan
+
+
+def parts_of_sums(sums: Sequence[str], facts: PublicFacts) -> tuple[Part, ...]:
+    """The events of sums that share a price equally."""
+    of_each = facts.part(Fraction(1, len(sums)))
+    finest = noisy_counts.finest_steps(of_each.epsilon)
+    return tuple(
+        Part(
+            1,
+            noisy_counts.priced(
+                of_each.epsilon,
+                of_each.budget,
+                coordinates=1,
+                steps=1 if name == ROWS else finest,
+            ),
+        )
+        for name in sums
+    )
