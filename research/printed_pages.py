@@ -1,8 +1,9 @@
-"""Writes one page per table of the papers: printed numbers beside ours, costs of the
-literal rules, differences.
+"""Writes the rows of the papers' tables as CSV, printed numbers beside ours, and the
+sections of a paper's page on each table: costs of the literal rules, differences.
 """
 
 import csv
+import io
 import math
 import statistics
 from collections import defaultdict
@@ -33,14 +34,14 @@ Accuracies = Mapping[tuple[object, ...], Sequence[float]]
 fold.
 """
 
-_HEAD = """# {title}
+_HEAD = """## {heading}
 
-{about}
+{subject}. {about}
 
     python -m research.papers DATA --tables {name}
 
-Accuracy in percent: mean ± standard deviation over folds of 10-fold cross-validation, their number in brackets. The
-difference is ours − printed, in bold above two points: ours without privacy, or private where only that exists.
+[Every row]({name}.csv) has accuracies in percent: mean ± standard deviation over folds of 10-fold cross-validation,
+their number in brackets. A difference is ours − printed: ours without privacy, or private where only that exists.
 Chance is the 95 % interval of the difference between a mean of {n_printed} and ours, by the spread of ours{width}.
 
 ![Our accuracy against the printed one](plots/{name}.svg)
@@ -53,8 +54,8 @@ _COLUMNS = (
     "private, repaired",
     "ε",
     "difference",
+    "tried otherwise",
 )
-_TRIED = "tried otherwise"
 _CHANCE = "Inside the interval of chance."
 _EXPLAINED = (
     "Explained by a run: with “{title}”, the printed number is within two points and inside the "
@@ -89,9 +90,9 @@ spread no less.
 
 
 def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
-    """Writes the pages ``<table>.md``, and the plots if Matplotlib may be used."""
+    """Writes the rows ``<table>.csv``, and the plots if Matplotlib may be used."""
     for name in TABLES:
-        (folder / f"{name}.md").write_text(page(name, accuracies), encoding="utf-8")
+        (folder / f"{name}.csv").write_text(rows_of(name, accuracies), encoding="utf-8")
     if with_plots:
         # imported here, because Matplotlib is in the optional extra ``bench``
         from research import printed_plots
@@ -107,36 +108,45 @@ def write(folder: Path, accuracies: Accuracies, *, with_plots: bool) -> None:
             printed_plots.draw_table(plots / f"{name}.svg", points)
 
 
-def page(name: str, accuracies: Accuracies) -> str:
-    """The page of a table."""
+def label(name: str) -> str:
+    """What a table is called on the page of its paper."""
+    number = TABLES[name].title.partition("table ")[2].partition(":")[0]
+    return f"table {number}{' of the preprint' * (name == PREPRINT)}"
+
+
+def rows_of(name: str, accuracies: Accuracies) -> str:
+    """The rows of a table that have runs, as CSV."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(
+        _row(cell, accuracies) for cell in rows(name) if has_runs(cell, accuracies)
+    )
+    return lines.getvalue()
+
+
+def section(name: str, accuracies: Accuracies) -> str:
+    """The section on a table."""
     table, printed = TABLES[name], list(rows(name))
     measured = [cell for cell in printed if has_runs(cell, accuracies)]
-    has_checks = any(method.checks for method in table.methods.values())
-    columns = (*_COLUMNS, _TRIED) if has_checks else _COLUMNS
     n_printed = (
         f"{table.n_splits} random splits"
         if table.n_splits
         else f"{N_REPEATS} cross-validations"
     )
+    subject = table.title.partition(": ")[2]
     lines = [
         _HEAD.format(
-            title=table.title,
+            heading=_sentence(label(name)),
+            subject=_sentence(subject),
             about=table.about,
             name=name,
             n_printed=n_printed,
             width="" if table.n_splits else _FEW_FOLDS,
-        )
-    ]
-    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    lines += [_row(cell, accuracies, has_checks=has_checks) for cell in measured]
-    lines += [
-        "",
-        _near(measured, accuracies),
-        "",
+        ),
         *_distances(measured, accuracies),
         *_literal(table, measured),
-        "",
-        *_differences(measured, accuracies),
+        *_differences(table, measured, accuracies),
         "",
         *_missing(table, printed, measured),
     ]
@@ -144,25 +154,8 @@ def page(name: str, accuracies: Accuracies) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _near(measured: Sequence[Cell], accuracies: Accuracies) -> str:
-    """On how many datasets each method is near its printed number, and inside the
-    interval of chance.
-    """
-    gaps: dict[str, list[float]] = defaultdict(list)
-    inside: dict[str, list[bool]] = defaultdict(list)
-    for cell in measured:
-        if cell.dataset not in OTHER_LABELS.values():
-            gaps[cell.method].append(abs(gap_of(cell, accuracies)))
-            inside[cell.method].append(is_chance(cell, accuracies))
-    counts = [
-        f"{method} on {sum(gap <= 1 for gap in near)} of {len(near)}"
-        for method, near in gaps.items()
-    ]
-    within = [f"{method} on {sum(known)}" for method, known in inside.items()]
-    return (
-        f"Within one point of the printed number, by datasets: {', '.join(counts) or 'no runs'}. "
-        f"Inside the interval of chance: {', '.join(within) or 'no runs'}."
-    )
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def distances(
@@ -209,33 +202,28 @@ def _nearer_checks(cell: Cell, accuracies: Accuracies) -> dict[str, Task]:
     }
 
 
-def _row(cell: Cell, accuracies: Accuracies, *, has_checks: bool) -> str:
+def _row(cell: Cell, accuracies: Accuracies) -> tuple[str, ...]:
     plain, private = _runs(cell.plain, accuracies), _runs(cell.private, accuracies)
-    gap = gap_of(cell, accuracies)
-    shown = f"{gap:+.1f}" if abs(gap) <= SMALL else f"**{gap:+.1f}**"
-    epsilon = cell.epsilon if private else ""
-    columns = (
+    tried = (
+        f"{title}: {_text(runs)}"
+        for title, task in cell.checks.items()
+        if (runs := _runs(task, accuracies))
+    )
+    return (
         cell.dataset,
         cell.method,
         f"{cell.printed:.2f}",
         _text(plain),
         _text(private),
-        epsilon or "–",
-        shown,
+        cell.epsilon if private else "",
+        f"{gap_of(cell, accuracies):+.1f}",
+        "; ".join(tried),
     )
-    if has_checks:
-        tried = (
-            f"{title}: {_text(runs)}"
-            for title, task in cell.checks.items()
-            if (runs := _runs(task, accuracies))
-        )
-        columns = (*columns, "; ".join(tried) or "–")
-    return f"| {' | '.join(columns)} |"
 
 
 def _text(values: Sequence[float]) -> str:
     if not values:
-        return "–"
+        return ""
     spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{_mean(values):.1f}{spread} ({len(values)})"
 
@@ -253,7 +241,7 @@ def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
     )
     if not slugs:
         return
-    yield "## What the printed private rules cost\n"
+    yield f"### What the printed private rules of {label(table.name)} cost\n"
     for slug in table.unclaimed:
         proof = catalogue.algorithm(slug).about.proof.removeprefix("docs/")
         yield (
@@ -268,20 +256,24 @@ def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
         about = catalogue.algorithm(slug).about
         proof = about.proof.removeprefix("docs/")
         yield f"| `{slug}` | {TRUE_LOSS[slug]} | {about.wrong} [Proof](../../{proof}) |"
+    yield ""
     if table.name != PREPRINT:
         return
-    yield "\nLabels of one tree drawn by the printed rule are right at most so often, on any rows:\n"
+    yield "Labels of one tree drawn by the printed rule are right at most so often, on any rows:\n"
     yield "| dataset | B3 | at most | printed |\n|---|---|---|---|"
     for cell in measured:
         most = 100 * vote_ceiling(1, float(cell.epsilon), _n_classes(cell))
         yield f"| {cell.dataset} | {cell.epsilon} | {most:.1f} | {cell.printed:.2f} |"
+    yield ""
 
 
 def _n_classes(cell: Cell) -> int:
     return N_CLASSES[sources()[cell.dataset].file]
 
 
-def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str]:
+def _differences(
+    table: Table, measured: Sequence[Cell], accuracies: Accuracies
+) -> Iterator[str]:
     """Every difference above two points, by its reason."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for cell in measured:
@@ -289,7 +281,7 @@ def _differences(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[s
         if abs(gap) > SMALL:
             reason = reason_of(cell, accuracies)
             by_reason[reason].append(f"{cell.dataset} {cell.method} {gap:+.1f}")
-    yield "## Differences above two points\n"
+    yield f"### Differences above two points in {label(table.name)}\n"
     if not by_reason:
         yield "None."
     if any(cell.checks for cell in measured):
@@ -396,7 +388,7 @@ def _missing(
     are.
     """
     names = dict.fromkeys(cell.dataset for cell in printed)
-    yield "## Missing\n"
+    yield f"### Missing in {label(table.name)}\n"
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in names:
         if sources()[name].missing:

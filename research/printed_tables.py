@@ -391,8 +391,8 @@ TABLES: Mapping[str, Table] = {
             "ε = 1000/n, n the number of training rows, is recalled, not read. Number k and height h of trees are "
             "those that the paper chose with a validation set for each cell; private trees here are "
             f"{MAX_DEPTH} splits high at most. [Runs as printed](bojarski-runs.md), with thresholds between the values "
-            "present and the printed heights, are the reproduction of the table; this page shows what declared bounds "
-            "change.",
+            "present and the printed heights, are the reproduction of the table; this section shows what declared "
+            "bounds change.",
             {
                 "rpart": Method("rpart"),
                 "n-dpRFMV": Method("rdt-plain-mv"),

@@ -161,6 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tasks = tasks_of(cells, repeats=options.repeats, sizes=sizes)
     by_task = accuracies(run_all(options.folder, tasks, options.results / "runs.csv"))
     printed_pages.write(options.results, by_task, with_plots=options.plots)
+    # imported here, because the pages of papers read runs as this module does
+    from research.papers import entrances
+
+    entrances.write(options.results, by_task)
     return 0
 
 

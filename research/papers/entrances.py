@@ -1,5 +1,6 @@
-"""Writes the entrance page of every paper: what it says, what is right, what runs in
-the service, printed numbers beside ours, and what is not explained or not reproduced.
+"""Writes the page of every paper: what it says, what is right, what runs in the
+service, printed numbers beside ours, what is not explained or not reproduced, and a
+section on every table.
 
 Run ``python -m research.papers.entrances`` after the pages of the tables changed; a
 test compares the pages.
@@ -113,14 +114,11 @@ What the paper says, what is right, what runs, and what is not explained; detail
 
 def page(entrance: Entrance, accuracies: Accuracies) -> str:
     """The page of a paper."""
-    links = {
-        **{
-            printed_tables.TABLES[name].title.partition(":")[0]: f"{name}.md"
-            for name in entrance.tables
-        },
-        **entrance.pages,
-    }
-    details = ", ".join(f"[{title}]({target})" for title, target in links.items())
+    links = [
+        *map(_link, entrance.tables),
+        *(f"[{title}]({target})" for title, target in entrance.pages.items()),
+    ]
+    details = ", ".join(links)
     lines = [_HEAD.format(title=entrance.title, details=details)]
     lines += [
         *_service(entrance),
@@ -128,8 +126,15 @@ def page(entrance: Entrance, accuracies: Accuracies) -> str:
         *_beside(entrance, accuracies),
         *_unexplained(entrance, accuracies),
         *_not_reproduced(entrance),
+        "",
+        *(printed_pages.section(name, accuracies) for name in entrance.tables),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _link(table: str) -> str:
+    label = printed_pages.label(table)
+    return f"[{label}](#{label.replace(' ', '-')})"
 
 
 def _service(entrance: Entrance) -> Iterator[str]:
@@ -181,7 +186,7 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
         chance[place] += printed_pages.is_chance(cell, accuracies)
     rows = [
         (
-            f"[{printed_tables.TABLES[name].title.partition(':')[0]}]({name}.md)",
+            _link(name),
             method,
             str(len(of_method)),
             f"{statistics.median(of_method):.1f}",
@@ -211,8 +216,8 @@ def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
             and abs(gap := printed_pages.gap_of(cell, accuracies)) > 2
             and printed_pages.reason_of(cell, accuracies).startswith("Not explained")
         ]
-        title = printed_tables.TABLES[name].title.partition(":")[0]
-        yield f"* {title}: {'; '.join(named) or 'none'}."
+        label = printed_pages.label(name)
+        yield f"* {label[0].upper()}{label[1:]}: {'; '.join(named) or 'none'}."
     yield ""
 
 
@@ -230,15 +235,19 @@ def _not_reproduced(entrance: Entrance) -> Iterator[str]:
     yield from (f"* {one}." for one in missing)
 
 
-def pages() -> dict[str, str]:
-    """The pages by file name, from the committed runs."""
-    by_task = tables.accuracies(load(tables.RESULTS / "runs.csv", tables.PaperRun))
+def pages(accuracies: Accuracies | None = None) -> dict[str, str]:
+    """The pages by file name, without accuracies from the committed runs."""
+    by_task = (
+        tables.accuracies(load(tables.RESULTS / "runs.csv", tables.PaperRun))
+        if accuracies is None
+        else accuracies
+    )
     return {f"{paper.name}.md": page(paper, by_task) for paper in PAPERS}
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, accuracies: Accuracies | None = None) -> None:
     """Writes the pages."""
-    for name, text in pages().items():
+    for name, text in pages(accuracies).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

@@ -43,7 +43,7 @@ The paper prints no grid. Ours has leaves of 1 and 5 rows and, where a method ha
 m or the columns of a split; B1 is 10. "Best" is the setting of the highest mean accuracy on the folds, as no others are
 kept back, so chance raises it. "Default" is the paper's setting on the same folds. The paper says "grid-search" and not
 on which rows; printed gains are those over tables 2 and 3. Numbers are percent. The label
-of Hepatitis is the documented class; [table 2](mrf-2.md#missing) compares another one.
+of Hepatitis is the documented class; [table 2](paper-bai.md#missing-in-table-2) compares another one.
 """
 _FIGURE_5 = """
 ## Figure 5: number of trees and ε, beside SmoothRF

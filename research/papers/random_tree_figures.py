@@ -15,6 +15,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from research.papers import printed_random_trees as printed
+from research.papers.curve_names import spread
 from research.papers.random_tree_grid import (
     BUDGETS,
     COLUMNS,
@@ -28,6 +29,9 @@ from research.papers.random_tree_page import Errors, chosen_by_validation, error
 
 COLOURS = {"mv": "C0", "ta": "C2", "pa": "C3"}
 LINES = ("-", "--", ":")
+LINE_HEIGHT = 3.4
+"""Least distance between two names beside curves, in percentage points of error."""
+
 K_IN_FIGURE_1, H_IN_FIGURE_1 = (1, 5, 21), (5, 12)
 K_IN_FIGURE_2, H_IN_FIGURE_2 = (5, 21), (3, 9, 15)
 
@@ -78,9 +82,14 @@ def draw(folder: Path, runs: Sequence[GridRun]) -> None:
 
 
 def _panels(n_rows: int, n_columns: int) -> tuple[Figure, Any]:
-    size = (2.6 * n_columns, 2.0 * n_rows)
+    size = (2.9 * n_columns, 2.0 * n_rows)
     return pyplot.subplots(
-        n_rows, n_columns, figsize=size, layout="constrained", squeeze=False
+        n_rows,
+        n_columns,
+        figsize=size,
+        layout="constrained",
+        squeeze=False,
+        sharey=True,
     )
 
 
@@ -118,6 +127,8 @@ def _figure_1(
     by_height.set(ylabel=f"{name}: test error (%)")
     for panel, title, label in zip(panels, "abcd", "hhkk", strict=True):
         panel.set(title=title, xlabel=label)
+    for panel in (by_height, range_by_height):
+        panel.set_xticks((1, 5, 10, 15))
 
 
 def _figure_2(
@@ -154,7 +165,25 @@ def _figure_2(
 
 
 def _save(figure: Figure, axes: Any, path: Path) -> None:
-    for panel in axes[0]:
-        panel.legend(fontsize=4)
+    for panel in axes.flat:
+        _name_curves(panel)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
+
+
+def _name_curves(panel: Any) -> None:
+    """Writes the name of every curve at its right end, names apart from each other."""
+    lines = [line for line in panel.get_lines() if not line.get_label().startswith("_")]
+    ends = [float(line.get_ydata()[-1]) for line in lines]
+    for line, end, place in zip(lines, ends, spread(ends, LINE_HEIGHT), strict=True):
+        panel.annotate(
+            line.get_label(),
+            (line.get_xdata()[-1], end),
+            xytext=(1.04, place),
+            textcoords=("axes fraction", "data"),
+            color=line.get_color(),
+            fontsize=5,
+            verticalalignment="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "lw": 0.3},
+        )

@@ -427,12 +427,13 @@ are all rows of the dataset.
 The noise of these runs is a floating-point number, and bounds of columns are the smallest and the largest value that
 is present: neither is private. The service runs neither. The paper takes the smallest and the largest possible value
 as public and does not say which they are; with those that our schemas declare, errors without privacy are farther from
-the printed ones ([table 1](dprf-1.md)).
+the printed ones ([table 1](paper-bojarski.md#table-1)).
 
 ![Figure 1](plots/bojarski-figure-1.svg)
 
 Figure 1, private, nε = 1,000. Columns a and c: test error by height and by number of trees; the dotted line is the
 logarithmic number of trees. Columns b and d: least, mean and largest error of majority voting over the other parameter.
+All panels have one scale of errors; names stand beside the right ends of the curves.
 
 ![Figure 2](plots/bojarski-figure-2.svg)
 

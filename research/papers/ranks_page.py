@@ -22,8 +22,9 @@ FEWEST_FOLDS = 6
 
 _HEAD = """# Average ranks and significance tests
 
-Every number is computed from the printed tables and from the runs of their pages ([table 2](mrf-2.md) and
-[table 3](mrf-3.md) of Bai et al., [table 1](spe-1.md) of Huang, Lei and Kabán, [table 3](bms-3.md) of Song and Wang).
+Every number is computed from the printed tables and from their runs ([table 2](paper-bai.md#table-2) and
+[table 3](paper-bai.md#table-3) of Bai et al., [table 1](paper-huang.md#table-1) of Huang, Lei and Kabán,
+[table 3](paper-song.md#table-3) of Song and Wang).
 The papers test on 50 or 100 folds, ours on the folds that both methods have; fewer folds find fewer differences. The
 marks "better" and "worse" mean significant at 0.05; "–" means neither. The folds of several cross-validations share
 rows, which the tests of the papers and ours ignore, so chance gives more marks than the level says.

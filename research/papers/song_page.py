@@ -56,14 +56,14 @@ labels of BMS-RF can reach on any rows. Datasets are those that the text names.
 _TIMES = """
 ## Times of table 3
 
-Printed seconds beside the median seconds of our first ten folds of [table 3](bms-3.md), for growth and prediction, with
-the stop of section 3.2 of Bai et al., whose runs had the machine to themselves. The
+Printed seconds beside the median seconds of our first ten folds of [table 3](paper-song.md#table-3), for growth and
+prediction, with the stop of section 3.2 of Bai et al., whose runs had the machine to themselves. The
 paper does not say what its seconds contain, so the share of MRF's time that BMS-RF takes is what compares.
 """
 _TABLE_4 = """
 ## Table 4: rotation and oblique forests
 
-Accuracy in percent. The column of BMS-RF in table 4 repeats table 3, so [table 3](bms-3.md) has its runs.
+Accuracy in percent. The column of BMS-RF in table 4 repeats table 3, so [table 3](paper-song.md#table-3) has its runs.
 """
 NARROW = "wine_quality_red"
 """The dataset of figure 2 with few features: 11, where the others have 60 and 90."""

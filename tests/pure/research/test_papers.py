@@ -85,22 +85,22 @@ def test_the_command_runs_bundled_tables_continues_and_writes_pages(
     assert papers.main(command) == 0
     assert (tmp_path / "runs.csv").read_text() == runs
 
-    page = (tmp_path / "spe-1.md").read_text()
-    assert "| Iris | RF | 95.33 | " in page
+    rows = (tmp_path / "spe-1.csv").read_text()
+    assert "Iris,RF,95.33," in rows
+    assert "Iris," not in (tmp_path / "spe-2.csv").read_text()
+    page = (tmp_path / "paper-huang.md").read_text()
     assert "| `spe` | no bound, under either adjacency | Medians are drawn" in page
     assert "Syn5d" in page
     assert "Wine MaxTree: no fold ran." in page
     assert "Iris RF," not in page
-    assert "by datasets: RF on " in page
-    assert "| Iris |" not in (tmp_path / "spe-2.md").read_text()
+    assert "| [table 1](#table-1) | RF | 1 |" in page
 
 
-def test_the_committed_pages_are_those_of_the_committed_runs() -> None:
+def test_the_committed_rows_are_those_of_the_committed_runs() -> None:
     by_task = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
     for name in printed_tables.TABLES:
-        assert (papers.RESULTS / f"{name}.md").read_text(
-            encoding="utf-8"
-        ) == printed_pages.page(name, by_task)
+        committed = (papers.RESULTS / f"{name}.csv").read_text(encoding="utf-8")
+        assert committed == printed_pages.rows_of(name, by_task)
 
 
 def test_hepatitis_is_compared_by_both_labels() -> None:
@@ -111,11 +111,11 @@ def test_hepatitis_is_compared_by_both_labels() -> None:
     ]
     keys = [cell.plain.key for cell in both if cell.plain is not None]
     assert [key[0] for key in keys] == ["hepatitis", "hepatitis:histology"]
-    page = printed_pages.page(
+    page = printed_pages.section(
         "mrf-2", dict(zip(keys, ([0.8217], [0.6117]), strict=True))
     )
     assert "in points, by label: Hepatitis 20.0, Hepatitis by histology 1.0." in page
-    assert "Mean distance" not in printed_pages.page("mrf-2", {keys[0]: [0.8217]})
+    assert "Mean distance" not in printed_pages.section("mrf-2", {keys[0]: [0.8217]})
 
 
 @pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 3), (3, 3), (4, 4), (5, 2)])
@@ -184,7 +184,7 @@ def test_chance_is_judged_against_a_mean_of_ten_cross_validations(
     """The spread inside a cross-validation does not count."""
     cell = _cell("mrf-3", "Zoo", "RoF-LDA")
     assert (cell.plain is not None, cell.printed) == (True, 88.10)
-    page = printed_pages.page("mrf-3", {cell.plain.key: _folds(means)})
+    page = printed_pages.section("mrf-3", {cell.plain.key: _folds(means)})
     (line,) = [
         line
         for line in page.splitlines()
@@ -241,7 +241,7 @@ def test_a_run_explains_nothing_where_it_makes_its_method_worse() -> None:
 def test_no_claim_is_held_against_numbers_without_one() -> None:
     """Tables 2 and 3 have B3 → ∞; table 3 of the preprint claims ε = B3."""
     without, claimed = (
-        printed_pages.page(name, {}) for name in ("mrf-2", "mrf-preprint-3")
+        printed_pages.section(name, {}) for name in ("mrf-2", "mrf-preprint-3")
     )
     assert "where no privacy is claimed" in without
     assert "51.2 %" not in without
