@@ -21,7 +21,7 @@ from grovekeeper_forests.data.sanitiser import (
     sanitise_codes,
     sanitise_numbers,
 )
-from grovekeeper_forests.data.schema import NUMBER, Feature, Schema
+from grovekeeper_forests.data.schema import INTEGER, NUMBER, Feature, Schema
 
 MANY_ROWS = 20_000
 FIRST_SEED = 1_000
@@ -120,8 +120,9 @@ def _as_label(feature: Mapping[str, Any]) -> dict[str, Any]:
     name = feature["name"]
     if "categories" in feature:
         return {"name": name, "classes": feature["categories"]}
+    kind = INTEGER if feature["type"] == INTEGER else NUMBER
     bounds = {bound: feature[bound] for bound in ("lower", "upper")}
-    return {"name": name, "type": NUMBER, **bounds}
+    return {"name": name, "type": kind, **bounds}
 
 
 def _numbers(cells: Sequence[str]) -> NDArray[np.float64]:

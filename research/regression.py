@@ -13,6 +13,7 @@ programs are in ``research/reference/regression_peers.csv``. R² is 1 − Σ(y �
 
 import argparse
 import csv
+import json
 import math
 import statistics
 from collections import defaultdict
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 
 from grovekeeper_forests.data.sanitiser import numbers_of_codes
+from grovekeeper_forests.expected_r2 import MEASUREMENTS
 from grovekeeper_forests.privacy.accountants import Amount, gdp
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest import read as released_forest
@@ -38,6 +40,7 @@ from research.runs import Task, artifact_of
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 RUNS = RESULTS / "regression.csv"
 PAGE = RESULTS / "regression.md"
+SIZES = RESULTS / "regression_tables.csv"
 PEERS = Path(__file__).with_name("reference") / "regression_peers.csv"
 
 FIELDS = ("table", "method", "epsilon", "split", "r2")
@@ -61,7 +64,47 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=[*PRIVATE, ADASSP, FOREST])
     asked = parser.parse_args()
     measure(asked.data, asked.tables, asked.methods)
+    _write_sizes(asked.data, asked.tables)
     PAGE.write_text(page(rows_of(RUNS) + rows_of(PEERS)), encoding="utf-8")
+    MEASUREMENTS.write_text(measured(), encoding="utf-8")
+
+
+def _write_sizes(data: Path, names: list[str]) -> None:
+    """Writes the number of rows and columns of every table."""
+    with SIZES.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines)
+        writer.writerow(("table", "rows", "features"))
+        for name in names:
+            table = datasets.read(data, name)
+            writer.writerow((name, len(table.y), len(table.schema.features)))
+
+
+def measured() -> str:
+    """What quotes read: training rows, R² of a forest without privacy, and R² by
+    algorithm and ε of every table, as JSON.
+    """
+    r2 = _by_task(rows_of(RUNS))
+    tables = {}
+    for row in rows_of(SIZES):
+        name = row["table"]
+        train, _ = split_of(int(row["rows"]), 0)
+        forest = statistics.mean(r2[name, FOREST, ""])
+        reached: dict[str, Any] = {"rows": len(train), "forest": round(forest, 4)}
+        for method in PRIVATE:
+            reached[method] = {
+                epsilon: round(statistics.mean(r2[name, method, epsilon]), 4)
+                for epsilon in EPSILONS
+            }
+        tables[name] = reached
+    return json.dumps(tables, indent=1) + "\n"
+
+
+def _by_task(rows: list[Mapping[str, str]]) -> dict[tuple[str, str, str], list[float]]:
+    """R² of the splits by table, method and ε."""
+    r2: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        r2[row["table"], row["method"], row["epsilon"]].append(float(row["r2"]))
+    return r2
 
 
 def measure(data: Path, names: list[str], methods: list[str]) -> None:
@@ -195,9 +238,7 @@ def rows_of(file: Path) -> list[Mapping[str, str]]:
 
 def page(rows: list[Mapping[str, str]]) -> str:
     """The page of results."""
-    r2: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for row in rows:
-        r2[row["table"], row["method"], row["epsilon"]].append(float(row["r2"]))
+    r2 = _by_task(rows)
     private = dict.fromkeys(row["method"] for row in rows if row["epsilon"])
     parts = [_HEAD]
     for title, tables in (("held out", HELD_OUT), ("tuned on", TUNED)):

@@ -90,7 +90,9 @@ def write(source: Path, target: Path) -> None:
             features, frame = _of_package(table)
         else:
             features, frame = _of_folder(source, table)
-        label = {"name": table.label, "type": "number"}
+        numbers = frame[table.label].astype(float)
+        is_whole = bool((numbers == numbers.round()).all())
+        label = {"name": table.label, "type": "integer" if is_whole else "number"}
         label |= {"lower": table.lower, "upper": table.upper}
         declaration = {"features": features, "label": label}
         (target / f"{name}.json").write_text(json.dumps(declaration), encoding="utf-8")

@@ -97,7 +97,7 @@ class LabelIn(Request):
     """
 
     name: NewColumnName
-    type: Literal["number"] | None = None
+    type: Literal["number", "integer"] | None = None
     lower: FiniteNumber | None = None
     upper: FiniteNumber | None = None
     classes: (

@@ -67,8 +67,11 @@ def test_a_declaration_shows_the_bounds(server: Server) -> None:
     assert shown["schema"]["label"] == LABEL
     page = signed_in(server, server.admin).get(f"/ui/datasets/{dataset['id']}")
     assert "a number, 0 to 60" in text_of(page)
-    again = _declared(server, schema=shown["schema"])
-    assert again["schema"] == shown["schema"]
+    whole = {**LABEL, "type": "integer"}
+    again = _declared(server, schema={**shown["schema"], "label": whole})
+    assert again["schema"]["label"] == whole
+    page = signed_in(server, server.admin).get(f"/ui/datasets/{again['id']}")
+    assert "a whole number, 0 to 60" in text_of(page)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,8 @@ def test_a_declaration_shows_the_bounds(server: Server) -> None:
         ({"lower": -1.7e308, "upper": 1.7e308}, "upper", "too-large"),
         ({"lower": 0, "upper": 9, "cuts": [3]}, "cuts", "not-for-numbers"),
         ({"lower": 0, "upper": 9, "classes": ["a", "b"]}, "classes", "not-for-numbers"),
-        ({"lower": 0, "upper": 9, "type": "integer"}, "type", "unknown-choice"),
+        ({"lower": 0, "upper": 9.5, "type": "integer"}, "upper", "not-an-integer"),
+        ({"lower": 0, "upper": 9, "type": "numeric"}, "type", "unknown-choice"),
     ],
 )
 def test_other_bounds_are_refused(
@@ -279,17 +283,19 @@ def test_the_form_declares_bounds(server: Server) -> None:
     )
     assert wrong.status_code == 422
     assert "Must be below the upper bound." in wrong.text
+    form["label.whole"] = "yes"
     budget = browser.post("/ui/datasets/new", data={**form, "go": "budget"})
     review = browser.post(
         "/ui/datasets/new", data={**fields(budget.text), "go": "review"}
     )
-    assert "a number from 0 to 60" in review.text
+    assert "a whole number from 0 to 60" in review.text
     declared = browser.post(
         "/ui/datasets/new", data={**hidden(review.text), "go": "declare"}
     )
     assert declared.status_code == 303, declared.text
     path = declared.headers["Location"].removeprefix("/ui")
-    assert server.admin.http.get(path).json()["schema"]["label"] == LABEL
+    declared_label = server.admin.http.get(path).json()["schema"]["label"]
+    assert declared_label == {**LABEL, "type": "integer"}
 
 
 def test_auto_and_the_form_of_a_job_take_a_number(server: Server) -> None:
@@ -299,6 +305,10 @@ def test_auto_and_the_form_of_a_job_take_a_number(server: Server) -> None:
     page = browser.get(path, params={"epsilon": "1"})
     assert page.status_code == 200
     assert "docs/results/regression.md" in page.text
+    asked = training(dataset["id"], algorithm="auto", parameters={}, epsilon="1")
+    expected = server.admin.http.post("/plans", json=asked).json()["expected_accuracy"]
+    assert expected["sentence"].startswith("Expect an R² of about 0.")
+    assert "Expect an R² of about 0." in page.text
     job = server.trained(dataset["id"], algorithm="auto", parameters={}, epsilon="9")
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
     assert card["algorithm"] == "nbrt"

@@ -80,7 +80,10 @@ def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
 def _values_of_label(label: Mapping[str, Any]) -> str:
     if "classes" in label:
         return words.listed(label["classes"])
-    return f"a number, {_between(label)}"
+    kind = "number"
+    if label["type"] == "integer":
+        kind = "whole number"
+    return f"a {kind}, {_between(label)}"
 
 
 def _between(column: Mapping[str, Any]) -> str:

@@ -106,7 +106,10 @@ def review_of(
     if form.get("label.cuts"):
         values = f"numbers, cut at {form['label.cuts']}"
     if form.get("label.lower"):
-        values = f"a number from {form['label.lower']} to {form['label.upper']}"
+        kind = "number"
+        if form.get("label.whole"):
+            kind = "whole number"
+        values = f"a {kind} from {form['label.lower']} to {form['label.upper']}"
     label = (form.get("label.name", ""), "to predict", values)
     continued = None if would_be is None else would_be.continues
     return Review(

@@ -342,6 +342,7 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
         "label.cuts": ", ".join(map(str, label.get("cuts") or ())),
         "label.lower": _text(label.get("lower")),
         "label.upper": _text(label.get("upper")),
+        "label.whole": _text(label.get("type") == "integer"),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": str(drafted.get("protects") or "row"),
         "population": str(drafted.get("population") or ""),
@@ -454,6 +455,8 @@ def _label(form: Form) -> dict[str, Any]:
     has_bounds = bool(lower or upper)
     if has_bounds:
         label["type"] = "number"
+        if form.get("label.whole"):
+            label["type"] = "integer"
         label["lower"] = number_in(lower)
         label["upper"] = number_in(upper)
     if classes or not (points or has_bounds):

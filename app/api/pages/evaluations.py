@@ -103,9 +103,9 @@ def quote_evaluation(
         model=model,
         title=title,
         is_binary=len(label.get("classes", ())) == 2,
-        is_of_numbers=label.get("type") == "number",
+        is_of_numbers="lower" in label,
         half_width=None if width is None else error_in_words(width),
-        metrics=_METRICS[label.get("type") == "number"],
+        metrics=_METRICS["lower" in label],
     )
 
 

@@ -26,6 +26,7 @@ from app.wire.training import (
 )
 from grovekeeper_forests import amounts, catalogue
 from grovekeeper_forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
+from grovekeeper_forests.expected_r2 import explained
 from grovekeeper_forests.privacy import accountants, guarantees, receipts
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.releases.contract import STEPS_OF_A_LABEL
@@ -160,7 +161,7 @@ def expected_accuracy(
     """
     part, *others = (part.asked for part in parts)
     if part.schema.label.is_number:
-        return _unknown(_OF_NUMBERS)
+        return _of_number(algorithm, part, rows)
     if others:
         return _unknown(
             f"Not measured for jobs on two datasets of these sizes. {_nearest_run(algorithm, part)}"
@@ -211,8 +212,33 @@ def expected_accuracy(
     )
 
 
-_OF_NUMBERS = (
-    "Not stated for labels that are numbers: docs/results/regression.md has what was measured on public "
+def _of_number(
+    algorithm: str, part: AskedPart, rows: int | None
+) -> ExpectedAccuracyOut:
+    """The share of the spread of a number that forests explained on similar tables."""
+    terms = part.terms
+    found = None
+    if rows is not None:
+        epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)
+        run = f"{algorithm}@{terms.accountant}"
+        found = explained(run, rows=rows, epsilon=epsilon / terms.max_rows)
+    if found is None:
+        return _unknown(_NUMBERS_NOT_MEASURED)
+    sentence = (
+        f"Expect an R² of about {found.middle:.2f}, as in the middle of {found.n_tables} public tables of similar "
+        f"rows × ε, half of them between {found.low:.2f} and {found.high:.2f}; forests without privacy reached "
+        f"{found.forest:.2f} there. 1 is a perfect prediction, 0 the mean of the label for every row; your table may "
+        "be easier or harder."
+    )
+    return _unknown(_NUMBERS_MEASURED).model_copy(update={"sentence": sentence})
+
+
+_NUMBERS_MEASURED = (
+    "Every run is in docs/results/regression.md. What matters most, how much the features tell about the number, "
+    "nobody knows before."
+)
+_NUMBERS_NOT_MEASURED = (
+    "Not measured for this size, ε and account: docs/results/regression.md has what was measured on public "
     "tables."
 )
 

@@ -281,7 +281,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         if not labels:
             # the service answers with the labels of the dataset
             return
-        is_number = labels[0].get("type") == "number"
+        is_number = "lower" in labels[0]
         if is_number != self._predicts_numbers:
             sentence = _OF_NUMBERS if is_number else _OF_CLASSES
             raise ValueError(sentence.format(labels[0]["name"]))

@@ -159,6 +159,8 @@ def _label_column(label: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": label["name"], "type": "numeric", "cuts": label["cuts"]}
     if label.get("type") == "number":
         return {**label, "type": "numeric"}
+    if label.get("type") == "integer":
+        return dict(label)
     return _of_categories(label["name"], label["classes"])
 
 

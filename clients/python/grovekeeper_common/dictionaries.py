@@ -198,10 +198,11 @@ def _label(column: Mapping[str, Any], cuts: Sequence[Any] | None) -> dict[str, A
     name = column["name"]
     if cuts:
         return {"name": name, "cuts": list(cuts)}
-    if column["type"] in ("numeric", "integer"):
+    kind = {"numeric": "number", "integer": "integer"}.get(column["type"])
+    if kind is not None:
         lower = column.get("lower")
         upper = column.get("upper")
-        return {"name": name, "type": "number", "lower": lower, "upper": upper}
+        return {"name": name, "type": kind, "lower": lower, "upper": upper}
     return {"name": name, "classes": column.get("categories")}
 
 
@@ -277,7 +278,9 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
         labels = {_name(label): _list(label.get("cuts")) for label in several if label}
         for label in filter(None, several):
             column = _Column(_categorical(label, label.get("classes")))
-            if label.get("cuts") or label.get("type") == "number":
+            if label.get("type") == "integer":
+                column = _of_declaration(label)
+            elif label.get("cuts") or label.get("type") == "number":
                 column = _of_declaration({**label, "type": "numeric"})
             columns.append(column)
         declared = {name: value[name] for name in _FURTHER if name in value}

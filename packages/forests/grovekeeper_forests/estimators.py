@@ -37,7 +37,13 @@ from grovekeeper_forests.data.sanitiser import (
     codes_of_numbers,
     sanitise_prediction_columns,
 )
-from grovekeeper_forests.data.schema import NUMBER, Feature, FeatureType, Schema
+from grovekeeper_forests.data.schema import (
+    INTEGER,
+    NUMBER,
+    Feature,
+    FeatureType,
+    Schema,
+)
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.releases.forest import draw, read
@@ -481,8 +487,8 @@ class BoostedPrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[mi
         lower = float(label["lower"])
         upper = float(label["upper"])
         width = upper - lower
-        if label["type"] != NUMBER:
-            raise ValueError("the type of a label that is a number is number")
+        if label["type"] not in (NUMBER, INTEGER):
+            raise ValueError(f"the type of a label is {NUMBER} or {INTEGER}")
         if not 0 < width < math.inf:
             raise ValueError("the bounds of a label are finite, lower below upper")
         return label

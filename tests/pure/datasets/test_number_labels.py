@@ -2,6 +2,7 @@
 in, and its bounds are part of what a stored file means.
 """
 
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.errors import InstallationError
+from app.core.errors import InstallationError, RowsInvalid
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.upload_bodies import BodyForm
@@ -142,6 +143,25 @@ def test_a_decimal_is_read_back_exactly(whole: int, unit: int) -> None:
     assert written_numbers(SCHEMA.label, codes).tolist() == [value]
 
 
+def test_whole_numbers_are_declared_and_fractions_refused(tmp_path: Path) -> None:
+    whole = Schema.from_json({**STATED, "label": {**LABEL, "type": "integer"}})
+    assert whole.label.is_whole
+    assert whole.to_json()["label"] == {**LABEL, "type": "integer"}
+    ingest = Ingestion(tmp_path, whole)
+    assert _codes(ingest, _csv(["5", "61", ""])) == [CODES[3], TARGET_STEPS, -1]
+    (tmp_path / "other").mkdir()
+    with pytest.raises(RowsInvalid) as refused:
+        Ingestion(tmp_path / "other", whole)(_csv(["5.5"]))
+    assert [each.problem for each in refused.value.columns] == ["not-an-integer"]
+    wide = Label("cost", bounds=(0.0, 2.0**29), is_whole=True)
+    codes = codes_of_numbers(wide, np.array([123_456_789.0]))
+    assert written_numbers(wide, codes).tolist() == [123_456_789.0]
+    with pytest.raises(ParameterInvalid, match="not-an-integer"):
+        Schema.from_json(
+            {**STATED, "label": {**LABEL, "type": "integer", "upper": 60.5}}
+        )
+
+
 def test_a_draft_takes_the_bounds_of_the_dictionary() -> None:
     text = b"""{"fields": [
         {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120}},
@@ -149,6 +169,10 @@ def test_a_draft_takes_the_bounds_of_the_dictionary() -> None:
         {"name": "cost", "type": "number"}]}"""
     draft = draft_declaration(text, name="stays", labels={"los_days": ()})
     assert draft.declaration["schema"]["label"] == LABEL
+    whole = draft_declaration(text, name="stays", labels={"age": ()})
+    assert whole.declaration["schema"]["label"]["type"] == "integer"
+    of_draft = json.dumps(whole.declaration).encode()
+    assert draft_declaration(of_draft).declaration == whole.declaration
     gaps = draft_declaration(text, name="stays", labels={"cost": ()})
     label = gaps.declaration["schema"]["label"]
     assert label == {"name": "cost", "type": "number", "lower": None, "upper": None}

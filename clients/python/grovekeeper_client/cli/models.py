@@ -188,7 +188,8 @@ def _show_use(output: Output, use: Mapping[str, Any]) -> None:
     leaves = [
         f"{share_in_words(leaf['share'])} {leaf['label']}" for leaf in use["leaves"]
     ]
-    output.say(f"leaves by the class that they favour: {', '.join(leaves)}")
+    if leaves:
+        output.say(f"leaves by the class that they favour: {', '.join(leaves)}")
     if any(feature["importance"] is None for feature in features):
         output.say(NO_IMPORTANCES)
 

@@ -241,7 +241,10 @@ def _show_quote(
     show_quote(output, answer, what=what, receipt=receipt)
     if answer["mae_half_width"] is not None:
         width = error_in_words(answer["mae_half_width"])
-        output.say(f"Noise moves the mean absolute error by ± {width} at 95 %.")
+        output.say(
+            f"Noise moves the mean absolute error by ± {width} at 95 %; in proportion to --largest-error, as which "
+            "larger errors count."
+        )
     if answer["fits"]:
         output.hint(f"grovekeeper evaluations {following} --wait")
 

@@ -380,6 +380,8 @@ def written_numbers(label: Label, codes: NDArray[np.int32]) -> NDArray[np.float6
     lower, upper = label.bounds
     part = (upper - lower) / TARGET_STEPS
     digits = math.floor(-math.log10(part))
+    if label.is_whole:
+        digits = min(digits, 0)
     rounded = np.round(numbers, digits)
     # a bound may have more digits
     inside = np.clip(rounded, lower, upper)

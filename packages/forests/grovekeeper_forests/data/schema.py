@@ -95,7 +95,10 @@ class Feature:
 
 
 NUMBER: Final = "number"
-"""The type of a label whose cells are numbers that a forest predicts."""
+INTEGER: Final = "integer"
+"""The types of a label whose cells are numbers that a forest predicts: any, or whole
+ones.
+"""
 
 TARGET_STEPS: Final = 2**30
 """A label that is a number is stored as a whole number of such parts of its range."""
@@ -111,12 +114,15 @@ class Label:
             on a point is in the class above it. Empty where the cells are the classes.
         bounds: smallest and largest value of a label that is a number; numbers beyond
             are clamped. ``None`` where the label has classes.
+        is_whole: whether the numbers of the owner's files are whole. Predictions may
+            have fractions.
     """
 
     name: str
     classes: tuple[str, ...] = ()
     cuts: tuple[float, ...] = ()
     bounds: tuple[float, float] | None = None
+    is_whole: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -141,7 +147,10 @@ class Label:
     def column(self) -> Feature:
         """The label as a column of the owner's files, where any cell may be empty."""
         if self.bounds is not None:
-            return Feature(self.name, "numeric", *self.bounds, missing=True)
+            kind: FeatureType = "numeric"
+            if self.is_whole:
+                kind = "integer"
+            return Feature(self.name, kind, *self.bounds, missing=True)
         if self.cuts:
             return Feature(self.name, "numeric", -math.inf, math.inf, missing=True)
         return Feature(self.name, "categorical", categories=self.classes, missing=True)
@@ -152,7 +161,10 @@ class Label:
         """
         if self.bounds is not None:
             lower, upper = map(plain_number, self.bounds)
-            return {"name": self.name, "type": NUMBER, "lower": lower, "upper": upper}
+            kind = NUMBER
+            if self.is_whole:
+                kind = INTEGER
+            return {"name": self.name, "type": kind, "lower": lower, "upper": upper}
         result: dict[str, object] = {"name": self.name, "classes": list(self.classes)}
         # labels without cuts have no such member, and keep their bytes
         if self.cuts:
@@ -372,14 +384,15 @@ def _label(item: Mapping[str, object]) -> Label:
     cuts = tuple(map(float, points))
     bounds = None
     has_bounds = "lower" in item or "upper" in item
-    if has_bounds or item.get("type") == NUMBER:
+    if has_bounds or item.get("type") in (NUMBER, INTEGER):
         lower = cast("float | None", item.get("lower"))
         upper = cast("float | None", item.get("upper"))
         # a bound that is not declared is NaN, which the rules refuse
         bounds = _number_or_nan(lower), _number_or_nan(upper)
     elif cuts and not classes:
         classes = classes_of_cuts(cuts)
-    return Label(str(item["name"]), classes, cuts, bounds)
+    is_whole = item.get("type") == INTEGER
+    return Label(str(item["name"]), classes, cuts, bounds, is_whole)
 
 
 def _number_or_nan(value: float | None) -> float:
@@ -522,6 +535,8 @@ def _target_problems(label: Label, bounds: tuple[float, float]) -> dict[str, str
             problems[name] = "missing"
         elif math.isinf(value):
             problems[name] = "not-finite"
+        elif label.is_whole and not value.is_integer():
+            problems[name] = "not-an-integer"
     lower, upper = bounds
     if not problems and lower >= upper:
         problems["lower"] = "not-below-upper"
