@@ -24,7 +24,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -62,6 +63,7 @@ _ED25519 = "Ed25519"
 REFUSALS: Mapping[str, str] = {
     "malformed": "it is too long, or its parts are no base64 or no JSON objects with each name once",
     "key-unknown": "the provider has no key with its `kid`",
+    "key-unsuited": f"the provider's key for it is none for signatures with {', '.join(ALGORITHMS)}",
     "kid-missing": "it has no `kid`, and the provider has several keys",
     "signature": "its signature does not hold under the provider's key and the key's algorithm",
     "issuer": "`iss` is not GROVEKEEPER_OIDC_ISSUER, character by character",
@@ -90,13 +92,21 @@ class SigningKey:
 
 
 class NotAKeySet(ValueError):
-    """What the provider sent is no JSON Web Key Set with a key that can be used."""
+    """What the provider sent is no JSON Web Key Set with a key."""
 
 
 @dataclass(frozen=True)
 class _KeySet:
     keys: Mapping[str, SigningKey]
     read_at_s: float
+    listed: Collection[object] = ()
+    """Ids of all keys of the provider, those that cannot be used among them."""
+
+    def is_unsuited(self, key_id: str | None) -> bool:
+        """Whether the provider has a key for a token, and it cannot be used."""
+        if key_id is None:
+            return bool(self.listed) and not self.keys
+        return key_id in self.listed and key_id not in self.keys
 
 
 class SigningKeys:
@@ -118,6 +128,7 @@ class SigningKeys:
         Raises:
             Unavailable: the keys are too old, or the key is unknown, and the provider
                 cannot be asked now.
+            Unauthenticated: the provider has the key, which cannot be used.
         """
         key = named(self._fresh(), key_id)
         if key is not None:
@@ -132,6 +143,8 @@ class SigningKeys:
                 raise _unavailable(retry_after_s=limits.KEY_SET_PAUSE_S)
         finally:
             self._reading.release()
+        if self._known.is_unsuited(key_id):
+            raise _refused("key-unsuited")
         return named(self._fresh(), key_id)
 
     def _fresh(self) -> Mapping[str, SigningKey]:
@@ -146,13 +159,15 @@ class SigningKeys:
         """Reads the keys once. A failure leaves the known keys as they are."""
         self._attempted_at_s = monotonic()
         try:
-            keys = parse_key_set(self._key_set())
+            text = self._key_set()
+            keys = parse_key_set(text)
         except (OSError, NotAKeySet):
             _log.warning(
                 "the keys of the identity provider cannot be read", exc_info=True
             )
         else:
-            self._known = _KeySet(keys, monotonic())
+            listed = [item.get("kid", "") for item in _listed(text)]
+            self._known = _KeySet(keys, monotonic(), listed)
 
     def _key_set(self) -> bytes:
         if isinstance(self._location, Path):
@@ -170,14 +185,26 @@ def named(keys: Mapping[str, SigningKey], key_id: str | None) -> SigningKey | No
 
 
 def parse_key_set(text: bytes) -> dict[str, SigningKey]:
-    """The keys of a JSON Web Key Set that may sign tokens, by id. An id that two keys
-    have names none of them.
+    """The keys of a JSON Web Key Set that may sign tokens, by id. An id that two of
+    them have names none of them.
 
     A single key may have no id; it is listed under an empty one.
 
     Raises:
-        NotAKeySet: another text, or no such key.
+        NotAKeySet: another text, or no key of any kind.
     """
+    usable: dict[str, list[SigningKey]] = defaultdict(list)
+    for item in _listed(text):
+        key_id, key = item.get("kid", ""), _signing_key(item)
+        if isinstance(key_id, str) and key is not None:
+            usable[key_id].append(key)
+    keys = {key_id: same[0] for key_id, same in usable.items() if len(same) == 1}
+    if len(keys) > 1:
+        keys.pop("", None)
+    return keys
+
+
+def _listed(text: bytes) -> list[dict[str, Any]]:
     try:
         listed = strict_json.loads(text)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
@@ -185,19 +212,9 @@ def parse_key_set(text: bytes) -> dict[str, SigningKey]:
     if not isinstance(listed, list):
         raise NotAKeySet
     items = [item for item in listed if isinstance(item, dict)]
-    ids = [item.get("kid", "") for item in items]
-    keys: dict[str, SigningKey] = {}
-    for key_id, item in zip(ids, items, strict=True):
-        if not isinstance(key_id, str) or ids.count(key_id) > 1:
-            continue
-        key = _signing_key(item)
-        if key is not None:
-            keys[key_id] = key
-    if len(keys) > 1:
-        keys.pop("", None)
-    if not keys:
+    if not items:
         raise NotAKeySet
-    return keys
+    return items
 
 
 def _signing_key(item: dict[str, Any]) -> SigningKey | None:

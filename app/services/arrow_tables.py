@@ -40,6 +40,7 @@ from app.core.errors import (
     TooLarge,
     pointer,
 )
+from grovekeeper_common.number_text import BLANKS
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import empty_texts, max_rows
@@ -123,6 +124,7 @@ class ArrowCells:
             return np.full(len(self), feature.missing_code, dtype=np.int32)
         empty = empty_texts(feature)
         texts = pa.array([*feature.categories, *empty], pa.string())
+        marks = pa.array(empty[1:], pa.string())
         missing = np.int32(feature.missing_code)
         code_of_text = np.array(
             [
@@ -138,6 +140,12 @@ class ArrowCells:
                 values = values.cast(pa.large_string())
             known = pc.index_in(values, value_set=texts.cast(values.type))
             place = np.where(are_valid(known), elements(known, np.int32), len(texts))
+            if feature.marks:
+                # with blanks around them, as files have them
+                trimmed = pc.ascii_trim(values, characters=BLANKS)
+                is_mark = pc.is_in(trimmed, value_set=marks.cast(values.type))
+                is_other = place == len(texts)
+                place[is_other & np.asarray(is_mark)] = len(texts) - 1
             return np.where(are_valid(values), code_of_text[place], missing)
 
         return self._joined(of_values, missing)

@@ -170,3 +170,15 @@ def test_models_side_by_side_show_what_differs(scene: Scene) -> None:
     ):
         with pytest.raises(NotFound):
             compared(*addresses, by=caller)
+
+
+def test_a_later_look_at_training_rows_does_not_hide_what_held_out_rows_showed(
+    scene: Scene,
+) -> None:
+    model = job_kinds.model(scene, "a")
+    first = _evaluated(scene, [model], "1")
+    assert _evaluation_of(scene, model) == first
+    _evaluated(scene, [model], "2", scope={})
+    assert _evaluation_of(scene, model) == first
+    last = _evaluated(scene, [model], "3")
+    assert _evaluation_of(scene, model) == last

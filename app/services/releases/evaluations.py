@@ -374,6 +374,12 @@ class ReleasedScore(NamedTuple):
     accuracy: ReleasedAccuracyOut | None = None
     error: ReleasedErrorOut | None = None
 
+    @property
+    def is_held_out(self) -> bool:
+        """Whether it was measured on rows that no model was trained on."""
+        released = self.accuracy or self.error
+        return released is not None and not released.on_training_rows
+
 
 NO_SCORE = ReleasedScore()
 
@@ -382,7 +388,8 @@ def newest_scores(
     session: Session, principal: Principal, model_ids: Sequence[str]
 ) -> dict[str, ReleasedScore]:
     """The newest released score of each of several models, by id, on datasets where the
-    key may train. A model without one is left out.
+    key may train: on rows that no model was trained on, if there is one. A model
+    without one is left out.
     """
     dataset_ids = grants.datasets_with(session, principal, TRAIN)
     unread = releases.last_evaluations(session, model_ids, dataset_ids)
@@ -393,12 +400,15 @@ def newest_scores(
             models_of[evaluation_ids.pop(0)].add(model_id)
         for row in releases.several_evaluations(session, models_of):
             model_id, score = _measured(row)
-            if score != NO_SCORE and model_id in models_of[row.id]:
+            if score == NO_SCORE or model_id not in models_of[row.id]:
+                continue
+            if score.is_held_out or model_id not in newest:
                 newest[model_id] = score
+        held_out = {id_ for id_, score in newest.items() if score.is_held_out}
         unread = {
             model_id: evaluation_ids
             for model_id, evaluation_ids in unread.items()
-            if evaluation_ids and model_id not in newest
+            if evaluation_ids and model_id not in held_out
         }
     return newest
 

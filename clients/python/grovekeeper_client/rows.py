@@ -5,6 +5,7 @@ the same kind.
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -364,7 +365,7 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
             take.
         ModuleNotFoundError: pyarrow is not installed.
     """
-    batches = _batches(source)
+    batches = _batches(source, features)
     import pyarrow
 
     schema = _as_declared(batches.schema.empty_table(), features).schema
@@ -374,7 +375,7 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
             writer.write_table(table, max_chunksize=_BATCH_ROWS)
 
 
-def _batches(source: Any) -> Any:
+def _batches(source: Any, features: Sequence[Feature]) -> Any:
     """A reader of the batches of a DataFrame, or of a table that Arrow knows."""
     stream = _stream(source)
     if stream is not None:
@@ -390,7 +391,7 @@ def _batches(source: Any) -> Any:
         raise ModuleNotFoundError(_NEEDS_PYARROW, name="pyarrow") from None
 
     if kind == "pandas":
-        table = pyarrow.Table.from_pandas(source, preserve_index=False)
+        table = _table_of_pandas(source, features)
     else:
         table = (
             source
@@ -398,6 +399,26 @@ def _batches(source: Any) -> Any:
             else pyarrow.Table.from_batches([source])
         )
     return table.to_reader(max_chunksize=_BATCH_ROWS)
+
+
+def _table_of_pandas(source: Any, features: Sequence[Feature]) -> Any:
+    import pyarrow
+
+    with suppress(pyarrow.ArrowException):  # cells of several types in a column
+        return pyarrow.Table.from_pandas(source, preserve_index=False)
+    declared = {feature["name"]: feature for feature in features}
+    columns = {}
+    for name, column in _named(source, "pandas", []).items():
+        array = None
+        with suppress(pyarrow.ArrowException):
+            array = pyarrow.array(column, from_pandas=True)
+        if array is None and name in declared:
+            array = _array(declared[name], column)
+        if array is None:
+            # not from the error of the library, which quotes a cell
+            raise TypeError(f"column {name!r}: it has cells of several types")
+        columns[str(name)] = array
+    return pyarrow.table(columns)
 
 
 def _as_declared(table: Any, features: Sequence[Feature]) -> Any:

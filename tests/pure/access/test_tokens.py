@@ -458,3 +458,35 @@ def test_the_issuer_s_document_names_the_keys() -> None:
 def test_another_document_of_an_issuer_is_not_believed(changes: dict[str, str]) -> None:
     with _publishing(**changes) as issuer, pytest.raises(Unavailable):
         SigningKeys(None, issuer=issuer).find("es256")
+
+
+def _logged_of(listed: list[Any], path: Path, text: str) -> None:
+    path.write_text(json.dumps({"keys": listed}))
+    tokens.verify(text, RULES, find_key=SigningKeys(path).find, at=stamps.now())
+
+
+def test_a_signing_key_may_share_its_id_with_a_key_for_another_use(
+    tmp_path: Path,
+) -> None:
+    text = jwt.encode(
+        claims(), private_key("RS256"), "RS256", headers={"kid": RSA["kid"]}
+    )
+    encryption = public_jwk(private_key("ES256"), RSA["kid"], use="enc")
+    _logged_of([encryption, RSA], tmp_path / "keys.json", text)
+
+
+@pytest.mark.parametrize("beside", [[], [public_jwk(private_key("ES256"), "b")]])
+def test_a_key_with_another_algorithm_is_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, beside: list[Any]
+) -> None:
+    """The provider has the key, so its keys were read, and it is not unknown."""
+    caplog.set_level("INFO")
+    listed = [RSA | {"alg": "RS512"}, *beside]
+    headers = {"kid": RSA["kid"]}
+    text = jwt.encode(claims(), private_key("RS256"), "RS256", headers=headers)
+    for tried in [text] if beside else [text, _without_id()]:
+        caplog.clear()
+        with pytest.raises(Unauthenticated):
+            _logged_of(listed, tmp_path / "keys.json", tried)
+        assert _logged(caplog) == [tokens.REFUSALS["key-unsuited"]]
+    assert "RS256, PS256, ES256, EdDSA" in tokens.REFUSALS["key-unsuited"]

@@ -227,3 +227,22 @@ def test_the_command_that_opens_a_first_population_is_whole(
     command = shown.partition("grovekeeper ")[2].split()
     assert command == ["populations", "create", "NAME", "--epsilon", "1"]
     assert run(*command).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("broken.csv", "hours,sex\n", "the rows have a column 'hours'"),
+        ("short.csv", "sex\n", "the rows lack columns that the model needs: age"),
+        ("labelled.csv", "age,sex,income\n", "labelled.csv has no rows"),
+        ("rows.json", "[]", "rows.json has no rows"),
+    ],
+)
+def test_a_file_without_rows_is_no_prediction(
+    run: Run, tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    """An export that broke has a header alone, or that of another file."""
+    (tmp_path / name).write_text(text)
+    result = run("predict", "md_1", str(tmp_path / name))
+    assert result.exit_code == 2
+    assert why in " ".join(result.stderr.split())

@@ -433,3 +433,41 @@ def test_a_declared_text_for_a_missing_value_is_missing_in_rows_of_every_kind(
             assert read.table[name].to_pylist() == cells[: read.n_rows]
     unmarked = rows.read({"code": ["NA"]}, SCHEMA | {"missing_values": None})
     assert unmarked.columns["code"] == ["NA"]
+
+
+def test_a_frame_that_predicts_can_be_uploaded_whatever_its_columns_mix(
+    tmp_path: Path,
+) -> None:
+    features = [
+        {"name": "n", "type": "categorical", "categories": ["1", "2"]},
+        {"name": "b", "type": "categorical", "categories": ["true", "false"]},
+        {"name": "d", "type": "date", "lower": "2020-01-01", "upper": "2024-12-31"},
+    ]
+    frame = pd.DataFrame(
+        {
+            "n": ["1", 2, None],
+            "b": [True, "true", None],
+            "d": ["2022-05-01", datetime.date(2022, 5, 2), None],
+        },
+        dtype=object,
+    )
+    rows.write_arrow(frame, tmp_path / "rows.arrow", features)
+    with pa.ipc.open_file(tmp_path / "rows.arrow") as file:
+        written = file.read_all().to_pydict()
+    assert written == {
+        "n": ["1", "2", None],
+        "b": ["true", "true", None],
+        "d": ["2022-05-01", "2022-05-02", None],
+    }
+
+
+@pytest.mark.parametrize("name", ["y", "x"])
+def test_a_refusal_of_a_mixed_column_quotes_no_cell(tmp_path: Path, name: str) -> None:
+    features = [{"name": "x", "type": "numeric", "lower": 0.0, "upper": 1.0}]
+    frame = pd.DataFrame({name: ["canary", 0.5]}, dtype=object)
+    with pytest.raises(TypeError, match=f"column '{name}'") as caught:
+        rows.write_arrow(frame, tmp_path / "rows.arrow", features)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "canary" not in str(error)
+        error = error.__context__

@@ -70,9 +70,10 @@ def predict(
     with call.client() as client:
         schema = client.model(model_id)["schema"]
         rows_in = read_rows(file, schema, written)
-        if rows_in:
-            names = dict.fromkeys(name for row in rows_in for name in row)
-            check_columns(names, schema)
+        if not rows_in:
+            raise WrongUse(f"{file} has no rows")
+        names = dict.fromkeys(name for row in rows_in for name in row)
+        check_columns(names, schema)
         answer = predict_rows(
             client, model_id, rows_in, schema=schema, read_out=read_out
         )

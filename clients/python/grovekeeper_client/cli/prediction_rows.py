@@ -46,7 +46,11 @@ def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -
     if form in OF_CSV:
         text = content.decode("utf-8-sig")
         check_separator(text, file, schema)
-        return from_csv(io.StringIO(text, newline=""), schema)
+        rows = from_csv(io.StringIO(text, newline=""), schema)
+        if not rows:
+            header = next(filter(None, csv.reader(io.StringIO(text, newline=""))))
+            check_columns(header, schema, aside={schema["label"]["name"]})
+        return rows
     if form not in (".json", ".jsonl") and not content.removeprefix(
         codecs.BOM_UTF8
     ).lstrip().startswith((b"[", b"{")):

@@ -39,7 +39,13 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import NO_DAY, day_of
-from grovekeeper_forests.data.schema import TARGET_STEPS, Feature, Label, Schema
+from grovekeeper_forests.data.schema import (
+    BLANKS,
+    TARGET_STEPS,
+    Feature,
+    Label,
+    Schema,
+)
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels.prediction import bound_cells
@@ -143,15 +149,24 @@ def legal_types(feature: Feature) -> frozenset[type]:
     return _JSON_STRINGS if has_texts else _JSON_NUMBERS
 
 
-def codes_of(feature: Feature) -> dict[object, int]:
-    """The codes of the declared categories and of an empty cell, which is a null or an
-    empty text.
+class _Codes(dict[object, int]):
+    """The codes of the cells of a column of categories: of an empty cell, which is a
+    null or an empty text, MISSING; of a text that is not declared, OTHER.
     """
-    codes: dict[object, int] = {
-        category: code for code, category in enumerate(feature.categories)
-    }
-    empty = (None, *empty_texts(feature))
-    return codes | dict.fromkeys(empty, feature.missing_code)
+
+    def __init__(self, feature: Feature) -> None:
+        super().__init__(
+            (category, code) for code, category in enumerate(feature.categories)
+        )
+        empty, *marks = empty_texts(feature)
+        self.update(dict.fromkeys((None, empty, *marks), feature.missing_code))
+        self._missing, self._other = feature.missing_code, feature.other_code
+        self._marks = frozenset(marks)
+
+    def __missing__(self, cell: object) -> int:
+        # files have blanks around a mark, and uploads pass over them
+        is_mark = isinstance(cell, str) and cell.strip(BLANKS) in self._marks
+        return self._missing if is_mark else self._other
 
 
 def empty_texts(feature: Feature) -> tuple[str, ...]:
@@ -212,12 +227,17 @@ class JsonCells:
         if feature.type == "date":
             is_empty = np.isnan(self.numbers(feature))
             return np.flatnonzero(is_empty)
-        empty: tuple[object, ...] = (None,)
         if feature.is_categorical:
-            empty = (None, *empty_texts(feature))
-        if not any(value in self._values for value in empty):
+            codes, missing = _Codes(feature), feature.missing_code
+            legal = legal_types(feature)
+            return [
+                row
+                for row, value in enumerate(self._values)
+                if type(value) in legal and codes[value] == missing
+            ]
+        if None not in self._values:
             return ()
-        return [row for row, value in enumerate(self._values) if value in empty]
+        return [row for row, value in enumerate(self._values) if value is None]
 
     def numbers(self, feature: Feature) -> NDArray[np.float64]:
         """See :class:`Cells`."""
@@ -234,11 +254,8 @@ class JsonCells:
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
         """See :class:`Cells`."""
-        codes = codes_of(feature)
-        other = feature.other_code
-        return np.array(
-            [codes.get(value, other) for value in self._values], dtype=np.int32
-        )
+        codes = _Codes(feature)
+        return np.array([codes[value] for value in self._values], dtype=np.int32)
 
 
 class NumberCells:
@@ -587,9 +604,9 @@ class RequestRows:
         self._is_categorical = tuple(feature.is_categorical for feature in features)
         self._order = [feature.name for feature in features]
         self._types: list[frozenset[type]] = []
-        self._codes: dict[int, tuple[Mapping[object, int], int]] = {}
+        # with the code that no cell may have: MISSING, unless the feature declares it
+        self._codes: dict[int, tuple[_Codes, int]] = {}
         self._first_days: dict[int, int] = {}
-        self._empty_texts: set[str] = set()
         rules: list[tuple[float, float, float, bool]] = []
         for place, feature in enumerate(features):
             if feature.first_day is not None:
@@ -597,8 +614,8 @@ class RequestRows:
             types = legal_types(feature)
             self._types.append(types if feature.missing else types - {type(None)})
             if feature.is_categorical:
-                self._codes[place] = codes_of(feature), feature.other_code
-                self._empty_texts.update(empty_texts(feature))
+                illegal = -1 if feature.missing else feature.missing_code
+                self._codes[place] = _Codes(feature), illegal
                 rules.append((-np.inf, np.inf, feature.other_code, False))
             else:
                 rules.append(
@@ -653,11 +670,10 @@ class RequestRows:
         cells = list(map(row.get, self._order))
         if not all(map(contains, self._types, map(type, cells))):
             return None
-        # The other function decides whether an empty text is legal.
-        if self._codes and not self._empty_texts.isdisjoint(cells):
-            return None
-        for place, (codes, other) in self._codes.items():
-            cells[place] = codes.get(cells[place], other)
+        for place, (codes, illegal) in self._codes.items():
+            cells[place] = code = codes[cells[place]]
+            if code == illegal:
+                return None
         for place, first_day in self._first_days.items():
             day = day_of(cells[place])
             if not day.is_integer():  # empty, or no date
@@ -687,10 +703,11 @@ class RequestRows:
             if place not in self._codes:
                 values += cells
                 continue
-            if type(None) not in types and not self._empty_texts.isdisjoint(cells):
-                return None  # an empty cell where none may be empty
-            codes, other = self._codes[place]
-            values += [codes.get(cell, other) for cell in cells]
+            codes, illegal = self._codes[place]
+            found = [codes[cell] for cell in cells]
+            if illegal in found:
+                return None
+            values += found
         return self._numbers(values, n_rows)
 
     def _numbers(

@@ -474,7 +474,7 @@ def value_list_problem(
     return None
 
 
-_BLANKS = " \t"
+BLANKS = " \t"
 """Which a reader takes off a cell before it looks for these texts."""
 
 
@@ -487,7 +487,7 @@ def missing_values_problem(marks: Sequence[str]) -> str | None:
     problem = value_list_problem(marks, smallest=0, largest=limits.MAX_MISSING_VALUES)
     if problem is None and any(map(_is_number, marks)):
         problem = "a-number"
-    if problem is None and any(mark != mark.strip(_BLANKS) for mark in marks):
+    if problem is None and any(mark != mark.strip(BLANKS) for mark in marks):
         problem = "blanks-around"
     return problem
 
