@@ -206,6 +206,7 @@ class NumberColumn(_Column):
     def __init__(self, feature: Feature) -> None:
         super().__init__(feature.name)
         self._feature = feature
+        self.is_date = feature.is_date
 
     def read(self, cells: pa.Array) -> CountedCells:
         """Reads one block of text or numbers. In a block with problems, refused cells
@@ -216,6 +217,8 @@ class NumberColumn(_Column):
         values: NDArray[np.float64]
         if not pa.types.is_string(cells.type):
             values = cells.to_numpy(zero_copy_only=False)
+            # of days, as numbers, those of tables alone have parts
+            self._suspected["not-a-date"] = suspicions.DAY_TIME
         elif self._feature.is_date:
             values = self._parse_dates(cells)
         else:

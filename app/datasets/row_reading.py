@@ -407,9 +407,8 @@ class Reading:
 
         Cells that are not like a number stay: marks for missing values have points, too.
         """
-        is_of_numbers = place < len(self.columns) and isinstance(
-            self.columns[place], NumberColumn
-        )
+        column = self.columns[place] if place < len(self.columns) else None
+        is_of_numbers = isinstance(column, NumberColumn) and not column.is_date
         if self._rules.dialect.decimal == "." or not is_of_numbers:
             return cells
         without_points = pc.replace_substring(cells, ".", "'")

@@ -309,6 +309,7 @@ class CsvSource:
             self._recoded = _Recoded(self._source, dialect.encoding)
             self._source = cast(BinaryIO, self._recoded)
         self._has_utf8 = False
+        self._has_nul = False
         self._dialect = dialect
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
@@ -334,6 +335,8 @@ class CsvSource:
             return suspicions.CONTROLS
         if self._dialect.encoding != RFC_4180.encoding:
             return suspicions.OTHER_ENCODING
+        if self._has_nul:
+            return suspicions.NUL
         if self._has_utf8 or self._begin.startswith(codecs.BOM_UTF8):
             return suspicions.SOME_BYTES
         return suspicions.LATIN_1
@@ -478,6 +481,7 @@ class CsvSource:
             self._ended = not piece
             if not self._n_bytes:
                 self._begin = piece[:_BEGIN_BYTES]
+            self._has_nul = self._has_nul or b"\0" in piece
             self._n_bytes += len(piece)
             if self._n_bytes > self._max_bytes:
                 return self._refuse(

@@ -48,7 +48,9 @@ from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.kept import kept_property
 
 _READ_OUT, _COUNTS = b"read_out", b"counts"
-_ACCEPTED = ("integer", "float", "string", "dictionary of these")
+_OF_TEXTS = ("string", "dictionary of strings")
+_OF_NUMBERS = ("integer", "float")
+_OF_DATES = ("date", "timestamp without a zone", *_OF_TEXTS)
 (
     _HEADER_OF_MESSAGE,
     _BATCH_OF_DICTIONARY,
@@ -347,26 +349,28 @@ def _member(buffer: memoryview, table: int, index: int) -> int:
 
 
 def _check_columns(schema: pa.Schema, declared: Schema) -> None:
-    are_dates = {feature.name: feature.is_date for feature in declared.features}
+    features = {feature.name: feature for feature in declared.features}
     if len(schema) > forest_limits.MAX_FEATURES:
         raise TooLarge("the number of columns", forest_limits.MAX_FEATURES)
     if len(set(schema.names)) < len(schema):
         raise InvalidRequest.at("/columns", "not-distinct")
-    places: dict[str, None] = {}
+    problems = []
     for field in schema:
-        is_date = are_dates.get(field.name, False)
-        if is_date and has_dates(field.type):
-            continue
-        if _is_readable(field.type):
+        feature = features.get(field.name)
+        is_date = feature is not None and feature.is_date
+        if _is_readable(field.type) or (is_date and has_dates(field.type)):
             continue
         # another name came from outside like a value
-        is_known = field.name in are_dates
-        places[pointer(("columns", field.name)) if is_known else "/columns"] = None
-    if places:
-        problems = [
-            FieldProblem(place, "unsupported-type", accepted=_ACCEPTED)
-            for place in places
-        ]
+        place, accepted = "/columns", (*_OF_NUMBERS, *_OF_TEXTS)
+        if feature is not None:
+            place = pointer(("columns", field.name))
+            accepted = _OF_TEXTS if feature.is_categorical else _OF_NUMBERS
+        if is_date:
+            accepted = _OF_DATES
+        problem = FieldProblem(place, "unsupported-type", accepted=accepted)
+        if problem not in problems:
+            problems.append(problem)
+    if problems:
         raise InvalidRequest(problems[: forest_limits.MAX_REPORTED_PROBLEMS])
 
 

@@ -215,13 +215,12 @@ def _form(request: Request) -> BodyForm:
     declared = Message()
     declared["content-type"] = request.headers.get("content-type", "text/csv")
     media_type = declared.get_content_type()
-    if (
-        declared.get_content_charset("utf-8") not in _CHARSETS
-        or declared.get_param("header") == "absent"
-    ):
+    if declared.get_param("header") == "absent":
+        raise UnsupportedMediaType(["text/csv with a header row"])
+    if declared.get_content_charset("utf-8") not in _CHARSETS:
         raise UnsupportedMediaType(
             [
-                "text/csv in UTF-8 with a header row",
+                "text/csv in UTF-8",
                 "text/csv without a charset, which the parameter encoding states",
             ]
         )

@@ -238,11 +238,13 @@ class Unreachable(Exception):
         why: a phrase.
         idempotency_key: key of the request, if it has one. The request may have
             arrived; a call with this key continues it and has no second effect.
+        may_have_arrived: whether an attempt was sent.
     """
 
     url: str
     why: str
     idempotency_key: str | None = None
+    may_have_arrived: bool = True
 
     def __str__(self) -> str:
         sentence = f"no answer from {self.url}: {self.why}"

@@ -180,6 +180,7 @@ class Transport:
             response.close()
 
     def _answered(self, request: Request) -> httpx.Response:
+        may_have_arrived = False
         for attempt in range(1, request.attempts + 1):
             last = attempt == request.attempts
             try:
@@ -188,16 +189,18 @@ class Transport:
                     return response
                 problem = _problem(response)
             except httpx.TransportError as error:
-                if last or not (
-                    isinstance(error, _NEVER_SENT) or request.may_arrive_twice
-                ):
+                is_sent = not isinstance(error, _NEVER_SENT)
+                may_have_arrived = may_have_arrived or is_sent
+                if last or (is_sent and not request.may_arrive_twice):
                     raise Unreachable(
                         self.url,
                         _reason(error, self.url),
                         request.headers.get("Idempotency-Key"),
+                        may_have_arrived,
                     ) from error
                 self._wait(_backoff_s(attempt), _reason(error, self.url))
                 continue
+            may_have_arrived = True
             if last or not _is_worth_repeating(problem, request):
                 # the request may have arrived, as with a lost connection
                 if _is_of_gateway(problem):

@@ -36,6 +36,7 @@ UTF_8 = (
 CONTROLS = "controls where text in Windows-1252 has letters and signs"
 OTHER_ENCODING = "bytes that the stated encoding does not have"
 NO_TEXT = "the file is empty"
+NUL = "a NUL byte: the file is no text, or an export of fixed width; export the table as CSV in UTF-8"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
 STRAY_QUOTE = (
     r'text after the quote that ends a cell, such as "a \"b\" c"; '
@@ -160,13 +161,14 @@ _DAY_FORM = (
     "dates in another form than 2024-02-29 (year, month, day), such as 29.02.2024, 02/29/2024 or 29FEB2024; write them "
     "in that form, because 03/04/2024 has two meanings"
 )
-_DAY_TIME = "a time of the day behind the date; write the date alone"
+DAY_TIME = "a time of the day behind the date; write the date alone"
 _ZERO_DAY = "0000-00-00, which MySQL writes for an unknown date; leave the cell empty, or state the text as missing"
 _NO_DAY = "a day that its month does not have, such as 2023-02-29"
 _DAY_NUMBER = "numbers in a column of dates, such as the days that a spreadsheet counts"
 _BLANKS = "blanks around the declared value"
 _CASE = "the declared value in other letters (upper or lower case)"
 _POINT = "whole numbers written with a point, such as 1.0; pandas writes them so where cells of the column are empty"
+_NO_POINT = "whole numbers written without the point of the declared value, such as 1 in place of 1.0"
 _ZEROS = "leading zeros are absent or superfluous; spreadsheets drop them"
 
 _TRUTHS = frozenset(
@@ -181,7 +183,7 @@ _SIGN_NUMBER = re.compile(
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _COMMA_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 _THOUSANDS_NUMBER = re.compile(
-    r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[0-9]+'[0-9]+"
+    r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[+-]?[0-9]+'[0-9]+"
 )
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
 _MONTH_NAME = re.compile(
@@ -390,7 +392,7 @@ def _why_no_date(cell: str) -> str | None:
     if found is None:
         return None
     if found[1]:
-        return _DAY_TIME
+        return DAY_TIME
     return _DAY_FORM
 
 
@@ -415,6 +417,8 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
             return MARK
         if text.removesuffix(".0") in values:
             return _POINT
+        if f"{text}.0" in values:
+            return _NO_POINT
         if has_truths and text.casefold() in _TRUTHS:
             return _TRUTH
         if text.isdigit() and text.lstrip("0") in without_zeros:

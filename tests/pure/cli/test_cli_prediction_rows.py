@@ -319,3 +319,13 @@ def test_numbers_of_text_are_the_same_with_and_without_pyarrow() -> None:
         else:
             largest = sys.float_info.max
             assert min(max(found, -largest), largest) == float(number)
+
+
+@pytest.mark.parametrize("cell", ["29.02.2024", "2023-02-29"])
+def test_a_date_of_another_form_is_left_to_the_reader_that_says_why(cell: str) -> None:
+    """So that it has a cause with ``--output``, too."""
+    label = {"name": "y", "classes": ["a", "b"]}
+    schema = {"features": [{"name": "day", "type": "date"}], "label": label}
+    legal = b"2024-02-29\n 2024-03-01\n\n"
+    assert prediction_tables.of_csv(legal, ["day"], schema) is not None
+    assert prediction_tables.of_csv(cell.encode(), ["day"], schema) is None

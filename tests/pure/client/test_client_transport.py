@@ -321,6 +321,22 @@ def test_a_proxy_whose_service_does_not_answer_is_asked_again_and_the_request_ca
     assert {caught.value.idempotency_key} == set(service.keys())
 
 
+@pytest.mark.parametrize(
+    ("answers", "may_have_arrived"),
+    [
+        ([httpx.ConnectError("x")] * 5, False),
+        ([httpx.ReadTimeout("x"), *[httpx.ConnectError("x")] * 4], True),
+        ([httpx.Response(502, html="x"), *[httpx.ConnectError("x")] * 4], True),
+    ],
+)
+def test_a_request_that_was_never_sent_has_not_arrived(
+    answers: list[Any], may_have_arrived: bool
+) -> None:
+    with pytest.raises(Unreachable) as caught:
+        Service(*answers).client().train({})
+    assert caught.value.may_have_arrived == may_have_arrived
+
+
 def test_a_request_that_must_not_arrive_twice_is_not_sent_again_behind_a_proxy() -> (
     None
 ):

@@ -2,6 +2,7 @@
 refusal names the options.
 """
 
+import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -340,3 +341,29 @@ def test_an_option_has_no_mark_that_the_reader_would_not_find(
     body = f"age,height,city,ill\nNA{blank},1.5,NA,0\n".encode()
     (problem,) = _refused(ingest, body, RFC_4180)
     assert problem.option is None
+
+
+DAYS = Schema(
+    (Feature("day", "date", upper=9_999.0, missing=True, first_day=16_436),),
+    Label("ill", ("0", "1")),
+)
+
+
+def test_a_date_of_a_german_spreadsheet_has_its_cause(tmp_path: Path) -> None:
+    body = b"day;ill\n01.05.2022;0\n"
+    [problem] = _refused(Ingestion(tmp_path, DAYS), body, Dialect(";", ","))
+    assert problem.problem == "not-a-date"
+    assert "such as 29.02.2024" in str(problem.suspected)
+
+
+@pytest.mark.parametrize("form", [BodyForm.PARQUET, BodyForm.ARROW_FILE])
+def test_a_time_of_the_day_in_a_table_has_its_cause(
+    tmp_path: Path, form: BodyForm
+) -> None:
+    noon = pa.array([datetime.datetime.fromisoformat("2022-05-01T12:00:00")])
+    body = body_of(pa.table({"day": noon, "ill": ["0"]}), form)
+    with pytest.raises(RowsInvalid) as refused:
+        Ingestion(tmp_path, DAYS)(body, form=form)
+    [problem] = refused.value.columns
+    assert problem.problem == "not-a-date"
+    assert "a time of the day" in str(problem.suspected)

@@ -254,6 +254,7 @@ def test_what_is_not_declared_has_a_suspected_cause(
         (("0", "1"), ["1.0", "0.0", ""], "whole numbers"), (("0", "1"), ["TRUE", "FALSE"], "truth values"),
         (("TRUE", "FALSE"), ["1", "0"], "truth values"), (("01067", "10115"), ["1067"], "leading zeros"),
         (("1067",), ["01067"], "leading zeros"), (("True", "False"), ["true"], "other letters"),
+        (("1.0", "2.0"), ["1", "2"], "without the point"),
         (("a", "b"), ["true"], None), (("Zürich",), ["Zu\u0308rich"], "other letters"),
     ],
 )  # fmt: skip
@@ -262,6 +263,22 @@ def test_spellings_of_numbers_and_truth_values_are_recognised(
 ) -> None:
     suspected = suspicions.of_undeclared(cells, declared)
     assert suspected is None if cause is None else cause in str(suspected)
+
+
+@pytest.mark.parametrize("cell", ["25'5", "-25'5", "+1'200"])
+def test_a_decimal_point_where_commas_are_stated_has_a_cause(cell: str) -> None:
+    """Points were replaced by then, and a number has a sign or none."""
+    assert "decimal points where" in str(suspicions.of_no_numbers([cell]))
+
+
+def test_a_nul_byte_is_no_latin_1(ingest: Ingestion) -> None:
+    for body in (
+        HEADER + GOOD_ROW.replace("Male", "Ma\0le"),
+        HEADER[:5] + "\0" + HEADER[5:],
+    ):
+        problem = _problem(ingest, body)
+        assert (problem.problem, problem.option) == ("not-text", None)
+        assert "a NUL byte" in str(problem.suspected)
 
 
 def test_the_most_frequent_cause_is_stated() -> None:

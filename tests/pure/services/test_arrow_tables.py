@@ -5,6 +5,7 @@ its bytes.
 import itertools
 import json
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.core.errors import FieldProblem, InvalidRequest, MalformedRequest, TooLarge
+from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.services import arrow_tables, predict
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import (
@@ -235,11 +236,32 @@ def test_a_type_that_no_feature_has_is_refused_by_name(
     body = stream_of(pa.table({"ci~ty": column, CANARY: column, "age": [1]}))
     with pytest.raises(InvalidRequest) as refused:
         arrow_tables.read(body, SCHEMA)
-    assert list(refused.value.errors) == [
-        FieldProblem("/columns/ci~0ty", problem),
-        FieldProblem("/columns", problem),
-    ]
+    found = [(error.at, error.problem) for error in refused.value.errors]
+    assert found == [("/columns/ci~0ty", problem), ("/columns", problem)]
     assert CANARY not in repr(refused.value)
+
+
+DAY = Feature("day", "date", upper=9_999.0, missing=True, first_day=16_436)
+
+
+@pytest.mark.parametrize(
+    ("feature", "kind", "accepted"),
+    [
+        (DAY, pa.timestamp("s", "UTC"), "timestamp without a zone"),
+        (DAY, pa.time32("s"), "date"),
+        (replace(DAY, type="integer", first_day=None), pa.decimal128(5), "integer"),
+    ],
+)
+def test_the_types_that_a_column_takes_are_named(
+    feature: Feature, kind: pa.DataType, accepted: str
+) -> None:
+    schema = Schema((feature,), SCHEMA.label)
+    body = stream_of(pa.table({"day": pa.nulls(1, kind)}))
+    with pytest.raises(InvalidRequest) as refused:
+        arrow_tables.read(body, schema)
+    (error,) = refused.value.errors
+    assert accepted in error.accepted
+    assert ("dictionary of strings" in error.accepted) == feature.is_date
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

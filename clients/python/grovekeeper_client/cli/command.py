@@ -77,9 +77,9 @@ def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
         yield key
     except (ApiProblem, Unreachable) as error:
         may_have_arrived = (
-            isinstance(error, Unreachable)
-            or error.status >= 500
-            or error.type == "idempotency-in-flight"
+            error.may_have_arrived
+            if isinstance(error, Unreachable)
+            else error.status >= 500 or error.type == "idempotency-in-flight"
         )
         if may_have_arrived and not output.as_json:  # a program chooses its own key
             output.complain(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pa_parquet
 
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS
 
 _QUOTED = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*+"(?=,|\r?\n|\Z)')
@@ -66,6 +67,8 @@ def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
         cells = texts.column(name)
         if feature["type"] in row_kinds.TYPES_OF_TEXT:
             columns[name] = row_kinds.without_marks(cells, marks[name])
+            if feature["type"] == "date":
+                _require_dates(columns[name])
             continue
         numbers = pc.utf8_trim(cells, BLANKS)
         if pc.any(pc.match_substring(numbers, "(")).as_py():
@@ -73,6 +76,14 @@ def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
         numbers = row_kinds.without_marks(numbers, {"", *marks[name]})
         columns[name] = numbers.cast(pa.float64())
     return pa.table(columns)
+
+
+def _require_dates(texts: Any) -> None:
+    """Leaves another text to the reader of Python, which says why it is no date."""
+    for text in pc.unique(texts).to_pylist():
+        trimmed = (text or "").strip(BLANKS)
+        if trimmed and not suspicions.is_date(trimmed):
+            raise pa.ArrowInvalid
 
 
 def batches(
