@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from app.core.errors import ColumnProblem
 from app.datasets import unit_names
 from app.datasets.row_layout import UNKNOWN_LABEL
-from app.datasets.upload_bodies import NOT_TEXT
 from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, NAN, NUMBER
+from grovekeeper_common.recoding import NOT_TEXT
 from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import (
     codes_of_numbers,

@@ -13,7 +13,6 @@ bytes that it cannot decode to stderr.
 import codecs
 import csv
 import gzip
-import re
 import zlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,19 +30,12 @@ from app.core.errors import (
 )
 from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS
+from grovekeeper_common.recoding import BEGIN_BYTES, NOT_TEXT, UNDECODED, Recoded
 from grovekeeper_forests.data.schema import missing_values_problem
 from grovekeeper_forests.errors import GrovekeeperError
 
-NOT_TEXT = "\0"
-"""Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
-
 _PIECE_BYTES = 1024 * 1024
-_BEGIN_BYTES = 8
 _QUOTE = ord('"')
-_UNDECODED = re.compile("[\udc80-\udcff]+")
-_CONTROLS = re.compile("[\x80-\x9f]")
-"""What Latin-1 has where Windows-1252 has letters and signs."""
-_OF_ONE_BYTE = frozenset({"latin-1", "cp1252"})
 
 
 class BodyForm(StrEnum):
@@ -132,7 +124,7 @@ RFC_4180 = Dialect()
 
 def text_of(cell: bytes) -> str:
     """Text with NUL for bytes that are not UTF-8."""
-    return _UNDECODED.sub(NOT_TEXT, cell.decode("utf-8", "surrogateescape"))
+    return UNDECODED.sub(NOT_TEXT, cell.decode("utf-8", "surrogateescape"))
 
 
 def whole_file_problem(
@@ -152,72 +144,6 @@ def _utf8_problem() -> RowsInvalid:
     suspected = suspicions.UTF_8
     option = suspicions.option_of(suspected)
     return whole_file_problem("not-text", suspected=suspected, option=option)
-
-
-class _Utf8Signs:
-    """Counts in a text what is UTF-8 and what is not, beyond ASCII; piece by piece, in
-    memory of three bytes.
-
-    Attributes:
-        n_characters: of several bytes.
-        n_bad_bytes: which belong to no character.
-    """
-
-    def __init__(self) -> None:
-        self.n_characters = 0
-        self.n_bad_bytes = 0
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-
-    @property
-    def prevail(self) -> bool:
-        """Whether the text is UTF-8 rather than text of an encoding of one byte."""
-        return self.n_characters > self.n_bad_bytes
-
-    def count(self, piece: bytes, *, is_last: bool) -> None:
-        """Counts in the next piece."""
-        text = self._decoder.decode(piece, final=is_last)
-        if not text.isascii():
-            n_bad_bytes = sum(map(len, _UNDECODED.findall(text)))
-            n_ascii = len(text.encode("ascii", "ignore"))
-            self.n_bad_bytes += n_bad_bytes
-            self.n_characters += len(text) - n_ascii - n_bad_bytes
-
-
-class _Recoded:
-    """The bytes of a text in another encoding, as UTF-8; NUL for bytes that the
-    encoding does not have, and for controls of Latin-1.
-
-    Attributes:
-        begin: the first bytes as they are.
-        signs: of UTF-8, in the bytes as they are. An encoding of one byte reads almost
-            any bytes, so that people who are spelt in it and in UTF-8 would be others.
-    """
-
-    def __init__(self, source: BinaryIO, encoding: str) -> None:
-        self._source = source
-        self._encoding = encoding
-        self._decoder: codecs.IncrementalDecoder | None = None
-        self.begin = b""
-        self.signs = _Utf8Signs()
-
-    def read(self, size: int) -> bytes:
-        """Some bytes, at most ``size`` or six; none at the end alone."""
-        text = ""
-        is_at_end = False
-        while not text and not is_at_end:
-            # a byte becomes three bytes of UTF-8 at most
-            piece = self._source.read(max(size // 3, 2))
-            is_at_end = not piece
-            if self._decoder is None:
-                self.begin = piece[:_BEGIN_BYTES]
-                codec = suspicions.codec_of(self._encoding, piece[:2])
-                self._decoder = codecs.getincrementaldecoder(codec)("replace")
-            if self._encoding in _OF_ONE_BYTE:
-                self.signs.count(piece, is_last=is_at_end)
-            text = self._decoder.decode(piece, final=is_at_end)
-        if self._encoding == "latin-1":
-            text = _CONTROLS.sub(NOT_TEXT, text)
-        return text.replace("\ufffd", NOT_TEXT).encode("utf-8")
 
 
 class _Quotes:
@@ -304,9 +230,9 @@ class CsvSource:
         self._source = source
         if is_gzip:
             self._source = cast(BinaryIO, gzip.GzipFile(fileobj=source, mode="rb"))
-        self._recoded: _Recoded | None = None
+        self._recoded: Recoded | None = None
         if dialect.encoding != RFC_4180.encoding:
-            self._recoded = _Recoded(self._source, dialect.encoding)
+            self._recoded = Recoded(self._source, dialect.encoding)
             self._source = cast(BinaryIO, self._recoded)
         self._has_utf8 = False
         self._has_nul = False
@@ -480,7 +406,7 @@ class CsvSource:
                 )
             self._ended = not piece
             if not self._n_bytes:
-                self._begin = piece[:_BEGIN_BYTES]
+                self._begin = piece[:BEGIN_BYTES]
             self._has_nul = self._has_nul or b"\0" in piece
             self._n_bytes += len(piece)
             if self._n_bytes > self._max_bytes:
@@ -502,7 +428,7 @@ class CsvSource:
         try:
             utf8 = text.encode("utf-8")
         except UnicodeEncodeError:
-            utf8 = _UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
+            utf8 = UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
         self._has_utf8 = self._has_utf8 or not utf8.isascii()
         return utf8 if self._are_quotes_read_alike(utf8) else b""
 

@@ -361,7 +361,8 @@ def _check_columns(schema: pa.Schema, declared: Schema) -> None:
         if _is_readable(field.type) or (is_date and has_dates(field.type)):
             continue
         # another name came from outside like a value
-        place, accepted = "/columns", (*_OF_NUMBERS, *_OF_TEXTS)
+        place = "/columns"
+        accepted: tuple[str, ...] = (*_OF_NUMBERS, *_OF_TEXTS)
         if feature is not None:
             place = pointer(("columns", field.name))
             accepted = _OF_TEXTS if feature.is_categorical else _OF_NUMBERS

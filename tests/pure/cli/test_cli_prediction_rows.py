@@ -329,3 +329,38 @@ def test_a_date_of_another_form_is_left_to_the_reader_that_says_why(cell: str) -
     legal = b"2024-02-29\n 2024-03-01\n\n"
     assert prediction_tables.of_csv(legal, ["day"], schema) is not None
     assert prediction_tables.of_csv(cell.encode(), ["day"], schema) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "why"),
+    [
+        ("Zürich".encode(), "cp1252", "the file is UTF-8"),
+        ("Zürich".encode(), "latin-1", "the file is UTF-8"),
+        (b"a\x80b", "latin-1", "not latin-1: controls"),
+        (b"a\x81b", "cp1252", "not cp1252: bytes that the stated encoding"),
+        ("a\0b".encode("utf-16"), "utf-16", "not utf-16"),
+    ],
+)
+def test_a_stated_encoding_reads_no_other_text_than_an_upload(
+    tmp_path: Path, content: bytes, encoding: str, why: str
+) -> None:
+    header = "age,weight,code\n1,2,".encode(encoding)
+    end = "\n".encode(encoding).removeprefix(b"\xff\xfe")
+    content = content.removeprefix(b"\xff\xfe")
+    (tmp_path / "a.csv").write_bytes(header + content + end)
+    with pytest.raises(WrongUse) as refused:
+        prediction_rows.read_rows(
+            tmp_path / "a.csv", SCHEMA, Written(encoding=encoding)
+        )
+    assert why in str(refused.value)
+
+
+def test_a_file_has_no_more_texts_for_a_missing_value_than_a_declaration(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text("age,weight,code\n1,2,x\n")
+    marks = [f"m{number}" for number in range(33)]
+    read = prediction_rows.read_rows
+    assert len(read(tmp_path / "a.csv", SCHEMA, Written(missing=marks[:32]))) == 1
+    with pytest.raises(WrongUse, match="at most 32 texts"):
+        read(tmp_path / "a.csv", SCHEMA, Written(missing=marks))

@@ -18,6 +18,11 @@ from grovekeeper_client import rows
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, is_number, with_point
+from grovekeeper_common.recoding import NOT_TEXT, Recoded
+
+_PIECE_BYTES = 2**16
+_MOST_MARKS = 32
+"""As of a declaration."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Written:
         numbers = [text for text in marks if is_number(text)]
         if numbers:
             raise WrongUse(f"--missing takes texts, and {numbers[0]} is a number")
+        if len(marks) > _MOST_MARKS:
+            raise WrongUse(f"--missing takes at most {_MOST_MARKS} texts")
         return marks
 
     @contextmanager
@@ -92,10 +99,15 @@ class Written:
                 return ""
             return with_point(cell) if name in numbers else cell
 
-        codec = suspicions.codec_of(encoding, stream.peek(2)[:2])
-        signed = "utf-8-sig" if codec == "utf-8" else codec
-        with tempfile.TemporaryFile() as file_of_usual:
-            lines = io.TextIOWrapper(stream, signed, newline="")
+        with (
+            tempfile.TemporaryFile() as file_of_utf8,
+            tempfile.TemporaryFile() as file_of_usual,
+        ):
+            source: Any = stream
+            if encoding != "utf-8":
+                source = file_of_utf8
+                _recode(stream, source, encoding, file)
+            lines = io.TextIOWrapper(source, "utf-8-sig", newline="")
             text = io.TextIOWrapper(file_of_usual, "utf-8", newline="")
             reader = csv.reader(lines, delimiter=sign, strict=True)
             try:
@@ -111,6 +123,22 @@ class Written:
             file_of_usual.seek(0)
             with BufferedReader(file_of_usual) as rewritten:
                 yield rewritten
+
+
+def _recode(source: Any, target: Any, encoding: str, file: Path) -> None:
+    """Writes text as UTF-8, with what uploads refuse: other bytes, and UTF-8 whose
+    letters another encoding reads as others.
+    """
+    recoded = Recoded(source, encoding)
+    while piece := recoded.read(_PIECE_BYTES):
+        if NOT_TEXT.encode() in piece:
+            is_latin = encoding == "latin-1"
+            why = suspicions.CONTROLS if is_latin else suspicions.OTHER_ENCODING
+            raise WrongUse(f"{file} is not {encoding}: {why}")
+        target.write(piece)
+    if recoded.signs.prevail:
+        raise WrongUse(f"{file}: {suspicions.UTF_8}")
+    target.seek(0)
 
 
 def _rewrite(
