@@ -341,8 +341,8 @@ class LabelledRandomTrees(PathForest):
             "the code publishes exact statistics."
         ),
         here=(
-            "Random trees on hashed parts of the rows; labels by permute-and-flip on counts, which reaches the "
-            "accuracy that the paper aims for. Smooth sensitivity is dropped."
+            "Random trees on hashed parts of the rows; labels by permute-and-flip on counts. Smooth sensitivity is "
+            "dropped, which costs accuracy: see the measurements."
         ),
         proof="docs/proofs/srt.md",
         results="docs/results/papers.md",
