@@ -147,7 +147,7 @@ class NoiseMatchedBoosting(Algorithm):
             "rounded normal noise and a step size that matches it."
         ),
         proof="docs/proofs/nbrt.md",
-        results="docs/results/nbrt.md",
+        results="docs/results/flagships.md",
     )
     accountants = (gdp.NAME, zcdp.NAME)
     read_outs = (CALIBRATED, LOGISTIC)
