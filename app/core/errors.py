@@ -63,8 +63,12 @@ class NotFound(GrovekeeperError):
     """
 
     kind: str
+    only: str | None = None
+    """The one that exists, where the key may know it."""
 
     def __str__(self) -> str:
+        if self.only is not None:
+            return f"no such {self.kind}; the only one is {self.only}"
         return f"no such {self.kind}" + (
             "" if self.kind == "path" else ", or none that this key may see"
         )

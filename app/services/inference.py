@@ -542,7 +542,7 @@ def versioned_model(
 
 def _check_version(model: PredictingModel, version: str | None) -> None:
     if version not in (None, model.id):
-        raise NotFound("model")
+        raise NotFound("version", only=model.id)
 
 
 def _wanted(request: InferenceRequest, schema: Schema) -> dict[str, bool]:

@@ -234,7 +234,9 @@ def test_requests_of_any_size_are_answered_alike(served: Served, n_rows: int) ->
     for _ in range(2):  # the first has no authority in the cache yet
         answered = served.infer(body).json()["outputs"][0]["data"]
         assert answered == _predicted(served, columns=columns)["labels"]
-        assert served.infer(body, path="/versions/md_x").status_code == 404
+        refused = served.infer(body, path="/versions/md_x")
+        assert refused.status_code == 404
+        assert f"no such version; the only one is {served.model}" in refused.text
         assert served.infer(body, path=f"/versions/{served.model}").is_success
 
 

@@ -42,6 +42,14 @@ def key_of(environ: Mapping[str, str]) -> str:
     return read_key(file_of_home, f"the key file {file_of_home}")
 
 
+def source_of_key(environ: Mapping[str, str]) -> str:
+    """The variable or the file from which :func:`key_of` takes the key."""
+    if environ.get(_KEY, "").strip():
+        return _KEY
+    home = home_of(environ) or Path()
+    return environ.get(_KEY_FILE) or str(home / ADMIN_KEY_FILE)
+
+
 def home_of(environ: Mapping[str, str]) -> Path | None:
     """``GROVEKEEPER_HOME``, or a folder in the home of this account, if it has one."""
     try:

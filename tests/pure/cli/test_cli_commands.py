@@ -539,7 +539,10 @@ def test_exit_codes_are_those_of_the_contract(
     typed = ["train", "census", "-a", "mrf", "-e", "1"]
     result = run(*typed)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert ("the key is unknown" if status == 401 else "a sentence") in result.stderr
+    said = "a sentence"
+    if status == 401:
+        said = "the key in GROVEKEEPER_API_KEY is unknown, revoked or expired"
+    assert said in result.stderr
     result = run(*typed, "--json")
     assert (result.exit_code, result.stderr) == (code, "")
     assert json.loads(result.stdout)["type"] == problem
@@ -917,3 +920,23 @@ def test_datasets_are_filtered_by_the_service(run: Run, service: Any) -> None:
     sent = dict(service.requests[-1].url.params)
     assert (sent["population"], sent["role"]) == ("people", "analyst")
     assert "name" not in sent
+
+
+@pytest.mark.parametrize("is_option", [True, False])
+def test_a_refused_key_is_named_by_its_file(
+    run: Run,
+    service: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_option: bool,
+) -> None:
+    key = tmp_path / "bad.key"
+    key.write_text(f"{MADE_KEY}\n")
+    service.answers["GET", "/datasets/census"] = (401, {"type": "unauthenticated"})
+    option = ["--key-file", str(key)]
+    if not is_option:
+        option = []
+        monkeypatch.delenv("GROVEKEEPER_API_KEY")
+        monkeypatch.setenv("GROVEKEEPER_API_KEY_FILE", str(key))
+    result = run("datasets", "show", "census", *option)
+    assert f"the key in {key} is unknown" in result.stderr

@@ -24,7 +24,7 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import ApiProblem, NoKey, SecretForId, Unreachable
-from grovekeeper_client.settings import key_of, read_key, url_of
+from grovekeeper_client.settings import key_of, read_key, source_of_key, url_of
 from grovekeeper_common import strict_json
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ class Failed(Exception):
 _NUMBERS = re.compile("(?P<first>[0-9]{1,9})(?:[-–](?P<last>[0-9]{1,9}))?")
 _MOST_CELLS = 1024
 _NO_KEY = "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
-_KEY_REFUSED = "the key is unknown, revoked or expired: set another GROVEKEEPER_API_KEY, or name a file with --key-file"
+_KEY_REFUSED = (
+    "the key in {} is unknown, revoked or expired: "
+    "set another GROVEKEEPER_API_KEY, or name a file with --key-file"
+)
 
 
 @contextmanager
@@ -137,6 +140,10 @@ class Remote(Plain):
             try:
                 yield client
             except ApiProblem as problem:
+                if problem.type == "unauthenticated":
+                    source = self.key_file or source_of_key(os.environ)
+                    why = _KEY_REFUSED.format(source)
+                    raise replace(problem, detail=why) from problem
                 raise _with_similar(problem, client) from problem
             except SecretForId as error:
                 raise WrongUse(str(error)) from None
@@ -253,10 +260,7 @@ def reported(output: Output) -> Iterator[None]:
     try:
         yield
     except ApiProblem as problem:
-        output.problem(
-            problem.body,
-            _KEY_REFUSED if problem.type == "unauthenticated" else problem.detail,
-        )
+        output.problem(problem.body, problem.detail)
         if problem.type == "internal" and not output.as_json:
             output.complain(f"  request id: {problem.request_id}")
         raise typer.Exit(of_problem(problem.type)) from problem
