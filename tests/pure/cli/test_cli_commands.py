@@ -463,7 +463,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["webhooks", "test", "census", "wh_1"],
-        ["1 events wait for wh_1", "next: grovekeeper webhooks deliveries census wh_1"],
+        ["1 event waits for wh_1", "next: grovekeeper webhooks deliveries census wh_1"],
     ),
     (
         ["webhooks", "deliveries", "census", "wh_1"],

@@ -614,3 +614,13 @@ def test_a_terminal_holds_no_rows(
 class _Terminal:
     def isatty(self) -> bool:
         return True
+
+
+@pytest.mark.parametrize(
+    "typed", [["datasets", "erase-unit", "census"], ["populations", "erase-unit", "p"]]
+)
+def test_a_unit_on_standard_input_needs_yes(run: Run, typed: list[str]) -> None:
+    """Standard input is at its end, so that nobody can confirm there."""
+    result = run(*typed, "-", input="ann\n")
+    assert result.exit_code == 2
+    assert "cannot confirm: add --yes" in result.stderr

@@ -693,23 +693,27 @@ def erase_unit(
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
-    unit = read_unit(unit)
+    unit = read_unit(unit, yes=yes)
     confirm(
         call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes
     )
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
-    n_rows = "the" if answer["erased"] is None else answer["erased"]
+    n_rows = "the rows" if answer["erased"] is None else f"{answer['erased']} rows"
+    if answer["erased"] == 1:
+        n_rows = "1 row"
     call.output.say(
-        f"erased {n_rows} rows from {answer['dataset_name']}; what was spent stays in the ledger"
+        f"erased {n_rows} from {answer['dataset_name']}; what was spent stays in the ledger"
     )
     if answer["similar_units"]:
         call.output.say(f"note: {answer['similar_units']} {SIMILAR_UNITS}")
 
 
-def read_unit(argument: str) -> str:
+def read_unit(argument: str, *, yes: bool) -> str:
     """The value of a unit column that an argument or standard input holds."""
     if argument != "-":
         return argument
+    if not (yes or sys.stdin.isatty()):
+        raise WrongUse("standard input holds the unit and cannot confirm: add --yes")
     text = sys.stdin.read()
     unit = text.removeprefix("\ufeff").rstrip("\r\n")
     if "\n" in unit:

@@ -183,7 +183,7 @@ def erase_unit(
     Every chosen dataset gets an act, whether or not the person was there. --json prints
     the receipt.
     """
-    unit, output = read_unit(unit), call.output
+    unit, output = read_unit(unit, yes=yes), call.output
     where = ", ".join(datasets) if datasets else "all its datasets that you own"
     confirm(
         output,

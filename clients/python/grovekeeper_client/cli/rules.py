@@ -392,7 +392,8 @@ def list_deliveries(
 def send_test(call: Remote, dataset: DatasetArgument, webhook: WebhookArgument) -> None:
     """Tell a webhook about a test event, after the events that wait for it."""
     answer = call.ask(lambda client: client.test_webhook(dataset, webhook))
-    call.output.say(f"{answer['waiting']} events wait for {answer['id']}")
+    events = "event waits" if answer["waiting"] == 1 else "events wait"
+    call.output.say(f"{answer['waiting']} {events} for {answer['id']}")
     call.output.hint(f"grovekeeper webhooks deliveries {dataset} {webhook}")
 
 
