@@ -102,7 +102,7 @@ def _measure(home: Path, n_features: int, n_rows: int, n_rounds: int) -> None:
     schema, key = Schema(features, Label("y", ("a", "b"))), DataKey.random()
     file = stored(home, schema, n_rows, key)
     selection = Selection(schema, Partitions(()), WHOLE, keep_unlabelled=True)
-    codes = CodeRequest(quantile_bins.public_grid(schema))
+    codes = CodeRequest(quantile_bins.public_grid(schema, quantile_bins.Grid.COARSE))
 
     def read_codes() -> object:
         return private_rows.read([file], selection, codes=codes)

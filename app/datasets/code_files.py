@@ -6,8 +6,8 @@ the random id of the file of the rows. That id is in the header of the file of t
 alone. So codes cannot be read once the rows were erased or replaced, even if a job that
 had opened the rows before writes the codes afterwards; erasures also remove the files.
 
-The text of a file has, for every row group of the rows: the lowest bytes of the codes,
-one column after another, then their ninth bits if the bins are wide
+The text of a file has, for every row group of the rows: the codes, or their lowest
+bytes, one column after another, then the ninth bits of codes of nine bits
 (:class:`grovekeeper_forests.data.coded_rows.CodedBlock`).
 """
 
@@ -34,8 +34,8 @@ FEWEST_ROWS: Final = 2**16
 second.
 """
 
-MAX_FILES: Final = 2
-"""Most files of codes of one upload, for example those of the public grid and of the
+MAX_FILES: Final = 3
+"""Most files of codes of one upload, for example those of both public grids and of the
 forests with public bins.
 """
 
@@ -78,7 +78,7 @@ class CodeReader:
     Args:
         file: from :func:`file_of`, or ``None`` if there are no codes.
         group_rows: number of rows of every row group.
-        is_wide: whether codes have nine bits.
+        n_bits: see :func:`grovekeeper_forests.data.coded_rows.code_bits`.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class CodeReader:
         *,
         n_columns: int,
         group_rows: Sequence[int],
-        is_wide: bool,
+        n_bits: int,
     ) -> None:
         self._n_columns = n_columns
         self._group_rows = group_rows
-        self._is_wide = is_wide
+        self._n_bits = n_bits
         group_bytes = [n_columns * self._row_bytes(n_rows) for n_rows in group_rows]
         self._ends = [0, *accumulate(group_bytes)]
         self._reader: Reader | None = None
@@ -103,9 +103,7 @@ class CodeReader:
             self.close()
 
     def _row_bytes(self, n_rows: int) -> int:
-        if not self._is_wide:
-            return n_rows
-        return n_rows + -(-n_rows // 8)
+        return -(-n_rows * self._n_bits // 8)
 
     @property
     def has_codes(self) -> bool:
@@ -114,7 +112,8 @@ class CodeReader:
 
     def read(self, group: int) -> CodedBlock | None:
         """PRIVATE codes of a row group; ``None`` if there are none."""
-        n_low = self._n_columns * self._group_rows[group]
+        n_whole_bytes = self._n_bits // 8
+        n_low = self._n_columns * self._group_rows[group] * n_whole_bytes
         if self._reader is None or n_low == 0:
             return None
         start, end = self._ends[group : group + 2]
@@ -123,10 +122,8 @@ class CodeReader:
             self._reader.read_into(start, text.data)
         except (SealBroken, OSError):
             return None
-        high = np.empty((0, 0), dtype=np.uint8)
-        if self._is_wide:
-            high = text[n_low:].reshape(self._n_columns, -1)
-        return CodedBlock(text[:n_low].reshape(self._n_columns, -1), high)
+        low = text[:n_low].view(f"u{n_whole_bytes}").reshape(self._n_columns, -1)
+        return CodedBlock(low, text[n_low:].reshape(self._n_columns, -1))
 
     def close(self) -> None:
         """Closes the file."""

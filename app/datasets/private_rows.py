@@ -421,7 +421,7 @@ def _coded_groups(
     """The codes of row groups of a file, with the table of ``others``, which is read in
     every case.
     """
-    is_wide = coded_rows.is_wide(public)
+    n_bits = coded_rows.code_bits(public)
     with ExitStack() as stack, _opened(file, selection) as (reader, stored):
         groups = _row_groups(reader, stored, within)
         group_rows = [
@@ -432,7 +432,10 @@ def _coded_groups(
         # an erasure replaced can never be read again.
         coded = code_files.file_of(file, reader.file_id, public)
         known = code_files.CodeReader(
-            coded, n_columns=len(public.edges), group_rows=group_rows, is_wide=is_wide
+            coded,
+            n_columns=len(public.edges),
+            group_rows=group_rows,
+            n_bits=n_bits,
         )
         stack.enter_context(closing(known))
         # A shard has a part of the codes, and a file of codes has those of all rows.
@@ -445,7 +448,7 @@ def _coded_groups(
         for group, codes in zip(groups, ahead, strict=True):
             if codes is None:
                 values = _codes_of_values(stored, group, public)
-                codes = CodedBlock.of(values, is_wide=is_wide)
+                codes = CodedBlock.of(values, n_bits=n_bits)
                 if written is not None:
                     written.write(codes)
             yield codes, stored.read_row_group(group, columns=others, use_threads=False)

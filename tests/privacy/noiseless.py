@@ -11,7 +11,7 @@ from grovekeeper_forests.data.coded_rows import (
     CodedColumns,
     CodedRows,
     CodeRequest,
-    is_wide,
+    code_bits,
 )
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Schema
@@ -68,6 +68,12 @@ REQUESTS = {
         Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
         600,
     ),
+    "nbrt, fine grid": PlanRequest(
+        "nbrt",
+        {"n_estimators": 3, "max_depth": 3},
+        Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
+        10**6,
+    ),
     "mrf": PlanRequest(
         "mrf", {"n_estimators": 2, "max_depth": 4}, Terms(Fraction(1)), 600
     ),
@@ -93,6 +99,6 @@ def coded(values: SanitisedRows, asked: CodeRequest, *, n_rows: int = 100) -> Co
     blocks = np.split(codes, range(n_rows, values.features.n_rows, n_rows), axis=1)
     features = CodedColumns(
         asked.public,
-        [CodedBlock.of(block, is_wide=is_wide(asked.public)) for block in blocks],
+        [CodedBlock.of(block, n_bits=code_bits(asked.public)) for block in blocks],
     )
     return CodedRows(features, values.y, values.row_ids if asked.with_ids else None)

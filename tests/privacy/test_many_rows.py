@@ -21,6 +21,7 @@ from app.services.drawing import perform as drawing
 from app.services.drawing.perform import perform
 from app.services.jobs.task import JobTask, PartRows, input_path
 from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.coded_rows import CodeRequest, LocalRows, parts_of
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
@@ -117,7 +118,7 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
     assert in_parts(values) == [np.bincount(Y).tolist()]
     del values
 
-    grid = quantile_bins.public_grid(SCHEMA)
+    grid = quantile_bins.public_grid(SCHEMA, Grid.COARSE)
     expected = np.bincount(
         grid.tables.wide_codes(0, X.astype(float)), minlength=int(grid.n_codes[0])
     )
@@ -143,7 +144,7 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
 
 
 def test_every_row_of_a_cell_is_read_once(file: SealedFile) -> None:
-    rows, grid = X[CELL == 1], quantile_bins.public_grid(SCHEMA)
+    rows, grid = X[CELL == 1], quantile_bins.public_grid(SCHEMA, Grid.COARSE)
     np.testing.assert_array_equal(
         private_rows.read([file], selection(1)).features.columns[0], rows
     )

@@ -45,6 +45,8 @@ SCHEMA = schema_of(
     classes=["no", "maybe", "yes"],
 )
 N_ROWS = 240
+MANY = 10**6
+"""A public size at which private bins are cut on the fine grid."""
 N_FORESTS = 40
 
 
@@ -191,6 +193,9 @@ CASES = [
         ("nbrt", name, {"start": "split", "calibration": "measured"})
         for name in ("zcdp", "gdp")
     ),
+    # private bins on the fine grid
+    ("rpf", "pure", {"size": MANY}),
+    *(("nbrt", name, {"size": MANY}) for name in ("zcdp", "gdp")),
 ]
 
 
@@ -294,6 +299,7 @@ def planned(
     max_rows: int = 1,
     strength: int = 4,
     schema: Schema | None = None,
+    size: int = N_ROWS,
     **parameters: object,
 ) -> Plan:
     delta = None if accountant == "pure" else Fraction(1, 10**6)
@@ -307,7 +313,7 @@ def planned(
         "adjacency": adjacency,
         "max_rows": max_rows,
     }
-    request = request_for(slug, shape, epsilon, N_ROWS, **terms)  # type: ignore[arg-type]
+    request = request_for(slug, shape, epsilon, size, **terms)  # type: ignore[arg-type]
     return forest_price.plan(request, SCHEMA if schema is None else schema)
 
 

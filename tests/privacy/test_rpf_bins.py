@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.events import (
@@ -50,10 +51,11 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def law(of: Schema, event: Event, rows: Rows) -> dict[bytes, float]:
     def run(randomness: EnumeratingRandomness) -> bytes:
-        def cell_counts(index: int) -> np.ndarray:
+        def cell_counts(index: int, grid: Grid) -> np.ndarray:
             return releases.cell_counts(
                 of.features[index],
                 np.array([row[index] for row in rows], dtype=np.float64),
+                grid,
             )
 
         return releases.release_cuts(
@@ -87,7 +89,7 @@ def worst(of: Schema, event: Event, *, n_rows: int) -> float:
 @pytest.mark.parametrize("epsilon", ["0.2", "1", "6"])
 def test_cuts_of_one_feature_lose_at_most_the_claim(epsilon: str) -> None:
     of = schema(1)
-    event = quantile_bins.event(of, Fraction(epsilon))
+    event = quantile_bins.event(of, Fraction(epsilon), size=0)
     claim = float(pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE))
     worst_loss = worst(of, event, n_rows=5)
 
@@ -97,7 +99,7 @@ def test_cuts_of_one_feature_lose_at_most_the_claim(epsilon: str) -> None:
 
 def test_features_add_up() -> None:
     of = schema(2)
-    event = quantile_bins.event(of, Fraction(1))
+    event = quantile_bins.event(of, Fraction(1), size=0)
     worst_loss = worst(of, event, n_rows=2)
 
     assert 0.4 < worst_loss <= 1.0 + TOLERANCE
@@ -105,14 +107,14 @@ def test_features_add_up() -> None:
 
 def test_exponential_mechanism_loses_at_most_the_claim() -> None:
     of = schema(1)
-    event = quantile_bins.event(of, Fraction(1), selection=ExponentialMechanism)
+    event = quantile_bins.event(of, Fraction(1), size=0, selection=ExponentialMechanism)
 
     assert 0.3 < worst(of, event, n_rows=4) <= 1.0 + TOLERANCE
 
 
 def test_every_set_of_cuts_can_come_from_every_dataset() -> None:
     of = schema(1)
-    event = quantile_bins.event(of, Fraction(3))
+    event = quantile_bins.event(of, Fraction(3), size=0)
     support = law(of, event, EMPTY).keys()
 
     assert len(support) > 1
@@ -126,7 +128,7 @@ def test_half_of_the_range_would_be_too_little(monkeypatch: pytest.MonkeyPatch) 
     """
     monkeypatch.setattr(quantile_bins, "RANGE_SENSITIVITY", 1)
     of = schema(1)
-    event = quantile_bins.event(of, Fraction(1))
+    event = quantile_bins.event(of, Fraction(1), size=0)
 
     assert pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE) <= 1
     assert worst(of, event, n_rows=5) > 1.1
@@ -140,25 +142,28 @@ def test_cuts_at_the_values_present_are_an_infinite_loss(
     """
     honest = releases._cuts_of
 
-    def between_extremes(counts: np.ndarray, select: object, depth: int) -> list[int]:
+    def between_extremes(
+        counts: np.ndarray, of_edges: np.ndarray, select: object, depth: int
+    ) -> list[int]:
         present = np.flatnonzero(counts)
         if len(present) < 2:
             return []
         low, high = int(present[0]), int(present[-1])
-        return [low + cut for cut in honest(counts[low : high + 1], select, depth)]  # type: ignore[arg-type]
+        part = counts[low : high + 1], of_edges[low:high]
+        return [low + cut for cut in honest(*part, select, depth)]  # type: ignore[arg-type]
 
     monkeypatch.setattr(releases, "_cuts_of", between_extremes)
     of = schema(1)
 
-    assert worst(of, quantile_bins.event(of, Fraction(1)), n_rows=3) == math.inf
+    assert worst(of, quantile_bins.event(of, Fraction(1), size=0), n_rows=3) == math.inf
 
 
 def test_event_names_the_mechanism_that_is_drawn() -> None:
     of = schema(1)
 
     assert isinstance(
-        quantile_bins.medians_of(quantile_bins.event(of, Fraction(1)))[0],
+        quantile_bins.medians_of(quantile_bins.event(of, Fraction(1), size=0))[0],
         PermuteAndFlip,
     )
-    event = quantile_bins.event(of, Fraction(1), selection=ExponentialMechanism)
+    event = quantile_bins.event(of, Fraction(1), size=0, selection=ExponentialMechanism)
     assert isinstance(quantile_bins.medians_of(event)[0], ExponentialMechanism)

@@ -481,7 +481,7 @@ def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(
         monkeypatch.setattr(quantile_bins, name, value)
 
     def first_value_present(
-        counts: np.ndarray, select: object, depth: int
+        counts: np.ndarray, of_edges: np.ndarray, select: object, depth: int
     ) -> list[int]:
         present = np.flatnonzero(counts[1:])
         return [int(present[0]) + 1] if len(present) else [1]

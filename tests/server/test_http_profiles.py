@@ -29,11 +29,14 @@ def _released(server: Server, dataset: str, **body: object) -> dict[str, object]
     return dict(server.admin.http.get(f"/profiles/{job['profile_id']}").json())
 
 
+@pytest.mark.parametrize(
+    ("public_size", "grid"), [(200, "intervals"), (10**6, "intervals of fine cells")]
+)
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
 def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(
-    server: Server, accountant: str
+    server: Server, accountant: str, public_size: int, grid: str
 ) -> None:
-    dataset = server.uploaded(400, budget=BUDGETS[accountant])
+    dataset = server.uploaded(400, budget=BUDGETS[accountant], public_size=public_size)
     path = f"/datasets/{dataset['name']}/profiles"
     body = {"epsilon": "10", "parameters": {"bins": "4", "size_share": "0.1"}}
     if accountant != "pure":
@@ -51,6 +54,8 @@ def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(
     assert (profile["event"], profile["receipt"], profile["price"]) == (
         quote["event"], quote["receipt"], quote["price"],
     )  # fmt: skip
+    bins = profile["event"]["parts"][0]["event"]["parts"][0]["event"]
+    assert bins["parts"][0]["event"]["over"] == grid, "by the public size"
     assert [feature["name"] for feature in profile["features"]] == ["height"]
     edges = profile["features"][0]["edges"]
     assert edges == sorted(edges)
@@ -146,6 +151,33 @@ def test_profiles_need_the_role_analyst(server: Server) -> None:
         ).status_code
         == 404
     )
+
+
+@on_one_server
+@pytest.mark.parametrize("algorithm", ["rpf", "mrf"])
+def test_a_forest_is_cut_where_a_profile_of_the_fine_grid_was(
+    server: Server, algorithm: str
+) -> None:
+    """Also a forest of another dataset, whose own size asks for the coarse grid."""
+    dataset, small = server.uploaded(400, public_size=10**6), server.uploaded(400)
+    profile = _released(server, dataset["id"])
+    assert "fine cells" in str(profile["event"])
+    for trained in (dataset, small):
+        body = {
+            "dataset": trained["id"],
+            "algorithm": algorithm,
+            "epsilon": "5",
+            "profile": profile["id"],
+        }
+        quote = server.admin.http.post("/plans", json=body).json()
+        accepted = server.admin.http.post(
+            "/train", json=body, headers=new_idempotency_key()
+        )
+        job = server.ended(accepted.json()["job_id"])
+        assert job["state"] == "succeeded", job
+        card = server.admin.http.get(f"/models/{job['model_id']}").json()
+        assert card["event"] == quote["event"]
+        assert "fine cells" not in str(card["event"]), "the profile paid for the bins"
 
 
 @on_one_server

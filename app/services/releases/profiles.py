@@ -87,7 +87,7 @@ class ProfileRequest(ReleaseRequest[ProfileQuoteOut]):
         [source] = sources
         label = source.dataset.read_label(self.body.label)
         asked = ask_part(source, self.body, label=label)
-        facts = public_facts(asked.terms, None, asked.schema)
+        facts = public_facts(asked.terms, asked.public_size, asked.schema)
         plan = price.plan(self.body.parameters, facts)
         return PlannedProfile(
             parts=[PricedPart(asked, plan.event)],
@@ -112,9 +112,10 @@ class ProfileKind(NumbersKind):
     def is_planned(self, stored: StoredPlan) -> bool:
         """See :class:`ReleaseKind`."""
         [paid], plan = stored.terms, ProfilePlan.from_json(stored.work["plan"])
-        return (
-            price.plan(plan.parameters, public_facts(paid, None, stored.schema)) == plan
-        )
+        # The size decides about the grid alone, which the event names.
+        size = quantile_bins.SIZES[quantile_bins.grid_of(plan.event)]
+        facts = public_facts(paid, size, stored.schema)
+        return price.plan(plan.parameters, facts) == plan
 
     def read(self, value: object, schema: Schema) -> Profile:
         """See :class:`NumbersKind`."""

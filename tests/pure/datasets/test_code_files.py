@@ -18,6 +18,7 @@ from app.datasets import code_files, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import arrow_schema
 from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
@@ -32,7 +33,8 @@ from tests.support.uploads import (
 )
 from tests.support.wide_codes import wide_codes
 
-GRID = quantile_bins.public_grid(SCHEMA)
+GRID = quantile_bins.public_grid(SCHEMA, Grid.COARSE)
+FINE_GRID = quantile_bins.public_grid(SCHEMA, Grid.FINE)
 BODY = HEADER + "".join(
     f"{index % 120},{0.5 + index % 7 / 4},{'Male' if index % 3 else 'Female'},0,{'>50K' if index % 5 else 'unknown'}\n"
     for index in range(300)
@@ -89,7 +91,7 @@ def columns_read(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("cells", [None, [1, 3], []])
 @pytest.mark.parametrize(
-    "public", [GRID, Encoding.of(SCHEMA, 32)], ids=["grid", "bins"]
+    "public", [GRID, FINE_GRID, Encoding.of(SCHEMA, 32)], ids=["grid", "fine", "bins"]
 )
 def test_a_second_job_reads_codes_and_gets_the_same_rows(
     ingest, monkeypatch, public, cells
@@ -259,7 +261,7 @@ def test_codes_by_the_bins_of_one_declaration_are_not_read_for_another(ingest):
     assert names[0] != names[1]
 
 
-def test_at_most_two_files_of_codes_stay(ingest):
+def test_at_most_three_files_of_codes_stay(ingest):
     ingest(BODY)
     for n_bins in range(2, 7):
         read(ingest, Encoding.of(SCHEMA, n_bins))

@@ -13,6 +13,7 @@ from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import private_rows, row_files, row_layout
 from app.datasets.private_rows import Selection
 from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.coded_rows import CodeRequest
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
@@ -279,7 +280,7 @@ def test_a_label_out_of_range_is_read_as_unknown(ingest):
         f3=[0] * 4,
         label=[-5, 2, 2**31 - 1, 1],
     )
-    codes = CodeRequest(quantile_bins.public_grid(SCHEMA))
+    codes = CodeRequest(quantile_bins.public_grid(SCHEMA, Grid.COARSE))
     for keep_unlabelled, labels in ((True, [-1, -1, -1, 1]), (False, [1])):
         assert ingest.read(keep_unlabelled=keep_unlabelled).y.tolist() == labels
         selection = Selection(

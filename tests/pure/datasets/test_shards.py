@@ -10,6 +10,7 @@ from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.uploads import HEADER, SCHEMA, Ingestion, store_table, stored_table
@@ -34,7 +35,7 @@ def shards(ingest: Ingestion, n_rows: int) -> list[RowGroups]:
 
 def read(ingest: Ingestion, shard: RowGroups) -> CodedRows:
     selection = Selection(SCHEMA, ingest.partitions, Scope({"shard": (1, 3)}))
-    codes = CodeRequest(quantile_bins.public_grid(SCHEMA), with_ids=True)
+    codes = CodeRequest(quantile_bins.public_grid(SCHEMA, Grid.COARSE), with_ids=True)
     return private_rows.read_shard(shard, selection, codes=codes)
 
 

@@ -129,7 +129,7 @@ def _changed(value: dict[str, Any], **changes: object) -> dict[str, Any]:
     [
         {"cuts": [[5, 4]]},
         {"cuts": [[1], [2]]},
-        {"cuts": [[10_000]]},
+        {"cuts": [[65_500]]},
         {"class_counts": ["1", "2"]},
         {"class_counts": [1, 2, 3]},
         {"size": "4"},

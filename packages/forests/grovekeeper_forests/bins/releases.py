@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS, per_row
 from grovekeeper_forests.bins.quantile_bins import (
+    Grid,
     ReusedProfile,
     grid_edges,
+    grid_of,
+    handicaps,
     medians_of,
     n_cells,
     no_cuts,
@@ -81,16 +84,16 @@ def release_cuts(
     schema: Schema,
     event: Event,
     *,
-    cell_counts: Callable[[int], NDArray[np.int64]],
+    cell_counts: Callable[[int, Grid], NDArray[np.int64]],
     randomness: Randomness,
 ) -> NDArray[np.uint16]:
     """Releases the cuts of every feature with private bins. One call is one release.
 
     Args:
         schema: public.
-        event: the priced event, which holds the noise scale.
-        cell_counts: PRIVATE exact counts of the grid cells of a feature, given its
-            number: ``grid.cell_counts``, summed over all parts of the rows.
+        event: the priced event, which holds the noise scale and names the grid.
+        cell_counts: PRIVATE exact counts of the cells of a feature, given its number
+            and the grid: :func:`cell_counts`, summed over all parts of the rows.
 
     Returns:
         uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public
@@ -101,20 +104,21 @@ def release_cuts(
         ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the
         exponential mechanism also the losses that the other accountants compute from
         the event. The candidates of an interval are its inner edges, a function of the
-        public grid and of earlier released cuts. Their utility −|left − right| changes
-        by +1 or −1 when a row enters the interval, so its range sensitivity is 2 and a
-        selection at inverse scale ε₀/2 is ε₀-DP: by permute-and-flip (lemma L2), or by
-        the exponential mechanism, whose loss is ε₀-bounded-range (lemma L1). The
-        intervals of one level of one feature hold disjoint rows (lemma L4); four levels
-        of every feature compose in sequence. Dropping rows without a value is
-        record-wise (lemma L6). *Not
-        covered:* running time.
+        public grid and of earlier released cuts. Their utility −|left − right|, less a
+        public handicap, changes by +1 or −1 when a row enters the interval, so its
+        range sensitivity is 2 and a selection at inverse scale ε₀/2 is ε₀-DP: by
+        permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is
+        ε₀-bounded-range (lemma L1). The intervals of one level of one feature hold
+        disjoint rows (lemma L4); four levels of every feature compose in sequence.
+        Dropping rows without a value is record-wise (lemma L6). *Not covered:* running
+        time.
 
     Source:
         Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles",
         2022, for the recursion; Theorem 1 of docs/proofs/bins.md.
     """
     median, depth = medians_of(event)
+    grid = grid_of(event)
     draw = (
         randomness.permute_and_flip
         if isinstance(median, PermuteAndFlip)
@@ -123,7 +127,10 @@ def release_cuts(
     cuts = no_cuts(schema)
     for row, index in enumerate(private_features(schema)):
         feature_cuts = _cuts_of(
-            cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth
+            cell_counts(index, grid),
+            handicaps(schema.features[index], grid, median.inverse_scale),
+            partial(draw, inverse_scale=median.inverse_scale),
+            depth,
         )
         cuts[row, : len(feature_cuts)] = feature_cuts
         # intervals of one cell, and those below them, have no median
@@ -135,7 +142,10 @@ def release_cuts(
 
 
 def _cuts_of(
-    counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int
+    counts: NDArray[np.int64],
+    of_edges: NDArray[np.int64],
+    select: Callable[[NDArray[np.int64]], int],
+    depth: int,
 ) -> list[int]:
     below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
     intervals, cuts = [(0, len(counts))], list[int]()
@@ -148,6 +158,8 @@ def _cuts_of(
                 continue
             inner = below[start + 1 : stop]
             utilities = -np.abs((inner - below[start]) - (below[stop] - inner))
+            # Public and equal for neighbours, so the range of the changes stays.
+            utilities -= of_edges[start : stop - 1]
             cut = start + 1 + select(utilities)
             cuts.append(cut)
             halves += [(start, cut), (cut, stop)]
@@ -156,7 +168,7 @@ def _cuts_of(
 
 
 def cell_counts(
-    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]
+    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32], grid: Grid
 ) -> NDArray[np.int64]:
     """Exact number of rows in every cell of one column, without empty values, which are
     dropped record-wise (lemma L6).
@@ -164,6 +176,7 @@ def cell_counts(
     Args:
         feature: public.
         column: PRIVATE, sanitised, ``(n_rows,)``.
+        grid: public.
 
     Returns:
         PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts
@@ -171,8 +184,8 @@ def cell_counts(
     """
     values = to_numbers(feature, column)
     present = values[~np.isnan(values)]
-    cells = np.searchsorted(grid_edges(feature), present, side="left")
-    return np.bincount(cells, minlength=n_cells(feature)).astype(np.int64)
+    cells = np.searchsorted(grid_edges(feature, grid), present, side="left")
+    return np.bincount(cells, minlength=n_cells(feature, grid)).astype(np.int64)
 
 
 def cuts(
@@ -196,8 +209,8 @@ def cuts(
         return release_cuts(
             schema,
             bins,
-            cell_counts=lambda index: _cell_counts_of(
-                schema.features[index], rows, index
+            cell_counts=lambda index, grid: _cell_counts_of(
+                schema.features[index], rows, index, grid
             ),
             randomness=randomness,
         )
@@ -205,9 +218,9 @@ def cuts(
 
 
 def _cell_counts_of(
-    feature: Feature, rows: TrainingRows, index: int
+    feature: Feature, rows: TrainingRows, index: int, grid: Grid
 ) -> NDArray[np.int64]:
-    """The counts of :func:`cell_counts`, from values, or from codes by the public grid."""
+    """The counts of :func:`cell_counts`, from values, or from codes by the grid."""
     if isinstance(rows, SanitisedRows):
-        return cell_counts(feature, rows.features.columns[index])
-    return rows.code_counts(index)[: n_cells(feature)]
+        return cell_counts(feature, rows.features.columns[index], grid)
+    return rows.code_counts(index)[: n_cells(feature, grid)]

@@ -161,6 +161,13 @@ class Plan:
                     return read
         raise PlanInvalid
 
+    @property
+    def grid(self) -> quantile_bins.Grid:
+        """The public grid of private bins, of a reused profile or of this plan."""
+        if self.profile is not None:
+            return self.profile.grid
+        return quantile_bins.grid_of(self.event)
+
     def to_json(self) -> dict[str, object]:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ are
         present only with a δ, the adjacency if it is not add/remove, ``max_rows`` if it
@@ -285,7 +292,7 @@ def encoding_of(
     """
     if profile is None:
         return Encoding.of(schema, int(n_bins))
-    return quantile_bins.encoding(schema, profile.cut_array)
+    return quantile_bins.encoding(schema, profile.cut_array, profile.grid)
 
 
 def n_leaves_of(plan: Plan) -> int:

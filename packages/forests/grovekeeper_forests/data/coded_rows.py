@@ -1,9 +1,10 @@
 """Holds rows as codes of public bins, packed in blocks, and divides PRIVATE rows into
 parts that an algorithm counts.
 
-A code takes one byte, and one bit more where a column has more than 256 codes, as the
-public grid has. Coarser bins, whose edges are among the public edges, are read from
-these codes by a table, so that values are never in memory together.
+A code takes eight bits; nine where a column has more than 256 codes, as the coarse
+public grid has; or sixteen, as the fine grid needs. Coarser bins, whose edges are among
+the public edges, are read from these codes by a table, so that values are never in
+memory together.
 
 The parts of a job's rows are in the memory of this process or of other machines. Growth
 names a method of a part and its arguments. Both can be sent to another machine, as a
@@ -100,10 +101,14 @@ class DistributedRows(Protocol):
         """
 
 
-MAX_CODES: Final = 512
-"""Codes of a column fit into nine bits."""
+MAX_CODES: Final = 2**16
+"""Codes of a column fit into two bytes."""
+
+_NINE_BITS: Final = 512
 
 _BYTE: Final = 256
+
+_NINTH_BIT: Final = 9
 
 
 @dataclass(frozen=True)
@@ -111,28 +116,29 @@ class CodedBlock:
     """PRIVATE codes of consecutive rows in all columns.
 
     Attributes:
-        low: the lowest byte of every code, uint8 ``(n_columns, n_rows)``.
+        low: the lowest eight bits of every code, uint8 ``(n_columns, n_rows)``, or all
+            sixteen, uint16.
         high: the ninth bit of every code, eight rows in a byte, uint8 ``(n_columns,
-            ⌈n_rows / 8⌉)``; without columns if no column has more than 256 codes.
+            ⌈n_rows / 8⌉)``; ``(n_columns, 0)`` if a code has eight or sixteen bits.
     """
 
-    low: NDArray[np.uint8]
+    low: NDArray[np.uint8 | np.uint16]
     high: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, codes: NDArray[np.uint16], *, is_wide: bool) -> CodedBlock:
-        """Packs codes, uint16 ``(n_columns, n_rows)``; ``is_wide``: some column has
-        more than 256 codes.
-        """
-        high = np.empty((0, 0), dtype=np.uint8)
-        if is_wide:
-            high = np.packbits(codes >= _BYTE, axis=1)
-        return cls(codes.astype(np.uint8), high)  # keeps the lowest byte
+    def of(cls, codes: NDArray[np.uint16], *, n_bits: int) -> CodedBlock:
+        """Packs codes, uint16 ``(n_columns, n_rows)``; ``n_bits``: :func:`code_bits`."""
+        if n_bits > _NINTH_BIT:
+            return cls(codes, codes[:, :0].astype(np.uint8))
+        low = codes.astype(np.uint8)  # keeps the lowest byte
+        if n_bits < _NINTH_BIT:
+            return cls(low, low[:, :0])
+        return cls(low, np.packbits(codes >= _BYTE, axis=1))
 
     @classmethod
     def none(cls, n_columns: int) -> CodedBlock:
         """A block without rows."""
-        return cls.of(np.empty((n_columns, 0), dtype=np.uint16), is_wide=False)
+        return cls.of(np.empty((n_columns, 0), dtype=np.uint16), n_bits=8)
 
     @property
     def n_rows(self) -> int:
@@ -142,7 +148,7 @@ class CodedBlock:
     def column(self, index: int) -> NDArray[np.uint16]:
         """The codes of one column."""
         codes: NDArray[np.uint16] = self.low[index].astype(np.uint16)
-        if len(self.high):
+        if self.high.size:
             ninth_bits = np.unpackbits(self.high[index], count=self.n_rows)
             codes += ninth_bits.astype(np.uint16) * np.uint16(_BYTE)
         return codes
@@ -152,7 +158,7 @@ class CodedBlock:
         if kept.all():
             return self
         high = self.high
-        if len(high):
+        if high.size:
             ninth_bits = np.unpackbits(high, axis=1, count=self.n_rows)
             high = np.packbits(ninth_bits[:, kept], axis=1)
         return CodedBlock(self.low[:, kept], high)
@@ -292,8 +298,8 @@ TrainingRows: TypeAlias = LocalRows | DistributedRows
 """PRIVATE training rows, in the memory of this process or of other machines."""
 
 
-def is_wide(public: Encoding) -> bool:
-    """Whether a column has more codes than one byte holds.
+def code_bits(public: Encoding) -> int:
+    """Bits of a code: 8, 9 or 16, for the column of most codes.
 
     Raises:
         ValueError: a column has more than :data:`MAX_CODES` codes.
@@ -301,7 +307,9 @@ def is_wide(public: Encoding) -> bool:
     most = max(public.n_codes.tolist(), default=0)
     if most > MAX_CODES:
         raise ValueError("a column has too many codes")
-    return most > _BYTE
+    if most > _NINE_BITS:
+        return 16
+    return _NINTH_BIT if most > _BYTE else 8
 
 
 def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:

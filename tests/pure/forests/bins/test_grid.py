@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.encoding import to_numbers
 from grovekeeper_forests.data.schema import Feature
 
@@ -39,11 +40,50 @@ def test_edges_ascend_inside_the_bounds_and_are_few(
     assert np.all((edges >= lower) & (edges < upper))
 
 
+@given(bounds=st.tuples(finite, finite), whole=st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_fine_edges_are_those_of_the_coarse_grid_and_of_equal_cells(
+    bounds: tuple[float, float], whole: bool
+) -> None:
+    """At most 65,359 cells, so that the codes of a column and MISSING have 16 bits."""
+    lower, upper = sorted(bounds)
+    feature = numeric(lower, upper)
+    if whole:
+        feature = Feature(
+            "x", "integer", lower=np.floor(lower), upper=np.floor(upper) + 256
+        )
+    edges = quantile_bins.grid_edges(feature, Grid.FINE)
+
+    assert len(edges) + 1 <= quantile_bins._MAX_FINE_CELLS == 65_359
+    assert np.isin(quantile_bins.grid_edges(feature), edges).all()
+    assert np.all(np.diff(edges) > 0)
+    assert np.all((edges >= feature.lower) & (edges < feature.upper))
+
+
+def test_a_fine_grid_has_a_cell_for_every_65280th_of_the_range() -> None:
+    edges = quantile_bins.grid_edges(numeric(0.0, 65_280.0), Grid.FINE).round(6)
+    coarse = quantile_bins.grid_edges(numeric(0.0, 65_280.0))
+
+    assert np.isin(np.arange(1.0, 65_280.0), edges).all()
+    assert len(edges) == 65_279 + len(coarse) - 255 - _n_whole(coarse)
+
+
+def _n_whole(coarse: np.ndarray) -> int:
+    """Geometric edges that are whole numbers, but no multiples of 255."""
+    return int(np.sum((coarse % 1 == 0) & (coarse % 255 != 0)))
+
+
+def test_a_wide_integer_has_fine_cells_between_integers_and_none_twice() -> None:
+    edges = quantile_bins.grid_edges(integer(0, 1_000), Grid.FINE)
+
+    assert edges.tolist() == [value + 0.5 for value in range(1_000)]
+
+
 def test_integer_with_a_short_range_has_a_cell_per_value() -> None:
     assert quantile_bins.grid_edges(integer(-2, 1)).tolist() == [-1.5, -0.5, 0.5]
     assert quantile_bins.n_cells(integer(0, 255)) == 256
     assert releases.cell_counts(
-        integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])
+        integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0]), Grid.COARSE
     ).tolist() == [1, 1, 0, 2]
 
 
@@ -84,14 +124,17 @@ def test_range_around_zero_is_cut_at_zero_and_on_both_sides() -> None:
 
 def test_single_value_has_a_single_cell() -> None:
     assert quantile_bins.n_cells(numeric(3.25, 3.25)) == 1
-    assert releases.cell_counts(numeric(3.25, 3.25), np.full(5, 3.25)).tolist() == [5]
+    assert releases.cell_counts(
+        numeric(3.25, 3.25), np.full(5, 3.25), Grid.COARSE
+    ).tolist() == [5]
 
 
 def test_extreme_bounds_do_not_overflow() -> None:
     for lower, upper in [(-1.7e308, 1.7e308), (0.0, 5e-324), (1e308, 1.7e308)]:
-        edges = quantile_bins.grid_edges(numeric(lower, upper))
-        assert np.all(np.isfinite(edges))
-        assert np.all(np.diff(edges) > 0)
+        for grid in Grid:
+            edges = quantile_bins.grid_edges(numeric(lower, upper), grid)
+            assert np.all(np.isfinite(edges))
+            assert np.all(np.diff(edges) > 0)
 
 
 def test_edges_cannot_be_changed_by_a_reader() -> None:
@@ -109,13 +152,13 @@ def test_counts_of_parts_add_up_and_missing_values_are_left_out(
 ) -> None:
     feature = numeric(-3.0, 5.0, missing=True)
     column = np.array([*values, math.nan, math.nan])
-    whole = releases.cell_counts(feature, column)
+    whole = releases.cell_counts(feature, column, Grid.COARSE)
 
     assert whole.sum() == len(values)
     assert np.array_equal(
         whole,
-        releases.cell_counts(feature, column[:cut])
-        + releases.cell_counts(feature, column[cut:]),
+        releases.cell_counts(feature, column[:cut], Grid.COARSE)
+        + releases.cell_counts(feature, column[cut:], Grid.COARSE),
     )
 
 
@@ -123,7 +166,7 @@ def test_value_on_an_edge_belongs_to_the_cell_below() -> None:
     feature = numeric(0.0, 256.0)
     edge = quantile_bins.grid_edges(feature)[100]
     cells = [
-        int(releases.cell_counts(feature, np.array([value])).argmax())
+        int(releases.cell_counts(feature, np.array([value]), Grid.COARSE).argmax())
         for value in (edge, np.nextafter(edge, 999))
     ]
 
@@ -140,4 +183,4 @@ def test_ordered_categories_are_integers() -> None:
     assert np.array_equal(
         to_numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True
     )
-    assert releases.cell_counts(grades, column).tolist() == [1, 0, 2]
+    assert releases.cell_counts(grades, column, Grid.COARSE).tolist() == [1, 0, 2]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests.bins import quantile_bins, releases
+from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
@@ -59,9 +60,9 @@ def release(of: Schema, epsilon: int, columns: list[np.ndarray]) -> np.ndarray:
     private = quantile_bins.private_features(of)
     return releases.release_cuts(
         of,
-        quantile_bins.event(of, Fraction(epsilon)),
-        cell_counts=lambda index: releases.cell_counts(
-            of.features[index], columns[private.index(index)]
+        quantile_bins.event(of, Fraction(epsilon), size=0),
+        cell_counts=lambda index, grid: releases.cell_counts(
+            of.features[index], columns[private.index(index)], grid
         ),
         randomness=SystemRandomness(),
     )
@@ -72,7 +73,7 @@ def test_only_wide_numbers_and_long_ordered_lists_are_cut_privately() -> None:
 
 
 def test_free_bins_come_from_the_declaration() -> None:
-    encoding = quantile_bins.encoding(MIXED, quantile_bins.no_cuts(MIXED))
+    encoding = quantile_bins.encoding(MIXED, quantile_bins.no_cuts(MIXED), Grid.COARSE)
 
     # 32 values; 32 groups and MISSING; nothing was cut; nothing; 150 and OTHER; 32 and
     # OTHER; 32 groups and MISSING; …
@@ -111,7 +112,9 @@ def test_widest_encoding_is_never_passed() -> None:
         np.zeros(500, dtype=np.int32),
     ]
     for epsilon in (1, 1_000):
-        released = quantile_bins.encoding(MIXED, release(MIXED, epsilon, columns))
+        released = quantile_bins.encoding(
+            MIXED, release(MIXED, epsilon, columns), Grid.COARSE
+        )
         assert np.all(released.n_codes <= widest.n_codes)
         assert len(released.candidates) <= len(widest.candidates)
 
@@ -120,7 +123,7 @@ def test_with_much_budget_bins_hold_equal_shares_of_skewed_rows() -> None:
     """Log-normal amounts between public bounds that are far too wide."""
     of = schema({"type": "numeric", "lower": 0, "upper": 1_000_000})
     values = np.exp(np.random.default_rng(2).normal(6, 1.5, 20_000)).clip(0, 1_000_000)
-    encoding = quantile_bins.encoding(of, release(of, 100, [values]))
+    encoding = quantile_bins.encoding(of, release(of, 100, [values]), Grid.COARSE)
     shares = np.bincount(
         encoding.encode(SanitisedColumns((values,), len(values)))[0]
     ) / len(values)
@@ -190,7 +193,9 @@ def test_a_cut_is_selected_by_the_rows_on_both_sides_within_its_interval(
         generator.integers(0, top + 1, 300).astype(float) for top in (150, 3, 140)
     ]
     columns[0][:20] = np.nan
-    event = quantile_bins.event(of, Fraction(2), selection=kind, n_levels=n_levels)
+    event = quantile_bins.event(
+        of, Fraction(2), size=0, selection=kind, n_levels=n_levels
+    )
     rows = SanitisedRows(
         SanitisedColumns(tuple(columns), 300),
         np.zeros(300, np.int32),
@@ -264,13 +269,13 @@ def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
     assert result[0] == 1
     assert len(result) <= 1 + 7
     assert all(low < high for low, high in pairwise(result))
-    assert quantile_bins.is_valid(of, cuts)
+    assert quantile_bins.is_valid(of, cuts, Grid.COARSE)
 
 
 def test_missing_values_have_a_bin_of_their_own() -> None:
     of = schema({"type": "numeric", "lower": 0, "upper": 1, "missing": True})
     values = np.array([0.0, np.nan, 1.0, np.nan])
-    encoding = quantile_bins.encoding(of, release(of, 1, [values]))
+    encoding = quantile_bins.encoding(of, release(of, 1, [values]), Grid.COARSE)
     codes = encoding.encode(SanitisedColumns((values,), 4))[0]
 
     assert codes[1] == codes[3] == encoding.n_codes[0] - 1
@@ -284,7 +289,7 @@ def test_long_ordered_categories_are_binned_like_numbers() -> None:
     # the lowest, the highest, OTHER, MISSING
     values = np.array([0, 149, 150, 151], dtype=np.int32)
     encoding = quantile_bins.encoding(
-        of, release(of, 100, [np.arange(150, dtype=np.int32)])
+        of, release(of, 100, [np.arange(150, dtype=np.int32)]), Grid.COARSE
     )
     codes = encoding.encode(SanitisedColumns((values,), 4))[0].tolist()
 
@@ -299,7 +304,7 @@ def test_long_ordered_categories_are_binned_like_numbers() -> None:
 
 def test_event_costs_what_was_asked() -> None:
     for epsilon in (Fraction(1, 1_000), Fraction(1), Fraction(7, 3)):
-        event = quantile_bins.event(MIXED, epsilon)
+        event = quantile_bins.event(MIXED, epsilon, size=0)
         loss = pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
         selections = 3 * quantile_bins.LEVELS
         assert loss == selections * 2 * quantile_bins.medians_of(event)[0].inverse_scale
@@ -308,7 +313,7 @@ def test_event_costs_what_was_asked() -> None:
 
 def test_too_small_a_budget_is_refused() -> None:
     with pytest.raises(ParameterInvalid):
-        quantile_bins.event(MIXED, Fraction(1, 2**31))
+        quantile_bins.event(MIXED, Fraction(1, 2**31), size=0)
 
 
 def test_foreign_events_are_refused() -> None:
@@ -344,5 +349,7 @@ def test_foreign_events_are_refused() -> None:
 def test_impossible_cuts_are_refused(row: list[int]) -> None:
     of = schema({"type": "integer", "lower": 0, "upper": 128})
 
-    assert quantile_bins.is_valid(of, np.array([[128, *[0] * 14]], dtype=np.uint16))
-    assert not quantile_bins.is_valid(of, np.array([row], dtype=np.uint16))
+    possible = np.array([[128, *[0] * 14]], dtype=np.uint16)
+    assert quantile_bins.is_valid(of, possible, Grid.COARSE)
+    impossible = np.array([row], dtype=np.uint16)
+    assert not quantile_bins.is_valid(of, impossible, Grid.COARSE)

@@ -222,7 +222,7 @@ def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None
     forest = grow(
         job_plan, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None
     )
-    for cuts in (((5,),), ((5, 4), ()), ((60_000,), ())):
+    for cuts in (((5,),), ((5, 4), ()), ((65_500,), ())):
         foreign = replace(
             forest, plan=replace(job_plan, profile=replace(released, cuts=cuts))
         )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests.bins import quantile_bins, releases
-from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, is_wide
+from grovekeeper_forests.bins.quantile_bins import Grid
+from grovekeeper_forests.data.coded_rows import CodedBlock, CodedColumns, code_bits
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.data.schema import Feature, Label, Schema
@@ -34,7 +35,8 @@ FEATURES = (
     ),
 )
 SCHEMA = Schema(FEATURES, Label("y", ("no", "yes")))
-GRID = quantile_bins.public_grid(SCHEMA)
+GRIDS = {grid: quantile_bins.public_grid(SCHEMA, grid) for grid in Grid}
+GRID = GRIDS[Grid.COARSE]
 
 
 def values(n_rows: int, seed: int = 0) -> SanitisedColumns:
@@ -65,29 +67,30 @@ def coded(public: Encoding, rows: SanitisedColumns, *cuts: int) -> CodedColumns:
     """The rows as codes, in blocks."""
     codes = wide_codes(public, rows)
     blocks = [
-        CodedBlock.of(block, is_wide=is_wide(public))
+        CodedBlock.of(block, n_bits=code_bits(public))
         for block in np.split(codes, cuts, axis=1)
     ]
     return CodedColumns(public, blocks)
 
 
-def cuts_of(seed: int) -> np.ndarray:
+def cuts_of(seed: int, grid: Grid = Grid.COARSE) -> np.ndarray:
     generator = np.random.default_rng(seed)
     cuts = quantile_bins.no_cuts(SCHEMA)
     for row, index in enumerate(quantile_bins.private_features(SCHEMA)):
-        n_cells = int(GRID.n_codes[index]) - SCHEMA.features[index].missing
+        n_cells = int(GRIDS[grid].n_codes[index]) - SCHEMA.features[index].missing
         cuts[row, :9] = np.sort(
             generator.choice(np.arange(1, n_cells), 9, replace=False)
         )
     return cuts
 
 
+@pytest.mark.parametrize("grid", Grid)
 @pytest.mark.parametrize("seed", range(3))
-def test_released_bins_are_read_from_the_public_grid(seed: int) -> None:
-    encoding, rows = quantile_bins.encoding(SCHEMA, cuts_of(seed)), values(700, seed)
-    blocks = [
-        taken.codes() for taken in coded(GRID, rows, 0, 13, 13, 300).take(encoding, 250)
-    ]
+def test_released_bins_are_read_from_the_public_grid(seed: int, grid: Grid) -> None:
+    encoding = quantile_bins.encoding(SCHEMA, cuts_of(seed, grid), grid)
+    rows = values(700, seed)
+    columns = coded(GRIDS[grid], rows, 0, 13, 13, 300)
+    blocks = [taken.codes() for taken in columns.take(encoding, 250)]
     np.testing.assert_array_equal(np.concatenate(blocks, axis=1), encoding.encode(rows))
     assert [block.shape[1] for block in blocks] == [13, 287, 400]
 
@@ -95,7 +98,9 @@ def test_released_bins_are_read_from_the_public_grid(seed: int) -> None:
 def test_taken_rows_are_in_memory_once() -> None:
     columns = coded(GRID, values(20), 10)
     blocks = [weakref.ref(block) for block in columns.blocks]
-    (taken,) = columns.take(quantile_bins.encoding(SCHEMA, cuts_of(0)), 100)
+    (taken,) = columns.take(
+        quantile_bins.encoding(SCHEMA, cuts_of(0), Grid.COARSE), 100
+    )
     taken.codes()
     assert columns.n_rows == 0
     assert [block() for block in blocks] == [None, None]
@@ -107,29 +112,32 @@ def test_public_bins_are_read_as_they_are() -> None:
     np.testing.assert_array_equal(taken.codes(), encoding.encode(rows))
 
 
-def test_the_grid_is_wide_and_bins_with_a_byte_are_not() -> None:
-    assert is_wide(GRID)
-    assert not is_wide(Encoding.of(SCHEMA, 255))
+def test_the_grids_are_wide_and_bins_with_a_byte_are_not() -> None:
+    assert code_bits(GRID) == 9
+    assert code_bits(GRIDS[Grid.FINE]) == 16
+    assert code_bits(Encoding.of(SCHEMA, 255)) == 8
     assert (
         CodedBlock.of(
-            wide_codes(Encoding.of(SCHEMA, 255), values(20)), is_wide=False
+            wide_codes(Encoding.of(SCHEMA, 255), values(20)), n_bits=8
         ).high.size
         == 0
     )
 
 
-def test_counts_of_cells_are_those_of_the_values() -> None:
+@pytest.mark.parametrize("grid", Grid)
+def test_counts_of_cells_are_those_of_the_values(grid: Grid) -> None:
     rows = values(500)
-    features = coded(GRID, rows, 100)
+    features = coded(GRIDS[grid], rows, 100)
     for index in quantile_bins.private_features(SCHEMA):
-        counts = releases.cell_counts(FEATURES[index], rows.columns[index])
+        counts = releases.cell_counts(FEATURES[index], rows.columns[index], grid)
         np.testing.assert_array_equal(features.counts(index)[: len(counts)], counts)
 
 
-def test_rows_are_left_out_one_by_one() -> None:
+@pytest.mark.parametrize("grid", Grid)
+def test_rows_are_left_out_one_by_one(grid: Grid) -> None:
     rows, kept = values(101), np.random.default_rng(5).random(101) < 0.5
-    (block,) = coded(GRID, rows).blocks
-    codes = wide_codes(GRID, rows)
+    (block,) = coded(GRIDS[grid], rows).blocks
+    codes = wide_codes(GRIDS[grid], rows)
     for index in range(len(FEATURES)):
         np.testing.assert_array_equal(
             block.where(kept).column(index), codes[index, kept]
@@ -138,7 +146,9 @@ def test_rows_are_left_out_one_by_one() -> None:
 
 
 def test_no_rows_give_one_empty_part() -> None:
-    (taken,) = CodedColumns(GRID).take(quantile_bins.encoding(SCHEMA, cuts_of(0)), 100)
+    (taken,) = CodedColumns(GRID).take(
+        quantile_bins.encoding(SCHEMA, cuts_of(0), Grid.COARSE), 100
+    )
     assert taken.codes().shape == (len(FEATURES), 0)
 
 

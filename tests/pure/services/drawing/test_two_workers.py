@@ -41,7 +41,7 @@ from tests.support.stored_part import SCHEMA, codes_of, stored_part
 from tests.support.uploads import store_table, stored_table
 from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
-FORESTS = ("rpf, one at a time", "nbrt", "mrf, sharded and apart")
+FORESTS = ("rpf, one at a time", "nbrt", "nbrt, fine grid", "mrf, sharded and apart")
 
 
 @pytest.fixture(scope="module")

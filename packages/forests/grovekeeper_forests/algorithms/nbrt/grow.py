@@ -77,7 +77,7 @@ def grow_forest(
     """
     parts = PricedDraws.of(plan.event)
     cuts = releases.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
-    encoding = quantile_bins.encoding(schema, cuts)
+    encoding = quantile_bins.encoding(schema, cuts, plan.grid)
     form = LocalBoostedRows
     if schema.label.is_number:
         form = LocalNumberRows

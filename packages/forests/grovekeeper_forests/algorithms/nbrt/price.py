@@ -209,7 +209,9 @@ class NoiseMatchedBoosting(Algorithm):
         before = tuple[Part, ...]()
         if facts.profile is None and quantile_bins.private_features(facts.schema):
             part = facts.part(amounts.parse(parameters["bins_share"]))
-            chosen = quantile_bins.price_bins(facts.schema, part.epsilon, part.budget)
+            chosen = quantile_bins.price_bins(
+                facts.schema, part.epsilon, part.budget, size=facts.size
+            )
             before = (Part(1, chosen),)
             left -= facts.budget.loss(chosen) / loss_of_unit(facts.budget)
         for_tally = (

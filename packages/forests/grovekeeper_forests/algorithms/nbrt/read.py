@@ -103,7 +103,7 @@ class BoostedFamily:
             splits_are_valid(forest, schema)
             and _is_legal_start(forest.arrays["start"], schema.label)
             and _is_within(forest.arrays["scores"], SCORE_LIMIT * SCORE_UNIT)
-            and quantile_bins.is_valid(schema, forest.arrays["cuts"])
+            and quantile_bins.is_valid(schema, forest.arrays["cuts"], forest.plan.grid)
             and (
                 not _is_measured(forest.plan, schema)
                 or 0 < int(forest.arrays["temperature"][0]) < LARGEST_TEMPERATURE
@@ -118,7 +118,9 @@ class BoostedFamily:
         correction. Where the label is a number, the reader returns numbers, whatever
         the read-out is.
         """
-        encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
+        encoding = quantile_bins.encoding(
+            schema, forest.arrays["cuts"], forest.plan.grid
+        )
         if schema.label.is_number:
             return BoostedNumbers(encoding, forest.arrays, schema.label)
         if forest.depth == 0:

@@ -454,7 +454,9 @@ class ReweightedForest(Algorithm):
             and quantile_bins.private_features(facts.schema)
         ):
             for_bins = amounts.parse(parameters["bins_share"]) * facts.epsilon
-            bins = (Part(1, quantile_bins.event(facts.schema, for_bins)),)
+            bins = (
+                Part(1, quantile_bins.event(facts.schema, for_bins, size=facts.size)),
+            )
             for_trees -= for_bins
         share = (
             amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)

@@ -82,7 +82,7 @@ class ReweightedFamily:
             len(scales.levels) == len(at_once)
             and (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
             and splits_are_valid(forest, schema, n_columns=n_columns)
-            and quantile_bins.is_valid(schema, forest.arrays["cuts"])
+            and quantile_bins.is_valid(schema, forest.arrays["cuts"], forest.plan.grid)
             and bool(np.all(is_legal))
             and not forest.arrays["counts"][~reached].any()
         )
@@ -126,7 +126,7 @@ def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encodin
     """The encoding that a plan's splits refer to: post-processing of released cuts and
     of the declaration.
     """
-    encoding = quantile_bins.encoding(schema, cuts)
+    encoding = quantile_bins.encoding(schema, cuts, plan.grid)
     return (
         encoding.paired(pairs_of_schema(schema))
         if plan.parameters["pairs"] == PAIRS

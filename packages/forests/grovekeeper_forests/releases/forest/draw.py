@@ -212,7 +212,7 @@ def code_request(plan: Plan, schema: Schema) -> CodeRequest | None:
         return CodeRequest(
             Encoding.of(schema, int(plan.parameters["n_bins"])), with_ids
         )
-    return CodeRequest(quantile_bins.public_grid(schema), with_ids)
+    return CodeRequest(quantile_bins.public_grid(schema, plan.grid), with_ids)
 
 
 def grow(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.catalogue import (
     AUTO,
@@ -245,14 +246,16 @@ def require_priced(plan: Plan, schema: Schema) -> None:
         second = plan.unlabelled
         read_all(mechanism.parameters, plan.parameters)
         of_second = None if second is None else second.terms
+        # The size decides about parameters, which are settled, and about the grid of
+        # private bins, which the event names and which costs nothing.
         request = PlanRequest(
             plan.algorithm,
             plan.parameters,
             plan.terms,
+            public_size=quantile_bins.SIZES[plan.grid],
             profile=plan.profile,
             unlabelled=of_second,
         )
-        # the size decides about parameters only, which are settled
         facts = _facts_for(mechanism, request, schema)
         event = _event(mechanism, partial(mechanism.event, plan.parameters), facts)
         is_same = (

@@ -165,7 +165,7 @@ def _check(forest: Forest, schema: Schema) -> None:
     profile = forest.plan.profile
     if profile is not None:
         cuts = profile.cut_array
-        if not quantile_bins.is_valid(schema, cuts) or not np.array_equal(
+        if not quantile_bins.is_valid(schema, cuts, profile.grid) or not np.array_equal(
             forest.arrays.get("cuts", cuts), cuts
         ):
             raise ArtifactInvalid

@@ -18,11 +18,11 @@ from grovekeeper_forests.releases.profile.read import Profile
 def draw(job: Drawing) -> bytes:
     """Draws a profile; see :data:`grovekeeper_forests.releases.drawing.Draw`."""
     schema = job.schema()
-    rows = job.codes(CodeRequest(quantile_bins.public_grid(schema)))
+    plan = ProfilePlan.from_json(job.work["plan"])
+    grid = quantile_bins.grid_of(plan.event)
+    rows = job.codes(CodeRequest(quantile_bins.public_grid(schema, grid)))
     assert isinstance(rows, CodedRows), "no cluster reads the rows of a profile"
-    released = release(
-        ProfilePlan.from_json(job.work["plan"]), schema, rows, job.randomness
-    )
+    released = release(plan, schema, rows, job.randomness)
     return json.dumps(released.to_json()).encode("utf-8")
 
 

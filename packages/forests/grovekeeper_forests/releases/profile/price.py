@@ -122,7 +122,11 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
         part = facts.part(1 - for_counts - for_size)
         n_levels = BINS[str(settled["bins"])]
         bins = quantile_bins.price_bins(
-            facts.schema, part.epsilon, part.budget, n_levels=n_levels
+            facts.schema,
+            part.epsilon,
+            part.budget,
+            size=facts.size,
+            n_levels=n_levels,
         )
         parts.append(Part(1, bins))
     else:

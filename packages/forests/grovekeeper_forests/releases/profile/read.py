@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.bins import noisy_counts, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
-from grovekeeper_forests.bins.quantile_bins import ReusedProfile
+from grovekeeper_forests.bins.quantile_bins import Grid, ReusedProfile
 from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.profile.price import (
@@ -91,13 +91,18 @@ class Profile:
                     # ``to_json`` never writes.
                     if (
                         is_whole
-                        and quantile_bins.is_valid(schema, profile.cuts)
+                        and quantile_bins.is_valid(schema, profile.cuts, profile.grid)
                         and profile.to_json() == value
                     ):
                         return profile
         except (ArithmeticError, TypeError, ValueError) as error:
             raise ProfileInvalid from error
         raise ProfileInvalid
+
+    @property
+    def grid(self) -> Grid:
+        """The public grid that the positions of the cuts refer to."""
+        return quantile_bins.grid_of(self.plan.event)
 
     @property
     def counts_in_rows(self) -> list[float]:
@@ -132,7 +137,7 @@ class Profile:
         """Released edges of the bins, by the feature's name; a value on an edge belongs
         below it.
         """
-        feature_edges = quantile_bins.encoding(self.schema, self.cuts).edges
+        feature_edges = quantile_bins.encoding(self.schema, self.cuts, self.grid).edges
         private = quantile_bins.private_features(self.schema)
         edges: dict[str, list[float | str]] = {}
         for index in private:
@@ -157,4 +162,5 @@ class Profile:
             profile_id,
             tuple(map(tuple, self._cuts_by_feature())),
             tuple(map(int, prior)),
+            self.grid,
         )

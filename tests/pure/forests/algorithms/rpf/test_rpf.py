@@ -300,7 +300,7 @@ def replace_most(selections: np.ndarray, other: int) -> None:
 
 
 BROKEN: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
-    "a cut beyond the grid": lambda a: a["cuts"].__setitem__((0, 0), 9_999),
+    "a cut beyond the grid": lambda a: a["cuts"].__setitem__((0, 0), 65_500),
     "a cut twice": lambda a: a["cuts"].__setitem__((0, slice(0, 2)), 7),
     "cuts of another type": lambda a: a.update(cuts=a["cuts"].astype(np.int32)),
     "more selections than there are": lambda a: replace_most(a["selections"], 4),
