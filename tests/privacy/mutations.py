@@ -39,6 +39,7 @@ WHOLE: Final = (
     "app.datasets.private_rows",
     "grovekeeper_forests.algorithms.nbrt.boosted_rows",
     "grovekeeper_forests.algorithms.nbrt.scales",
+    "grovekeeper_forests.algorithms.nbrt.targets",
     "grovekeeper_forests.noise.randomness",
     "grovekeeper_forests.catalogue",
     "grovekeeper_forests.remote",

@@ -68,7 +68,7 @@ def grow_forest(
         and the temperature are post-processing (lemma L7). *Not covered:* running time.
 
         Where the label is a number, its median and its spread are chosen by the
-        exponential mechanism, with utilities of range sensitivity 2 and 14, and to two
+        exponential mechanism, with utilities of range sensitivity 2, and to two
         means a row adds what it adds to a leaf.
 
     Source:

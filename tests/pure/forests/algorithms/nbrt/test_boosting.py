@@ -18,7 +18,7 @@ from grovekeeper_forests.kernels import boosting, node_rows
 from grovekeeper_forests.kernels.compiled import boosting_loops, node_row_loops
 from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 
-TWO, THREE, MANY = 2, 3, 26
+NUMBER, TWO, THREE, MANY = 0, 2, 3, 26
 
 
 def scales_of(
@@ -75,18 +75,19 @@ def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) 
 
 
 def test_scales_state_the_leaf_rule_of_the_paper() -> None:
-    """v = G/(h · max(N, 0) + λ), λ = 2 + 0.8 · √T · σ_G, in standard deviations of the
+    """v = G/(h · max(N, 0) + λ), λ = 2 + κ · √T · σ_G, in standard deviations of the
     noise.
     """
-    for n_classes, hessian in ((TWO, 0.25), (MANY, 0.15)):
+    rules = ((TWO, 0.35, 0.25, 0.8), (MANY, 0.495, 0.15, 0.8), (NUMBER, 0.25, 0.5, 3))
+    for n_classes, clip, hessian, ridge in rules:
         scales = scales_of(n_classes)
-        clip = float(loss_of(n_classes).clip)
+        assert float(loss_of(n_classes).clip) == clip
         # sensitivity of G over its noise
         per_tree = math.sqrt(scales.squared_length) / 2**24
         deviation = clip / per_tree
         gradient_sum, rows = 31.7, 812.0
         expected = gradient_sum / (
-            hessian * rows + 2 + 0.8 * math.sqrt(400) * deviation
+            hessian * rows + 2 + ridge * math.sqrt(400) * deviation
         )
         released = [gradient_sum / deviation * 2**24] * scales.n_scores + [
             rows * scales.count
