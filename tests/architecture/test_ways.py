@@ -24,7 +24,7 @@ FUNCTIONS = {
     "POST /models/{id}/predict, warm": 79,
     "POST /models/{id}/predict, cold": 236,
     "POST /models/{id}/evaluations": 282,
-    "a job": 559,
+    "a job": 562,
 }
 """The largest number of functions that each way enters: HTTP layers, transaction and,
 for a job, the child.
@@ -36,7 +36,7 @@ TOKENS = {
     "POST /models/{id}/predict, warm": 6_600,
     "POST /models/{id}/predict, cold": 19_900,
     "POST /models/{id}/evaluations": 21_500,
-    "a job": 44_050,
+    "a job": 44_250,
 }
 """The largest number of code tokens in the bodies of those functions. A longer function
 does not save a reader.
