@@ -444,7 +444,8 @@ def test_an_artifact_with_an_impossible_start_is_refused(
 def test_sums_become_numbers_inside_the_bounds() -> None:
     forest = grown(planned(n_estimators=2, max_depth=1), *made(5))
     start = np.array([TARGET_STEPS // 2, TARGET_STEPS // 16], dtype=np.int64)
-    encoding = quantile_bins.encoding(SCHEMA, forest.arrays["cuts"])
+    grid = forest.plan.grid
+    encoding = quantile_bins.encoding(SCHEMA, forest.arrays["cuts"], grid)
     arrays = {**forest.arrays, "start": start}
     reader = BoostedNumbers(encoding, arrays, SCHEMA.label)
     sums = np.array([0.0, 2**16, -(2**15), 2.0**40, -(2.0**40)])
