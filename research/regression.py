@@ -49,7 +49,7 @@ DELTA = "1e-6"
 N_SPLITS = 5
 
 FOREST, MEAN, ADASSP = "forest without privacy", "mean", "adassp"
-PRIVATE = ("nbrt@gdp",)
+PRIVATE = ("nbrt@gdp", "rpf@pure")
 """Algorithms of the service that predict numbers."""
 
 _SUBSAMPLE = 20_000

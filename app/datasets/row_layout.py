@@ -150,6 +150,7 @@ def _meaning_of(schema: Schema) -> str:
     for stored, feature in zip(features, schema.features, strict=True):
         if feature.first_day is not None:  # which the days are counted from
             stored.append(feature.first_day)
+    # a code by other bounds would be another number
     values = [label.classes or [NUMBER, label.bounds] for label in schema.labels]
     meaning: list[object] = [features, values[0]]
     if schema.further_labels:

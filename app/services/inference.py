@@ -593,6 +593,7 @@ def _output(
     name: str, predicted: Predicted
 ) -> tuple[dict[str, Any], list[str] | NDArray[np.float64]]:
     """The head of an output and its values: texts of classes, or numbers."""
+    # classes travel as texts, numbers as they are
     if name == LABEL and predicted.classes:
         labels = predicted.labels
         return {"name": name, "datatype": "BYTES", "shape": [len(labels)]}, labels

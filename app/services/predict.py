@@ -209,6 +209,7 @@ class PredictingModel(msgspec.Struct, frozen=True):
         probabilities = None
         codes: NDArray[np.int32] | NDArray[np.float64]
         if schema.label.is_number:
+            # a number has no probabilities that a label would be chosen by
             codes = self.predictor.numbers(columns, read_out=read_out)
         else:
             probabilities = self.predictor.probabilities(columns, read_out=read_out)

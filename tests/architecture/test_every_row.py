@@ -171,6 +171,8 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("LocalReweightedRows._computed", "indices >= self._n_own"): CODES,
         ("_slabs", "slice(start, min(start + _SLAB, features.stop))"): CODES,
         ("_slabs", "min(start + _SLAB, features.stop)"): CODES,
+        ("", "UNIT // 2"): PUBLIC,
+        ("LocalResidualRows._reweigh", "residuals > 0"): "the side of each row itself",
     },
     "grovekeeper_forests/bins/releases.py": {
         ("release_cuts", "enumerate(private_features(schema))"): FEATURES,
@@ -214,7 +216,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "len({type(each) for each in classes}) > 1",
         ): "classes",
         ("_PrivateForest._codes", "enumerate(texts)"): "classes",
-        ("BoostedPrivateRegressor._label", "0 < width < math.inf"): "public bounds",
+        ("_PrivateRegressor._label", "0 < width < math.inf"): "public bounds",
         ("_PrivateTrees._declared", "types <= _TYPES"): "types of features",
         ("_PrivateTrees._plan", "size < 1"): "a public number",
         ("_by_cell", "enumerate(X.columns)"): "columns",

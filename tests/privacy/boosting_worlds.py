@@ -21,6 +21,7 @@ from grovekeeper_forests.algorithms.nbrt.boosted_rows import (
 from grovekeeper_forests.algorithms.nbrt.grow import boost
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.bins.noisy_counts import VARIANCE
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.encoding import Encoding
@@ -122,8 +123,8 @@ def number_plan_of(
             n_candidates,
         )
         for sensitivity, n_candidates in (
-            (targets.MIDDLE_SENSITIVITY, 334),
-            (targets.SPREAD_SENSITIVITY, targets.N_SPREADS),
+            (number_targets.MIDDLE_SENSITIVITY, 334),
+            (number_targets.SPREAD_SENSITIVITY, number_targets.N_SPREADS),
         )
     ]
     before = tuple(Part(1, selection) for selection in selections)
@@ -216,7 +217,10 @@ def _check_ranges(one: Transcript, other: Transcript) -> None:
     """Asserts that a row moves the utilities of the median and of the spread against
     each other by no more than was priced.
     """
-    sensitivities = (targets.MIDDLE_SENSITIVITY, targets.SPREAD_SENSITIVITY)
+    sensitivities = (
+        number_targets.MIDDLE_SENSITIVITY,
+        number_targets.SPREAD_SENSITIVITY,
+    )
     for mine, theirs, sensitivity in zip(
         one.utilities, other.utilities, sensitivities, strict=True
     ):

@@ -21,6 +21,7 @@ from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.random_trees import random_tree
 from grovekeeper_forests.algorithms.nbrt.read import leaf_scores
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.data.coded_rows import RowParts
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -94,8 +95,12 @@ def test_sensitivities_hold_after_unlikely_earlier_releases() -> None:
     plan = number_plan_of(n_trees=8, depth=2)
     first = run(plan, encoding, X, y, Transcript(1))
     rng = np.random.default_rng(5)
-    n_edges = len(targets.edges_of(encoding.schema.label))
-    for chosen in ([0, 0], [n_edges - 1, 0], [n_edges // 2, targets.N_SPREADS - 1]):
+    n_edges = len(number_targets.edges_of(encoding.schema.label))
+    for chosen in (
+        [0, 0],
+        [n_edges - 1, 0],
+        [n_edges // 2, number_targets.N_SPREADS - 1],
+    ):
         script = [
             (
                 rng.choice([-1, 1], each.shape)
@@ -183,7 +188,7 @@ def test_a_replaced_row_is_a_row_more_and_a_row_less() -> None:
         for mine, theirs, sensitivity in zip(
             whole.utilities,
             other.utilities,
-            (targets.MIDDLE_SENSITIVITY, targets.SPREAD_SENSITIVITY),
+            (number_targets.MIDDLE_SENSITIVITY, number_targets.SPREAD_SENSITIVITY),
             strict=True,
         ):
             assert int(np.ptp(mine - theirs)) <= 2 * sensitivity
@@ -261,8 +266,8 @@ def test_counts_without_their_share_of_the_price_are_seen(
 def test_utilities_of_another_scale_are_seen(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = getattr(targets, name)
-    monkeypatch.setattr(targets, name, lambda *given: 2 * honest(*given))
+    honest = getattr(number_targets, name)
+    monkeypatch.setattr(number_targets, name, lambda *given: 2 * honest(*given))
     with pytest.raises(AssertionError):
         worst_share(seed=2, width=2**20)
 
@@ -270,13 +275,13 @@ def test_utilities_of_another_scale_are_seen(
 def test_a_handicap_that_follows_from_the_rows_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    honest = targets.spread_utilities
+    honest = number_targets.spread_utilities
 
     def biased(by_distance: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:
-        steps = np.arange(targets.N_SPREADS)
+        steps = np.arange(number_targets.N_SPREADS)
         return honest(by_distance, scale) - 10 * int(by_distance.sum()) * steps
 
-    monkeypatch.setattr(targets, "spread_utilities", biased)
+    monkeypatch.setattr(number_targets, "spread_utilities", biased)
     with pytest.raises(AssertionError):
         worst_share(seed=2)
 
@@ -289,8 +294,8 @@ def test_a_start_from_exact_counts_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
         parts: object, label: object, rows: BoostedRows, randomness: object
     ) -> object:
         start = honest(parts, label, rows, randomness)
-        edges = targets.edges_of(label)
-        best = targets.middle_utilities(rows.target_counts(edges)).argmax()
+        edges = number_targets.edges_of(label)
+        best = number_targets.middle_utilities(rows.target_counts(edges)).argmax()
         return np.array([edges[best], start[1]], dtype=np.int64)
 
     monkeypatch.setattr(grow_module, "_start_of_number", exact)
@@ -321,7 +326,7 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(
     of_mean = targets.mean_scales(2**36)
     start = np.array([TARGET_STEPS // 3, spread], dtype=np.int64)
     randomness = SystemRandomness()
-    edges = targets.edges_of(encoding.schema.label)
+    edges = number_targets.edges_of(encoding.schema.label)
     whole = LocalNumberRows(X, y, n_classes=0)
     whole.start(start, scales)
     trees, scored = [], []
@@ -344,7 +349,7 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(
             rows.sums(trees[0]),
             rows.residual_sums(of_mean),
             rows.target_counts(edges),
-            rows.target_counts(targets.distances(), int(start[0])),
+            rows.target_counts(number_targets.distances(), int(start[0])),
         ]
 
     every = np.arange(len(y))

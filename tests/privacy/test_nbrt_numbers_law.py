@@ -19,6 +19,7 @@ from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalNumberRows
 from grovekeeper_forests.algorithms.nbrt.grow import boost
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
+from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.schema import TARGET_STEPS
@@ -67,9 +68,9 @@ WITHOUT_TREES = replace(
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two edges and two spreads, so that selections can be enumerated."""
     edges = np.array([TARGET_STEPS // 4, TARGET_STEPS // 2], dtype=np.int32)
-    monkeypatch.setattr(targets, "edges_of", lambda _: edges)
-    monkeypatch.setattr(targets, "N_SPREADS", 2)
-    monkeypatch.setattr(targets, "_LIKELY_HALVINGS", 1)
+    monkeypatch.setattr(number_targets, "edges_of", lambda _: edges)
+    monkeypatch.setattr(number_targets, "N_SPREADS", 2)
+    monkeypatch.setattr(number_targets, "_LIKELY_HALVINGS", 1)
 
 
 class _FoldedNoise:
@@ -225,8 +226,8 @@ def _of_more_rows(honest: Callable[..., NDArray[np.int64]]) -> Callable[..., obj
     [
         (kernels, "gradients_of_numbers", _longer),
         (LocalNumberRows, "residual_sums", _longer),
-        (targets, "middle_utilities", _of_more_rows),
-        (targets, "spread_utilities", _of_more_rows),
+        (number_targets, "middle_utilities", _of_more_rows),
+        (number_targets, "spread_utilities", _of_more_rows),
     ],
 )
 def test_a_contribution_of_another_size_is_seen(

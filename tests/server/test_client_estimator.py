@@ -402,15 +402,14 @@ def test_an_estimator_of_the_other_kind_is_named(service: Server) -> None:
     assert service.admin.http.get("/populations/kinds").status_code == 404
 
 
-def test_the_service_names_the_accounts_on_which_numbers_are_predicted(
-    service: Server,
-) -> None:
-    pure = uploaded_numbers(service, budget={"accountant": "pure", "epsilon": "9"})
-    forest = PrivateForestRegressor(pure["name"], 1)
-    for _ in range(2):  # a refusal is not counted
-        with pytest.raises(ApiProblem, match="zcdp") as refused:
-            forest.fit()
-        assert refused.value.status == 422
+def test_numbers_are_predicted_on_an_account_without_a_delta(service: Server) -> None:
+    budget = {"accountant": "pure", "epsilon": "50"}
+    pure = uploaded_numbers(service, budget=budget)
+    forest = PrivateForestRegressor(pure["name"], 20).fit()
+    assert forest.model_.card["algorithm"] == "rpf"
+    uploading = _uploading_regressor("uploaded-pure-numbers", delta=None)
+    X = np.linspace(-5, 5, 600).reshape(300, 2)
+    assert uploading.fit(X, X[:, 0] + 10).score(X, X[:, 0] + 10) > 0.8
 
 
 def test_a_regressor_uploads_between_public_bounds(service: Server) -> None:
@@ -424,7 +423,6 @@ def test_a_regressor_uploads_between_public_bounds(service: Server) -> None:
     label = forest.model_.card["schema"]["label"]
     assert label == {"name": "label", "type": "number", "lower": 0, "upper": 20}
     for changes, problem in (
-        ({"delta": None}, "needs a delta"),
         ({"bounds": None}, "public bounds"),
         ({"target_bounds": None}, "public target_bounds"),
         ({"target_bounds": [0, 20]}, "public target_bounds"),

@@ -56,9 +56,14 @@ def _uploaded(server: Server, **changes: object) -> dict[str, Any]:
     return dataset
 
 
-def _trained(server: Server) -> str:
-    dataset = _uploaded(server)
-    return str(server.trained(dataset["id"], **ASKED)["model_id"])
+PURE: dict[str, Any] = {"accountant": "pure", "epsilon": "1000"}
+BY_RPF = {"algorithm": "rpf", "parameters": {}, "epsilon": "100"}
+
+
+def _trained(server: Server, *, is_pure: bool) -> str:
+    budget, asked = (PURE, BY_RPF) if is_pure else (BUDGET, ASKED)
+    dataset = _uploaded(server, budget=budget)
+    return str(server.trained(dataset["id"], **asked)["model_id"])
 
 
 def test_a_declaration_shows_the_bounds(server: Server) -> None:
@@ -121,10 +126,11 @@ def test_cells_are_clamped_empty_or_refused(server: Server) -> None:
     assert again.status_code == 409, "the same cells, written otherwise"
 
 
+@pytest.mark.parametrize("is_pure", [False, True])
 def test_every_way_to_ask_answers_the_same_numbers(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, is_pure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = _trained(server)
+    model = _trained(server, is_pure=is_pure)
     path = f"/models/{model}"
     ages = [5, 50, 95]
     rows = [{"age": age} for age in ages]
@@ -226,7 +232,7 @@ def test_what_counts_classes_is_refused(server: Server) -> None:
     refused = server.admin.http.post("/plans", json=other)
     [error] = refused.json()["errors"]
     assert (error["at"], error["problem"]) == ("/algorithm", "not-for-numbers")
-    assert error["accepted"] == ["nbrt"]
+    assert error["accepted"] == ["rpf", "nbrt"]
 
 
 def test_a_job_names_the_number_among_several_labels(server: Server) -> None:
@@ -298,8 +304,13 @@ def test_the_form_declares_bounds(server: Server) -> None:
     assert declared_label == {**LABEL, "type": "integer"}
 
 
-def test_auto_and_the_form_of_a_job_take_a_number(server: Server) -> None:
-    dataset = _uploaded(server)
+@pytest.mark.parametrize(
+    ("budget", "chosen"), [(BUDGET, "nbrt"), (PURE, "rpf")], ids=["gdp", "pure"]
+)
+def test_auto_and_the_form_of_a_job_take_a_number(
+    server: Server, budget: dict[str, Any], chosen: str
+) -> None:
+    dataset = _uploaded(server, budget=budget)
     browser = signed_in(server, server.admin)
     path = f"/ui/datasets/{dataset['id']}/train"
     page = browser.get(path, params={"epsilon": "1"})
@@ -311,6 +322,6 @@ def test_auto_and_the_form_of_a_job_take_a_number(server: Server) -> None:
     assert "Expect an R² of about 0." in page.text
     job = server.trained(dataset["id"], algorithm="auto", parameters={}, epsilon="9")
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
-    assert card["algorithm"] == "nbrt"
+    assert card["algorithm"] == chosen
     use = server.admin.http.get(f"/models/{job['model_id']}/importances").json()
     assert use["leaves"] == []

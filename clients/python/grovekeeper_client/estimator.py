@@ -163,11 +163,6 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 "fit trains on rows that the service holds; to upload X and y as a dataset, pass upload=True"
             )
-        # without a delta, the upload would open an account that no such forest fits
-        if self._predicts_numbers and self.delta is None:
-            raise ValueError(
-                "an upload needs a delta: no algorithm predicts numbers on an account with δ = 0"
-            )
         self._warn_of_leaks()
         if self.schema is None:
             schema, rows = self._numbers(X, y)
@@ -403,8 +398,7 @@ class PrivateForestRegressor(_PrivateForest, RegressorMixin, BaseEstimator):  # 
     service trains.
 
     ``fit()`` trains on a dataset whose label is a number, and ``fit(X, y)`` with
-    ``upload=True`` uploads, as :class:`PrivateForestClassifier` does. An upload needs a
-    ``delta``: no algorithm predicts numbers on an account with δ = 0.
+    ``upload=True`` uploads, as :class:`PrivateForestClassifier` does.
 
     Args:
         dataset: as those of :class:`PrivateForestClassifier`, like all arguments but

@@ -114,17 +114,8 @@ class Auto(Described):
         If noise would outweigh any structure, ``nbrt`` is planned without splits, so
         that the model is the noisy class proportions, and a warning is added. ``rpf``
         makes this check in its own ``fill_defaults``.
-
-        Raises:
-            ParameterInvalid: the label is a number, and the account is a ``pure`` one.
         """
         if facts.budget.accountant == pure.NAME:
-            if facts.schema.label.is_number:
-                raise ParameterInvalid.named(
-                    "algorithm",
-                    "not-for-numbers",
-                    accepted=(*number_algorithms(), *NoiseMatchedBoosting.accountants),
-                )
             return Choice(ReweightedForest.slug, {}, ())
         if facts.size * math.sqrt(mu_squared(facts.budget)) < MIN_SIZE_TIMES_MU:
             is_number = facts.schema.label.is_number

@@ -446,37 +446,10 @@ class BoostedPrivateTrees(_PrivateForest):
         self.account = account
 
 
-class BoostedPrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
-    """Differentially private boosted trees that predict a number: the algorithm
-    ``nbrt`` (docs/proofs/nbrt.md).
+class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
+    """What both regressors share."""
 
-    Every ``fit`` is (ε, δ)-differentially private for one row more or less, as that of
-    :class:`BoostedPrivateTrees` is. Rows without a number are left out, and numbers
-    beyond the bounds of the label are clamped.
-
-    Args and attributes are those of :class:`BoostedPrivateTrees`, without classes; the
-    label of the schema is ``{"name": …, "type": "number", "lower": …, "upper": …}``.
-    """
-
-    _algorithm = "nbrt"
     _of_label = "the type number, lower and upper"
-
-    def __init__(
-        self,
-        epsilon: object = 1,
-        delta: object = 1e-6,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        public_size: int | None = None,
-        account: InProcessAccount | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.parameters = parameters
-        self.public_size = public_size
-        self.account = account
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The number of each row, as an array ``(n_rows,)``; costs no budget."""
@@ -495,6 +468,69 @@ class BoostedPrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[mi
 
     def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
         return codes_of_numbers(schema.label, labels.astype(np.float64))
+
+
+class RandomPrivateRegressor(_PrivateRegressor):
+    """A differentially private random forest that predicts a number: the algorithm
+    ``rpf`` (docs/proofs/rpf.md).
+
+    Every ``fit`` is (ε, 0)-differentially private for one row more or less, or (ε, δ)
+    with a δ, as that of :class:`RandomPrivateForest` is. Rows and schema are those of
+    :class:`BoostedPrivateRegressor`, which is more accurate where a δ is allowed.
+
+    Args and attributes are those of :class:`RandomPrivateForest`, without classes.
+    """
+
+    _algorithm = "rpf"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        delta: object = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.schema = schema
+        self.delta = delta
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
+
+
+class BoostedPrivateRegressor(_PrivateRegressor):
+    """Differentially private boosted trees that predict a number: the algorithm
+    ``nbrt`` (docs/proofs/nbrt.md).
+
+    Every ``fit`` is (ε, δ)-differentially private for one row more or less, as that of
+    :class:`BoostedPrivateTrees` is. Rows without a number are left out, and numbers
+    beyond the bounds of the label are clamped.
+
+    Args and attributes are those of :class:`BoostedPrivateTrees`, without classes; the
+    label of the schema is ``{"name": …, "type": "number", "lower": …, "upper": …}``.
+    """
+
+    _algorithm = "nbrt"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        delta: object = 1e-6,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
 
 
 def _by_cell(X: Any) -> Any:

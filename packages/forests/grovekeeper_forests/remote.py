@@ -32,7 +32,10 @@ from grovekeeper_forests.algorithms.nbrt.boosted_rows import (
 )
 from grovekeeper_forests.algorithms.nbrt.random_trees import Trees
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
-from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
+from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
+    LocalResidualRows,
+    LocalReweightedRows,
+)
 from grovekeeper_forests.data.coded_rows import (
     CodeRequest,
     ColumnRequest,
@@ -51,6 +54,7 @@ FORMS: Final = MappingProxyType(
         for form in (
             LocalHistograms,
             LocalReweightedRows,
+            LocalResidualRows,
             LocalBoostedRows,
             LocalNumberRows,
         )
@@ -66,6 +70,8 @@ METHODS: Final = frozenset(
             "class_histogram",
             "joint_histogram",
             "leaf_histogram",
+            "leaf_weights",
+            "mean_weights",
             "descend",
         ),
         *(

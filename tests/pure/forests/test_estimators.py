@@ -29,6 +29,7 @@ from grovekeeper_forests.estimators import (
     BoostedPrivateRegressor,
     BoostedPrivateTrees,
     RandomPrivateForest,
+    RandomPrivateRegressor,
 )
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import Adjacency
@@ -104,16 +105,26 @@ class Checked(RandomPrivateForest):
             self.schema = before
 
 
-class CheckedRegressor(BoostedPrivateRegressor):
+class _DeclaresANumber:
     """Declares what a check passes, with a number as label, and forgets it."""
 
-    def fit(self, X: Any, y: Any) -> "CheckedRegressor":
+    schema: Any
+
+    def fit(self, X: Any, y: Any) -> Any:
         label = {"name": "y", "type": "number", "lower": -150, "upper": 150}
         before, self.schema = self.schema, {**_schema_of(X, None), "label": label}
         try:
             return super().fit(X, y)
         finally:
             self.schema = before
+
+
+class CheckedRegressor(_DeclaresANumber, BoostedPrivateRegressor):
+    """Boosted trees in a check."""
+
+
+class CheckedRandomRegressor(_DeclaresANumber, RandomPrivateRegressor):
+    """A random forest in a check."""
 
 
 def _name(check: Any) -> str:
@@ -126,6 +137,7 @@ def _checks() -> Iterator[Any]:
     for made in (
         Checked(1_000, parameters={"n_estimators": 2}),
         CheckedRegressor(1_000),
+        CheckedRandomRegressor(1_000),
     ):
         for estimator, check in estimator_checks.estimator_checks_generator(made):
             name, reason = _name(check), CANNOT_PASS.get(_name(check))
@@ -519,8 +531,14 @@ NUMBER_SCHEMA: Mapping[str, Any] = {
 DAYS = np.array([5.0, 25.0] * 300)
 
 
-def test_a_regressor_predicts_numbers_inside_the_bounds() -> None:
-    model = BoostedPrivateRegressor(4, schema=NUMBER_SCHEMA, public_size=600)
+REGRESSORS = pytest.mark.parametrize(
+    "regressor", [BoostedPrivateRegressor, RandomPrivateRegressor]
+)
+
+
+@REGRESSORS
+def test_a_regressor_predicts_numbers_inside_the_bounds(regressor: Any) -> None:
+    model = regressor(4, schema=NUMBER_SCHEMA, public_size=600)
     beyond = np.where(DAYS == 5.0, -1e9, np.inf)
     for y, score in ((DAYS, 0.8), (DAYS.astype(int), 0.8), (beyond, -np.inf)):
         model.fit(FRAME, y)
@@ -536,9 +554,10 @@ def test_a_regressor_predicts_numbers_inside_the_bounds() -> None:
     assert not hasattr(model, "classes_")
 
 
-def test_rows_without_a_number_are_left_out() -> None:
+@REGRESSORS
+def test_rows_without_a_number_are_left_out(regressor: Any) -> None:
     y = np.where(np.arange(600) < 300, DAYS, np.nan)
-    model = BoostedPrivateRegressor(4, schema=NUMBER_SCHEMA, public_size=600)
+    model = regressor(4, schema=NUMBER_SCHEMA, public_size=600)
     assert model._rows(FRAME, y, model._declared()).features.n_rows == 300
     model.fit(FRAME, np.full(600, np.nan))
     assert len(model.predict(FRAME)) == 600
@@ -564,8 +583,9 @@ def test_a_label_that_is_no_number_is_refused_before_rows_are_read(
         model.fit(None, None)
 
 
-def test_a_regressor_as_onnx_has_equal_bits() -> None:
-    model = BoostedPrivateRegressor(4, schema=NUMBER_SCHEMA, public_size=600)
+@REGRESSORS
+def test_a_regressor_as_onnx_has_equal_bits(regressor: Any) -> None:
+    model = regressor(4, schema=NUMBER_SCHEMA, public_size=600)
     model.fit(FRAME, DAYS)
     session = onnxruntime.InferenceSession(model.to_onnx())
     inputs = {

@@ -3,12 +3,14 @@ PRIVATE rows.
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins import number_targets, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS, per_row
 from grovekeeper_forests.bins.quantile_bins import (
     Grid,
@@ -24,7 +26,7 @@ from grovekeeper_forests.bins.quantile_bins import (
 from grovekeeper_forests.data.coded_rows import TrainingRows
 from grovekeeper_forests.data.encoding import to_numbers
 from grovekeeper_forests.data.sanitiser import SanitisedRows
-from grovekeeper_forests.data.schema import Feature, Schema
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.noise.randomness import Randomness, forfeit
 from grovekeeper_forests.privacy.events import (
     DiscreteLaplace,
@@ -224,3 +226,54 @@ def _cell_counts_of(
     if isinstance(rows, SanitisedRows):
         return cell_counts(feature, rows.features.columns[index], grid)
     return rows.code_counts(index)[: n_cells(feature, grid)]
+
+
+class Select(Protocol):
+    """A selection by permute-and-flip or by the exponential mechanism."""
+
+    def __call__(
+        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+    ) -> int: ...
+
+
+class TargetCounts(Protocol):
+    """Counts rows between edges; see
+    :func:`grovekeeper_forests.bins.number_targets.target_counts`.
+    """
+
+    def __call__(
+        self, edges: NDArray[np.int32], middle: int | None = None
+    ) -> NDArray[np.int64]: ...
+
+
+def release_start(
+    label: Label,
+    scales: tuple[Fraction, Fraction],
+    *,
+    target_counts: TargetCounts,
+    select: Select,
+) -> NDArray[np.int64]:
+    """Releases a median and a spread of a label that is a number, in two selections.
+
+    Args:
+        label: public.
+        scales: inverse scales of the two selections, as priced.
+        target_counts: of the PRIVATE rows.
+        select: the priced mechanism.
+
+    Returns:
+        int64 ``(2,)``: the median and the spread, as codes.
+    """
+    of_middle, of_spread = scales
+    edges = number_targets.edges_of(label)
+    by_edge = target_counts(edges)
+    utilities = number_targets.middle_utilities(by_edge)
+    chosen = select(utilities, inverse_scale=of_middle)
+    middle = int(edges[chosen])
+    # Distances are from the released median: a median of the rows would tell of them.
+    distances = number_targets.distances()
+    by_distance = target_counts(distances, middle)
+    utilities = number_targets.spread_utilities(by_distance, of_spread)
+    chosen = select(utilities, inverse_scale=of_spread)
+    spread = int(number_targets.spreads()[chosen])
+    return np.array([middle, spread], dtype=np.int64)

@@ -17,11 +17,12 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.algorithms.nbrt import read, targets
+from grovekeeper_forests.algorithms.nbrt import read
 from grovekeeper_forests.algorithms.nbrt.price import N_SIDES
 from grovekeeper_forests.algorithms.nbrt.random_trees import Trees, no_trees
 from grovekeeper_forests.algorithms.nbrt.read import centred_logs, start_scores
 from grovekeeper_forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT, Scales
+from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.data.encoding import Encoding
@@ -125,11 +126,7 @@ class LocalNumberRows(LocalBoostedRows):
         self, edges: NDArray[np.int32], middle: int | None = None
     ) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
-        y = self._y
-        if middle is not None:
-            # codes are below 2³¹, and so are their distances
-            y = np.abs(y - np.int32(middle))
-        return targets.count_by_edge(edges, y)
+        return number_targets.target_counts(edges, self._y, middle)
 
     def residual_sums(self, scales: Scales) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""

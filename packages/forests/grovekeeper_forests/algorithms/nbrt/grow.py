@@ -260,21 +260,12 @@ def _start_of_number(
     """Releases the start and the spread of a label that is a number: a median, a spread
     around it, and a mean of residuals.
     """
-    edges = targets.edges_of(label)
-    middle = edges[
-        randomness.select_exponential(
-            targets.middle_utilities(rows.target_counts(edges)),
-            inverse_scale=parts.middle,
-        )
-    ]
-    by_distance = rows.target_counts(targets.distances(), int(middle))
-    spread = targets.spreads()[
-        randomness.select_exponential(
-            targets.spread_utilities(by_distance, parts.spread),
-            inverse_scale=parts.spread,
-        )
-    ]
-    start = np.array([middle, spread], dtype=np.int64)
+    start = releases.release_start(
+        label,
+        (parts.middle, parts.spread),
+        target_counts=rows.target_counts,
+        select=randomness.select_exponential,
+    )
     scales = targets.mean_scales(parts.start)
     rows.start(start, scales)
     return _moved(start, scales, rows, randomness, prior_variance=targets.BEFORE_TREES)

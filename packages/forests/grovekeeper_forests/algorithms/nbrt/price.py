@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Final
 
 from grovekeeper_forests import amounts
-from grovekeeper_forests.algorithms.nbrt import read, targets
+from grovekeeper_forests.algorithms.nbrt import read
 from grovekeeper_forests.algorithms.nbrt.read import (
     CALIBRATED,
     FOR_CLIP,
@@ -24,7 +24,7 @@ from grovekeeper_forests.algorithms.nbrt.read import (
     NOT_FOR_CLIP,
 )
 from grovekeeper_forests.algorithms.nbrt.scales import loss_of
-from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins import number_targets, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import (
     LARGEST_START,
     VARIANCE,
@@ -259,12 +259,17 @@ def _start_of_number(
     """The selections of a median and a spread, at a share of the μ² after the bins, and
     a mean of residuals.
     """
-    n_edges = len(targets.edges_of(facts.schema.label))
+    n_edges = len(number_targets.edges_of(facts.schema.label))
     for_middle = MIDDLE_SHARE * share * left
     for_spread = share * left - for_middle
     return (
-        _selection(facts, for_middle, targets.MIDDLE_SENSITIVITY, n_edges),
-        _selection(facts, for_spread, targets.SPREAD_SENSITIVITY, targets.N_SPREADS),
+        _selection(facts, for_middle, number_targets.MIDDLE_SENSITIVITY, n_edges),
+        _selection(
+            facts,
+            for_spread,
+            number_targets.SPREAD_SENSITIVITY,
+            number_targets.N_SPREADS,
+        ),
         Part(1, _mean_noise(MEAN_SHARE * left)),
     )
 
@@ -431,7 +436,7 @@ def _inverse_scales(
             return none, none, none
         case [sensitivity] if sensitivity == RANGE_SENSITIVITY:
             return scales[0], none, none
-        case [targets.MIDDLE_SENSITIVITY, targets.SPREAD_SENSITIVITY]:
+        case [number_targets.MIDDLE_SENSITIVITY, number_targets.SPREAD_SENSITIVITY]:
             return none, scales[0], scales[1]
     raise UnknownPrivacyEvent("not the selections of boosted random trees")
 

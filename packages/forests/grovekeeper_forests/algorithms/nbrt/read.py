@@ -39,14 +39,19 @@ from grovekeeper_forests.contract.plan import (
     splits_are_valid,
 )
 from grovekeeper_forests.data.encoding import Encoding
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, numbers_of_codes
-from grovekeeper_forests.data.schema import TARGET_STEPS, Label, Schema
+from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels import boosting as kernels
 from grovekeeper_forests.kernels.boosting import SCORE_BITS
 from grovekeeper_forests.kernels.prediction import PackedTrees
 from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import PackedForest
+from grovekeeper_forests.trees.number_read_out import (
+    START_AND_SPREAD,
+    Numbers,
+    is_legal_start,
+)
 
 CALIBRATED, LOGISTIC = "calibrated", "logistic"
 
@@ -60,9 +65,6 @@ TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their
 order and their label.
 """
-
-START_AND_SPREAD: Final = 2
-"""Numbers that are released of a label that is a number before the first tree."""
 
 _LARGEST_START = 64 * SCORE_UNIT
 """Largest absolute start score: start scores are differences of logarithms of 63-bit
@@ -165,7 +167,7 @@ class BoostedScores:
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedNumbers:
+class BoostedNumbers(Numbers):
     """The reader of boosted trees, whose label is a number.
 
     Attributes:
@@ -177,27 +179,6 @@ class BoostedNumbers:
     encoding: Encoding
     arrays: Mapping[str, NDArray[Any]]
     label: Label
-
-    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
-        """The numbers of rows, float64 ``(n_rows, 1)``, within the bounds."""
-        return self.numbers(self.packed.sums(columns))
-
-    def numbers(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers that sums of scores stand for, float64 of their shape.
-
-        Args:
-            sums: whole numbers in units of 2^-16 spreads.
-        """
-        start, spread = self.arrays["start"].tolist()
-        # Exact: a released spread is three times a power of two, and a sum of 1,024
-        # scores has 28 bits.
-        unit = spread / 2.0**SCORE_BITS
-        codes = start + sums * unit
-        inside = np.clip(codes, 0.0, TARGET_STEPS)
-        numbers = numbers_of_codes(self.label, inside)
-        column = self.label.column
-        # rounding may carry a number beyond its bound
-        return np.clip(numbers, column.lower, column.upper)
 
     @kept_property
     def packed(self) -> PackedForest:
@@ -220,12 +201,9 @@ def _packed(encoding: Encoding, arrays: Mapping[str, NDArray[Any]]) -> PackedFor
 
 
 def _is_legal_start(start: NDArray[np.signedinteger], label: Label) -> bool:
-    if not label.is_number:
-        return _is_within(start, _LARGEST_START)
-    middle, spread = map(int, start)
-    if not 0 <= middle <= TARGET_STEPS:
-        return False
-    return 1 <= spread <= TARGET_STEPS
+    if label.is_number:
+        return is_legal_start(start)
+    return _is_within(start, _LARGEST_START)
 
 
 def _is_measured(plan: Plan, schema: Schema) -> bool:

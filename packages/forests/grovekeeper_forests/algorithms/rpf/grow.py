@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from grovekeeper_forests.algorithms.rpf import price, read
 from grovekeeper_forests.algorithms.rpf.price import (
     BY_LEVEL,
+    NumberScales,
     PathScales,
+    by_sides,
     events_of,
     n_joint_candidates,
     stages,
@@ -29,6 +31,7 @@ from grovekeeper_forests.algorithms.rpf.price import (
 )
 from grovekeeper_forests.algorithms.rpf.read import UNREACHED, encoding_of
 from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
+    LocalResidualRows,
     LocalReweightedRows,
     ReweightedRows,
 )
@@ -70,8 +73,19 @@ def grow_forest(
     """
     bins, scales = events_of(plan.event)
     cuts = releases.cuts(bins, schema, rows, randomness, reused=plan.profile)
-    encoding = encoding_of(plan, schema, cuts)
-    weighted = ReweightedRows(parts_of(rows, encoding, LocalReweightedRows))
+    encoding = encoding_of(plan, by_sides(schema), cuts)
+    is_number = schema.label.is_number
+    form = LocalResidualRows if is_number else LocalReweightedRows
+    weighted = ReweightedRows(parts_of(rows, encoding, form))
+    if is_number:
+        of_number = NumberScales.of(plan.event)
+        start = releases.release_start(
+            schema.label,
+            (of_number.middle, of_number.spread),
+            target_counts=weighted.target_counts,
+            select=randomness.permute_and_flip,
+        )
+        weighted.start(start)
     by_level = plan.parameters["splits"] == BY_LEVEL
     grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(
         grow_by_node, scales, encoding
@@ -86,26 +100,38 @@ def grow_forest(
                 widest_encoding(plan.parameters, schema)
             ),
         ).grow
+    score = read.scoring(plan, schema)
     trees: list[ReweightedTree] = []
     for _ in range(plan.n_trees):
         tree = grow(weighted, randomness)
         trees.append(tree)
-        if len(trees) < plan.n_trees:  # weights are not read after the last tree
-            weighted.finish_tree(
-                read.scores_of_tree(
-                    tree.counts,
-                    tree.selections,
-                    scales.leaves,
-                    is_first=len(trees) == 1,
-                    by_level=by_level,
-                )
-            )
+        # weights are not read after the last tree, residuals are
+        if len(trees) < plan.n_trees or is_number:
+            is_first = len(trees) == 1
+            weighted.finish_tree(score(tree.counts, tree.selections, is_first=is_first))
         on_tree_done()
     arrays = {
         field.name: np.stack([getattr(tree, field.name) for tree in trees])
         for field in fields(ReweightedTree)
     }
+    if is_number:
+        arrays["start"] = _moved(start, of_number.mean, weighted, randomness)
     return Forest(plan, {**arrays, "cuts": cuts})
+
+
+def _moved(
+    start: NDArray[np.int64],
+    scale: Fraction,
+    rows: ReweightedRows,
+    randomness: Randomness,
+) -> NDArray[np.int64]:
+    """Releases a mean of the residuals of rows at the root, and moves the start of a
+    number by it.
+    """
+    exact = rows.mean_weights()
+    noise = randomness.discrete_laplace(exact.shape, inverse_scale=scale)
+    released = exact + noise
+    return read.moved(start, released, scale)
 
 
 class LevelTrees:
@@ -499,7 +525,7 @@ def noisy_weights(
     """Releases the weights of every leaf that is not marked ``UNREACHED``; 0 for
     others. One call is one release.
     """
-    exact = rows.leaf_histogram()
+    exact = rows.leaf_weights()
     released = np.zeros_like(exact)
     for n_selections in np.unique(selections[selections != UNREACHED]).tolist():
         alike = np.flatnonzero(selections == n_selections)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from math import comb
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from grovekeeper_forests import amounts
-from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins import number_targets, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import draw_scale
 from grovekeeper_forests.contract.algorithm import (
     About,
@@ -36,7 +36,7 @@ from grovekeeper_forests.data.encoding import (
     ordered_columns,
     pairs_of_schema,
 )
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels.boosting import UNIT
@@ -67,6 +67,14 @@ MAX_CANDIDATES: Final = 1_000
 
 MAX_COLUMNS: Final = 64
 """Most columns for which every two columns are tabulated against each other."""
+
+N_SIDES: Final = 2
+"""Sides of a residual, which take the place of classes where the label is a number."""
+
+LEAF_CLIP, MEAN_CLIP = Fraction(5, 4), Fraction(3)
+"""Lengths, in spreads, at which residuals are clipped in leaves and in the last mean."""
+
+STRUCTURE_SHARE_OF_NUMBERS: Final = "0.6"
 
 MAX_WORK: Final = 2**31
 """Most sets of splits × nodes × classes in a tree's largest selection: bounds the time
@@ -311,12 +319,83 @@ def events_of(event: Event) -> tuple[Event | None, PathScales]:
         UnknownPrivacyEvent: not the event of a reweighted forest.
     """
     match event:
+        case Sequential((*before, Part(event=PermuteAndFlip()), _, trees, _)):
+            event = Sequential((*before, trees))
+    match event:
         case Sequential((Part(event=tree),)):
             return None, PathScales.of(tree)
         case Sequential((Part(event=bins), Part(event=tree))):
             quantile_bins.medians_of(bins)
             return bins, PathScales.of(tree)
     raise UnknownPrivacyEvent("not the event of a reweighted forest")
+
+
+class NumberScales(NamedTuple):
+    """Inverse scales of what a label that is a number releases beside bins and trees.
+
+    Attributes:
+        middle: of the selection of the median.
+        spread: of the selection of the spread.
+        mean: of the noise in the mean of the residuals.
+    """
+
+    middle: Fraction
+    spread: Fraction
+    mean: Fraction
+
+    @classmethod
+    def of(cls, event: Event) -> NumberScales:
+        """Reads the scales out of a priced event.
+
+        Raises:
+            UnknownPrivacyEvent: not the event of a reweighted forest of numbers.
+        """
+        match event:
+            case Sequential(
+                (
+                    *_,
+                    Part(1, PermuteAndFlip() as middle),
+                    Part(1, PermuteAndFlip() as spread),
+                    _,
+                    Part(1, DiscreteLaplace() as mean),
+                )
+            ):
+                return cls(
+                    middle.inverse_scale, spread.inverse_scale, mean.inverse_scale
+                )
+        raise UnknownPrivacyEvent("not the event of a reweighted forest of numbers")
+
+
+def by_sides(schema: Schema) -> Schema:
+    """The schema that trees grow on. In place of a label that is a number they have the
+    side, below or above, of a row's residual.
+    """
+    if not schema.label.is_number:
+        return schema
+    # Growth, prices and limits then need no other case for numbers.
+    sides = Label(schema.label.name, ("below", "above"))
+    return replace(schema, label=sides)
+
+
+START_SHARE, MOST_START_SHARE = Fraction(1, 10), Fraction(1, 5)
+"""Least and largest share of ε (after the bins) that the selections of the median and
+the spread of a label that is a number get, half of it each.
+"""
+
+_START_STRENGTH = 70
+"""The share of these selections is this number over public size × ε, within limits."""
+
+MEAN_SHARE = Fraction(1, 50)
+"""Share of ε (after the bins) that the mean of a number's residuals after the trees
+gets.
+"""
+
+
+def start_share(facts: PublicFacts) -> Fraction:
+    """The share of ε (after the bins) of the selections of a median and a spread."""
+    strength = facts.size * facts.epsilon
+    share = _START_STRENGTH / strength
+    return min(max(share, START_SHARE), MOST_START_SHARE)
 
 
 BY_LEVEL, BY_NODE = "level", "node"
@@ -331,6 +410,7 @@ softmax of the sums.
 """
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
+_MIN_NUMBER_DEPTH = 2
 _SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
 
 MIN_SIZE_TIMES_EPSILON = 20
@@ -341,6 +421,10 @@ class counts is more accurate.
 _HOPELESS = (
     "ε times the public size is so small that noise outweighs any structure: the model will be the noisy class "
     "proportions, the same for every row."
+)
+_HOPELESS_NUMBER = (
+    "ε times the public size is so small that noise outweighs any structure: the model will be a noisy average, the "
+    "same for every row."
 )
 _OWN_PARAMETERS = (
     share(
@@ -408,6 +492,7 @@ class ReweightedForest(Algorithm):
         results="docs/results/rpf.md",
     )
     read_outs = ("log",)
+    predicts_numbers = True
     parameters = (
         tree_parameters.N_ESTIMATORS,
         tree_parameters.MAX_DEPTH,
@@ -424,21 +509,28 @@ class ReweightedForest(Algorithm):
             facts.size * facts.epsilon < MIN_SIZE_TIMES_EPSILON
             and "max_depth" not in settled
         )
-        settled.setdefault(
-            "n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts)
-        )
+        is_number = facts.schema.label.is_number
+        rule = n_trees_of_numbers if is_number else tree_parameters.default_n_trees
+        settled.setdefault("n_estimators", 1 if hopeless else rule(facts))
         n_trees = int(settled["n_estimators"])
-        settled.setdefault("structure_share", default_share(facts, n_trees))
+        if is_number:
+            _fill_for_numbers(settled)
+        else:
+            settled.setdefault("structure_share", default_share(facts, n_trees))
         settled.setdefault("pairs", default_pairs(facts.schema))
-        depth = (
-            0
-            if hopeless
-            else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
-        )
+        depth = 0
+        if is_number and not hopeless:
+            depth = depth_of_numbers(facts, n_trees, bins_share=settled["bins_share"])
+        elif not hopeless:
+            depth = default_depth(
+                facts, n_trees, by_level=settled["splits"] == BY_LEVEL
+            )
         widest = widest_encoding(settled, facts.schema)
         warnings = tree_parameters.fill_depth(settled, depth, widest, tables=True)
         _fill_at_once(settled, widest, facts)
-        return (*warnings, _HOPELESS) if hopeless else warnings
+        if hopeless:
+            warnings = (*warnings, _HOPELESS_NUMBER if is_number else _HOPELESS)
+        return warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """Private bins, if a feature needs them and no profile is reused; then T
@@ -458,6 +550,11 @@ class ReweightedForest(Algorithm):
                 Part(1, quantile_bins.event(facts.schema, for_bins, size=facts.size)),
             )
             for_trees -= for_bins
+        start, mean = tuple[Part, ...](), tuple[Part, ...]()
+        if facts.schema.label.is_number:
+            start, mean = _beside_trees(facts, for_trees)
+            beside = start_share(facts) + MEAN_SHARE
+            for_trees *= 1 - beside
         share = (
             amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
         )
@@ -474,10 +571,53 @@ class ReweightedForest(Algorithm):
             draw_scale((1 - share) * per_tree, L1_SENSITIVITY),
         )
         by_level = parameters["splits"] == BY_LEVEL
-        tree = scales.event(
-            of_selections, n_classes=facts.schema.n_classes, by_level=by_level
+        grown_on = by_sides(facts.schema)
+        n_classes = grown_on.n_classes
+        tree = scales.event(of_selections, n_classes=n_classes, by_level=by_level)
+        return Sequential((*bins, *start, Part(n_trees, tree), *mean))
+
+
+def _beside_trees(
+    facts: PublicFacts, left: Fraction
+) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """The selections of a median and a spread, and the mean of the residuals, as shares
+    of the ε after the bins.
+    """
+    for_both = start_share(facts) * left
+    for_each = for_both / 2
+    edges = number_targets.edges_of(facts.schema.label)
+    n_edges = len(edges)
+    selections = (
+        (number_targets.MIDDLE_SENSITIVITY, n_edges),
+        (number_targets.SPREAD_SENSITIVITY, number_targets.N_SPREADS),
+    )
+    start = tuple(
+        PermuteAndFlip(
+            Adjacency.ADD_REMOVE_ONE,
+            range_sensitivity=Fraction(sensitivity),
+            inverse_scale=draw_scale(for_each, sensitivity),
+            max_candidates=n_candidates,
         )
-        return Sequential((*bins, Part(n_trees, tree)))
+        for sensitivity, n_candidates in selections
+    )
+    mean = DiscreteLaplace(
+        Adjacency.ADD_REMOVE_ONE,
+        l1_sensitivity=Fraction(L1_SENSITIVITY),
+        inverse_scale=draw_scale(MEAN_SHARE * left, L1_SENSITIVITY),
+        coordinates=N_SIDES,
+    )
+    before = tuple(Part(1, selection) for selection in start)
+    after = (Part(1, mean),)
+    return before, after
+
+
+def _fill_for_numbers(settled: dict[str, Value]) -> None:
+    """Sets the parameters whose default differs for a label that is a number."""
+    settled.setdefault("structure_share", STRUCTURE_SHARE_OF_NUMBERS)
+    settled.setdefault("pairs", NO_PAIRS)
+    # A single tree means few rows × ε, and noise then favours any of many sets.
+    if int(settled["n_estimators"]) == 1:
+        settled.setdefault("at_once", 1)
 
 
 def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
@@ -487,7 +627,7 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
         ParameterInvalid: pairs are requested for a schema with too many ordered
             columns.
     """
-    encoding = quantile_bins.widest_encoding(schema)
+    encoding = quantile_bins.widest_encoding(by_sides(schema))
     if parameters["pairs"] == NO_PAIRS:
         return encoding
     if len(ordered_columns(schema)) > MAX_ORDERED:
@@ -559,3 +699,26 @@ def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:
     by_size = 0.75 * strength - 3.2 if by_level else 0.65 * strength - 2.5
     depth = round(by_size + 0.35 * math.log2(facts.schema.n_classes / 2))
     return min(max(depth, _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
+
+
+def n_trees_of_numbers(facts: PublicFacts) -> int:
+    """The default number of trees for a label that is a number, from public size × ε."""
+    strength = facts.size * float(facts.epsilon)
+    by_strength: float = 2.0 * (strength / 1_000) ** 0.35
+    trees = round(by_strength)
+    return min(max(trees, 1), tree_parameters.MAX_RULE_TREES)
+
+
+def depth_of_numbers(facts: PublicFacts, n_trees: int, *, bins_share: Value) -> int:
+    """The default depth for a label that is a number, from the public size and the ε of
+    a tree.
+    """
+    beside = start_share(facts) + MEAN_SHARE
+    left = 1 - beside
+    if quantile_bins.private_features(facts.schema):
+        left *= 1 - amounts.parse(bins_share)
+    for_trees = float(left * facts.epsilon)
+    of_tree = facts.size * for_trees / n_trees
+    strength = math.log2(max(of_tree, 4.0))
+    depth = round(0.65 * strength - 2.4)
+    return min(max(depth, _MIN_NUMBER_DEPTH), _MAX_RULE_DEPTH)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 from grovekeeper_forests.algorithms.rpf.price import (
     BY_LEVEL,
     BY_NODE,
+    LEAF_CLIP,
+    MEAN_CLIP,
     PAIRS,
     TEMPERED,
+    by_sides,
     events_of,
     stages,
 )
@@ -39,9 +43,14 @@ from grovekeeper_forests.data.encoding import (
     Encoding,
     pairs_of_schema,
 )
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.schema import TARGET_STEPS, Schema
 from grovekeeper_forests.kernels.boosting import SCORE_BITS, UNIT
 from grovekeeper_forests.trees.leaf_read_out import LeafSums, PooledSums, by_output
+from grovekeeper_forests.trees.number_read_out import (
+    START_AND_SPREAD,
+    LeafNumbers,
+    is_legal_start,
+)
 
 
 class ReweightedFamily:
@@ -51,15 +60,19 @@ class ReweightedFamily:
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
         """Splits; noisy weights in units of 1/256; selections on the path to every
-        leaf; cuts of private bins.
+        leaf; cuts of private bins; the start and the spread of a number.
         """
         leaves = (plan.n_trees, n_leaves_of(plan))
         private = len(quantile_bins.private_features(schema))
+        start: Layouts = {}
+        if schema.label.is_number:
+            start = {"start": Layout(np.int64, (START_AND_SPREAD,))}
         return {
             **split_layouts(plan),
-            "counts": Layout(np.int64, (*leaves, schema.n_classes)),
+            "counts": Layout(np.int64, (*leaves, by_sides(schema).n_classes)),
             "selections": Layout(np.uint8, leaves),
             "cuts": Layout(np.uint16, (private, quantile_bins.MAX_CUTS)),
+            **start,
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
@@ -85,6 +98,7 @@ class ReweightedFamily:
             and quantile_bins.is_valid(schema, forest.arrays["cuts"], forest.plan.grid)
             and bool(np.all(is_legal))
             and not forest.arrays["counts"][~reached].any()
+            and (not schema.label.is_number or is_legal_start(forest.arrays["start"]))
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
@@ -92,9 +106,12 @@ class ReweightedFamily:
 
         Each tree is grown on rows that earlier trees doubt and repeats part of their
         scores, so the sum of T trees is overconfident. Division by T^¼ does not change
-        labels (docs/results/rpf.md).
+        labels (docs/results/rpf.md). Where the label is a number, the reader returns
+        numbers, whatever the read-out is.
         """
         sums = self.leaf_sums(forest, schema)
+        if schema.label.is_number:
+            return LeafNumbers(sums, forest.arrays, schema.label)
         if forest.plan.parameters["calibration"] == TEMPERED:
             sums = replace(sums, values=sums.values / forest.plan.n_trees**0.25)
         return PooledSums(sums, read_out)
@@ -103,23 +120,16 @@ class ReweightedFamily:
         """Scores of all leaves, equal to the integers (in units of 2⁻¹⁶) from which
         growth computed row weights.
         """
-        _, scales = events_of(forest.plan.event)
-        by_level = forest.plan.parameters["splits"] == BY_LEVEL
+        score = scoring(forest.plan, schema)
         trees = zip(forest.arrays["counts"], forest.arrays["selections"], strict=True)
         scored = [
-            scores_of_tree(
-                counts,
-                selections,
-                scales.leaves,
-                is_first=index == 0,
-                by_level=by_level,
-            )
+            score(counts, selections, is_first=index == 0)
             for index, (counts, selections) in enumerate(trees)
         ]
         encoding = encoding_of(forest.plan, schema, forest.arrays["cuts"])
-        return LeafSums(
-            encoding, forest.arrays, by_output(np.stack(scored) / 2**SCORE_BITS)
-        )
+        # numbers are read from whole scores, whose sums are exact
+        unit = 1.0 if schema.label.is_number else 2.0**SCORE_BITS
+        return LeafSums(encoding, forest.arrays, by_output(np.stack(scored) / unit))
 
 
 def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
@@ -185,6 +195,128 @@ SHRINKAGE: Final = 2.5
 """Smoothing adds this many standard deviations of a leaf's noise, plus one, as rows of
 the class prior.
 """
+
+
+class Scoring(Protocol):
+    """Scores of one tree's leaves from released weights; see :func:`scores_of_tree`."""
+
+    def __call__(
+        self,
+        counts: NDArray[np.int64],
+        selections: NDArray[np.uint8],
+        *,
+        is_first: bool,
+    ) -> NDArray[np.int32]: ...
+
+
+def scoring(plan: Plan, schema: Schema) -> Scoring:
+    """How the trees of a plan are scored, in growth and in reading alike."""
+    _, scales = events_of(plan.event)
+    if schema.label.is_number:
+        return partial(steps_of_tree, scales=scales.leaves)
+    by_level = plan.parameters["splits"] == BY_LEVEL
+    return partial(scores_of_tree, scales=scales.leaves, by_level=by_level)
+
+
+_ROWS_IN_PRIOR: Final = 1.5
+_PRIOR_VARIANCE: Final = 0.2
+_MEAN_VARIANCE: Final = 0.03
+"""Prior variance of a leaf's residual, and of the mean of all residuals, as shares of the
+squared spread; with much noise, both stay near 0.
+"""
+
+
+def steps_of_tree(
+    counts: NDArray[np.int64],
+    selections: NDArray[np.uint8],
+    *,
+    scales: Sequence[Fraction],
+    is_first: bool,
+) -> NDArray[np.int32]:
+    """Scores of one tree's leaves, whose label is a number, in units of 2⁻¹⁶ spreads.
+
+    A leaf of N rows whose clipped residuals sum to S scores S · N / (N² + 20 b² + 1.5 N),
+    where 2 b² is the variance of its noise in rows.
+
+    Args:
+        counts: released; noisy units below and above, int64 ``(n_leaves, 2)``.
+        selections: released; see :func:`scores_of_tree`.
+        scales: public; see :func:`scores_of_tree`.
+        is_first: whether this tree is the first of the forest.
+
+    Returns:
+        int32 ``(n_leaves, 1)``; 0 in leaves that no row can reach.
+    """
+    is_reached = selections != UNREACHED
+    noise = np.array([float(1 / (UNIT * scale)) for scale in scales])
+    of_leaf = noise[selections[is_reached]]
+    # Both sides carry noise of variance 2 b², and the sum of a leaf is their difference.
+    variance = 4.0 * np.square(of_leaf)
+    mean = shrunk_mean(
+        counts[is_reached],
+        variance / _PRIOR_VARIANCE,
+        in_prior=_ROWS_IN_PRIOR,
+    )
+    clip = float(LEAF_CLIP)
+    step = clip * mean
+    # Noise may show a sum that is longer than its number of rows allows.
+    step = np.clip(step, -clip, clip)
+    # Later trees correct what earlier trees left, noise included.
+    if not is_first:
+        step *= LATER_STEP
+    scores = np.zeros((len(counts), 1), dtype=np.int32)
+    scores[is_reached, 0] = np.rint(step * 2**SCORE_BITS)
+    return scores
+
+
+def shrunk_mean(
+    counts: NDArray[np.int64],
+    noise: NDArray[np.float64] | float,
+    *,
+    in_prior: float = 0.0,
+) -> NDArray[np.float64]:
+    """S · N / (N² + noise + in_prior · N) of noisy units below and above, in clips.
+
+    Args:
+        counts: released; int64 ``(n, 2)``.
+        noise: positive; float64 ``(n,)``, squared rows.
+        in_prior: rows that a prior of the mean counts as.
+    """
+    below, above = counts.T / UNIT
+    total = above - below
+    # each row adds one to both sides together
+    rows = above + below
+    rows = np.maximum(rows, 0.0)
+    shrinkage = noise + in_prior * rows
+    squared = np.square(rows)
+    mean: NDArray[np.float64] = total * rows / (squared + shrinkage)
+    return mean
+
+
+def moved(
+    start: NDArray[np.int64], released: NDArray[np.int64], inverse_scale: Fraction
+) -> NDArray[np.int64]:
+    """The start of a number moved by a noisy mean of all residuals: post-processing.
+
+    Args:
+        start: released; int64 ``(2,)``: the start and the spread, as codes.
+        released: noisy units below and above, int64 ``(1, 2)``.
+        inverse_scale: public; of the noise.
+
+    Returns:
+        int64 ``(2,)``: a start from 0 to 2^30, and the same spread.
+    """
+    clip = float(MEAN_CLIP)
+    noise = float(1 / (UNIT * inverse_scale))
+    variance = 4.0 * (clip * noise) ** 2
+    [mean] = shrunk_mean(released, variance / _MEAN_VARIANCE).tolist()
+    middle, spread = start.tolist()
+    # in spreads, as scores are
+    shift = clip * mean * spread
+    shifted = middle + round(shift)
+    # the range is public, so a start beyond it is noise
+    inside = min(max(shifted, 0), TARGET_STEPS)
+    return np.array([inside, spread], dtype=np.int64)
 
 
 NEIGHBOUR: Final = 0.2

@@ -1,13 +1,18 @@
 """Weighs PRIVATE rows by released trees and tabulates the weights, part by part."""
 
-from typing import Self
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.algorithms.rpf.price import LEAF_CLIP, MEAN_CLIP
+from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.data.encoding import Pair, pair_columns
 from grovekeeper_forests.kernels import boosting, node_rows
+from grovekeeper_forests.kernels.boosting import PROBABILITY_BITS, UNIT
 
 MARGIN = (7, 20)
 """A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is
@@ -176,8 +181,111 @@ class LocalReweightedRows:
         node_rows.add_leaf_scores(
             self._sums, self._node[np.newaxis], scores[np.newaxis]
         )
-        self._weight = boosting.weights(self._sums, self._y, margin=MARGIN)
+        self._reweigh()
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
+
+    def leaf_weights(self) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return self.leaf_histogram()
+
+    def _reweigh(self) -> None:
+        self._weight = boosting.weights(self._sums, self._y, margin=MARGIN)
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Limits of a residual, as ``gradients_of_numbers`` reads them.
+
+    Attributes:
+        clip: in units of 2^-24 spreads; longer residuals are shortened to it.
+        length: integer length of a shortened residual.
+    """
+
+    clip: int
+    length: int
+    n_scores: int = 1
+
+    @classmethod
+    def at(cls, spreads: Fraction, length: int) -> Self:
+        """Limits at a number of spreads."""
+        units = spreads * 2**PROBABILITY_BITS
+        return cls(int(units), length)
+
+    @property
+    def squared_length(self) -> int:
+        """The largest square of a shortened residual."""
+        return self.length**2
+
+
+HALF: Final = UNIT // 2
+"""What a row without a residual adds to either side."""
+
+_MARGIN: Final = Clipped.at(Fraction(*MARGIN), UNIT)
+_OF_LEAVES: Final = Clipped.at(LEAF_CLIP, HALF)
+_OF_MEAN: Final = Clipped.at(MEAN_CLIP, HALF)
+
+
+class LocalResidualRows(LocalReweightedRows):
+    """Reweighted rows whose label is a number, in this process's memory.
+
+    The class of a row is the side of its residual, below or above, and its weight the
+    clipped length of the residual. To a leaf it adds 256 units, shared between the
+    sides by its residual.
+    """
+
+    def start(self, start: NDArray[np.int64]) -> None:
+        """See :class:`ReweightedRows`."""
+        self._start = start
+        self._target = self._y
+        self._sums = np.zeros((len(self._y), 1), dtype=np.int64)
+        self._reweigh()
+
+    def target_counts(
+        self, edges: NDArray[np.int32], middle: int | None = None
+    ) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return number_targets.target_counts(edges, self._y, middle)
+
+    def leaf_weights(self) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return self._sides(_OF_LEAVES)
+
+    def mean_weights(self) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`."""
+        return self._sides(_OF_MEAN)
+
+    def _sides(self, limits: Clipped) -> NDArray[np.int64]:
+        """What rows add to the sides of their node: int64 ``(n_nodes, 2)``."""
+        residuals = self._residuals(limits)
+        above = (HALF + residuals).astype(np.uint16)
+        # Both together are a whole row, so that its count costs nothing beside its sum.
+        below = UNIT - above
+        one_class = np.zeros_like(self._y)
+        sides = [
+            node_rows.leaf_histogram(
+                self._node,
+                one_class,
+                n_leaves=self._n_nodes,
+                n_classes=1,
+                weight=weight,
+            )
+            for weight in (below, above)
+        ]
+        return np.concatenate(sides, axis=1)
+
+    def _reweigh(self) -> None:
+        residuals = self._residuals(_MARGIN)
+        is_above = residuals > 0
+        self._y = is_above.astype(np.int32)
+        lengths = np.abs(residuals)
+        self._weight = lengths.astype(np.uint16)
+
+    def _residuals(self, limits: Clipped) -> NDArray[np.int32]:
+        """Clipped residuals of rows, from −length to length, int32 ``(n_rows,)``."""
+        residuals = boosting.gradients_of_numbers(
+            self._sums, self._target, self._start, limits
+        )
+        return residuals[:, 0]
 
 
 class ReweightedRows:
@@ -226,6 +334,32 @@ class ReweightedRows:
         n_classes)``.
         """
         return self._parts.total("leaf_histogram")
+
+    def leaf_weights(self) -> NDArray[np.int64]:
+        """What leaves release with noise, int64 ``(n_nodes, n_classes)``: weights by
+        class; or, where the label is a number, 256 units of every row, shared between
+        the sides below and above. A row adds 256 to one node at most.
+        """
+        return self._parts.total("leaf_weights")
+
+    def mean_weights(self) -> NDArray[np.int64]:
+        """As :meth:`leaf_weights` of a number, with residuals clipped at 3 spreads."""
+        return self._parts.total("mean_weights")
+
+    def target_counts(
+        self, edges: NDArray[np.int32], middle: int | None = None
+    ) -> NDArray[np.int64]:
+        """Rows by the code of a label that is a number, or by its distance from
+        ``middle``, a released code, between edges: int64 ``(n_edges + 1,)``. Asked for
+        before :meth:`start`.
+        """
+        return self._parts.total("target_counts", edges, middle)
+
+    def start(self, start: NDArray[np.int64]) -> None:
+        """Weighs rows, whose label is a number, by their residuals from a released
+        start, int64 ``(2,)``: the start and the spread.
+        """
+        self._parts.each("start", start)
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
         """Adds a released tree's scores, recomputes the weights of all rows and moves

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors import numpy as tensors
 
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers, BoostedScores
+from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.schema import Schema, plain_number
@@ -40,6 +40,7 @@ from grovekeeper_forests.releases.forest.importances import ForestUse, use_of
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.trees import leaf_read_out
 from grovekeeper_forests.trees.leaf_read_out import PackedForest, PooledSums
+from grovekeeper_forests.trees.number_read_out import Numbers
 
 FORMAT = "grovekeeper-forest/1"
 _HEADER_ENTRY = "grovekeeper"
@@ -198,7 +199,7 @@ def only_answer(forest: Forest, schema: Schema) -> str | None:
         case BoostedScores() as reader:
             packed = reader.packed
             start = reader.arrays["start"].astype(np.float64)
-        case BoostedNumbers() as reader:
+        case Numbers() as reader:
             return _only_number(reader)
         case _:
             return None
@@ -281,7 +282,7 @@ def _tables(event: Event) -> Iterator[DiscreteLaplace | RoundedGaussian]:
             yield event
 
 
-def _only_number(reader: BoostedNumbers) -> str | None:
+def _only_number(reader: Numbers) -> str | None:
     """The number of every row, as text, where all leaves that rows can reach lead to it."""
     scores = reader.packed.trees.values[:, 0]
     is_reachable = _reachable(reader.packed)

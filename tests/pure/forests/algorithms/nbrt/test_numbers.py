@@ -16,7 +16,7 @@ from grovekeeper_forests.algorithms.nbrt import targets
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
-from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.bins import number_targets, quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
@@ -179,7 +179,7 @@ def test_the_edges_are_those_of_the_public_grid_as_codes(
     bounds: tuple[float, float],
 ) -> None:
     label = Label("y", bounds=bounds)
-    edges = targets.edges_of(label)
+    edges = number_targets.edges_of(label)
     assert 1 <= len(edges) <= quantile_bins.MAX_CELLS
     assert (np.diff(edges) > 0).all()
     assert edges[0] >= 0
@@ -191,21 +191,23 @@ def test_the_edges_are_those_of_the_public_grid_as_codes(
 
 def test_utilities_are_those_of_plain_python() -> None:
     rng = np.random.default_rng(2)
-    edges, distances = targets.edges_of(LABEL), targets.distances()
+    edges, distances = number_targets.edges_of(LABEL), number_targets.distances()
     reached = [TARGET_STEPS // 2**j for j in range(16, 0, -1)]
-    assert targets.spreads().tolist() == [3 * distance // 2 for distance in reached]
+    assert number_targets.spreads().tolist() == [
+        3 * distance // 2 for distance in reached
+    ]
     scale = Fraction(1, 64)
     for n_rows in (0, 1, 9, 40):
         y = rng.integers(0, TARGET_STEPS + 1, n_rows, dtype=np.int32)
         codes, middle = y.tolist(), int(edges[len(edges) // 2])
-        by_edge = targets.count_by_edge(edges, y)
+        by_edge = number_targets.count_by_edge(edges, y)
         expected = [
             -abs(sum(c <= e for c in codes) - sum(c > e for c in codes))
             for e in edges.tolist()
         ]
-        assert targets.middle_utilities(by_edge).tolist() == expected
-        by_distance = targets.count_by_edge(distances, np.abs(y - middle))
-        found = targets.spread_utilities(by_distance, scale).tolist()
+        assert number_targets.middle_utilities(by_edge).tolist() == expected
+        by_distance = number_targets.count_by_edge(distances, np.abs(y - middle))
+        found = number_targets.spread_utilities(by_distance, scale).tolist()
         for place, distance in enumerate(reached):
             covered = sum(abs(c - middle) <= distance for c in codes)
             of_half = sum(abs(c - middle) <= distance // 2 for c in codes)
@@ -216,7 +218,7 @@ def test_utilities_are_those_of_plain_python() -> None:
 
 def test_one_row_moves_utilities_against_each_other_by_their_sensitivity() -> None:
     rng = np.random.default_rng(3)
-    edges, distances = targets.edges_of(LABEL), targets.distances()
+    edges, distances = number_targets.edges_of(LABEL), number_targets.distances()
     widest = [0, 0]
     for _ in range(200):
         n_rows = int(rng.integers(1, 12))
@@ -228,29 +230,36 @@ def test_one_row_moves_utilities_against_each_other_by_their_sensitivity() -> No
         ).astype(np.int32)
         moved = []
         for codes in (y, y[1:]):
-            by_distance = targets.count_by_edge(distances, np.abs(codes - middle))
+            by_distance = number_targets.count_by_edge(
+                distances, np.abs(codes - middle)
+            )
             moved.append(
                 (
-                    targets.middle_utilities(targets.count_by_edge(edges, codes)),
-                    targets.spread_utilities(by_distance, Fraction(1, 64)),
+                    number_targets.middle_utilities(
+                        number_targets.count_by_edge(edges, codes)
+                    ),
+                    number_targets.spread_utilities(by_distance, Fraction(1, 64)),
                 )
             )
         for place, (more, fewer) in enumerate(zip(*moved, strict=True)):
             widest[place] = max(widest[place], int(np.ptp(more - fewer)))
-    assert widest == [targets.MIDDLE_SENSITIVITY, targets.SPREAD_SENSITIVITY]
+    assert widest == [
+        number_targets.MIDDLE_SENSITIVITY,
+        number_targets.SPREAD_SENSITIVITY,
+    ]
 
 
 def test_the_best_spread_is_about_the_deviation_of_normal_numbers() -> None:
     rng = np.random.default_rng(4)
-    distances = targets.distances()
+    distances = number_targets.distances()
     for halvings in (2, 5, 9, 14):
         deviation = TARGET_STEPS / 2**halvings
         y = np.abs(rng.normal(0, deviation, 20_000))
-        counts = targets.count_by_edge(distances, y.astype(np.int32))
-        best = int(targets.spread_utilities(counts, Fraction(1, 2)).argmax())
+        counts = number_targets.count_by_edge(distances, y.astype(np.int32))
+        best = int(number_targets.spread_utilities(counts, Fraction(1, 2)).argmax())
         distance = int(distances[1 + best])
         assert (y <= distance).mean() >= 0.5 >= (y <= distance // 2).mean()
-        assert 1 <= targets.spreads()[best] / deviation <= 2
+        assert 1 <= number_targets.spreads()[best] / deviation <= 2
 
 
 def test_a_mean_moves_the_start_as_a_normal_prior_would_have_it() -> None:
@@ -349,7 +358,7 @@ def test_auto_chooses_boosting_for_numbers_where_the_account_has_a_delta() -> No
         planned(accountant="pure")
 
 
-@pytest.mark.parametrize("slug", ["rpf", "mrf", "srt", "bms-rf", "sspe-1", "pte"])
+@pytest.mark.parametrize("slug", ["mrf", "srt", "bms-rf", "sspe-1", "pte"])
 def test_other_algorithms_refuse_numbers_and_name_those_that_do_not(slug: str) -> None:
     with pytest.raises(ParameterInvalid, match="algorithm: not-for-numbers") as refused:
         planned(algorithm=slug)

@@ -27,7 +27,8 @@ from grovekeeper_forests.releases.forest.onnx.columns import (
 )
 from grovekeeper_forests.releases.forest.read import Artifact
 from grovekeeper_forests.trees import leaf_read_out
-from grovekeeper_forests.trees.leaf_read_out import PooledSums
+from grovekeeper_forests.trees.leaf_read_out import LeafSums, PooledSums
+from grovekeeper_forests.trees.number_read_out import LeafNumbers
 
 OPSETS = {"": 18, TREES_DOMAIN: 5}
 """Read by ONNX Runtime 1.20 and later."""
@@ -110,14 +111,18 @@ def _add_forest(
 
 
 def _number(graph: Graph, artifact: Artifact) -> ValueInfoProto:
-    """Adds the number of each row, with the operations of ``BoostedNumbers`` in their
-    order, so that it has the same bits.
+    """Adds the number of each row, with the operations of ``Numbers`` in their order,
+    so that it has the same bits.
     """
     forest, schema = artifact.forest, artifact.schema
     reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, NUMBER)
-    if not isinstance(reader, BoostedNumbers):
-        raise NotSupported("artifact format onnx")
-    value = _add_tree_scores(graph, reader.encoding, reader.arrays, unit=1.0)
+    match reader:
+        case BoostedNumbers():
+            value = _add_tree_scores(graph, reader.encoding, reader.arrays, unit=1.0)
+        case LeafNumbers():
+            value = _add_leaf_sums(graph, reader.sums, reader.sums.values)
+        case _:
+            raise NotSupported("artifact format onnx")
     start, spread = reader.arrays["start"].tolist()
     column = schema.label.column
     step = (column.upper - column.lower) / TARGET_STEPS
@@ -224,13 +229,21 @@ def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sum
 
 
 def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
-    encoding = reader.sums.encoding
-    arrays = reader.sums.arrays
     values = reader.sums.values
     if reader.read_out == leaf_read_out.VOTE:
         # Sums of whole votes are exact in any order, so every runtime sees the same
         # ties.
         values = np.rint(values * len(values))
+    sums = _add_leaf_sums(graph, reader.sums, values)
+    return Sums(sums, values.shape[2], reader.read_out)
+
+
+def _add_leaf_sums(graph: Graph, forest: LeafSums, values: NDArray[np.float64]) -> str:
+    """Adds the summed values of the leaves of trees with thresholds: double ``(n_rows,
+    n_outputs)``.
+    """
+    encoding = forest.encoding
+    arrays = forest.arrays
     of_splits = Columns.of(encoding, arrays["feature"])
     splits = trees.of_thresholds(
         of_splits,
@@ -238,10 +251,9 @@ def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
         threshold=arrays["threshold"],
         equals=arrays["equals"],
     )
-    sums = trees.add_tree_sums(
+    return trees.add_tree_sums(
         graph, columns.add_values(graph, encoding, of_splits), splits, values
     )
-    return Sums(sums, values.shape[2], reader.read_out)
 
 
 def _add_tree_scores(
