@@ -40,6 +40,7 @@ WHOLE: Final = (
     "grovekeeper_forests.algorithms.nbrt.boosted_rows",
     "grovekeeper_forests.algorithms.nbrt.scales",
     "grovekeeper_forests.algorithms.nbrt.targets",
+    "grovekeeper_forests.bins.number_targets",
     "grovekeeper_forests.noise.randomness",
     "grovekeeper_forests.catalogue",
     "grovekeeper_forests.remote",

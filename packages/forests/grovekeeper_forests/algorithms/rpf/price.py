@@ -377,13 +377,10 @@ def by_sides(schema: Schema) -> Schema:
     return replace(schema, label=sides)
 
 
-START_SHARE, MOST_START_SHARE = Fraction(1, 10), Fraction(1, 5)
-"""Least and largest share of ε (after the bins) that the selections of the median and
-the spread of a label that is a number get, half of it each.
+START_SHARE, SINGLE_START_SHARE = Fraction(1, 10), Fraction(1, 5)
+"""Shares of ε (after the bins) that the selections of a number's median and spread get,
+half each; the second where the forest is a single tree, because the noise is large then.
 """
-
-_START_STRENGTH = 70
-"""The share of these selections is this number over public size × ε, within limits."""
 
 MEAN_SHARE = Fraction(1, 50)
 """Share of ε (after the bins) that the mean of a number's residuals after the trees
@@ -391,11 +388,15 @@ gets.
 """
 
 
-def start_share(facts: PublicFacts) -> Fraction:
-    """The share of ε (after the bins) of the selections of a median and a spread."""
-    strength = facts.size * facts.epsilon
-    share = _START_STRENGTH / strength
-    return min(max(share, START_SHARE), MOST_START_SHARE)
+def start_share(n_trees: int) -> Fraction:
+    """The share of ε (after the bins) of the selections of a median and a spread.
+
+    It depends on the number of trees, which follows from size and budget, and not on
+    the size itself: a stored plan is priced again without a size.
+    """
+    if n_trees == 1:
+        return SINGLE_START_SHARE
+    return START_SHARE
 
 
 BY_LEVEL, BY_NODE = "level", "node"
@@ -552,8 +553,8 @@ class ReweightedForest(Algorithm):
             for_trees -= for_bins
         start, mean = tuple[Part, ...](), tuple[Part, ...]()
         if facts.schema.label.is_number:
-            start, mean = _beside_trees(facts, for_trees)
-            beside = start_share(facts) + MEAN_SHARE
+            start, mean = _beside_trees(facts.schema.label, for_trees, n_trees)
+            beside = start_share(n_trees) + MEAN_SHARE
             for_trees *= 1 - beside
         share = (
             amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
@@ -578,14 +579,14 @@ class ReweightedForest(Algorithm):
 
 
 def _beside_trees(
-    facts: PublicFacts, left: Fraction
+    label: Label, left: Fraction, n_trees: int
 ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The selections of a median and a spread, and the mean of the residuals, as shares
     of the ε after the bins.
     """
-    for_both = start_share(facts) * left
+    for_both = start_share(n_trees) * left
     for_each = for_both / 2
-    edges = number_targets.edges_of(facts.schema.label)
+    edges = number_targets.edges_of(label)
     n_edges = len(edges)
     selections = (
         (number_targets.MIDDLE_SENSITIVITY, n_edges),
@@ -713,7 +714,7 @@ def depth_of_numbers(facts: PublicFacts, n_trees: int, *, bins_share: Value) -> 
     """The default depth for a label that is a number, from the public size and the ε of
     a tree.
     """
-    beside = start_share(facts) + MEAN_SHARE
+    beside = start_share(n_trees) + MEAN_SHARE
     left = 1 - beside
     if quantile_bins.private_features(facts.schema):
         left *= 1 - amounts.parse(bins_share)

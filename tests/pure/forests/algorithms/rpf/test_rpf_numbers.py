@@ -25,7 +25,6 @@ from grovekeeper_forests.privacy.events import (
     Sequential,
     UnknownPrivacyEvent,
 )
-from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.forest import price, read
 from grovekeeper_forests.releases.forest.importances import use_of
 from grovekeeper_forests.releases.forest.onnx import model as onnx_model
@@ -142,16 +141,24 @@ def test_a_plan_costs_its_amount_and_no_more(
 
 
 def test_shares_of_the_start_and_of_the_mean_follow_from_public_numbers() -> None:
-    for size, epsilon, expected in ((3_000, 1, 0.1), (500, 1, 0.14), (100, 1, 0.2)):
-        plan = planned_rpf(str(epsilon), size=size, max_depth=0)
+    for n_trees, expected in ((1, 0.2), (2, 0.1), (16, 0.1)):
+        plan = planned_rpf("1", max_depth=0, n_estimators=n_trees)
         *start, _, mean = (
             float(pure.loss(part.event, adjacency=Adjacency.ADD_REMOVE_ONE))
             for part in plan.event.parts  # type: ignore[union-attr]
         )
         assert start == pytest.approx([expected / 2] * 2, rel=1e-3)
         assert mean == pytest.approx(0.02, rel=1e-3)
-        facts = public_facts(plan.terms, size, SCHEMA, Adjacency.ADD_REMOVE_ONE)
-        assert float(start_share(facts)) == pytest.approx(expected)
+        assert float(start_share(n_trees)) == expected
+
+
+@pytest.mark.parametrize("size", [None, 50, 500, 700, 5_000, 10**7])
+def test_a_stored_plan_of_any_size_is_priced_again(size: int | None) -> None:
+    """Without the size, which nothing stores."""
+    for epsilon in ("0.05", "1", "4"):
+        price.require_priced(planned_rpf(epsilon, size=size), SCHEMA)
+        boosted = planned(epsilon, algorithm="nbrt", accountant="gdp", size=size)
+        price.require_priced(boosted, SCHEMA)
 
 
 def test_trees_and_depth_follow_from_size_and_budget() -> None:
