@@ -27,7 +27,7 @@ def test_similar_tables_are_those_of_similar_rows_times_epsilon() -> None:
     assert at_same_product == found
     assert explained("nbrt@gdp", rows=10, epsilon=0.01) is None
     assert explained("nbrt@gdp", rows=10**9, epsilon=10) is None
-    assert explained("rpf@pure", rows=3_000, epsilon=1) is None
+    assert explained("rpf@zcdp", rows=3_000, epsilon=1) is None
 
 
 def test_every_table_was_measured_at_every_epsilon() -> None:
